@@ -51,7 +51,7 @@ class Module:
         filled = {number for number, line in enumerate(lines, 1) if line.strip()}
         self.code = filled - self.comments - self.docstrings
 
-    def functions(self) -> Iterator[tuple[Function, bool]]:
+    def iter_functions(self) -> Iterator[tuple[Function, bool]]:
         """Every function, and whether it is public: neither it nor what it stands in begins with an underscore."""
         waiting: list[tuple[ast.AST, bool]] = [(self.tree, True)]
         while waiting:
@@ -108,7 +108,7 @@ def _measure_functions(modules: list[Module]) -> Iterator[tuple[str, str]]:
         names += sum(
             isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_") for node in module.tree.body
         )
-        for function, public in module.functions():
+        for function, public in module.iter_functions():
             bodies.append(len(module.code & set(range(function.body[0].lineno, (function.end_lineno or 0) + 1))))
             parameters += [_count_parameters(function)] * public
     yield "public functions and classes of modules", f"{names:,}"

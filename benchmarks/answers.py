@@ -80,7 +80,7 @@ class Asking:
     name: str
     truth: Truth
 
-    def rows(self, query: str, **params: object) -> list[tuple]:
+    def ask_rows(self, query: str, **params: object) -> list[tuple]:
         """Ask a query in which RELEASE and AREA stand for the release and `area`, by default downtown."""
         given = {"area": DOWNTOWN.wkt, "hour": format_span(HOUR), "moment": format_time(MOMENT), "srid": SRID, **params}
         query = query.replace("AREA", "ST_GeomFromText(%(area)s, %(srid)s)").replace(
@@ -88,9 +88,9 @@ class Asking:
         )
         return self.analyst.execute(query, given).fetchall()  # type: ignore[arg-type]
 
-    def number(self, query: str, **params: object) -> float:
+    def ask_number(self, query: str, **params: object) -> float:
         """Ask for a single number, 0 where there is none."""
-        return float(self.rows(query, **params)[0][0] or 0)
+        return float(self.ask_rows(query, **params)[0][0] or 0)
 
 
 def format_time(seconds: float) -> str:
@@ -108,15 +108,15 @@ def ask_count_at_moment(asking: Asking) -> Iterator[Answer]:
     naive = """SELECT count(*) FROM RELEASE
         WHERE period @> %(moment)s::timestamptz AND ST_Intersects(ST_Centroid(region), AREA)"""
     asked = "SELECT * FROM published.count_inside('RELEASE', AREA, at => %(moment)s)"
-    question, by_hand = "cabs downtown at 10:30", asking.number(naive)
-    yield Answer(question, by_hand, *asking.rows(asked)[0], asking.truth.at(MOMENT).inside(DOWNTOWN).people())
+    question, by_hand = "cabs downtown at 10:30", asking.ask_number(naive)
+    yield Answer(question, by_hand, *asking.ask_rows(asked)[0], asking.truth.at(MOMENT).inside(DOWNTOWN).people())
 
 
 def ask_count_over_hour(asking: Asking) -> Iterator[Answer]:
     naive = "SELECT sum(subjects) FROM RELEASE WHERE period && %(hour)s AND ST_Intersects(region, AREA)"
     asked = "SELECT * FROM published.count_inside('RELEASE', AREA, during => %(hour)s)"
-    question, by_hand = "cabs downtown from 10 to 11", asking.number(naive)
-    yield Answer(question, by_hand, *asking.rows(asked)[0], asking.truth.during(HOUR).inside(DOWNTOWN).people())
+    question, by_hand = "cabs downtown from 10 to 11", asking.ask_number(naive)
+    yield Answer(question, by_hand, *asking.ask_rows(asked)[0], asking.truth.during(HOUR).inside(DOWNTOWN).people())
 
 
 def ask_density(asking: Asking) -> Iterator[Answer]:
@@ -125,7 +125,7 @@ def ask_density(asking: Asking) -> Iterator[Answer]:
     cell = max(true, key=lambda one: true[one])
     naive = """SELECT sum(subjects) FILTER (WHERE ST_Intersects(ST_Centroid(region), AREA))::float8
         / count(DISTINCT valid_from) FROM RELEASE WHERE period && %(hour)s"""
-    by_hand = asking.number(naive, area=shapely.box(*(np.array([*cell, cell[0] + 1, cell[1] + 1]) * CELL_M)).wkt)
+    by_hand = asking.ask_number(naive, area=shapely.box(*(np.array([*cell, cell[0] + 1, cell[1] + 1]) * CELL_M)).wkt)
     yield Answer("cabs in the busiest km²", by_hand, *found[cell], true[cell], *count_others(found, true, cell))
 
 
@@ -138,7 +138,7 @@ def count_others(found: Mapping, true: Mapping, but: object) -> tuple[int, int]:
 def read_density(asking: Asking, span: Span) -> dict[tuple[int, int], list[float]]:
     query = """SELECT ST_XMin(cell), ST_YMin(cell), at_least, expected, at_most
         FROM published.density('RELEASE', %(cell_m)s, %(span)s)"""
-    found = asking.rows(query, cell_m=CELL_M, span=format_span(span))
+    found = asking.ask_rows(query, cell_m=CELL_M, span=format_span(span))
     return {(round(x / CELL_M), round(y / CELL_M)): bounds for x, y, *bounds in found}
 
 
@@ -151,7 +151,7 @@ def ask_flows(asking: Asking) -> Iterator[Answer]:
         SELECT count(*) FROM place p
         JOIN districts f ON ST_Intersects(f.shape, p.a) JOIN districts t ON ST_Intersects(t.shape, p.b)
         WHERE (f.district, t.district) = (%(origin)s, %(destination)s)"""
-    by_hand = asking.number(naive, origin=pair[0], destination=pair[1])
+    by_hand = asking.ask_number(naive, origin=pair[0], destination=pair[1])
     yield Answer(
         "the greatest flow of two districts", by_hand, *found[pair], true[pair], *count_others(found, true, pair)
     )
@@ -160,7 +160,7 @@ def ask_flows(asking: Asking) -> Iterator[Answer]:
 def read_flows(asking: Asking, span: Span) -> dict[tuple[str, str], list[float]]:
     query = "SELECT * FROM published.flows('RELEASE', 'districts', 'district', %(span)s)"
     return {
-        (origin, destination): bounds for origin, destination, *bounds in asking.rows(query, span=format_span(span))
+        (origin, destination): bounds for origin, destination, *bounds in asking.ask_rows(query, span=format_span(span))
     }
 
 
@@ -170,16 +170,18 @@ def ask_crossings(asking: Asking) -> Iterator[Answer]:
             FROM RELEASE WHERE period && %(hour)s)
         SELECT sum(subjects) FROM place WHERE ST_LineCrossingDirection(AREA, ST_MakeLine(a, b)) = %(sign)s"""
     line = shapely.LineString(LINE).wkt
-    found = asking.rows("SELECT * FROM published.crossings('RELEASE', AREA, %(hour)s) ORDER BY direction", area=line)
+    found = asking.ask_rows(
+        "SELECT * FROM published.crossings('RELEASE', AREA, %(hour)s) ORDER BY direction", area=line
+    )
     true = asking.truth.crossings(LINE, HOUR)
     for (direction, low, high), sign, way in zip(found, (1, -1), ("west", "east"), strict=True):
-        by_hand = asking.number(naive, area=line, sign=sign)
+        by_hand = asking.ask_number(naive, area=line, sign=sign)
         yield Answer(f"cabs that crossed Van Ness, {way}wards", by_hand, low, None, high, true[direction])
 
 
 def ask_dwell(asking: Asking) -> Iterator[Answer]:
     naive = "SELECT count(*) FROM RELEASE WHERE period && %(hour)s AND ST_Intersects(ST_Centroid(region), AREA)"
-    by_hand = asking.number(naive, area=AIRPORT.wkt)
+    by_hand = asking.ask_number(naive, area=AIRPORT.wkt)
     yield Answer("cab-minutes at the airport", by_hand, *read_dwell(asking, AIRPORT, HOUR))
 
 
@@ -187,18 +189,18 @@ def read_dwell(asking: Asking, area: shapely.Geometry, span: Span) -> tuple[floa
     """Minutes of all records, each for every person it stands for, and the truth of them."""
     query = """SELECT coalesce(sum(subjects * surely), 0)::float8, coalesce(sum(subjects * expectedly), 0)::float8,
         coalesce(sum(subjects * possibly), 0)::float8 FROM published.dwell('RELEASE', AREA, %(span)s)"""
-    [told] = asking.rows(query, area=area.wkt, span=format_span(span))
+    [told] = asking.ask_rows(query, area=area.wkt, span=format_span(span))
     return (*told, sum(inside for _, _, inside in asking.truth.dwell(area, span)))
 
 
 def ask_requests(asking: Asking) -> Iterator[Answer]:
     asked = """SELECT coalesce(sum(at_least), 0)::float8, NULL, coalesce(sum(at_most), 0)::float8
         FROM published.requests_inside('RELEASE', AREA, %(hour)s)"""  # one content alone: a pick-up
-    [bounds] = asking.rows(asked)
+    [bounds] = asking.ask_rows(asked)
     naive = """SELECT sum(jsonb_array_length(requests)) FROM RELEASE
         WHERE period && %(hour)s AND ST_Intersects(region, AREA)"""
     true = sum(asking.truth.requests_inside(DOWNTOWN, HOUR).values())
-    yield Answer("cabs that picked people up downtown", asking.number(naive), *bounds, true)
+    yield Answer("cabs that picked people up downtown", asking.ask_number(naive), *bounds, true)
 
 
 QUESTIONS = (ask_count_at_moment, ask_count_over_hour, ask_density, ask_flows, ask_crossings, ask_dwell, ask_requests)
@@ -259,7 +261,7 @@ def draw_moments(asking: Asking, rng: np.random.Generator) -> Drawn:
     for _ in range(QUESTIONS_EACH):
         area, at = draw_area(rng), round(rng.uniform(asking.truth.since, asking.truth.until - 1))
         query = "SELECT * FROM published.count_inside('RELEASE', AREA, at => %(at)s)"
-        yield *asking.rows(query, area=area.wkt, at=format_time(at))[0], asking.truth.at(at).inside(area).people()
+        yield *asking.ask_rows(query, area=area.wkt, at=format_time(at))[0], asking.truth.at(at).inside(area).people()
 
 
 def draw_hours(asking: Asking, rng: np.random.Generator) -> Drawn:
@@ -267,7 +269,7 @@ def draw_hours(asking: Asking, rng: np.random.Generator) -> Drawn:
         area, span = draw_area(rng), draw_hour(rng, asking.truth)
         query = "SELECT * FROM published.count_inside('RELEASE', AREA, during => %(span)s)"
         true = asking.truth.during(span).inside(area).people()
-        yield *asking.rows(query, area=area.wkt, span=format_span(span))[0], true
+        yield *asking.ask_rows(query, area=area.wkt, span=format_span(span))[0], true
 
 
 def draw_densities(asking: Asking, rng: np.random.Generator) -> Drawn:

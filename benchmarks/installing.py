@@ -17,14 +17,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._measure import run_private_server
 from dbanon.postgres.programs import find_binaries
 from dbanon.testing import database_url
-from tests.upgrade.extension_files import build, placed
+from tests.upgrade.extension_files import build, place_files
 
 DBANON = [sys.executable, "-m", "dbanon"]
 PSQL = [str(find_binaries().bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1"]
 
 
 def main(tries: int) -> None:
-    with run_private_server() as (server, directory), placed(server.url, build().files(build().VERSION, [])):
+    with run_private_server() as (server, directory), place_files(server.url, build().files(build().VERSION, [])):
         compare(server.url, directory / "dbanon.sql", tries)
 
 

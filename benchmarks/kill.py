@@ -158,10 +158,10 @@ class Harness:
                 "WHERE dataset_id = (SELECT dataset_id FROM dbanon.dataset WHERE name = 'base')"
             )
         for verb in VERBS:
-            stages = self.finish(*self.words(verb, "usual")).stages
+            stages = self.finish(*self.fill_arguments(verb, "usual")).stages
             self.usual[verb.name] = [(a[0], a[1], b[1]) for a, b in itertools.pairwise(stages)]
 
-    def words(self, verb: Verb, n: object) -> list[str]:
+    def fill_arguments(self, verb: Verb, n: object) -> list[str]:
         """Fill in the arguments of a command."""
         live = ""
         if "{live}" in verb.arguments:
@@ -178,7 +178,7 @@ class Harness:
         with self.connect() as connection:
             before = wholeness.count(connection, verb.count)
         victim = self.rng.choices([*VICTIMS], [*VICTIMS.values()])[0]
-        watched, listener = self.start(*self.words(verb, n))
+        watched, listener = self.start(*self.fill_arguments(verb, n))
         usual = self.usual[verb.name]
         stage, since, until = self.rng.choice([*usual[1:], (None, 0.0, usual[-1][2])])
         watched.wait_for(stage, self.rng.uniform(0, until - since))
@@ -191,7 +191,7 @@ class Harness:
         wrong = self.check(verb, watched)
         with self.connect() as connection:
             gained = wholeness.count(connection, verb.count) - before
-            wrong += wholeness.broken(connection)
+            wrong += wholeness.find_broken(connection)
             connection.execute("DELETE FROM dbanon.dataset WHERE name LIKE 'new%'")
         return reached, victim, "there" if gained else "nothing", wrong
 

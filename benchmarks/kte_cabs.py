@@ -74,20 +74,20 @@ def run_command(what: str, *words: str, cache: str | None = None, program: Any =
 def compute_in_memory(algorithm: str) -> dict[str, Any]:
     """Compute what is no algorithm of a run, and attack it as the groups that it makes, those of k-merge."""
     from dbanon.runs import reading
-    from tests.contract.evidence import attacked
+    from tests.contract.evidence import attack_cloaks
 
     family = METHODS["kte"]
     params = family.parse({"k": K}, "k-merge")
     times = [time.perf_counter()]
     with open_database() as database, reading.open_reader(database.target.url) as reader:
         query = "SELECT dataset_id FROM dbanon.dataset WHERE name = %s"
-        data = reader.trajectories(database.connection.execute(query, [DATASET]).fetchone()[0])
+        data = reader.read_trajectories(database.connection.execute(query, [DATASET]).fetchone()[0])
     times.append(time.perf_counter())
     family.prepare(algorithm, params)
     times.append(time.perf_counter())
     cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(SEED))
     times.append(time.perf_counter())
-    verdict = attacked(family, "k-merge", params, data, cloaks)
+    verdict = attack_cloaks(family, "k-merge", params, data, cloaks)
     times.append(time.perf_counter())
     phases = ("load_s", "compile_s", "compute_s", "verify_s")
     return {

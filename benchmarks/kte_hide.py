@@ -106,7 +106,7 @@ def load_taxis() -> Trajectories:
 def read(dataset: str) -> Trajectories:
     with open_database() as database, open_reader(database.target.url) as reader:
         query = "SELECT dataset_id FROM dbanon.dataset WHERE name = %s"
-        return reader.trajectories(database.connection.execute(query, [dataset]).fetchone()[0])
+        return reader.read_trajectories(database.connection.execute(query, [dataset]).fetchone()[0])
 
 
 # ---- from table to release -------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def compute(what: str, algorithm: str) -> None:
         [number] = database.connection.execute(
             "SELECT dataset_id FROM dbanon.dataset WHERE name = %s", [NAME]
         ).fetchone()
-        data, inputs = reader.trajectories(number), reader.inputs(number, family.reads)
+        data, inputs = reader.read_trajectories(number), reader.read_inputs(number, family.reads)
     read = time.perf_counter()
     cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(SEED), **inputs)
     ended = time.perf_counter()

@@ -24,7 +24,7 @@ INSTANTS = 30
 
 def read_fast(url: str, dataset: int) -> list[np.ndarray]:
     with reading.open_reader(url) as reader:
-        data = reader.trajectories(dataset)
+        data = reader.read_trajectories(dataset)
     return [data.offset, data.x, data.y, data.t]
 
 

@@ -266,7 +266,7 @@ class Measured:
     # Client and server CPU s of each as the first one of a process and as a later one, and its bytes.
     tasks: list[tuple[tuple[float, float], tuple[float, float], int]] = field(default_factory=list)
 
-    def readers(self, threads: int = 1) -> int:
+    def count_readers(self, threads: int = 1) -> int:
         """Count readers: that many parts, twice, are cut."""
         del threads
         return self.readers_
@@ -301,7 +301,7 @@ def judge_run(url: str, run_id: int, shared: Tasks) -> str:
     parts._MIN_PART_FIXES = FIXES
     attack = import_attacker("dbanon.attacks.tp_aware")
     with reading.open_reader(url) as reader:
-        evidence, digest = reader.evidence(run_id, None, shared)
+        evidence, digest = reader.read_evidence(run_id, None, shared)
         verdict = attack.attack(evidence)
     return hashlib.sha256(repr(verdict).encode() + digest).hexdigest()[:12]
 
@@ -353,7 +353,7 @@ def replay(url: str, run_id: int) -> None:
         family = METHODS["tp-aware"]
         with open_database() as database, reading.open_reader(url) as reader:
             dataset = database.connection.execute("SELECT dataset_id FROM dbanon.run WHERE run_id = %s", [run_id])
-            data = reader.trajectories(dataset.fetchone()[0])  # type: ignore[index]
+            data = reader.read_trajectories(dataset.fetchone()[0])  # type: ignore[index]
         params = family.parse(PARAMS)
         family.prepare("traj-anon", params)
         before = time.process_time()

@@ -28,11 +28,11 @@ def main(submissions: int) -> None:
         schema.upgrade(url)
         with open_database(url) as database:
             database.synth("tiny", objects=20, blocks=4, instants=5)
-        with workers.up(url, directory / "log", "--jobs", str(WORKERS), count=WORKERS) as worker:
+        with workers.keep_up(url, directory / "log", "--jobs", str(WORKERS), count=WORKERS) as worker:
             measure(url, submissions)
             workers.stop(worker)
         with psycopg.connect(url, autocommit=True) as connection:
-            print(f"broken rules: {wholeness.broken(connection)}")
+            print(f"broken rules: {wholeness.find_broken(connection)}")
 
 
 def measure(url: str, submissions: int) -> None:

@@ -99,7 +99,9 @@ def compare_plainly() -> None:
         cost = optimised()
         middle = time.perf_counter()
         trajectories = [[tuple(map(int, fix)) for fix in one] for one in cells]
-        printed = oracle.optimum(oracle.grow(trajectories, oracle.binary_steps(instants, height), height), k)
+        printed = oracle.find_optimum(
+            oracle.grow_tree(trajectories, oracle.list_binary_steps(instants, height), height), k
+        )
         slow_s, fast_s = time.perf_counter() - middle, middle - began
         print_row(n, f"{slow_s:.3f}", f"{fast_s:.5f}", f"{slow_s / fast_s:,.0f}", "yes" if printed == cost else "NO")
 
@@ -156,7 +158,7 @@ class Cases:
 def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     """Bundle people in one way, and attack what came out."""
     from dbanon.methods.tp_aware import _binary_us_tree as tree
-    from tests.contract.evidence import attacked
+    from tests.contract.evidence import attack_cloaks
 
     algorithm, options = WAYS[case.way]
     data, start = read_people(case, place)
@@ -173,7 +175,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     peak_mb = memory.measure_peak_mb()
     none = Requests(subject=np.empty(0, np.int64), t=np.empty(0), content=np.empty(0, np.int64), contents=())
     joined = FAMILY.attach(cloaks, data, params, requests=none)
-    verdict = attacked(FAMILY, algorithm, params, data, joined, given={"requests": none})
+    verdict = attack_cloaks(FAMILY, algorithm, params, data, joined, given={"requests": none})
     phases = {phase: sum(parts) for phase, parts in spent.items()}
     return {
         "s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "people": case.people, "clauses": len(verdict.clauses),

@@ -11,7 +11,7 @@ from dbanon import testing
 from dbanon.postgres.programs import find_installations
 
 
-def client(name: str, url: str) -> list[str]:
+def find_client(name: str, url: str) -> list[str]:
     """Command of a client program as new as the server: of this machine, else of the image the server comes from."""
     with psycopg.connect(url) as connection:
         wanted = connection.info.server_version // 10000

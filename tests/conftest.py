@@ -78,7 +78,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Of tests/acceptance take a third by module, whose tests share what is dear to make."""
     if config.option.quick and collection_path.match("acceptance/test_*.py"):
-        return collection_path not in _modules(ACCEPTANCE.glob("test_*.py"), SEED, 3) or None
+        return collection_path not in _choose_modules(ACCEPTANCE.glob("test_*.py"), SEED, 3) or None
     return None
 
 
@@ -91,23 +91,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("papers")
     left_out = set()
     if not config.getoption("--all"):
-        left_out |= _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
+        left_out |= _list_skipped_cases(items) | {item for item in items if item.get_closest_marker("papers")}
         if not config.getoption("--stress"):
             stress = [item for item in items if item.get_closest_marker("stress")]
             # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 12.
             kept = (
-                _modules((item.path for item in stress), SEED // 12, 3) if config.getoption("--stress-third") else set()
+                _choose_modules((item.path for item in stress), SEED // 12, 3)
+                if config.getoption("--stress-third")
+                else set()
             )
             left_out |= {item for item in stress if item.path not in kept}
     thirds = [0] if config.option.quick else config.getoption("--database-third")
     if thirds:
-        left_out |= {item for item in items if _is_divided(item) and _third(item) not in thirds}
+        left_out |= {item for item in items if _is_divided(item) and _number_third(item) not in thirds}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
-    items[:] = _slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    items[:] = _sort_slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def _slow_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+def _sort_slow_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
     """Let each process of pytest-xdist begin with modules that have tests marked stress: no long one is the last.
 
     A process is given one of `processes` equal parts of the list, and takes tests from the end of another's part when
@@ -130,16 +132,16 @@ def _is_divided(item: pytest.Item) -> bool:
     return item.path.parent in DATABASE and item.path.name != "test_server.py" and not item.get_closest_marker("stress")
 
 
-def _third(item: pytest.Item) -> int:
+def _number_third(item: pytest.Item) -> int:
     return (crc32(item.nodeid.encode()) + SEED) % 3
 
 
-def _modules(files: Iterable[Path], turn: int, of: int) -> set[Path]:
+def _choose_modules(files: Iterable[Path], turn: int, of: int) -> set[Path]:
     """Choose every second, or third, of these modules."""
     return set(sorted(set(files))[turn % of :: of])
 
 
-def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
+def _list_skipped_cases(items: list[pytest.Item]) -> set[pytest.Item]:
     """Give three of four cases of each test marked many: those that stay go through the values of every parameter.
 
     Which stay depends on the session's seed, so that several sessions try them all.

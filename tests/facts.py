@@ -21,7 +21,7 @@ class Ended(Protocol):
     def sentence(self) -> str: ...
 
 
-def named(text: str, fact: object) -> bool:
+def is_named(text: str, fact: object) -> bool:
     """Whether a text names a fact: as a whole word or number, so that 5 is not in 15, in 1.5 or in 5,000.
 
     A word that begins small may begin a sentence.
@@ -33,19 +33,19 @@ def named(text: str, fact: object) -> bool:
     return re.search(before + first + re.escape(fact[1:]) + after, text) is not None
 
 
-def names(text: str, *facts: object) -> None:
+def demand_named(text: str, *facts: object) -> None:
     """Demand that a text names each of the facts."""
-    lacking = [fact for fact in facts if not named(text, fact)]
+    lacking = [fact for fact in facts if not is_named(text, fact)]
     assert not lacking, f"{lacking} must be named. Got: {text}"
 
 
-def refused(done: Ended, code: int, *facts: object) -> None:
+def demand_refused(done: Ended, code: int, *facts: object) -> None:
     """Demand that a command ended with this exit code and one sentence that names the facts."""
     assert done.code == code, done
-    names(done.sentence, *facts)
+    demand_named(done.sentence, *facts)
 
 
-def words(error: BaseException) -> str:
+def read_words(error: BaseException) -> str:
     """All that an error says: its message, and the server's detail and hint."""
     if not isinstance(error, psycopg.Error):
         return str(error)
@@ -54,11 +54,11 @@ def words(error: BaseException) -> str:
 
 
 @contextmanager
-def refusal(kind: type[BaseException] | str, *facts: object) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+def expect_refusal(kind: type[BaseException] | str, *facts: object) -> Iterator[pytest.ExceptionInfo[BaseException]]:
     """Demand an error of this class, or from the server with this SQLSTATE, that names the facts."""
     expected = psycopg.Error if isinstance(kind, str) else kind
     with pytest.raises(expected) as caught:
         yield caught
     if isinstance(kind, str):
         assert caught.value.sqlstate == kind, caught.value
-    names(words(caught.value), *facts)
+    demand_named(read_words(caught.value), *facts)

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @functools.cache
-def worker_image() -> str:
+def build_worker_image() -> str:
     """Build the image of the worker, of which Docker keeps what has not changed, and return its name."""
     build = (
         "docker build -q --network host --file docker/programs.Dockerfile --build-arg COMPILED=tp-aware --target worker"

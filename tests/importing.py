@@ -31,7 +31,7 @@ def settle(connection: psycopg.Connection) -> psycopg.Connection:
     return connection
 
 
-def release_by_hand(connection: psycopg.Connection, dataset: str) -> None:
+def record_release(connection: psycopg.Connection, dataset: str) -> None:
     """Record a release of a dataset, without rows: the fact that there was one."""
     connection.execute(
         "WITH run AS (INSERT INTO dbanon.run (dataset_id, method, algorithm) "
@@ -41,27 +41,27 @@ def release_by_hand(connection: psycopg.Connection, dataset: str) -> None:
     )
 
 
-def table(connection, name, columns, rows):
+def make_table(connection, name, columns, rows):
     connection.execute(f"CREATE TABLE public.{name} ({columns})")
     marks = ", ".join(["%s"] * (columns.count(",") + 1))
     with connection.cursor() as cursor:
         cursor.executemany(f"INSERT INTO public.{name} VALUES ({marks})", rows)
 
 
-def shops(connection, *rows):
-    table(connection, "shops", "kind text, geom geometry", [(kind, g and f"SRID=4326;{g}") for kind, g in rows])
+def make_shops(connection, *rows):
+    make_table(connection, "shops", "kind text, geom geometry", [(kind, g and f"SRID=4326;{g}") for kind, g in rows])
 
 
-def areas(connection, *rows):
-    table(connection, "areas", "station text, geom geometry", [(name, g and f"SRID=4326;{g}") for name, g in rows])
+def make_areas(connection, *rows):
+    make_table(connection, "areas", "station text, geom geometry", [(name, g and f"SRID=4326;{g}") for name, g in rows])
 
 
-def calls(connection, *rows):
-    table(connection, "calls", "subject text, time float8, poi text, radius text", rows)
+def make_calls(connection, *rows):
+    make_table(connection, "calls", "subject text, time float8, poi text, radius text", rows)
 
 
-def seen(connection, *rows, kind="float8"):
-    table(connection, "seen", f"subject text, time {kind}", rows)
+def make_seen(connection, *rows, kind="float8"):
+    make_table(connection, "seen", f"subject text, time {kind}", rows)
 
 
 def call(connection, statement, more=""):
@@ -71,7 +71,7 @@ def call(connection, statement, more=""):
     return found[0][1:4]
 
 
-def refused(connection, statement, more=""):
+def catch_refusal(connection, statement, more=""):
     """Import, and return what the command line would make of the error; nothing is stored."""
     with pytest.raises(psycopg.Error) as caught, connection.transaction():
         connection.execute(f"{statement}{more})")
@@ -80,14 +80,14 @@ def refused(connection, statement, more=""):
     return sqlstate.translate(caught.value)
 
 
-def everything(connection, query):
+def fetch_everything(connection, query):
     return connection.execute(query).fetchall()
 
 
-def left_out(connection):
+def list_left_out(connection):
     query = "SELECT line, reason FROM dbanon.quarantine JOIN dbanon.load USING (load_id) ORDER BY load_id, line"
-    return everything(connection, query)
+    return fetch_everything(connection, query)
 
 
-def quarantined(connection):
-    return [reason for _, reason in left_out(connection)]
+def list_quarantined(connection):
+    return [reason for _, reason in list_left_out(connection)]

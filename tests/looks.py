@@ -9,7 +9,7 @@ from dbanon.runs import queue, watch
 from dbanon.runs.watch import Watch
 
 
-def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have runs looked at often, and get the answers as they come."""
     answers: list[str] = []
     look = queue.watch_run

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"^```(\w[\w ]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
+def list_blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
     """Return kind and text of each block of these kinds, in the order of the page."""
     found = [(kind, text) for kind, text in split((ROOT / page).read_text()) if kind in kinds]
     assert {kind for kind, _ in found} == set(kinds), f"{page} has no block of one of {kinds}"
@@ -21,7 +21,7 @@ def split(text: str) -> list[tuple[str, str]]:
     return _BLOCK.findall(text)
 
 
-def typed(block: str) -> Iterator[tuple[str, list[str]]]:
+def split_typed(block: str) -> Iterator[tuple[str, list[str]]]:
     """Take a ``console`` block apart: each command with the lines shown below it."""
     command, shown = "", list[str]()
     for line in block.splitlines():
@@ -44,9 +44,9 @@ def _is_whole(command: str) -> bool:
     return not command.endswith("\\")
 
 
-def missing(shown: list[str], output: str, *, same_figures: bool = False) -> list[str]:
+def find_missing(shown: list[str], output: str, *, same_figures: bool = False) -> list[str]:
     """Return the lines shown that the output lacks; widths, and figures unless asked, may differ; ``...`` is any."""
-    plain = _even if same_figures else _plain
+    plain = _even_out if same_figures else _blank_figures
     lines, absent = iter([plain(line) for line in output.splitlines()]), []
     for line in shown:
         if line != "..." and plain(line) not in lines:  # `in` moves the iterator on
@@ -54,9 +54,9 @@ def missing(shown: list[str], output: str, *, same_figures: bool = False) -> lis
     return absent
 
 
-def _plain(line: str) -> str:
-    return _even(re.sub(r"\d[\d,.]*", "0", line))
+def _blank_figures(line: str) -> str:
+    return _even_out(re.sub(r"\d[\d,.]*", "0", line))
 
 
-def _even(line: str) -> str:
+def _even_out(line: str) -> str:
     return re.sub(r"-+", "-", re.sub(r"\s+", " ", line)).strip()

@@ -10,7 +10,7 @@ import click
 import typer
 
 from dbanon.cli.main import app
-from tests.golden.sentences import sentences as said_by_source
+from tests.golden.sentences import list_sentences as said_by_source
 
 ROOT = Path(__file__).parents[1]
 
@@ -53,7 +53,7 @@ HARD_TERMS = (
 # --- texts
 
 
-def plain(markdown: str) -> str:
+def extract_prose(markdown: str) -> str:
     """Return the prose of a page: without code, tables, headings, pictures, targets of links and bad examples."""
     text = re.sub(r"^```.*?^```|^\|.*?$|^#.*?$|^ {4,}\S.*?$|^- Bad: .*?$", "", markdown, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)|<[^>\n]+>", "", text)
@@ -68,37 +68,37 @@ def split(text: str) -> list[str]:
     return [sentence for sentence in found if len(sentence.split()) > 2]
 
 
-def comments() -> dict[str, str]:
+def read_comments() -> dict[str, str]:
     """Return the comment of each object of `dbanon` and `published`, as the files of sql/ have it."""
     pattern = r"COMMENT ON [A-Z ]+ ((?:dbanon|published)\.\w[^']*?) IS\s+((?:'(?:[^']|'')*'\s*)+);"
     files = sorted((ROOT / "sql").rglob("*.sql"))
     found = (match for file in files for match in re.finditer(pattern, file.read_text()))
-    return {match[1]: _unquoted(match[2]) for match in found}
+    return {match[1]: _unquote(match[2]) for match in found}
 
 
-def _unquoted(quoted: str) -> str:
+def _unquote(quoted: str) -> str:
     return "".join(re.findall(r"'((?:[^']|'')*)'", quoted)).replace("''", "'")
 
 
-def helps() -> dict[str, str]:
+def list_helps() -> dict[str, str]:
     """Return the help of each command and option of the command line."""
-    return dict(_helps(typer.main.get_command(app), "dbanon"))
+    return dict(_iter_helps(typer.main.get_command(app), "dbanon"))
 
 
-def _helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+def _iter_helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
     yield name, command.help or ""
     for parameter in command.params:
         yield f"{name} {'/'.join(parameter.opts)}", getattr(parameter, "help", None) or ""
     for inner in getattr(command, "commands", {}).values():
-        yield from _helps(inner, f"{name} {inner.name}")
+        yield from _iter_helps(inner, f"{name} {inner.name}")
 
 
-def messages() -> dict[str, str]:
+def list_messages() -> dict[str, str]:
     """Return each sentence that a user meets in errors, hints, notices and promises, by its source and place."""
     return {f"{path} {n}": line for path, lines in said_by_source().items() for n, line in enumerate(lines, 1)}
 
 
-def said(text: str) -> str:
+def extract_said(text: str) -> str:
     """Return a comment or message without what is no prose: names in quotes, names of arguments, statements of SQL."""
     text = re.sub(r"^(Arguments|Returns|Raises|Example):", r"\n\n\1:", text, flags=re.MULTILINE)
     text = re.sub(r"^- \w+: ", "- ", text, flags=re.MULTILINE)
@@ -111,10 +111,10 @@ def said(text: str) -> str:
 
 def count(texts: Iterable[str]) -> Counter[str]:
     """Count the offences of each kind."""
-    return Counter(kind for text in texts for kind, _ in offences(text))
+    return Counter(kind for text in texts for kind, _ in find_offences(text))
 
 
-def offences(text: str) -> Iterator[tuple[str, str]]:
+def find_offences(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind of each offence, and the sentence that it is in; for each of several in a sentence."""
     for sentence in split(text):
         yield from ((kind, sentence) for kind, test in SENTENCES.items() if test(sentence))
@@ -122,7 +122,7 @@ def offences(text: str) -> Iterator[tuple[str, str]]:
             yield from ((kind, sentence) for _ in re.findall(pattern, sentence, re.IGNORECASE))
 
 
-def allowed(kind: str, texts: Iterable[str]) -> int:
+def count_allowed(kind: str, texts: Iterable[str]) -> int:
     """Return how many offences of a kind comparable projects have in as much text."""
     texts = list(texts)
     if kind in SENTENCES:
@@ -130,7 +130,7 @@ def allowed(kind: str, texts: Iterable[str]) -> int:
     return ceil(PER_1000_WORDS[kind] * sum(len(text.split()) for text in texts) / 1000)
 
 
-def unexplained(markdown: str) -> list[str]:
+def find_unexplained(markdown: str) -> list[str]:
     """Return the hard terms that a page neither puts in bold nor links to the glossary where it first uses them."""
     text = re.sub(r"^```.*?^```|^#.*?$|`[^`\n]*`", "", markdown, flags=re.MULTILINE | re.DOTALL)
     return [term for term in HARD_TERMS if not _is_explained(term, text)]

@@ -27,7 +27,7 @@ from qgis.core import (
 from qgis.PyQt.QtCore import QDateTime, QSize, Qt
 
 
-def layer(asked: dict) -> tuple:
+def open_layer(asked: dict) -> tuple:
     """Open a release with the key that QGIS proposes for a view: the first of the columns that may be one."""
     at, uri = asked["connection"], QgsDataSourceUri()
     uri.setConnection(at["host"], at["port"], at["dbname"], at["user"], at["password"])
@@ -41,7 +41,7 @@ def count(shown: QgsVectorLayer, condition: str) -> int:
     return sum(1 for _ in shown.getFeatures(QgsFeatureRequest().setFilterExpression(condition)))
 
 
-def drawn(shown: QgsVectorLayer, span: QgsDateTimeRange) -> list:
+def count_drawn_pixels(shown: QgsVectorLayer, span: QgsDateTimeRange) -> list:
     """How many pixels of a map of the layer at a time have which colour, the commonest first."""
     settings = QgsMapSettings()
     settings.setLayers([shown])
@@ -62,7 +62,7 @@ def drawn(shown: QgsVectorLayer, span: QgsDateTimeRange) -> list:
 
 
 def main(asked: dict) -> dict:
-    shown, listed = layer(asked)
+    shown, listed = open_layer(asked)
     told = {
         "valid": shown.isValid(),
         "key": [shown.fields()[i].name() for i in shown.primaryKeyAttributes()],
@@ -83,24 +83,24 @@ def main(asked: dict) -> dict:
     told["temporal"] = [times.isActive(), times.startField(), times.endField()]
     told["filter"] = times.createFilterString(within, span)
     told["rows_in_span"] = count(shown, told["filter"])
-    told["drawn"] = drawn(shown, span)
+    told["drawn"] = count_drawn_pixels(shown, span)
     return told
 
 
-def seen(shown: QgsVectorLayer) -> dict:
+def read_features(shown: QgsVectorLayer) -> dict:
     """Read all features, and when the last of them begins."""
     starts = [one["valid_from"].toString(Qt.ISODate) for one in shown.getFeatures()]
     return {"valid": shown.isValid(), "rows": shown.featureCount(), "read": len(starts), "last": max(starts)}
 
 
 def keep_open(asked: dict) -> None:
-    shown, _ = layer(asked)
-    print(json.dumps(seen(shown)), flush=True)
+    shown, _ = open_layer(asked)
+    print(json.dumps(read_features(shown)), flush=True)
     reading = shown.getFeatures()
     next(reading)
     sys.stdin.readline()
     shown.reload()
-    print(json.dumps({**seen(shown), "rest": sum(1 for _ in reading)}), flush=True)
+    print(json.dumps({**read_features(shown), "rest": sum(1 for _ in reading)}), flush=True)
 
 
 application = QgsApplication([], False)

@@ -11,14 +11,14 @@ from dbanon.base.sweep import Setting, Sweep
 from dbanon.metrics import settings as judging
 
 
-def replicates(error: float, *, noise: float = 0.001, questions: str = "q") -> dict[str, Any]:
+def draw_replicates(error: float, *, noise: float = 0.001, questions: str = "q") -> dict[str, Any]:
     """Errors that are drawn from the same questions differ in the same direction."""
     luck = np.random.default_rng(1).normal(0, 0.05, judging.REPLICATES)
     own = np.random.default_rng(int(error * 1e4)).normal(0, noise, judging.REPLICATES)
     return {"side_m": 2000.0, "questions": questions, "values": (error + luck + own).tolist()}
 
 
-def setting(k: int, instants: int, share: float, error: float, **more: Any) -> Setting:
+def make_setting(k: int, instants: int, share: float, error: float, **more: Any) -> Setting:
     figures = (
         Figure(name="published_share", value=share),
         Figure(name="count_error", value=error, low=error - 0.05, high=error + 0.05, side_m=2000.0, asked="moment"),
@@ -30,7 +30,7 @@ def setting(k: int, instants: int, share: float, error: float, **more: Any) -> S
     )
     suppressed = {"subjects": {"absent_at_some_instant": round(1000 * (1 - share)), "window_below_k": 0}}
     run = {"status": "verified", "rows": 10, "metrics": {"windows": 3}, "seen": 1000, "suppressed": suppressed}
-    run |= {"overlap": {"below": 0, "relation": "disjoint"}, "replicates": replicates(error), **more}
+    run |= {"overlap": {"below": 0, "relation": "disjoint"}, "replicates": draw_replicates(error), **more}
     varied = {"k": k, "instants": instants}
     return Setting(
         params=varied, varied=varied, promise={"k": k}, strength=(k,), outcome="verified", evaluation=found, run=run
@@ -43,7 +43,7 @@ IMPOSSIBLE = Setting(
 )  # fmt: skip
 
 
-def swept(*found: Setting, **more: Any) -> Sweep:
+def make_sweep(*found: Setting, **more: Any) -> Sweep:
     given: dict[str, Any] = {"dataset": "cabs", "wants": (), "sample": None, **more}
     made = Sweep(
         method="tp-aware", algorithm="traj-anon", people=500, queries=400, seed=1,
@@ -53,9 +53,9 @@ def swept(*found: Setting, **more: Any) -> Sweep:
 
 
 GRID = [
-    setting(2, 10, 0.88, 0.12),
-    setting(2, 30, 0.72, 0.16),
-    setting(5, 10, 0.88, 0.18),
-    setting(5, 30, 0.72, 0.27),
+    make_setting(2, 10, 0.88, 0.12),
+    make_setting(2, 30, 0.72, 0.16),
+    make_setting(5, 10, 0.88, 0.18),
+    make_setting(5, 30, 0.72, 0.27),
     IMPOSSIBLE,
 ]

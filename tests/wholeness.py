@@ -91,13 +91,13 @@ _OTHERS = """SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
 
 
-def broken(connection: psycopg.Connection) -> list[str]:
+def find_broken(connection: psycopg.Connection) -> list[str]:
     """Name every rule that does not hold, with how often it is broken; an empty list is the good answer."""
     counted = {rule: count(connection, query) for rule, query in RULES.items()}
-    return [f"{times} {rule}" for rule, times in counted.items() if times] + list(_short_releases(connection))
+    return [f"{times} {rule}" for rule, times in counted.items() if times] + list(_find_short_releases(connection))
 
 
-def _short_releases(connection: psycopg.Connection) -> Iterator[str]:
+def _find_short_releases(connection: psycopg.Connection) -> Iterator[str]:
     live = connection.execute(
         "SELECT name, release_id, run_id, rows, prefix FROM dbanon.release WHERE withdrawn_at IS NULL"
         " AND (series_id IS NOT NULL OR to_regclass(format('dbanon.release_%s', release_id)) IS NOT NULL)"

@@ -30,7 +30,7 @@ class Blocked:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def absent(*parts: Part) -> list[str]:
+def list_absent(*parts: Part) -> list[str]:
     """Name the packages that an installation with some parts does not have."""
     brought = {part: {*names, *ALSO[part]} for part, names in PACKAGES.items()}
     return sorted(set().union(*brought.values()) - set().union(*(brought[part] for part in parts)))
@@ -40,7 +40,7 @@ def run(commands: Sequence[Sequence[str]], *parts: Part, cwd: str | os.PathLike[
     """Run commands one after another in an installation with some parts."""
     root = Path(__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.without_parts", json.dumps(absent(*parts))],
+        [sys.executable, "-m", "tests.without_parts", json.dumps(list_absent(*parts))],
         input=json.dumps([list(command) for command in commands]), capture_output=True, text=True, check=False, cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip
@@ -60,7 +60,7 @@ def _play(arguments: list[str]) -> tuple[int, str, str]:
     return code, stdout.getvalue(), stderr.getvalue()
 
 
-def _in_child(arguments: list[str]) -> str:
+def _run_in_child(arguments: list[str]) -> str:
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         with os.fdopen(write, "w", encoding="utf-8") as out:
@@ -79,4 +79,4 @@ if __name__ == "__main__":
     sys.meta_path.insert(0, Blocked(blocked))  # type: ignore[arg-type]
 
     for command in json.load(sys.stdin):
-        print(_in_child(command), flush=True)
+        print(_run_in_child(command), flush=True)

@@ -232,30 +232,30 @@ class Verdict:
 class Source(Protocol):
     """What an attack may ask the database for beside the stored rows, in the snapshot they are read from."""
 
-    def table(self, function: str) -> Mapping[str, NDArray[Any]]:
+    def read_table(self, function: str) -> Mapping[str, NDArray[Any]]:
         """Call a SQL evidence function with the run; its columns by name, without nulls.
 
         A column of text comes as int64 codes in the order of its distinct texts, one named ``subject`` in the codes of
         the trajectories (-1 where the subject has none).
         """
 
-    def table_in_parts(self, function: str, *asked: Int) -> Mapping[str, NDArray[Any]]:
+    def read_table_in_parts(self, function: str, *asked: Int) -> Mapping[str, NDArray[Any]]:
         """Call one that takes long about some numbers at a time, by a session each: one table of what all answer."""
 
-    def batches(self, function: str) -> Iterator[Mapping[str, NDArray[Any]]]:
+    def read_batches(self, function: str) -> Iterator[Mapping[str, NDArray[Any]]]:
         """Call a SQL evidence function with the run, and have the rows of its table some megabytes at a time.
 
         Its columns are numbers or bytes.
         """
 
-    def lists(self, key: str) -> tuple[Int, list[list[str]]]:
+    def read_lists(self, key: str) -> tuple[Int, list[list[str]]]:
         """Give the lists that a key of ``extra`` holds: of each region the index of its list, -1 where it has none.
 
         Elements are JSON as the server writes it. What is no list comes as one element that is a list itself, which no
         value looks like.
         """
 
-    def inputs(self, *names: str) -> dict[str, Any]:
+    def read_inputs(self, *names: str) -> dict[str, Any]:
         """Read inputs of the run's dataset again, as the classes that the method gets: `dbanon.base.trajectory`."""
 
 

@@ -189,7 +189,7 @@ class Evaluation:
     period: tuple[datetime, datetime] | None = None
     others: "tuple[Evaluation, ...]" = ()
 
-    def figure(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
+    def find_figure(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
         """Look one up; None if it was not measured."""
         for one in self.figures:
             if one.name == name and side_m in (None, one.side_m) and asked in (None, one.asked):

@@ -67,18 +67,18 @@ class _Files(caching.IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
         code = self._dump(data)
         # What was compiled serves its process as well if the disk is full.
-        with suppress(OSError), self._open_for_write(self._path(key)) as file:
+        with suppress(OSError), self._open_for_write(self._locate_file(key)) as file:
             file.write(self._digest(key, code) + code)
 
     def load(self, key: Any) -> Any:
         with suppress(OSError):
-            content = Path(self._path(key)).read_bytes()
+            content = Path(self._locate_file(key)).read_bytes()
             digest, code = content[:32], content[32:]
             if digest == self._digest(key, code):
                 return pickle.loads(code)  # noqa: S301 - from a directory that only its owner writes to
         return None
 
-    def _path(self, key: Any) -> str:
+    def _locate_file(self, key: Any) -> str:
         return self._index_path.removesuffix("nbi") + hashlib.sha256(repr(key).encode()).hexdigest()[:16] + ".nbc"
 
     def _digest(self, key: Any, code: bytes) -> bytes:

@@ -110,13 +110,13 @@ class Setting:
     @property
     def share(self) -> float | None:
         """The share of people and times that is published."""
-        return self.value("published_share")
+        return self.find_value("published_share")
 
     @property
     def error(self) -> Figure | None:
         """The error of counts in squares of `side_m`: at a moment, or over ten minutes if there are no moments."""
         for asked in ASKED_WORDS:
-            found = self.measured("count_error", side_m=self.side_m, asked=asked)
+            found = self.find_figure("count_error", side_m=self.side_m, asked=asked)
             if found is not None and found.value is not None:
                 return found
         return None
@@ -134,11 +134,11 @@ class Setting:
         shares = {reason: n / seen for reason, n in left.items() if n} if seen else {}
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
-    def measured(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
+    def find_figure(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
         """Look a figure up; None if it was not measured."""
-        return self.evaluation.figure(name, side_m=side_m, asked=asked) if self.evaluation is not None else None
+        return self.evaluation.find_figure(name, side_m=side_m, asked=asked) if self.evaluation is not None else None
 
-    def value(self, name: str) -> float | None:
+    def find_value(self, name: str) -> float | None:
         """Look a figure up by its name, or by that of a column of `Sweep.rows`, or among the run's own."""
         figure = self.figures.get(name)
         if figure is None and name == "count_error":
@@ -246,11 +246,11 @@ class Sweep:
         """The chosen setting, if one meets all wants and can be published."""
         return next((one for one in self.settings if one.chosen), None)
 
-    def command(self, setting: Setting, name: str = "NAME") -> str:
+    def write_command(self, setting: Setting, name: str = "NAME") -> str:
         """Write the command that computes a setting again and publishes it: the same groups, and the same figures."""
         return run_command(self.method, self.dataset, self.algorithm, setting.params, name)
 
-    def again(self, file: str = "sweep.html") -> str:
+    def write_sweep_command(self, file: str = "sweep.html") -> str:
         """Write the command that makes the sweep again."""
         values: dict[str, list[str]] = {}
         for setting in self.settings:

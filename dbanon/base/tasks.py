@@ -56,7 +56,7 @@ class Tasks(Protocol):
             What the first task, in their order, that failed has raised.
         """
 
-    def readers(self, threads: int = 1) -> int:
+    def count_readers(self, threads: int = 1) -> int:
         """Count the tasks done at a time elsewhere, where they can read the run's database; 0 where none is.
 
         `threads` is as `map` has it. What reads finds the database, and its login, by the environment of its process.
@@ -70,7 +70,7 @@ class _Here:
         del threads  # it has all
         return list(starmap(function, arguments))
 
-    def readers(self, threads: int = 1) -> int:
+    def count_readers(self, threads: int = 1) -> int:
         del threads
         return 0
 
@@ -114,7 +114,7 @@ class Processes:
             return HERE.map(function, arguments)
         return share_tasks(lambda several: _Work(function, several, processes).collect_results(), function, arguments)
 
-    def readers(self, threads: int = 1) -> int:
+    def count_readers(self, threads: int = 1) -> int:
         """Count the processes that there would be, if they can read; see `Tasks`."""
         processes = self._count_processes(threads)
         return processes if self._reads and processes > 1 else 0

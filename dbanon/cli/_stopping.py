@@ -33,7 +33,7 @@ class Stopping:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
                     signal.signal(number, self._stop)
         self._hooks = (sys.excepthook, sys.unraisablehook)
-        sys.excepthook, sys.unraisablehook = self._print_others, self._lost
+        sys.excepthook, sys.unraisablehook = self._print_others, self._raise_again
         return self
 
     def __exit__(
@@ -54,7 +54,7 @@ class Stopping:
         if error is not self._interrupt:
             self._hooks[0](kind, error, trace)
 
-    def _lost(self, unraisable: "sys.UnraisableHookArgs") -> None:
+    def _raise_again(self, unraisable: "sys.UnraisableHookArgs") -> None:
         if unraisable.exc_value is not self._interrupt or self.number is None:
             self._hooks[1](unraisable)
             return

@@ -294,7 +294,7 @@ def make_sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
         "settings": [{name: _write_infinity(value) for name, value in row.items()} for row in found.rows()],
         "sentences": list(found.sentences),
         "notes": list(found.notes),
-        "command": found.command(chosen) if chosen else None,
+        "command": found.write_command(chosen) if chosen else None,
         "file": str(file) if file else None,
     }
 
@@ -324,7 +324,7 @@ def format_sweep(found: "Sweep", file: Path | None) -> str:
             "Chosen: the strongest promise "
             f"{which}, and of these the least upper end of the error's interval. To publish it:"
         )
-        parts.append(f"{textwrap.fill(said, LINE_WIDTH)}\n  {found.command(chosen)}")
+        parts.append(f"{textwrap.fill(said, LINE_WIDTH)}\n  {found.write_command(chosen)}")
     if file is not None:
         parts.append(f"Wrote {make_visible(str(file))}. It is private: errors are computed from the true data.")
     return "\n\n".join(parts)
@@ -413,7 +413,7 @@ def _list_parts(measured: "Iterable[Evaluation]") -> str:
     """Lay out parts of a release that grows, a line each."""
     rows = []
     for one in measured:
-        share = one.figure("published_share")
+        share = one.find_figure("published_share")
         before = one.notes[0] if one.questions is None else ""  # no questions are kept
         rows.append(
             [

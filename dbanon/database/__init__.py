@@ -264,7 +264,7 @@ class Database(Datasets):
                 return None
             taken(claim)
             watch = Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up)
-            return self._work(holder, claim, watch, asked or Reading())
+            return self._finish_run(holder, claim, watch, asked or Reading())
 
     def _may_compute(self) -> bool:
         """Whether runs are computed in this process: the part for it is installed, and the login may."""
@@ -291,9 +291,9 @@ class Database(Datasets):
                 claim = queue.claim_run(holder, queue.name_process(), run_id)
             if claim is None:
                 raise queue.make_lost_error(run_id)
-            return self._work(holder, claim, Watch(holder, claim, self.progress), asked)
+            return self._finish_run(holder, claim, Watch(holder, claim, self.progress), asked)
 
-    def _work(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
+    def _finish_run(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
         from dbanon.runs import pipeline  # with Arrow
 
         return pipeline.finish_run(

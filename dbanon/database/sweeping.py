@@ -66,7 +66,7 @@ class _Clock:
     label: str = ""
 
     @contextmanager
-    def time(self, place: int, left: int, name: str) -> Iterator[None]:
+    def measure_time(self, place: int, left: int, name: str) -> Iterator[None]:
         """Announce a setting, and keep the time that it takes."""
         self.label = f"setting {place} of {self.total} ({name}){self._estimate(left)}"
         self.progress(self.label, 0, None)
@@ -102,7 +102,7 @@ def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
         ):
             work = _Work(database, family, algorithm, asked, lock_key)
             for nth, (place, one) in enumerate(missing.items()):
-                with clock.time(place + 1, len(missing) - nth, one.name):
+                with clock.measure_time(place + 1, len(missing) - nth, one.name):
                     found[place] = replace(_make_setting(one, work.measure(one), earlier=False), minute=work.minute)
                 _demand_known(asked.wants, found.values())
     marked = settings.judge((found[place] for place in range(len(combinations))), asked.wants)
@@ -157,7 +157,7 @@ class _Shown(Sweep):
 
 def _summarise(one: Setting) -> tuple[str, float | None, str]:
     """Give a setting's name and share, and a word on it."""
-    side_m = one.value("median_cloak_side_m")
+    side_m = one.find_value("median_cloak_side_m")
     if one.outcome != "verified" or side_m is None:
         return one.name, None, one.outcome
     return one.name, one.share, f"half under {format_metres(side_m)}" + (", chosen" if one.chosen else "")
@@ -170,7 +170,7 @@ def _check_combinations(
     several = {name for name, values in asked.values.items() if len(values) > 1}
     described = methods.describe(family)
     made = []
-    for given in asked.combinations():
+    for given in asked.list_combinations():
         checked = stored.check_params(connection, family.name, algorithm, given)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
@@ -329,7 +329,7 @@ def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
     """Refuse a want that no measured setting has a figure for; the measured settings are kept."""
     verified = [one for one in found if one.outcome == "verified"]
     for want in wants if verified else ():
-        if want.name not in METRICS and all(one.value(want.name) is None for one in verified):
+        if want.name not in METRICS and all(one.find_value(want.name) is None for one in verified):
             known = sorted({*verified[0].figures, *verified[0].run.get("metrics", {}), *METRICS})
             raise ParameterError(
                 f"A wanted figure must be one of the settings. Got '{want.name[:60]}'. {choose_one(known)}"

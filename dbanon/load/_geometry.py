@@ -45,7 +45,7 @@ class Geometries:
     declared: Sequence[str] = ()
     primary: str | None = None
 
-    def chosen(self, called: str, name: str | None) -> Geometry | None:
+    def choose_column(self, called: str, name: str | None) -> Geometry | None:
         """Find the column of this name, or without a name the only or the primary one; None if there is none.
 
         Raises `ParameterError` if there are several and none is named.

@@ -51,7 +51,7 @@ def read_instants(texts: pa.Array, times: _parse.Times) -> Instants:
     row = np.asarray(pc.list_parent_indices(pieces).to_numpy(), np.int64)
     written = pc.utf8_trim(pc.list_flatten(pieces), "[](){} \t\r\n")
     parts = pc.extract_regex(written, r"^(?P<place>[^@]*)@(?P<t>.*)$")
-    place, t = pc.struct_field(parts, "place"), times.seconds(pc.struct_field(parts, "t"))
+    place, t = pc.struct_field(parts, "place"), times.convert_to_unix_s(pc.struct_field(parts, "t"))
     x, y, srids = _read_places(place)
     missing = np.asarray(pc.or_(pc.or_(x.is_null(), y.is_null()), t.is_null()).to_numpy(zero_copy_only=False))
     broken = np.ones(len(texts), np.bool_)

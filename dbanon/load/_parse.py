@@ -86,7 +86,7 @@ def parse_texts(column: pa.Array) -> pa.Array:
     return _keep_only(trimmed, pc.not_equal(trimmed, ""))
 
 
-def is_sendable(column: pa.Array) -> pa.Array:
+def replace_nul(column: pa.Array) -> pa.Array:
     """Texts that PostgreSQL takes: a zero byte, which it does not, becomes another character that no name may have."""
     return pc.replace_substring(column, "\0", "\1")
 
@@ -104,7 +104,7 @@ class Times:
         self._tz = tz
         self._per_second: float | None = None
 
-    def seconds(self, column: pa.Array) -> pa.Array:
+    def convert_to_unix_s(self, column: pa.Array) -> pa.Array:
         """Cells (text, numbers or timestamps) as unix seconds; null where they are neither a number nor ISO 8601.
 
         Null too where clocks were set forward and the time of day was left out.

@@ -38,7 +38,7 @@ class Source(Protocol):
     def size(self) -> int | None: ...
     @property
     def geometries(self) -> _geometry.Geometries: ...
-    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+    def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         """Read columns; raises `DataError` where one is missing, or no row is there."""
 
 
@@ -65,7 +65,7 @@ class File:
         schema = _files.read_parquet_schema(self.path)
         return _geometry.Geometries({}) if schema is None else _geometry.find_geometries(schema)
 
-    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+    def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         return _files.read_batches(
             self.path, names, options=wanted.options, may_break=wanted.may_break, geometry=wanted.geometry
         )
@@ -85,7 +85,7 @@ class Fixes(File):
     def size(self) -> int | None:
         return self.path.stat().st_size if self.path.is_file() else None
 
-    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+    def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         return self.reader(self.path, list(dict.fromkeys(names)), wanted.options)
 
 
@@ -109,14 +109,14 @@ class Frame:
             ) from None
         self.geometries = _geometry.find_geometries(self._reader.schema, primary)
 
-    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+    def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         _names.check(self.name, self._reader.schema.names, names, wanted.options)
         names = list(dict.fromkeys(names))
-        read = _arrow.select_columns(self.name, self._rows(), names, geometry=wanted.geometry)
+        read = _arrow.select_columns(self.name, self._read_rows(), names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
         yield from _files.number_rows(self.name, parts, "rows to load, and a stream that was read before has none left")
 
-    def _rows(self) -> Iterator[pa.RecordBatch]:
+    def _read_rows(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._reader
         except (pa.ArrowException, OSError):

@@ -139,7 +139,7 @@ def _describe_others(asked: LoadingPlaces) -> str:
 def _find_position(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces, str]:
     """Find where the places of a table are: as asked for, else in its geometry; and in which reference system."""
     if asked.x is None and asked.y is None:
-        found = source.geometries.chosen(source.name, asked.geom)
+        found = source.geometries.choose_column(source.name, asked.geom)
         if found is not None:
             return dataclasses.replace(asked, geom=found.name), found.choose_system(source.name, asked.crs)
     if isinstance(asked, LoadingCells):
@@ -214,7 +214,7 @@ def _make_feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Row
         yield [
             line,
             binary_copy.encode_jsonb(_parse.format_json(cells)),
-            _parse.is_sendable(_parse.parse_texts(part.column(1))),
+            _parse.replace_nul(_parse.parse_texts(part.column(1))),
             _encode_wkb(shapes),
         ]
         first += len(part)
@@ -347,7 +347,7 @@ def _read_events(
     times = _parse.Times(tz)
     subject, time, *cells = wanted
     for batch in _trajectories.report_batches(source, list(wanted), _sources.Wanted(options, cells), progress):
-        at = _encode_timestamps(times.seconds(batch.columns[time]))
+        at = _encode_timestamps(times.convert_to_unix_s(batch.columns[time]))
         yield [*_read_known(batch), _read_texts(batch, subject), at, *(_read_texts(batch, c) for c in cells)]
 
 
@@ -380,7 +380,7 @@ def _copy(connection: Connection, source: str, cells: int | None, rows: Rows, *r
 
 
 def _read_texts(batch: _files.Batch, name: str) -> pa.Array:
-    return _parse.is_sendable(_parse.parse_texts(batch.columns[name]))
+    return _parse.replace_nul(_parse.parse_texts(batch.columns[name]))
 
 
 def _read_known(batch: _files.Batch) -> list[binary_copy.Column]:

@@ -74,9 +74,9 @@ class Fixes:
     @property
     def cells(self) -> dict[str, str]:
         """For each column to read, each once, the column of the staging table."""
-        return {name: staged for where in self.positions for name, staged in self._cells(where).items()}
+        return {name: staged for where in self.positions for name, staged in self._map_columns(where).items()}
 
-    def _cells(self, where: _Position) -> dict[str, str]:
+    def _map_columns(self, where: _Position) -> dict[str, str]:
         asked = self.asked
         named = {asked.subject: "subject", asked.time: "t", asked.trip: "trip"}
         if where.is_moving:
@@ -92,7 +92,7 @@ class Fixes:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for source, where in zip(self.sources, self.positions, strict=True):
             times, rows, placed, shaped = _parse.Times(self.asked.tz), 0, False, False
-            names = list(self._cells(where))
+            names = list(self._map_columns(where))
             wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=where.columns[0] if where.is_geometry else None)
             for batch in report_batches(source, names, wanted, progress):
                 read = (
@@ -122,7 +122,7 @@ class Fixes:
         else:
             x, y = (_parse.parse_numbers(batch.columns[name]) for name in where.columns)
         line = batch.line.to_numpy().astype(np.int64)
-        return _Rows(line, times.seconds(batch.columns[self.asked.time]), x, y, batch.columns, batch.systems)
+        return _Rows(line, times.convert_to_unix_s(batch.columns[self.asked.time]), x, y, batch.columns, batch.systems)
 
     def _take_apart(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
         """Take rows apart into their fixes, which are numbered from `first`."""
@@ -160,7 +160,7 @@ class Fixes:
         if not fine.all():
             odd = pa.array(~fine)
             cells = _parse.format_json({name: column.filter(odd) for name, column in columns.items()})
-            texts = [_parse.is_sendable(column.filter(odd)) for column in (subject, trip)]
+            texts = [_parse.replace_nul(column.filter(odd)) for column in (subject, trip)]
             values = [_mark_nulls(column.filter(odd)) for column in (t, x, y)]
             staging.stage_suspects([file[~fine], line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)])
 
@@ -231,7 +231,7 @@ def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> _Po
     """Find where the position of a source is: as asked for, else in its geometry, else in x and y."""
     refuse_two_positions(asked.geom, asked.x, asked.y)
     if asked.x is None and asked.y is None:
-        found = source.geometries.chosen(source.name, asked.geom)
+        found = source.geometries.choose_column(source.name, asked.geom)
         if found is not None:
             return _Position((found.name,), is_geometry=True)
         if asked.geom is not None:
@@ -311,7 +311,7 @@ def report_batches(
     stage = f"reading {source.name}, MB"
     progress(stage, 0, None)
     done = 0
-    for batch in source.batches(names, wanted):
+    for batch in source.read_batches(names, wanted):
         size = source.size
         done = batch.done_bytes or done + sum(column.nbytes for column in batch.columns.values())
         progress(stage, -(-done // BYTES_PER_MB), None if size is None else -(-size // BYTES_PER_MB))

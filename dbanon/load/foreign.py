@@ -139,7 +139,11 @@ def _read_cells(
         for mean in wanted:
             cell = batch.columns[found[mean]]
             read = (
-                _parse.parse_texts if mean == "id" else times[mean].seconds if mean in times else _parse.parse_numbers
+                _parse.parse_texts
+                if mean == "id"
+                else times[mean].convert_to_unix_s
+                if mean in times
+                else _parse.parse_numbers
             )
             parts[mean].append(read(cell))
     whole = {mean: pa.chunked_array(own).combine_chunks() for mean, own in parts.items()}

@@ -102,7 +102,7 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
 
 
 def _meets(setting: Setting, wants: Sequence[Want]) -> bool:
-    return setting.outcome == "verified" and all(want.is_met(setting.value(want.name)) for want in wants)
+    return setting.outcome == "verified" and all(want.is_met(setting.find_value(want.name)) for want in wants)
 
 
 def _is_comparable(setting: Setting) -> bool:
@@ -220,7 +220,7 @@ def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
     """Note the cases in which the best value at moments is not the best over ten minutes."""
 
     def off(one: Setting) -> float:
-        found = one.measured("count_error", side_m=one.side_m, asked="span")
+        found = one.find_figure("count_error", side_m=one.side_m, asked="span")
         return float("inf") if found is None or found.value is None else found.value
 
     worse = sum(off(one) > min(map(off, line)) for line in lines for one in line if one.varied[name] == value)

@@ -88,7 +88,7 @@ class Sweeping(Reading, Questioning):
             found[name] = list(dict.fromkeys(values))
         return found
 
-    def combinations(self) -> list[dict[str, Any]]:
+    def list_combinations(self) -> list[dict[str, Any]]:
         """List all combinations of the values, the first parameter changing last."""
         values = self.values
         number = 1

@@ -39,7 +39,7 @@ class Axis:
     log: bool = False
     name: str = ""
 
-    def share(self, value: float) -> float:
+    def find_share(self, value: float) -> float:
         """Find the place of a value along the axis, from 0 to 1; values beyond an end are at that end."""
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         given = (math.log(max(value, self.low)) if self.log else value) - low
@@ -64,24 +64,28 @@ class Plot:
 
     def locate_x(self, value: float) -> float:
         """Find the place of a value of the horizontal axis."""
-        return self.left + self.x.share(value) * (self.right - self.left)
+        return self.left + self.x.find_share(value) * (self.right - self.left)
 
-    def up(self, value: float) -> float:
+    def locate_y(self, value: float) -> float:
         """Find the place of a value of the vertical axis."""
-        return self.bottom - self.y.share(value) * (self.bottom - self.top)
+        return self.bottom - self.y.find_share(value) * (self.bottom - self.top)
 
-    def join(self, places: Iterable[tuple[float, float]]) -> str:
+    def write_path(self, places: Iterable[tuple[float, float]]) -> str:
         """Write the path that joins values in a line."""
-        return "M" + "L".join(f"{format_number(self.locate_x(x))} {format_number(self.up(y))}" for x, y in places)
+        return "M" + "L".join(f"{format_number(self.locate_x(x))} {format_number(self.locate_y(y))}" for x, y in places)
 
-    def frame(self) -> list[Markup]:
+    def draw_frame(self) -> list[Markup]:
         """Draw the levels and values of both axes."""
         levels = "".join(
-            f"M{self.left:g} {format_number(self.up(value))}H{format_number(self.right)}" for value, _ in self.y.ticks
+            f"M{self.left:g} {format_number(self.locate_y(value))}H{format_number(self.right)}"
+            for value, _ in self.y.ticks
         )
         drawn = [
             make_element("path", d=levels, class_="line"),
-            *(draw_text(self.left - 5, self.up(v) + 4, said, anchor="end", class_="soft") for v, said in self.y.ticks),
+            *(
+                draw_text(self.left - 5, self.locate_y(v) + 4, said, anchor="end", class_="soft")
+                for v, said in self.y.ticks
+            ),
         ]
         for at, said in ((self.locate_x(value), said) for value, said in self.x.ticks):
             anchor = "end" if at > FIGURE_WIDTH - 20 else "middle"
@@ -173,12 +177,12 @@ def draw_columns(
 ) -> Markup:
     """Draw columns, as of a histogram; `mark` is a value of the horizontal axis that has a line and words."""
     plot = Plot(x=x, y=y)
-    drawn = plot.frame()
+    drawn = plot.draw_frame()
     if any(block.hatched for block in blocks):
         drawn.append(define_hatching(name))
     for block in blocks:
         left, end = plot.locate_x(block.since), plot.locate_x(block.until)
-        top, foot = plot.up(block.below + block.value), plot.up(block.below)
+        top, foot = plot.locate_y(block.below + block.value), plot.locate_y(block.below)
         style = {"fill": f"url(#{name}-hatch)"} if block.hatched else {"class_": block.kind}
         size = {"width": max(end - left - 1, 0.5), "height": max(foot - top, 0)}
         drawn.append(make_element("rect", x=left + 0.5, y=top, **size, **style))
@@ -232,7 +236,7 @@ def draw_ranges(
     bottom = len(rows) * _ROW_HEIGHT_PX + 4
 
     def at(value: float) -> float:
-        return start + x.share(value) * (right - start)
+        return start + x.find_share(value) * (right - start)
 
     drawn: list[Markup] = [
         make_element(
@@ -296,9 +300,9 @@ def draw_lines(
     plot = Plot(
         x=x, y=y, right=FIGURE_WIDTH - 12 - _LETTER_WIDTH_PX * max((len(one.name) for one in drawn_lines), default=0)
     )
-    drawn = plot.frame()
+    drawn = plot.draw_frame()
     if level is not None:
-        height, right = plot.up(level[0]), format_number(plot.right)
+        height, right = plot.locate_y(level[0]), format_number(plot.right)
         drawn += [
             make_element(
                 "path", d=f"M{plot.left:g} {format_number(height)}H{right}", class_="ink", stroke_dasharray="2 3"
@@ -308,7 +312,7 @@ def draw_lines(
     last = -math.inf
     for one in sorted((one for one in drawn_lines if one.points), key=lambda one: -one.points[-1][1]):
         end, height = one.points[-1][:2]
-        last = max(plot.up(height) + 4, last + 13)  # names of lines that end together are put below each other
+        last = max(plot.locate_y(height) + 4, last + 13)  # names of lines that end together are put below each other
         drawn += [*_draw_line(plot, one), draw_text(plot.locate_x(end) + 8, last, one.name)]
     drawn += [_mark_private(plot.bottom + 30)] if private else []
     return make_figure(name, title, description, *drawn, height=plot.height)
@@ -316,15 +320,15 @@ def draw_lines(
 
 def _draw_line(plot: Plot, line: Line) -> list[Markup]:
     """Draw a line, the intervals of its points, and the points."""
-    way = plot.join((x, y) for x, y, _, _ in line.points)
-    whiskers = "".join(plot.join([(x, low), (x, high)]) for x, _, low, high in line.points)
+    way = plot.write_path((x, y) for x, y, _, _ in line.points)
+    whiskers = "".join(plot.write_path([(x, low), (x, high)]) for x, _, low, high in line.points)
     dash = "5 3" if line.dashed else None
     dot = {"r": 3.5, "class_": "paper" if line.dashed else line.kind, "stroke": f"var(--{line.kind})"}
     return [
         make_element("path", d=way, class_=f"line-{line.kind}", stroke_width=1.8, stroke_dasharray=dash),
         make_element("path", d=whiskers, class_=f"line-{line.kind}"),
         *(
-            make_element("circle", cx=plot.locate_x(x), cy=plot.up(y), **dot, stroke_width=1.5)
+            make_element("circle", cx=plot.locate_x(x), cy=plot.locate_y(y), **dot, stroke_width=1.5)
             for x, y, _, _ in line.points
         ),
     ]

@@ -20,7 +20,7 @@ _ALIGN_WORDS = {
 class Drawn(Blocks):
     """Maps and charts, each with its heading and caption."""
 
-    def map(self) -> Markup:
+    def draw_map(self) -> Markup:
         """Draw the regions that hold at one time."""
         moment, window = self.shown.moment, self.shown.window
         if moment is None or window is None:
@@ -47,11 +47,11 @@ class Drawn(Blocks):
         exact = f" Exact rows ({words.format_percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
         return said + outside + exact + backdrop
 
-    def pair(self) -> Markup:
+    def draw_pair(self) -> Markup:
         """Draw what is private beside what is published, at one time."""
         moment, window, truth = self.shown.moment, self.shown.window, self.truth
         if moment is None or window is None or truth is None:
-            return frame.make_columns(self.map())
+            return frame.make_columns(self.draw_map())
         at = f"{moment.at.astimezone(self.zone):%H:%M}"
         left = maps.draw_map(
             "private-map",
@@ -78,9 +78,9 @@ class Drawn(Blocks):
             if len(truth.marked)
             else Markup("")
         )
-        return frame.make_columns(frame.make_picture(left, caption, class_="map"), self.map(), group)
+        return frame.make_columns(frame.make_picture(left, caption, class_="map"), self.draw_map(), group)
 
-    def hours(self) -> Markup:
+    def draw_hours(self) -> Markup:
         """Draw each hour of a day as a small map of cells."""
         window = self.shown.window
         if window is None or not self.shown.hours:
@@ -106,7 +106,7 @@ class Drawn(Blocks):
         )
         return frame.make_section("Hour by hour", legend, frame.make_map_grid(*figures), lead=lead)
 
-    def atoms(self) -> Markup:
+    def draw_atoms(self) -> Markup:
         """Draw the cells that rows are made of."""
         window = self.shown.window
         if window is None or not self.shown.atoms:
@@ -115,7 +115,7 @@ class Drawn(Blocks):
         drawn = maps.draw_map("atoms", "Atoms", "The cells that rows are made of. They are public.", window, shape)
         return frame.make_picture(drawn, "The cells that rows are made of (published.atoms).", class_="map")
 
-    def sizes(self) -> Markup:
+    def draw_sizes(self) -> Markup:
         """Draw how large regions are."""
         shown = self.shown
         if not shown.sizes or len(shown.sides) != 3:
@@ -130,7 +130,7 @@ class Drawn(Blocks):
             ),
         )
 
-    def scale(self) -> Markup:
+    def draw_scale(self) -> Markup:
         """Draw three regions to the scale of the map."""
         window, sides = self.shown.window, self.shown.sides
         if window is None or len(sides) != 3:
@@ -157,7 +157,7 @@ class Drawn(Blocks):
             ),
         )
 
-    def crowds(self) -> Markup:
+    def draw_crowds(self) -> Markup:
         """Draw how many people a row hides."""
         rows = [
             charts.Bar(label=label, value=share, text=words.format_percent(share)) for label, share in self.shown.crowds
@@ -173,7 +173,7 @@ class Drawn(Blocks):
             frame.make_picture(drawn, f"Share of people and time. k is {self.shown.k}. The last bar is open."),
         )
 
-    def left_out(self) -> Markup:
+    def draw_left_out(self) -> Markup:
         """Draw who is left out by hour, as readers see it."""
         hours = [
             (localise(since, self.zone), localise(until, self.zone), n)
@@ -213,7 +213,7 @@ class Drawn(Blocks):
             ),
         )
 
-    def questions(self) -> Markup:
+    def draw_questions(self) -> Markup:
         """Draw what the rows tell to some questions."""
         rows = self.shown.questions
         if not rows:
@@ -238,9 +238,9 @@ class Drawn(Blocks):
             ),
         )
 
-    def pictures(self) -> Markup:
+    def join_pictures(self) -> Markup:
         """Put the charts of the rows together."""
-        blocks = [self.left_out(), self.sizes(), self.crowds(), self.scale(), self.atoms()]
+        blocks = [self.draw_left_out(), self.draw_sizes(), self.draw_crowds(), self.draw_scale(), self.draw_atoms()]
         return frame.make_section("What the rows look like", frame.make_columns(*filter(None, blocks)))
 
 

@@ -44,11 +44,11 @@ def compute_sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, fl
         return []
     least, most = tenths[0][1], tenths[-1][1]
     edges = [least * (most / least) ** (edge / bins) for edge in range(bins)] + [most]
-    below = [_share_below(tenths, edge) for edge in edges]
+    below = [_find_share_below(tenths, edge) for edge in edges]
     return [(low, high, b - a) for (low, high), (a, b) in zip(pairwise(edges), pairwise(below), strict=True)]
 
 
-def _share_below(tenths: Sequence[tuple[float, float]], side_m: float) -> float:
+def _find_share_below(tenths: Sequence[tuple[float, float]], side_m: float) -> float:
     """Interpolate the share of regions below a size between the tenths, on a scale of logarithms."""
     for (low, from_m), (high, to_m) in pairwise(tenths):
         if from_m <= side_m < to_m:

@@ -94,33 +94,44 @@ class _Page(Drawn, Told, Utility):
 
 def _list_file_blocks(page: _Page) -> Iterable[Markup]:
     return [
-        page.facts(),
+        page.make_facts(),
         frame.make_section(
             "What is published",
-            frame.make_wide_columns(page.map(), page.says(), page.intruder(), page.out(), page.readers()),
+            frame.make_wide_columns(
+                page.draw_map(),
+                page.describe_rows(),
+                page.describe_intruder(),
+                page.describe_left_out(),
+                page.describe_readers(),
+            ),
         ),
-        page.tests(),
+        page.make_tests(),
         frame.make_signature_lines("assessed by", "approved by (data protection officer)", "date", "next review"),
-        page.clauses(),
-        page.pictures(),
-        frame.make_section("Other releases, and the source", frame.make_columns(page.beside(), page.source())),
-        page.parts(),
-        page.again(),
+        page.list_clauses(),
+        page.join_pictures(),
+        frame.make_section(
+            "Other releases, and the source", frame.make_columns(page.describe_overlap(), page.describe_source())
+        ),
+        page.list_parts(),
+        page.write_commands(),
     ]
 
 
 def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
     return [
-        page.facts(),
+        page.make_facts(),
         frame.make_section(
-            "What is published", frame.make_wide_columns(page.map(), page.says(), page.out(), page.questions())
+            "What is published",
+            frame.make_wide_columns(
+                page.draw_map(), page.describe_rows(), page.describe_left_out(), page.draw_questions()
+            ),
         ),
-        page.may_ask(),
-        page.hours(),
-        page.pictures(),
-        page.columns(),
-        page.parts(),
-        page.tests(),
+        page.list_questions(),
+        page.draw_hours(),
+        page.join_pictures(),
+        page.list_columns(),
+        page.list_parts(),
+        page.make_tests(),
         frame.make_section(
             "Withdrawal, and the source",
             frame.make_columns(
@@ -129,7 +140,7 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
                     "It was withdrawn, or is for others now: ask the administrator. If it was replaced while you "
                     "asked, ask again. Numbers of records are drawn again in each release: do not keep them.",
                 ),
-                page.source(),
+                page.describe_source(),
             ),
         ),
     ]
@@ -137,15 +148,20 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
 
 def _list_operator_blocks(page: _Page) -> Iterable[Markup]:
     return [
-        page.facts(),
-        frame.make_section("What is private, and what is published", page.pair(), page.chosen_part()),
-        page.utility(),
-        page.tests(),
-        frame.make_section("On record", frame.make_columns(page.intruder(), page.out(), page.readers(), page.beside())),
-        page.hours(),
-        page.pictures(),
-        page.clauses(),
-        page.parts(),
-        frame.make_section("Source", page.source()),
-        page.again(),
+        page.make_facts(),
+        frame.make_section("What is private, and what is published", page.draw_pair(), page.describe_part()),
+        page.make_utility(),
+        page.make_tests(),
+        frame.make_section(
+            "On record",
+            frame.make_columns(
+                page.describe_intruder(), page.describe_left_out(), page.describe_readers(), page.describe_overlap()
+            ),
+        ),
+        page.draw_hours(),
+        page.join_pictures(),
+        page.list_clauses(),
+        page.list_parts(),
+        frame.make_section("Source", page.describe_source()),
+        page.write_commands(),
     ]

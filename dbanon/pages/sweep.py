@@ -137,7 +137,7 @@ def _draw_minute(place: int, one: Setting, window: maps.Window) -> Markup:
     paths = one.minute.paths if one.minute is not None else ()
     about = f"{one.name}: {format_count(len(paths), 'region')} as they would be published."
     drawn = maps.draw_map(f"minute-{place}", f"One minute at {one.name}", about, window, maps.draw_regions(paths))
-    half, error = one.measured("region_side_m_50"), _write_error(one.error)
+    half, error = one.find_figure("region_side_m_50"), _write_error(one.error)
     sides = f", half of people's time in regions under {format_metres(half.value)}" if half and half.value else ""
     rows = format_count(one.minute.rows if one.minute is not None else 0, "row")
     if one.minute is not None and len(paths) < one.minute.rows:
@@ -152,17 +152,17 @@ def _draw_net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -
     worst = 100 * max(_find_error(one) for one in compared)
     x = charts.make_axis(worst, unit=" %", name=f"counts in {sweep.squares} are off by: worse to the right")
     plot = charts.Plot(x=x, y=_make_share_axis(compared), top=38, right=FIGURE_WIDTH - 22, bottom=214)
-    drawn = [*plot.frame(), draw_text(2, 12, "published: better above", class_="soft")]
+    drawn = [*plot.draw_frame(), draw_text(2, 12, "published: better above", class_="soft")]
     for place, name in enumerate(names):
         for line in find_lines(compared, name):
-            way = plot.join((100 * _find_error(one), 100 * (one.share or 0)) for one in line)
+            way = plot.write_path((100 * _find_error(one), 100 * (one.share or 0)) for one in line)
             dash = None if place == 0 else "3 3"
             drawn.append(
                 make_element("path", d=way, class_="line-published", stroke_opacity=0.5, stroke_dasharray=dash)
             )
     above, beside = _name_settings(compared, names)
     for one in compared:
-        at = plot.locate_x(100 * _find_error(one)), plot.up(100 * (one.share or 0))
+        at = plot.locate_x(100 * _find_error(one)), plot.locate_y(100 * (one.share or 0))
         drawn += _draw_setting(one, *at, above.get(id(one)), beside.get(id(one)))
     about = "; ".join(
         f"{one.name}: {_write_percent(one.share)} published, {_write_error(one.error)} off" for one in compared
@@ -341,7 +341,7 @@ def _write_row(one: Setting, worst: float) -> list[Any]:
     limits = ", ".join(f"{_write_percent(part)} {_write_reason(reason)}" for reason, part in one.limits.items())
     cells: list[Any] = [name, _draw_bar(_write_percent(one.share), one.share or 0, "published-wash")]
     for asked in ASKED_WORDS:
-        error = one.measured("count_error", side_m=one.side_m, asked=asked)
+        error = one.find_figure("count_error", side_m=one.side_m, asked=asked)
         value = error.value if error and error.value is not None else None
         cells.append("–" if value is None else _draw_bar(_write_error(error), value / worst, "private-wash"))
     cells += [_write_usable(one), f"{one.run.get('rows', 0):,}", _write_publishable(one)]
@@ -366,9 +366,9 @@ def _draw_bar(said: str, share: float, class_: str) -> Markup:
 
 
 def _write_commands(sweep: Sweep) -> Markup:
-    lines = [sweep.again()]
+    lines = [sweep.write_sweep_command()]
     if sweep.chosen is not None:
-        lines.append(sweep.command(sweep.chosen))
+        lines.append(sweep.write_command(sweep.chosen))
     note = (
         Markup("<p>{}</p>").format(
             "The second command computes the chosen setting again, with the same groups and figures, and publishes it."

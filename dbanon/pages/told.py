@@ -28,7 +28,7 @@ _MAX_PARTS = 36
 class Told(Blocks):
     """Texts, tables and cards; names and texts of users come from the record."""
 
-    def facts(self) -> Markup:
+    def make_facts(self) -> Markup:
         """Say the figures that stand on top."""
         record, shown = self.record, self.shown
         held = f"{record.held} of {len(record.clauses)}" if record.clauses else "Not attacked"
@@ -41,7 +41,7 @@ class Told(Blocks):
             found.append((record.said_left_out, "left out of the people and times seen", False))
         if len(shown.sides) == 3:
             found.append((words.format_length(shown.sides[1]), "half of the regions are narrower than this", False))
-        if self.evaluation is not None and self.evaluation.figure("usable_resolution_m") is not None:
+        if self.evaluation is not None and self.evaluation.find_figure("usable_resolution_m") is not None:
             found.append(
                 (
                     words.format_usable_resolution(self.evaluation.figures),
@@ -59,7 +59,7 @@ class Told(Blocks):
             )
         return frame.make_fact_list(found)
 
-    def tests(self) -> Markup:
+    def make_tests(self) -> Markup:
         """Say what holds and what is left open in each of the three tests."""
         rows = []
         for test in ("singling out", "linkability", "inference"):
@@ -78,7 +78,7 @@ class Told(Blocks):
             note="Article 29 Working Party, opinion 05/2014, WP216",
         )
 
-    def clauses(self) -> Markup:
+    def list_clauses(self) -> Markup:
         """List all clauses in plain words."""
         groups = []
         known = any(clause.sentence for clause in self.record.clauses)
@@ -101,11 +101,11 @@ class Told(Blocks):
         head = ["clause", "in plain words", "verdict", *(["broken by"] if known else [])]
         return frame.make_section("All clauses of the attack", frame.make_grouped_table(head, groups))
 
-    def says(self) -> Markup:
+    def describe_rows(self) -> Markup:
         """Say what a row says."""
         return frame.make_block("What a row says", Markup("<p>{}</p>").format(self.record.rows_are))
 
-    def intruder(self) -> Markup:
+    def describe_intruder(self) -> Markup:
         """Record the motivated intruder: what it knows, did and found, and what was not tried."""
         record = self.record
         count = len(record.clauses)
@@ -133,7 +133,7 @@ class Told(Blocks):
             "Motivated intruder, recorded (ICO)", *(Markup("<b>{}:</b> {}").format(*one) for one in said)
         )
 
-    def out(self) -> Markup:
+    def describe_left_out(self) -> Markup:
         """Say who is left out, in shares."""
         left_out = self.record.left_out
         said: list[object] = [left_out.meaning]
@@ -152,7 +152,7 @@ class Told(Blocks):
         said.append("The people left out differ from the others: no figure of the release is about them.")
         return frame.make_card("Left out", *said)
 
-    def readers(self) -> Markup:
+    def describe_readers(self) -> Markup:
         """Say who reads it and how it is taken back."""
         record = self.record
         who: Any = "every login of an analyst"
@@ -174,7 +174,7 @@ class Told(Blocks):
             take_back,
         )
 
-    def beside(self) -> Markup:
+    def describe_overlap(self) -> Markup:
         """Say what it was held against."""
         record, overlap = self.record, self.record.overlap
         if record.release is None:
@@ -189,7 +189,7 @@ class Told(Blocks):
             "Together with other releases", said, "dbanon compares every later release with this one.", *allowed
         )
 
-    def source(self) -> Markup:
+    def describe_source(self) -> Markup:
         """Say how it was made."""
         record = self.record
         versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
@@ -211,7 +211,7 @@ class Told(Blocks):
             ),
         )
 
-    def parts(self) -> Markup:
+    def list_parts(self) -> Markup:
         """List the parts of a release that grows, a line each."""
         if len(self.record.parts) < 2:
             return Markup("")
@@ -237,18 +237,18 @@ class Told(Blocks):
             frame.make_table(head, rows[:_MAX_PARTS], numbers=[1, 2, 3]),
             note=note,
             lead="dbanon computed, attacked and published each part alone. "
-            + ("" if self.chosen else f"The pictures on this page, and {self._newest()}, are of the newest part."),
+            + ("" if self.chosen else f"The pictures on this page, and {self._name_newest()}, are of the newest part."),
         )
 
-    def _newest(self) -> str:
+    def _name_newest(self) -> str:
         """Name what a page says of the newest part alone."""
         return "the share left out" if self.record.run_id is None else "its k, its clauses and the share left out"
 
-    def chosen_part(self) -> Markup:
+    def describe_part(self) -> Markup:
         """Say which part of a release that grows a private page is about."""
         return frame.make_card("One of the parts", *self.chosen) if self.chosen else Markup("")
 
-    def may_ask(self) -> Markup:
+    def list_questions(self) -> Markup:
         """Say which questions the rows answer."""
         offered = {column for column, _ in self.record.columns}
         names = [name for name in _FUNCTION_ANSWERS if name != "requests_inside" or "requests" in offered]
@@ -276,12 +276,12 @@ class Told(Blocks):
             ),
         )
 
-    def columns(self) -> Markup:
+    def list_columns(self) -> Markup:
         """List the columns of the view."""
         rows = [(frame.make_code_name(name), frame.isolate(meaning or "")) for name, meaning in self.record.columns]
         return frame.make_section("Columns", frame.make_table(["column", "meaning"], rows)) if rows else Markup("")
 
-    def again(self) -> Markup:
+    def write_commands(self) -> Markup:
         """Say how it is made again."""
         record = self.record
         if record.dataset is None:

@@ -15,7 +15,7 @@ _MAX_ROWS = 12
 class Utility(Blocks):
     """Errors by size, questions with the truth, and all figures with their intervals."""
 
-    def utility(self) -> Markup:
+    def make_utility(self) -> Markup:
         """Report how far answers are off from the true counts; private."""
         evaluation = self.evaluation
         if evaluation is None:
@@ -38,7 +38,7 @@ class Utility(Blocks):
         notes = [frame.make_card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
         return frame.make_section(
             "How far off are answers?",
-            frame.make_columns(self.errors(evaluation), self.asked(evaluation)),
+            frame.make_columns(self.draw_errors(evaluation), self.draw_asked(evaluation)),
             *notes,
             table,
             note="computed from true positions: private",
@@ -53,7 +53,7 @@ class Utility(Blocks):
         said = Markup("This page shows how far answers are off once {} has measured it.").format(command)
         return frame.make_card("Not measured yet", said)
 
-    def errors(self, evaluation: Evaluation) -> Markup:
+    def draw_errors(self, evaluation: Evaluation) -> Markup:
         """Draw how far counts are off by the size of the area."""
         lines = [
             charts.Line(name=said, points=points, kind="private", dashed=asked == "span")
@@ -87,7 +87,7 @@ class Utility(Blocks):
         caption = Markup('<b class="is-private">Private.</b> Error of counts, in percent of the mean true count.')
         return frame.make_block("By the size of the area", frame.make_picture(drawn, caption))
 
-    def asked(self, evaluation: Evaluation) -> Markup:
+    def draw_asked(self, evaluation: Evaluation) -> Markup:
         """Draw some of the questions with the truth."""
         questions, answers, true = evaluation.questions, evaluation.answers, evaluation.true
         if questions is None or answers is None or true is None:

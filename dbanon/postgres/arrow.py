@@ -205,7 +205,7 @@ class TextCodes:
         return cls(distinct.take(pc.sort_indices(distinct)))
 
     @classmethod
-    def encoding(cls, column: pa.ChunkedArray) -> tuple["TextCodes", NDArray[np.int64]]:
+    def encode_new(cls, column: pa.ChunkedArray) -> tuple["TextCodes", NDArray[np.int64]]:
         """Number the distinct texts of a column without nulls, and encode it, in one go."""
         if pc.all(pc.less(column[:-1], column[1:])).as_py():  # as they are often loaded
             return cls(column.combine_chunks()), np.arange(len(column))
@@ -235,7 +235,7 @@ class Paths:
     t: NDArray[np.float64]
 
     @classmethod
-    def joined(cls, parts: list["Paths"]) -> "Paths":
+    def from_parts(cls, parts: list["Paths"]) -> "Paths":
         """Join parts whose ids ascend from one to the next; they are emptied one column after the other."""
         if len(parts) == 1:
             return parts[0]
@@ -302,7 +302,7 @@ def read_paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, un
         ids.append(trajectory_id.view(">i8").astype(np.int64))
         subjects.append(decode_texts(letters.view(">i4"), names))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
-    x, y, t = fixes.whole()
+    x, y, t = fixes.finish()
     return Paths(
         trajectory_id=np.concatenate(ids),
         subject=pa.chunked_array(subjects, pa.string()),
@@ -408,7 +408,7 @@ class _Columns:
         for i, column in enumerate(self._columns):
             column[begin : self._used] = rows[:, i]
 
-    def whole(self) -> list[NDArray[np.float64]]:
+    def finish(self) -> list[NDArray[np.float64]]:
         """What was written."""
         self._resize(self._used)
         return self._columns

@@ -312,14 +312,14 @@ class EmbeddedServer:
 
         Raises `StoreError` if programs, permissions or the server itself prevent it; says what to do.
         """
-        if not self._ready():
+        if not self._is_ready():
             self._check_platform()
             self._make_home()
             with self._hold_lock():
                 self._check_owner()
                 if not self.data.exists():
                     self._create()
-                if not self._ready():
+                if not self._is_ready():
                     self._launch()
         return self.target
 
@@ -339,7 +339,7 @@ class EmbeddedServer:
     def status(self) -> Status:
         """Report whether it runs, where, and which version its cluster has; starts and changes nothing."""
         version = self._read_major()
-        return Status(self._ready(), self.home, str(version) if version else None, self._socket)
+        return Status(self._is_ready(), self.home, str(version) if version else None, self._socket)
 
     # -- places and rights
 
@@ -455,7 +455,7 @@ class EmbeddedServer:
         except OSError:
             return []
 
-    def _ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """Whether a server answers on the socket and says that it takes connections; needs no driver and no process."""
         lines = self._read_pid_file()
         if len(lines) < 8 or lines[7].strip() != "ready":

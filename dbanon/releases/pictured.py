@@ -57,25 +57,25 @@ def collect_shown(
 ) -> shown.Shown:
     """Read what pages for readers show of rows, hours and questions if asked for; an empty one where there are none."""
     reader = _Reader(connection, rows)
-    window = reader.window()
+    window = reader.find_window()
     if window is None:
-        return shown.Shown(k=rows.k, exact=reader.exact())
-    bins, crowds, exact = reader.sizes(), reader.crowds(), reader.exact()
+        return shown.Shown(k=rows.k, exact=reader.measure_exact())
+    bins, crowds, exact = reader.bin_sizes(), reader.weigh_crowds(), reader.measure_exact()
     hidden = shown.join_bins(bins, rows.k)
     cell_m = _round(max((window.x1 - window.x0) / 14, 1))
-    lines, areas = reader.backdrop(window, backdrop) if backdrop else ("", "")
+    lines, areas = reader.draw_backdrop(window, backdrop) if backdrop else ("", "")
     return shown.Shown(
         k=rows.k,
         window=window,
-        moment=reader.moment(window),
-        hours=reader.hours(window, cell_m, zone, few=not exact) if hours else (),
+        moment=reader.choose_moment(window),
+        hours=reader.draw_hours(window, cell_m, zone, few=not exact) if hours else (),
         cell_m=cell_m,
         sizes=shown.make_bars(hidden),
         sides=shown.compute_quantiles(bins) if hidden else (),
         crowds=shown.make_crowd_bars(crowds, rows.k),
         exact=exact,
-        questions=reader.questions(window, zone) if questions else (),
-        atoms=reader.atoms(window),
+        questions=reader.ask_questions(window, zone) if questions else (),
+        atoms=reader.draw_atoms(window),
         lines=lines,
         areas=areas,
     )
@@ -98,7 +98,7 @@ class _Reader:
         text = sql.SQL(query).format(**self._names)
         return self._connection.execute(text, {**self._given, **given}).fetchall()
 
-    def window(self) -> Window | None:
+    def find_window(self) -> Window | None:
         """Find the least box with 95 % of the people and time in rows that hide people, spread over their boxes."""
         # Not of the extent: a single group somewhere off would make the squares larger.
         [(across_m,)] = self.ask(
@@ -133,7 +133,7 @@ class _Reader:
         )
         return find_least_window(found, cell_m)
 
-    def _cells(self, cell_m: float, since: datetime, within: Window) -> list[Any]:
+    def _ask_cells(self, cell_m: float, since: datetime, within: Window) -> list[Any]:
         """Ask how many people are in the squares of a window hour by hour."""
         return self.ask(
             """
@@ -146,7 +146,7 @@ class _Reader:
             **scale_to_window(within),
         )
 
-    def hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
+    def draw_hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
         """Draw the last day of the rows hour by hour."""
         since = max(self._rows.since, self._rows.until - timedelta(days=1))
         hour = since.replace(minute=0, second=0, microsecond=0)
@@ -154,14 +154,14 @@ class _Reader:
         while hour < self._rows.until:
             cells[hour] = []
             hour += timedelta(hours=1)
-        for at, *cell in self._cells(cell_m, since, window):
+        for at, *cell in self._ask_cells(cell_m, since, window):
             cells[at].append(cell)
         return [
             (at.astimezone(zone), shown.draw_squares(found, cell_m, window, self._rows.k, few=few))
             for at, found in cells.items()
         ]
 
-    def moment(self, window: Window) -> shown.Moment | None:
+    def choose_moment(self, window: Window) -> shown.Moment | None:
         """Choose a time by a fixed rule, the median number of rows, and draw the regions that hide people then."""
         instant = self._rows.holds == "instant"
         times = self.ask(
@@ -196,7 +196,7 @@ class _Reader:
         drawn = shown.sample_paths(paths, MAX_REGIONS, _MAX_PATH_BYTES)
         return shown.Moment(at=at, regions=drawn, rows=rows, undrawn=len(paths) - len(drawn))
 
-    def sizes(self) -> list[shown.Bin]:
+    def bin_sizes(self) -> list[shown.Bin]:
         """Bin the rows that hide people by the side of a square as large as their region."""
         return [
             shown.Bin(shown.BIN_FACTOR**place, shown.BIN_FACTOR ** (place + 1), weight, people)
@@ -212,7 +212,7 @@ class _Reader:
             )
         ]
 
-    def crowds(self) -> list[tuple[int, float, float]]:
+    def weigh_crowds(self) -> list[tuple[int, float, float]]:
         """Weigh the rows that hide people by how many they hide."""
         return self.ask(
             """
@@ -225,7 +225,7 @@ class _Reader:
             """
         )
 
-    def exact(self) -> float:
+    def measure_exact(self) -> float:
         """Say what share of people and time is in rows that hide nobody."""
         [(share,)] = self.ask(
             """
@@ -236,7 +236,7 @@ class _Reader:
         )
         return float(share)
 
-    def questions(self, window: Window, zone: ZoneInfo) -> list[shown.Question]:
+    def ask_questions(self, window: Window, zone: ZoneInfo) -> list[shown.Question]:
         """Ask how many people are in some squares of the window at some times, the same ones each time."""
         wide, high = window.x1 - window.x0, window.y1 - window.y0
         told = []
@@ -262,7 +262,7 @@ class _Reader:
             told.append(shown.Question(label, least, expected, most))
         return shown.select_questions(told, self._rows.k)
 
-    def atoms(self, window: Window) -> str:
+    def draw_atoms(self, window: Window) -> str:
         """Draw the atoms of a release that has them; they are public."""
         [(path,)] = self.ask(
             """
@@ -277,7 +277,7 @@ class _Reader:
         )
         return path or ""
 
-    def backdrop(self, window: Window, table: str) -> tuple[str, str]:
+    def draw_backdrop(self, window: Window, table: str) -> tuple[str, str]:
         """Draw a table of lines or areas that the operator names, in the window alone."""
         return read_backdrop(self._connection, window, self._rows.srid, table)
 

@@ -22,7 +22,7 @@ _SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the
 
 def compare_maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Figure]:
     """Compare maps of people, cell by cell, at some times."""
-    both = [(_told.count_density(true, CELL_M, span), told.density(CELL_M, span)) for span in spans]
+    both = [(_told.count_density(true, CELL_M, span), told.answer_density(CELL_M, span)) for span in spans]
     tallies = [_stack_counts([pair[side] for pair in both]) for side in (0, 1)]
     yield Figure(name="density_jsd", value=distributions.measure_density_jsd(*tallies))
     yield Figure(
@@ -33,7 +33,7 @@ def compare_maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Fig
 def compare_flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> Iterator[Figure]:
     """Compare the numbers of people by origin and destination."""
     side = _told.compute_zone_side(box, ZONE_M)
-    both = [(_told.count_trips(true, side, box, span), told.trips(side, box, span)) for span in spans]
+    both = [(_told.count_trips(true, side, box, span), told.answer_trips(side, box, span)) for span in spans]
     tallies = [_stack_counts([pair[side] for pair in both]) for side in (0, 1)]
     yield Figure(name="trip_jsd", value=distributions.measure_trip_jsd(*(_drop_times(one) for one in tallies)))
     yield Figure(name="flow_error", value=distributions.measure_tally_error(*tallies))
@@ -48,7 +48,7 @@ def compare_dwelling(
     for _ in range(_SQUARES):
         x, y = (low + (high - low) * rng.random(2) - _SQUARE_M / 2).tolist()
         span, square = spans[rng.integers(len(spans))], (x, y, x + _SQUARE_M, y + _SQUARE_M)
-        people, stay = table.dwell(square, span)
+        people, stay = table.answer_dwell(square, span)
         told.append(_sum_by_stay(stay, people, instants))
         stay = _told.measure_stays(true, square, span)
         true_.append(_sum_by_stay(stay, np.ones(len(stay)), instants))

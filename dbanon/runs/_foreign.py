@@ -32,7 +32,7 @@ class Foreign:
         self.progress = progress
         self.rng = np.random.default_rng(asked.seed)
 
-    def evaluation(self, name: str, read: Callable[[Box], Movements | Rectangles]) -> Evaluation:
+    def evaluate(self, name: str, read: Callable[[Box], Movements | Rectangles]) -> Evaluation:
         """Ask it, and compare; `read` and `name` as for `dbanon.runs.evaluating.evaluate_file`."""
         self.progress("reading trajectories", 0, None)
         self.data, _ = reading.read_trajectories(self.snapshot, self.dataset.dataset_id)
@@ -40,13 +40,13 @@ class Foreign:
         self.truth = Truth(data, Members(record=none, trajectory=none), {})
         output = read((float(data.x.min()), float(data.y.min()), float(data.x.max()), float(data.y.max())))
         spans = self._draw_spans(output, float(data.t.min()), float(data.t.max()))
-        box = find_window(self.truth.seen(spans[:24]))
+        box = find_window(self.truth.find_seen(spans[:24]))
         questions = draw_questions(
             self.rng, window=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, about_moments=False
         )
         told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._write_table(output)
-        seen = self.truth.seen(np.column_stack([questions.since, questions.until]))
-        true, answers = count_true_answers(seen, questions), told.counts(questions, self.progress)
+        seen = self.truth.find_seen(np.column_stack([questions.since, questions.until]))
+        true, answers = count_true_answers(seen, questions), told.answer_counts(questions, self.progress)
         self.progress("measuring", 0, None)
         figures = [
             *measure_counts(questions, true, answers, people=data.subjects, rng=self.rng),
@@ -73,10 +73,10 @@ class Foreign:
         trips = [(since, since + _field.TRIP_S) for since in spans[: _field.TRIPS, 0].tolist()]
         hours = [(since, since + SPAN_S) for since in questions.since[:24].tolist()]
         yield from _field.compare_maps(told, seen, hours)
-        yield from _field.compare_flows(told, self.truth.seen(np.array(trips)), box, trips)
+        yield from _field.compare_flows(told, self.truth.find_seen(np.array(trips)), box, trips)
 
     def _measure_tracks(self, output: Movements | Rectangles) -> Iterator[Figure]:
-        raw = self.truth.raw(_field.draw_people(self.data, self.rng))
+        raw = self.truth.find_fixes(_field.draw_people(self.data, self.rng))
         yield from _field.compare_ways(output if isinstance(output, Movements) else output.centres, raw)
         yield from _field.measure_unicity(raw, self.rng)
         if not isinstance(output, Movements):

@@ -81,7 +81,7 @@ class Measurement:
         self.progress("finding the truth", 0, None)
         true = self._count_truth(questions)
         table = Table(session=self.session, said=self.about.said, postgis=self.snapshot.postgis)
-        answers = table.counts(questions, self.progress)
+        answers = table.answer_counts(questions, self.progress)
         if self.asked.against == "published":
             self._demand_coverage(true, answers)
         covered, noise = is_within(true, answers), np.zeros(len(true))
@@ -163,7 +163,7 @@ class Measurement:
         """Find where questions are asked: a box with 95 % of all people's positions."""
         if instants is None:
             chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
-            return find_window(self.truth.seen(spans[chosen]))
+            return find_window(self.truth.find_seen(spans[chosen]))
         number = max(min(len(instants), 100, _MAX_WINDOW_PLACES // max(self.data.subjects, 1)), 1)
         return find_window(self.truth.find_everybody(self.rng.choice(instants, number, replace=False)))
 
@@ -213,7 +213,7 @@ class Measurement:
         """
         chosen = slice(None, None, _QUESTIONS_PER_JUDGE)
         part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
-        even = self.rows.of(self.rows.record // self.one_in % 2 == 0)
+        even = self.rows.select(self.rows.record // self.one_in % 2 == 0)
         half = table.answer_counts_of_half(part, self.one_in, self.progress).expected - self._count_truth(part, even)
         noise = np.zeros(len(true))
         noise[chosen] = (
@@ -263,9 +263,9 @@ class Measurement:
         instants, everybody = self.about.instants, self.asked.against == "all"
         if instants is None:
             spans = np.unique(np.column_stack([since, until]), axis=0)
-            return self.truth.seen(spans) if everybody else self.truth.covered(rows)
+            return self.truth.find_seen(spans) if everybody else self.truth.find_covered(rows)
         instants = instants[_find_instants(instants, since, until)]
-        return self.truth.find_everybody(instants) if everybody else self.truth.of_rows(rows, instants)
+        return self.truth.find_everybody(instants) if everybody else self.truth.find_people(rows, instants)
 
     def _demand_coverage(self, true: Float, answers: Answers) -> None:
         outside = int((~is_within(true, answers)).sum())
@@ -334,9 +334,9 @@ class Measurement:
         told, rows = self._read_tracks()
         instants = self.about.instants
         if instants is None:
-            true = self.truth.covered(rows)
+            true = self.truth.find_covered(rows)
         else:
-            true = self.truth.of_rows(rows, instants[_find_instants(instants, rows.since, rows.until)])
+            true = self.truth.find_people(rows, instants[_find_instants(instants, rows.since, rows.until)])
         if instants is None or len(instants) > 1:
             yield from _field.compare_ways(told, true)
         people = _field.draw_people(self.data, self.rng)
@@ -344,8 +344,10 @@ class Measurement:
             self.notes.append(
                 f"Unicity is among {format_count(len(people), 'person', 'people')}. Among all, fewer are unique."
             )
-        yield from _field.measure_unicity(self.truth.raw(people), self.rng)
-        yield _field.measure_linking(true, told, self.truth.members(told.track), rounded=instants is None, rng=self.rng)
+        yield from _field.measure_unicity(self.truth.find_fixes(people), self.rng)
+        yield _field.measure_linking(
+            true, told, self.truth.list_members(told.track), rounded=instants is None, rng=self.rng
+        )
 
     def _read_tracks(self) -> tuple[Movements, Rows]:
         """Read whole records, of many some: as the centres of their regions, and as rows."""

@@ -31,13 +31,13 @@ _MAX_ZONES = 400  # each pair is compared
 class Told(Protocol):
     """Answers about people, whatever they are made from."""
 
-    def counts(self, questions: Questions, progress: Progress) -> Answers:
+    def answer_counts(self, questions: Questions, progress: Progress) -> Answers:
         """Answer how many people were in squares."""
 
-    def density(self, side_m: float, span: Span) -> Counted:
+    def answer_density(self, side_m: float, span: Span) -> Counted:
         """Answer how many people were in each cell."""
 
-    def trips(self, side_m: float, box: Box, span: Span) -> Counted:
+    def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:
         """Answer how many people went from one zone to another, by the numbers that `number_zones` gives them."""
 
 
@@ -49,9 +49,9 @@ class Table:
     said: str
     postgis: str
 
-    def counts(self, questions: Questions, progress: Progress) -> Answers:
+    def answer_counts(self, questions: Questions, progress: Progress) -> Answers:
         """Ask ``published.count_inside`` one question after the other."""
-        return self._asked(_ROWS_VIEW, questions, progress)
+        return self._ask(_ROWS_VIEW, questions, progress)
 
     def answer_counts_of_half(self, questions: Questions, one_in: int, progress: Progress) -> Answers:
         """Ask every other one of the records, which are one in so many."""
@@ -59,9 +59,9 @@ class Table:
             "CREATE TEMPORARY VIEW asked_half AS "
             f"SELECT * FROM pg_temp.asked_rows r WHERE r.record_id / {int(one_in)} % 2 = 0"
         )
-        return self._asked(_HALF_VIEW, questions, progress)
+        return self._ask(_HALF_VIEW, questions, progress)
 
-    def _asked(self, relation: str, questions: Questions, progress: Progress) -> Answers:
+    def _ask(self, relation: str, questions: Questions, progress: Progress) -> Answers:
         query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {relation}, %s, %s, %s, %s, %s) q"
         arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
         told: list[Any] = []
@@ -72,14 +72,14 @@ class Table:
         at_least, expected, at_most = np.array(told).T
         return Answers(at_least=at_least, expected=expected, at_most=at_most)
 
-    def density(self, side_m: float, span: Span) -> Counted:
+    def answer_density(self, side_m: float, span: Span) -> Counted:
         """Ask ``published.density``."""
         corner = "floor((st_xmin(d.cell) + %s / 2) / %s)::bigint, floor((st_ymin(d.cell) + %s / 2) / %s)::bigint"
-        return self._counted(
+        return self._call_function(
             f"{corner}, d.expected", "density_of", "%s, {}, false, NULL", span, first=[side_m] * 4, given=[side_m]
         )
 
-    def trips(self, side_m: float, box: Box, span: Span) -> Counted:
+    def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:
         """Ask ``published.flows`` of a temporary table of zones."""
         self.session.execute("DROP TABLE IF EXISTS pg_temp.asked_zones")
         i, j = (axis.ravel().tolist() for axis in np.meshgrid(*_count_zones(side_m, box)))
@@ -92,16 +92,16 @@ class Table:
             [_ZONES_PER_ROW, *[side_m] * 4, self.said, i, j],
         )
         columns = "d.origin::bigint, d.destination::bigint, d.expected"
-        return self._counted(columns, "flows_of", "'pg_temp.asked_zones', 'zone', {}", span, given=[])
+        return self._call_function(columns, "flows_of", "'pg_temp.asked_zones', 'zone', {}", span, given=[])
 
-    def dwell(self, square: Box, span: Span) -> tuple[Float, Float]:
+    def answer_dwell(self, square: Box, span: Span) -> tuple[Float, Float]:
         """Ask ``published.dwell``: of each record its people, and at how many instants they are expected inside."""
         area = f"{self._qualify('st_makeenvelope')}(%s, %s, %s, %s, (%s::published.releases).srid)"
         given = [*square, self.said]
-        keys, values = self._counted("d.subjects, 0, d.expectedly", "dwell_of", area + ", {}", span, given=given)
+        keys, values = self._call_function("d.subjects, 0, d.expectedly", "dwell_of", area + ", {}", span, given=given)
         return keys[:, 0].astype(np.float64), values
 
-    def _counted(
+    def _call_function(
         self, columns: str, name: str, more: str, span: Span, *, first: Sequence[Any] = (), given: list[Any]
     ) -> Counted:
         """Call an inner function of schema published: two whole numbers and a real one of each of its rows."""
@@ -126,17 +126,17 @@ class Points:
 
     movements: Movements
 
-    def counts(self, questions: Questions, progress: Progress) -> Answers:
+    def answer_counts(self, questions: Questions, progress: Progress) -> Answers:
         """Count tracks."""
         progress("asking questions", 0, None)
         counted = count_true_answers(self.movements, questions)
         return Answers(at_least=counted, expected=counted, at_most=counted)
 
-    def density(self, side_m: float, span: Span) -> Counted:
+    def answer_density(self, side_m: float, span: Span) -> Counted:
         """Count tracks by cell."""
         return count_density(self.movements, side_m, span)
 
-    def trips(self, side_m: float, box: Box, span: Span) -> Counted:
+    def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:
         """Count tracks by zones."""
         return count_trips(self.movements, side_m, box, span)
 

@@ -39,7 +39,7 @@ class Rows:
     shapes: NDArray[Any]
     shape: Int
 
-    def of(self, chosen: Bool) -> "Rows":
+    def select(self, chosen: Bool) -> "Rows":
         """Give some of the rows."""
         record, since, until = self.record[chosen], self.since[chosen], self.until[chosen]
         shape = self.shape[chosen] if len(self.shape) else self.shape
@@ -61,7 +61,7 @@ class Members:
         new = np.append(True, (np.diff(record) != 0) | (np.diff(trajectory) != 0))[: len(record)]
         return cls(record=record[new], trajectory=trajectory[new])
 
-    def of(self, record: Int) -> tuple[Int, Int]:
+    def list_members(self, record: Int) -> tuple[Int, Int]:
         """List the members of some records: the place of the record among those given, and the trajectory."""
         low, high = (np.searchsorted(self.record, record, side) for side in ("left", "right"))
         place, at = _expand_ranges(low, high)
@@ -98,7 +98,7 @@ class Truth:
         everyone = np.arange(len(self._timeline.subject))
         return self._place_people([(t, self._timeline.subject, everyone) for t in instants.tolist()])
 
-    def of_rows(self, rows: Rows, instants: Float) -> Movements:
+    def find_people(self, rows: Rows, instants: Float) -> Movements:
         """Find the people for whom rows stand at some of the instants; a person of a record is one track."""
         line, order = self._timeline, np.argsort(rows.since, kind="stable")
         at = np.empty(int(line.subject.max(initial=0)) + 1, np.int64)
@@ -109,7 +109,7 @@ class Truth:
             low, high = np.searchsorted(since, t - longest, "left"), np.searchsorted(since, t, "right")
             then = order[low:high][rows.until[order[low:high]] > t]
             record = np.unique(rows.record[then])
-            place, person = self._people.of(record)
+            place, person = self._people.list_members(record)
             found.append((t, record[place], at[person]))
         return self._place_people(found)
 
@@ -125,7 +125,7 @@ class Truth:
             parts.append(part[:, ~np.isnan(x)])
         return _make_movements(*np.concatenate(parts, axis=1))
 
-    def seen(self, spans: Float) -> Movements:
+    def find_seen(self, spans: Float) -> Movements:
         """Give all fixes within spans; a person is one track."""
         data, spans = self._data, _join_spans(spans)
         trajectory = np.arange(len(data.trajectory_id))
@@ -134,13 +134,13 @@ class Truth:
         person = data.subject[np.searchsorted(data.offset, fix, "right") - 1]
         return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
 
-    def members(self, records: Int) -> tuple[Int, Int]:
+    def list_members(self, records: Int) -> tuple[Int, Int]:
         """List the people of some records, and which of these each is in."""
         record = np.unique(records)
-        place, person = self._people.of(record)
+        place, person = self._people.list_members(record)
         return person, record[place]
 
-    def raw(self, people: Int) -> Movements:
+    def find_fixes(self, people: Int) -> Movements:
         """Give all fixes of some people, a track each."""
         data = self._data
         trajectory = np.flatnonzero(np.isin(data.subject, people))
@@ -148,10 +148,10 @@ class Truth:
         person = data.subject[trajectory[place]]
         return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
 
-    def covered(self, rows: Rows) -> Movements:
+    def find_covered(self, rows: Rows) -> Movements:
         """Give the fixes that rows cover, each once a record; a person of a record is one track."""
         data = self._data
-        row, trajectory = self._members.of(rows.record)
+        row, trajectory = self._members.list_members(rows.record)
         pair, fix = self._between(trajectory, rows.since[row], rows.until[row])
         row, owner = row[pair], data.subject[trajectory[pair]]
         inside = shapely.intersects_xy(rows.shapes[rows.shape[row]], data.x[fix], data.y[fix])

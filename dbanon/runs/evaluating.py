@@ -267,4 +267,4 @@ def evaluate_file(
         If it cannot be used, or says nothing of the dataset's time.
     """
     with translate_errors(), _open_snapshot(url) as snapshot:
-        return Foreign(snapshot, dataset, asked, progress).evaluation(name, read)
+        return Foreign(snapshot, dataset, asked, progress).evaluate(name, read)

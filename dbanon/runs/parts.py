@@ -184,14 +184,14 @@ def read_without_fixes(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: in
 
     `snapshot` must stay open while parts are looked at.
     """
-    readers = tasks.readers(PART_THREADS)
+    readers = tasks.count_readers(PART_THREADS)
     if not readers:
         return None
     people = arrow.read_owners(snapshot, int(row["dataset_id"]))
     number = count_parts(int(people.weight.sum()) // 24, readers)
     if not number:
         return None
-    codes, subject = arrow.TextCodes.encoding(people.subject)
+    codes, subject = arrow.TextCodes.encode_new(people.subject)
     place = Place(
         server=_identify_server(snapshot.connection),
         snapshot=arrow.export_snapshot(snapshot),
@@ -312,7 +312,7 @@ def _read(snapshot: arrow.Snapshot, place: Place, part: _Part) -> Trajectories:
     if revision != place.revision:
         raise StoreError("The dataset changed while its parts were read. Run it again.", sqlstate.CHANGED)
     read = [arrow.read_paths(snapshot, place.dataset_id, after=low, until=high) for low, high in part.ranges]
-    paths = arrow.Paths.joined(read)
+    paths = arrow.Paths.from_parts(read)
     kept = np.isin(paths.trajectory_id, part.ids)
     at = np.searchsorted(part.ids, paths.trajectory_id)
     if not kept.all():

@@ -169,14 +169,14 @@ class _Run:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
         ready = run_in_background(self._prepare, params)
         with self.stopwatch("load_s"), reading.open_reader(self.url, self.data) as reader:
-            dataset = reader.dataset(self.row.dataset_id)
+            dataset = reader.read_dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
             number, given = dataset.dataset_id, asdict(params)
             reader.begin(number, (*self.family.reads, *self.family.joins))
             read = _Read(
-                trajectories=reader.trajectories(number),
-                inputs=reader.inputs(number, self.family.reads, given),
-                joined=reader.inputs(number, self.family.joins, given),
+                trajectories=reader.read_trajectories(number),
+                inputs=reader.read_inputs(number, self.family.reads, given),
+                joined=reader.read_inputs(number, self.family.joins, given),
             )
         with self.stopwatch("compile_s"):
             ready.result()
@@ -239,7 +239,7 @@ class _Run:
         """Whether other processes will look at fixes; where that is not known now, the attack asks again."""
         try:
             readers = (
-                self.tasks.readers(parts.PART_THREADS)
+                self.tasks.count_readers(parts.PART_THREADS)
                 if reading.can_share_fixes(import_attacker(self.family.attack))
                 else 0
             )
@@ -259,9 +259,9 @@ class _Run:
         """Run the attack; the digest is of what it has read."""
         run_id = self.claim.run_id
         with reading.open_reader(self.url, self.data) as reader:
-            read = _try_step(self.family, lambda: reader.evidence(run_id, early, self.tasks))
+            read = _try_step(self.family, lambda: reader.read_evidence(run_id, early, self.tasks))
             if isinstance(read, Verdict):
-                return read, reader.beside(stored.compute_digest, run_id).result()
+                return read, reader.call_beside(stored.compute_digest, run_id).result()
             evidence, digest = read
             if is_without_fixes(evidence):  # others look at fixes in this reader's snapshot
                 return _try_step(self.family, lambda: self._decide(evidence)), digest

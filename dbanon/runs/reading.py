@@ -46,7 +46,7 @@ def read_trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajec
     """Read all trajectories of a dataset, and the texts of their subjects."""
     row = read_dataset(snapshot, dataset_id)
     paths = arrow.read_paths(snapshot, dataset_id)
-    codes, subject = arrow.TextCodes.encoding(paths.subject)
+    codes, subject = arrow.TextCodes.encode_new(paths.subject)
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
         subject=subject,
@@ -89,7 +89,7 @@ def _read_bounds(source: "_Dataset", key: str, column: str, relation: str) -> tu
     """Read keys and the bounding rectangles of geometries, by ascending key."""
     own = source.snapshot.postgis
     sides = ", ".join(f"{own}.{side}({own}.Box3D({column})) AS s{i}" for i, side in enumerate(_SIDE_FUNCTIONS))
-    table = source.rows(f"{key} AS key, {sides}", relation, f"{column} IS NOT NULL ORDER BY {key}")
+    table = source.read_rows(f"{key} AS key, {sides}", relation, f"{column} IS NOT NULL ORDER BY {key}")
     return arrow.convert_to_numbers(table["key"]), np.column_stack(
         [arrow.convert_to_numbers(table[f"s{i}"]) for i in range(4)]
     )
@@ -102,9 +102,9 @@ def _read_quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> Qu
     """
     name = str(params.get("qid_set", "default"))
     asked = f"set_name = {sql.Literal(name).as_string()}"
-    table = source.rows("DISTINCT subject, date_part('epoch', at) AS t", "quasi_identifier", asked)
+    table = source.read_rows("DISTINCT subject, date_part('epoch', at) AS t", "quasi_identifier", asked)
     if not len(table):
-        known = source.rows("DISTINCT set_name", "quasi_identifier")["set_name"].to_pylist()
+        known = source.read_rows("DISTINCT set_name", "quasi_identifier")["set_name"].to_pylist()
         raise ParameterError(
             f"The dataset must have a set of quasi-identifiers named {parsing.quote_text(name)}. "
             f"It has {', '.join(parsing.quote_text(one) for one in sorted(known)) or 'none'}."
@@ -168,7 +168,7 @@ class _Dataset:
     subjects: arrow.TextCodes
     ahead: dict[str, "Future[pa.Table]"] = field(default_factory=dict)
 
-    def rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
+    def read_rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
         """Read columns of this dataset's rows in a table."""
         return _read_rows(self.snapshot, self.dataset_id, columns, relation, condition)
 
@@ -179,7 +179,7 @@ class _Dataset:
             self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)}{given})"
         )
 
-    def inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
+    def read_inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
         """Read inputs by name."""
         return {name: _INPUT_READERS[name](self, params) for name in names}
 
@@ -195,20 +195,20 @@ class _Source:
     beside: SnapshotSessions
     written: _rows.Written
 
-    def table(self, function: str) -> dict[str, Any]:
+    def read_table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        return self._columns(arrow.read_table(self.snapshot, _call(function, self.run_id)))
+        return self._convert_columns(arrow.read_table(self.snapshot, _call(function, self.run_id)))
 
-    def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
+    def read_table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
         first, *more = [
             _call(function, self.run_id, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
         ] or [_call(function, self.run_id, ", '{}'")]
         others = [self.beside(partial(arrow.read_table, query=query)) for query in more]
         tables = [arrow.read_table(self.snapshot, first), *(one.result() for one in others)]
-        return self._columns(pa.concat_tables(tables))
+        return self._convert_columns(pa.concat_tables(tables))
 
-    def batches(self, function: str) -> Iterator[dict[str, Any]]:
+    def read_batches(self, function: str) -> Iterator[dict[str, Any]]:
         """Call a SQL evidence function, some megabytes at a time."""
         for batch in arrow.read_batches(self.snapshot, _call(function, self.run_id)):
             yield {
@@ -216,14 +216,14 @@ class _Source:
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
 
-    def lists(self, key: str) -> tuple[Int, list[list[str]]]:
+    def read_lists(self, key: str) -> tuple[Int, list[list[str]]]:
         """Give the lists of a key of `extra`, and which of them each region has."""
         texts = [one.get(key) for one in self.written.extras]
         number = {text: n for n, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
         code = np.array([-1 if text is None else number[text] for text in (*texts, None)])
         return code[self.written.extra], [_blocks.split_elements(text) for text in number]
 
-    def _columns(self, table: pa.Table) -> dict[str, Any]:
+    def _convert_columns(self, table: pa.Table) -> dict[str, Any]:
         columns = dict(zip(table.column_names, table.columns, strict=True))
         del table  # each column goes when it is converted
         return {name: self._convert_column(name, columns.pop(name)) for name in list(columns)}
@@ -234,9 +234,9 @@ class _Source:
         codes = self.dataset.subjects if name == "subject" else arrow.TextCodes.of(column)
         return codes.encode(column)
 
-    def inputs(self, *names: str) -> dict[str, Any]:
+    def read_inputs(self, *names: str) -> dict[str, Any]:
         """Read inputs of the run's dataset."""
-        return self.dataset.inputs(names, self.params)
+        return self.dataset.read_inputs(names, self.params)
 
 
 def _call(function: str, run_id: int, more: str = "") -> str:
@@ -346,7 +346,7 @@ class Reader:
         self._read: dict[int, tuple[Trajectories, arrow.TextCodes]] = {}
         self._ahead: dict[int, dict[str, Future[pa.Table]]] = {}
 
-    def dataset(self, dataset_id: int) -> DatasetRow:
+    def read_dataset(self, dataset_id: int) -> DatasetRow:
         """Look up a dataset as the snapshot has it; `demand_unchanged` compares its revision with what is there later.
 
         Raises `ParameterError` if there is none.
@@ -366,7 +366,7 @@ class Reader:
             ahead=_begin_requests(self._beside, dataset_id, names),
         )
 
-    def trajectories(self, dataset_id: int) -> Trajectories:
+    def read_trajectories(self, dataset_id: int) -> Trajectories:
         """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
 
         Raises `ParameterError` if there is no such dataset.
@@ -375,7 +375,9 @@ class Reader:
             self._read[dataset_id] = read_trajectories(self._data, dataset_id)
         return self._read[dataset_id][0]
 
-    def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def read_inputs(
+        self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Read inputs beside the trajectories, in whose codes subjects are.
 
         Parameters
@@ -395,11 +397,11 @@ class Reader:
         ParameterError
             If there is no set of that name.
         """
-        self.trajectories(dataset_id)
+        self.read_trajectories(dataset_id)
         ahead = self._ahead.get(dataset_id, {})
-        return _Dataset(self._data, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
+        return _Dataset(self._data, dataset_id, *self._read[dataset_id], ahead).read_inputs(names, params or {})
 
-    def evidence(self, run_id: int, early: Early | None = None, tasks: Tasks = HERE) -> tuple[Evidence, bytes]:
+    def read_evidence(self, run_id: int, early: Early | None = None, tasks: Tasks = HERE) -> tuple[Evidence, bytes]:
         """Read what an attack is given, the stored rows of a run and its dataset, and make the digest of the run.
 
         Parameters
@@ -419,7 +421,7 @@ class Reader:
         self._snapshot.connection.execute(_LOCK_QUERY)
         return _make_evidence(self._snapshot, self._data, run_id, self._beside, early=early, tasks=tasks)
 
-    def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
+    def call_beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
         """Call with a connection that sees what this reader does and with a run, while this reader goes on.
 
         Nothing can be changed through it. Tables of runs and data are locked before, so that none is emptied between

@@ -88,14 +88,14 @@ class Watch:
 
     def _look(self) -> None:
         while not self._over.wait(LOOK_S):
-            why = self._asked()
+            why = self._find_why()
             if why is not None:
                 self._interrupt(why)
                 if not self._over.wait(PATIENCE_S) and self._give_up is not None:
                     self._give_up()
                 return
 
-    def _asked(self) -> Why | None:
+    def _find_why(self) -> Why | None:
         if self._stopping.is_set():
             return "stop"
         try:

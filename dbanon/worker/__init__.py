@@ -172,7 +172,7 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
                 _send_signal(process, signal.SIGHUP)
         if not (signals or useless):
             processes = [p if p.is_alive() else _restart_processes(context, settings, p) for p in processes]
-    watched.stopping()
+    watched.note_stop()
     _stop(processes, signals)
     log.write_event("down", "down")
     return useless
@@ -237,11 +237,11 @@ def _run_process(settings: Settings) -> None:
     if settings.dsn is not None:  # by it, and not by what a task says, helpers find the database
         os.environ["DBANON_DSN"] = settings.dsn
     try:
-        code = process.work()
+        code = process.take_runs()
     except Exception:
         if settings.log == "text":
             raise
-        process.log.write_event("crashed", "", level="error", **process.about())  # a traceback may quote data
+        process.log.write_event("crashed", "", level="error", **process.describe_claim())  # a traceback may quote data
         code = 1
     sys.exit(code)
 
@@ -269,7 +269,7 @@ class _Process:
     def begin_afresh(self, number: int, frame: FrameType | None) -> None:
         self.outdated = True
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         return self.interrupted or self.outdated or self.stopping.is_set()
 
     def _stop(self, *, at_once: bool) -> None:
@@ -286,9 +286,9 @@ class _Process:
             time.sleep(0.5)
         self._stop(at_once=False)
 
-    def work(self) -> int:
+    def take_runs(self) -> int:
         wait_s = _RECONNECT_S[0]
-        while not self._over():
+        while not self._is_over():
             try:
                 with (
                     open_database(self.settings.dsn) as database,
@@ -314,16 +314,16 @@ class _Process:
 
     def _serve(self, database: Database, holder: Connection, channel: str) -> None:
         holder.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        while not self._over():
+        while not self._is_over():
             queue.reap_runs(holder)
-            while not self._over() and self._take(database, holder):
+            while not self._is_over() and self._take(database, holder):
                 pass
-            self._idle(holder)
+            self._wait_idle(holder)
 
-    def _idle(self, holder: Connection) -> None:
+    def _wait_idle(self, holder: Connection) -> None:
         """Wait for a wake-up, or for a while; in short pieces, so that it notices a stop soon."""
         until = time.monotonic() + _IDLE_S
-        while not self._over() and time.monotonic() < until:
+        while not self._is_over() and time.monotonic() < until:
             if any(True for _ in holder.notifies(timeout=0.2, stop_after=1)):
                 return
 
@@ -342,18 +342,20 @@ class _Process:
                 taken=self._note_taken,
             )
         except KeyboardInterrupt:
-            self.log.write_event("interrupted", "a run was interrupted", level="warning", **self.about())
+            self.log.write_event("interrupted", "a run was interrupted", level="warning", **self.describe_claim())
             return True
         except DbanonError as error:
             if isinstance(error, StoreError) and error.sqlstate == sqlstate.READ_ONLY:
                 raise
-            self.log.write_failure("failed", str(error), error, seconds=_measure_seconds(began), **self.about())
+            self.log.write_failure(
+                "failed", str(error), error, seconds=_measure_seconds(began), **self.describe_claim()
+            )
             _demand_alive(database.connection, holder)
             return True
         if result is not None:
             seconds = _measure_seconds(began)
             self.log.write_event(
-                "done", _format_line(result, seconds), state=result.status, seconds=seconds, **self.about()
+                "done", _format_line(result, seconds), state=result.status, seconds=seconds, **self.describe_claim()
             )
             for line in result.notices if self.settings.log == "text" else ():  # they have figures of people
                 self.log.write_event("notice", line)
@@ -362,9 +364,9 @@ class _Process:
     def _note_taken(self, claim: queue.Claim) -> None:
         self.claim = claim
         if self.settings.log == "json":
-            self.log.write_event("taken", "", **self.about())
+            self.log.write_event("taken", "", **self.describe_claim())
 
-    def about(self) -> dict[str, Any]:
+    def describe_claim(self) -> dict[str, Any]:
         """What a line of the log says of the run that was taken."""
         claim = self.claim
         return {} if claim is None else {"run_id": claim.run_id, "step": claim.todo, "tries": claim.attempt}
@@ -372,7 +374,7 @@ class _Process:
     def _tell(self, stage: str, _done: int, _total: int | None) -> None:
         """Note in the log what a first run waits for; ``dbanon.runs`` says how far the others are."""
         if stage == compiling.STAGE:
-            self.log.write_event("compiling", stage, **self.about())
+            self.log.write_event("compiling", stage, **self.describe_claim())
 
 
 def _demand_alive(*connections: Connection) -> None:

@@ -75,7 +75,7 @@ class Cluster:
         del threads  # a task has one core on a cluster, which has many
         return share_tasks(lambda several: self._spread(function, several), function, arguments)
 
-    def readers(self, threads: int = 1) -> int:
+    def count_readers(self, threads: int = 1) -> int:
         """Count the threads of the cluster if all of its processes know a database; see `dbanon.base.tasks.Tasks`.
 
         Raises
@@ -98,7 +98,7 @@ class Cluster:
 
         def collect() -> None:
             nonlocal longest_s
-            result, took_s = waiting[0].result(client, max(_PATIENCE_S, _PATIENCE * longest_s))
+            result, took_s = waiting[0].wait_for_result(client, max(_PATIENCE_S, _PATIENCE * longest_s))
             longest_s = max(longest_s, took_s)
             results.append(result)
             waiting.popleft()
@@ -190,7 +190,7 @@ class _Sent:
     def __init__(self, client: Any, task: _Task) -> None:
         self.task, self.copies = task, [client.submit(_do, task, pure=False)]
 
-    def result(self, client: Any, patience_s: float) -> tuple[Any, float]:
+    def wait_for_result(self, client: Any, patience_s: float) -> tuple[Any, float]:
         """Wait for the first copy, and how long it took; after some time, begin one more on another machine."""
         from distributed import wait
 

@@ -49,7 +49,7 @@ class Schedule:
         self._dsn, self._log, self._grace_s = dsn, log, grace_s
         self._over, self._again = threading.Event(), threading.Event()
         self._database: Database | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread = threading.Thread(target=self._run_due, daemon=True)
 
     def __enter__(self) -> "Schedule":
         self._thread.start()
@@ -67,7 +67,7 @@ class Schedule:
         """Connect afresh when the step under way is done."""
         self._again.set()
 
-    def _work(self) -> None:
+    def _run_due(self) -> None:
         while not self._over.is_set():
             try:
                 with open_database(self._dsn) as database:

@@ -81,7 +81,7 @@ class Watched:
         """Connect afresh."""
         self._again.set()
 
-    def stopping(self) -> None:
+    def note_stop(self) -> None:
         """Count as not ready from now on, while runs are being finished."""
         self._over.set()
 

@@ -34,14 +34,14 @@ class Place:
         place = ("--dataset", self.name, "--crs", f"EPSG:{self.crs}")
         trips = [f"{folder}/trips.csv", *place, "--srid", str(SRID), "--drop-outliers"]
         days = ("--subject-per-day", "--tz", self.day_zone) if self.day_zone else ()
-        done(call(url, "load", "trajectories", *trips, *days))
+        demand_done(call(url, "load", "trajectories", *trips, *days))
         if (folder / "known.csv").is_file():
             asked = ("--dataset", self.name, "--columns", self.content)
-            done(call(url, "load", "requests", f"{folder}/requests.csv", *asked))
-            done(call(url, "load", "quasi-identifiers", f"{folder}/known.csv", "--dataset", self.name))
-            done(call(url, "load", "sites", f"{folder}/sites.csv", *place, "--name", "name"))
-        done(call(url, "load", "pois", f"{folder}/pois.csv", *place, "--category", "category"))
-        done(call(url, "load", "stations", f"{folder}/stations.csv", *place))
+            demand_done(call(url, "load", "requests", f"{folder}/requests.csv", *asked))
+            demand_done(call(url, "load", "quasi-identifiers", f"{folder}/known.csv", "--dataset", self.name))
+            demand_done(call(url, "load", "sites", f"{folder}/sites.csv", *place, "--name", "name"))
+        demand_done(call(url, "load", "pois", f"{folder}/pois.csv", *place, "--category", "category"))
+        demand_done(call(url, "load", "stations", f"{folder}/stations.csv", *place))
 
     def publish_all(self, url: str) -> None:
         """Publish all runs in one database, beside one another; the first is run 1."""
@@ -63,11 +63,11 @@ class Place:
             options = [option.format(middle=(part[0] + part[1]) // 2) for option in options]
             options += ["-p", f"since={part[0]}", "-p", f"until={part[1]}"]
             grow = ("--grow",)
-        done(call(url, "run", family, "--dataset", self.name, "--seed", "7", *options))
+        demand_done(call(url, "run", family, "--dataset", self.name, "--seed", "7", *options))
         why = ("--allow-overlap", "--reason", "a comparison of answers")
-        done(call(url, "publish", str(number), name, *why, *grow))
+        demand_done(call(url, "publish", str(number), name, *why, *grow))
 
 
-def done(told: Done) -> Done:
+def demand_done(told: Done) -> Done:
     assert told.code == 0, told.stderr
     return told

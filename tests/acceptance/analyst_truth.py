@@ -185,7 +185,9 @@ def read(url: str, runs: list[int]) -> Truth:
     """
     parts = [_read(url, run_id) for run_id in runs]
     return Truth(
-        tracks=[replace(t, record=part_record(n, t.record)) for n, part in enumerate(parts) for t in part.tracks],
+        tracks=[
+            replace(t, record=number_part_record(n, t.record)) for n, part in enumerate(parts) for t in part.tracks
+        ],
         requests=[request for part in parts for request in part.requests],
         since=min(part.since for part in parts),
         until=max(part.until for part in parts),
@@ -195,7 +197,7 @@ def read(url: str, runs: list[int]) -> Truth:
     )
 
 
-def part_record(part: int, record: int) -> int:
+def number_part_record(part: int, record: int) -> int:
     """Number a record of one of several parts."""
     return 1_000_000 * part + record
 
@@ -240,34 +242,34 @@ def _read(url: str, run_id: int) -> Truth:
             [run_id],
         ):
             sent.setdefault(person, []).append((t, content))
-    fixes = {person: _in_order(np.array(own), grid_s) for person, own in found.items()}
+    fixes = {person: _sort_fixes(np.array(own), grid_s) for person, own in found.items()}
     since = min(start for own in rows.values() for start, *_ in own)
     until = max(end for own in rows.values() for _, end, *_ in own)
     if holds == "some time":
-        tracks = list(_covered(fixes, paths, rows))
+        tracks = list(_list_covered(fixes, paths, rows))
         return Truth(tracks=tracks, requests=[], since=since, until=until, some_time=True)
     step_s = int(params.get("step_s") or 0)
     align, gap = params.get("align", "last"), params.get("max_gap_s", 300)
     tracks = [
-        Track(person, record, instants, *aligned(fixes[person], instants, align, gap))
+        Track(person, record, instants, *align_fixes(fixes[person], instants, align, gap))
         for record, whole in people.items()
         for instants in [np.concatenate([np.arange(a, b, step_s or b - a) for a, b, *_ in rows[record]])]
         for person in whole
     ]  # fmt: skip
     requests = [
-        request for track in tracks for request in _answered(track, rows[track.record], sent.get(track.person, []))
+        request for track in tracks for request in _list_answered(track, rows[track.record], sent.get(track.person, []))
     ]
     return Truth(tracks=tracks, requests=requests, since=since, until=until, step_s=step_s)
 
 
-def _in_order(found: np.ndarray, grid_s: int) -> Fixes:
+def _sort_fixes(found: np.ndarray, grid_s: int) -> Fixes:
     number, t, x, y = found.T
     slot = t // grid_s * grid_s
     order = np.lexsort((y, x, number, t, slot))
     return Fixes(number[order], slot[order], t[order], x[order], y[order])
 
 
-def aligned(fixes: Fixes, instants: np.ndarray, align: str, max_gap_s: int) -> tuple[np.ndarray, np.ndarray]:
+def align_fixes(fixes: Fixes, instants: np.ndarray, align: str, max_gap_s: int) -> tuple[np.ndarray, np.ndarray]:
     """Where a person is at instants, as docs/methods/tp-aware-inside.md has it under Alignment."""
     before = np.searchsorted(fixes.slot, instants, "right") - 1
     assert (before >= 0).all(), "a person who is published has a position"
@@ -285,7 +287,7 @@ def aligned(fixes: Fixes, instants: np.ndarray, align: str, max_gap_s: int) -> t
     return x, y
 
 
-def _answered(track: Track, rows: list[Row], sent: list[tuple[float, Any]]) -> Iterator[Request]:
+def _list_answered(track: Track, rows: list[Row], sent: list[tuple[float, Any]]) -> Iterator[Request]:
     """Give those of a person's requests that are in the rows of a record, where the person was then."""
     sent = [(t, content) for t, content in sent if rows[0][0] <= t < rows[-1][1]]
     for start, end, _, shown in rows:
@@ -295,7 +297,7 @@ def _answered(track: Track, rows: list[Row], sent: list[tuple[float, Any]]) -> I
                 yield Request(track.person, t, json.dumps(content), track.x[i], track.y[i])
 
 
-def _covered(
+def _list_covered(
     fixes: dict[str, Fixes], paths: dict[tuple[str, Any], tuple[int, set[int]]], rows: dict[int, list[Row]]
 ) -> Iterator[Track]:
     """Give each person, or day of one, a track: the fixes that a record covers; those of a group are alike."""

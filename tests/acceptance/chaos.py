@@ -53,12 +53,12 @@ class Attempt:
         """Go through all of it; returns how often what was done and how runs ended."""
         try:
             self._ensure_workers()
-            workers.until(lambda: workers.workers(self.url) == WORKERS, PATIENCE_S)
+            workers.wait_until(lambda: workers.count_workers(self.url) == WORKERS, PATIENCE_S)
             self._submit()
             for moment in sorted(self.random.uniform(0, 3.0) for _ in range(EVENTS)):
                 self._wait_for(moment)
                 self._event()
-            workers.until(self._idle, PATIENCE_S, explain=self._state)
+            workers.wait_until(self._idle, PATIENCE_S, explain=self._state)
         finally:
             for worker in self.workers:
                 workers.stop(worker, seconds=PATIENCE_S) if worker.process.poll() is None else None
@@ -74,7 +74,7 @@ class Attempt:
                 run_in_background(self._anonymize, f"try_{self.number}_{i}", 3 + i)
                 connection.execute("SELECT dbanon.submit_run('city', 'tp-aware', %s)", [f'{{"k": {4 + i}}}'])
             # Not counted by their numbers: a server that is stopped at once skips some.
-            workers.until(lambda: len(self._since(connection, before)) == SUBMISSIONS, PATIENCE_S)
+            workers.wait_until(lambda: len(self._since(connection, before)) == SUBMISSIONS, PATIENCE_S)
             self.runs = self._since(connection, before)
 
     def _anonymize(self, name: str, k: int) -> None:
@@ -147,7 +147,7 @@ class Attempt:
         with psycopg.connect(self.url, autocommit=True) as connection:
             wholeness.wait_until_alone(connection, PATIENCE_S)
             connection.execute("SELECT dbanon_internal.reap_runs()")
-            assert wholeness.broken(connection) == []
+            assert wholeness.find_broken(connection) == []
             rows = connection.execute(
                 "SELECT run_id, status, attempts >= most_attempts, error FROM dbanon.run WHERE run_id = ANY (%s)",
                 [self.runs],

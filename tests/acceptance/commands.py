@@ -56,7 +56,7 @@ def call(url: str, *arguments: str) -> Done:
     return Done(ended.value.code, stdout.getvalue(), stderr.getvalue())
 
 
-def as_typed(url: str, folder: Path, command: str) -> Done:
+def run_typed(url: str, folder: Path, command: str) -> Done:
     """Run a command of a page in a folder: one of dbanon's in this process, anything else in bash."""
     words = shlex.split(command.replace("\\\n", " "))
     if words[0] == "dbanon" and words[1:3] != ["db", "psql"] and not re.search(r"[|<>;&$*]", command):
@@ -69,7 +69,7 @@ def as_typed(url: str, folder: Path, command: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def json_of(done: Done) -> dict[str, object]:
+def read_json(done: Done) -> dict[str, object]:
     """What ``--json`` printed: exactly one object."""
     told = json.loads(done.stdout)
     assert isinstance(told, dict)
@@ -84,17 +84,17 @@ def start(url: str, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed,  # noqa: PLW1509 - there are no threads here
+        preexec_fn=heed_signals,  # noqa: PLW1509 - there are no threads here
     )
 
 
-def heed() -> None:
+def heed_signals() -> None:
     """Heed signals that whoever runs the tests may have had ignored, as nohup does."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 
 
-def finished(process: subprocess.Popen[str], seconds: float = 60) -> Done:
+def wait_for_end(process: subprocess.Popen[str], seconds: float = 60) -> Done:
     """Wait for a started command."""
     try:
         stdout, stderr = process.communicate(timeout=seconds)
@@ -105,14 +105,14 @@ def finished(process: subprocess.Popen[str], seconds: float = 60) -> Done:
     return Done(process.returncode, stdout, stderr)
 
 
-def later(file: Path, hours: int = 1) -> Path:
+def shift_rows(file: Path, hours: int = 1) -> Path:
     """The same rows some hours later, since what is there already adds nothing."""
     shifted = file.with_name(f"{file.stem}_{hours}_later.csv")
     shifted.write_text(file.read_text().replace("T08:", f"T{8 + hours:02}:"))
     return shifted
 
 
-def sites(trajectories: Path) -> Path:
+def write_sites(trajectories: Path) -> Path:
     """Ten sensitive sites where the first ten trajectories of a file begin."""
     made = trajectories.with_name("sites.csv")
     rows = list(csv.DictReader(trajectories.read_text().splitlines()))
@@ -142,7 +142,7 @@ class Stage:
     again: frozenset[int] = frozenset({0})
 
     def words(self, files: tuple[Path, Path]) -> list[str]:
-        named = {"trajectories": files[0], "requests": later(files[1]), "sites": sites(files[0])}
+        named = {"trajectories": files[0], "requests": shift_rows(files[1]), "sites": write_sites(files[0])}
         return [word.format(**named) for word in self.arguments]
 
 
@@ -179,7 +179,7 @@ STAGES = {
 
 
 @contextmanager
-def held_up(url: str, stage: Stage, files: tuple[Path, Path]) -> Iterator[subprocess.Popen[str]]:
+def hold_up(url: str, stage: Stage, files: tuple[Path, Path]) -> Iterator[subprocess.Popen[str]]:
     """Start a command and hold it up at a stage for the length of the block."""
     # The lock goes with its session, whether the block lets it go or the server did.
     with suppress(psycopg.OperationalError), psycopg.connect(url) as holder:
@@ -187,15 +187,15 @@ def held_up(url: str, stage: Stage, files: tuple[Path, Path]) -> Iterator[subpro
         process = start(url, *stage.words(files))
         with psycopg.connect(url, autocommit=True) as observer:
             deadline = time.monotonic() + 60
-            while not waiting(observer):
-                assert process.poll() is None, finished(process).stderr
+            while not list_waiting(observer):
+                assert process.poll() is None, wait_for_end(process).stderr
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
         yield process
         holder.rollback()
 
 
-def waiting(observer: psycopg.Connection) -> list[tuple[int, str]]:
+def list_waiting(observer: psycopg.Connection) -> list[tuple[int, str]]:
     """Process ids and statements of the sessions that wait for a lock."""
     return observer.execute(
         "SELECT pid, query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"

@@ -94,7 +94,7 @@ def releases_template(
         with open_database(url) as database:
             database.publish(city_template[1], "city_k5")
             places = {"x": "lon", "y": "lat", "name": "name"}
-            database.load_sites(commands.sites(city_files[0]), dataset="city", **places)
+            database.load_sites(commands.write_sites(city_files[0]), dataset="city", **places)
             result = database.run("sensitive-sites", dataset="city", params={"k": 4, "at": "2026-01-05T08:10:00Z"})
             database.publish(result.run_id, "city_sites", allow_overlap=True, reason="a test of files")
 

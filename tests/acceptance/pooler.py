@@ -30,7 +30,7 @@ class Session:
 
     def wipe(self) -> None:
         """Forget all that the last transaction left, settings and locks too."""
-        self.socket.sendall(_message(b"Q", b"DISCARD ALL\0"))
+        self.socket.sendall(_make_message(b"Q", b"DISCARD ALL\0"))
         reader = Reader()
         while not any(kind == b"Z" for kind, _ in reader.messages(self.socket.recv(65536))):
             pass
@@ -67,7 +67,7 @@ class Pooler:
         self.sessions = sessions
         self.free = [Session(url) for _ in range(sessions)]
         info = self.free[0].login.info
-        self.told = b"".join(_message(b"S", f"{name}\0{info.parameter_status(name)}\0".encode()) for name in _TOLD)
+        self.told = b"".join(_make_message(b"S", f"{name}\0{info.parameter_status(name)}\0".encode()) for name in _TOLD)
         self.lock = threading.Condition()
         self.transactions = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -104,12 +104,14 @@ class Pooler:
             raise OSError("a request to cancel, which is not passed on")
         if b"options" in said.split(b"\0")[::2]:  # PgBouncer's words
             refused = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
-            client.sendall(_message(b"E", refused))
+            client.sendall(_make_message(b"E", refused))
             raise OSError("a client with options of its own")
         key = struct.pack(
             "!ii", random.randrange(1, 2**31), random.randrange(2**31)
         )  # no session's: made up, as PgBouncer does
-        client.sendall(_message(b"R", struct.pack("!i", 0)) + self.told + _message(b"K", key) + _message(b"Z", b"I"))
+        client.sendall(
+            _make_message(b"R", struct.pack("!i", 0)) + self.told + _make_message(b"K", key) + _make_message(b"Z", b"I")
+        )
 
     def _transaction(self, client: socket.socket) -> None:
         with self.lock:
@@ -160,12 +162,12 @@ class Pooler:
                 session.close()
 
 
-def _message(kind: bytes, content: bytes) -> bytes:
+def _make_message(kind: bytes, content: bytes) -> bytes:
     return kind + struct.pack("!i", len(content) + 4) + content
 
 
 @contextmanager
-def pooler(url: str, sessions: int = 4) -> Iterator[Pooler]:
+def run_pooler(url: str, sessions: int = 4) -> Iterator[Pooler]:
     """Have a pooler before a database for the length of the block."""
     made = Pooler(url, sessions)
     try:

@@ -12,16 +12,16 @@ START = 1_212_566_400
 SECRETS = ("ysolde", "tristan", "8.2173", "53.1415")
 
 
-def fixes(subjects: int, instants: int = 3, lon: str = "8.2173", lat: str = "53.1415") -> str:
+def format_fixes(subjects: int, instants: int = 3, lon: str = "8.2173", lat: str = "53.1415") -> str:
     """Rows of people who all stand at one point."""
     rows = [f"ysolde{s},{START + 60 * t},{lon},{lat}" for s in range(subjects) for t in range(instants)]
     return "\n".join(rows) + "\n"
 
 
-GOOD = HEAD + fixes(4)
+GOOD = HEAD + format_fixes(4)
 
 
-def parquet(**columns: Any) -> bytes:
+def make_parquet(**columns: Any) -> bytes:
     """A Parquet file of three fixes, some of whose columns are replaced."""
     whole = {
         "subject": ["ysolde", "tristan", "ysolde"],

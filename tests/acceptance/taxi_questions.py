@@ -36,20 +36,20 @@ class Question:
     wrong: list[str]
 
 
-def questions() -> list[Question]:
+def read_questions() -> list[Question]:
     """Take the page apart; figures that are wrong are bold there, and true ones in a last column, or said below."""
     found = []
     for number, query, shown, true, wrong in _QUESTION.findall((pages.ROOT / PAGE).read_text()):
         lines = shown.splitlines()
         truth = re.findall(r"\d[\d,.]*\b", true)
         if not true:
-            lines, (title, _, *truth) = _without_last_column(lines)
+            lines, (title, _, *truth) = _split_last_column(lines)
             assert title == "true"
         found.append(Question(int(number), query, lines, truth, re.findall(r"\*\*(.+?)\*\*", wrong)))
     return found
 
 
-def _without_last_column(lines: list[str]) -> tuple[list[str], list[str]]:
+def _split_last_column(lines: list[str]) -> tuple[list[str], list[str]]:
     """Split what psql prints from a column beside it."""
     parted = [line.rpartition("+" if line.startswith("-") else "|") for line in lines]
     return [printed.rstrip() for printed, _, _ in parted], [cell.strip() for _, _, cell in parted]
@@ -57,22 +57,22 @@ def _without_last_column(lines: list[str]) -> tuple[list[str], list[str]]:
 
 def set_up() -> str:
     """Return the block before the questions: the time zone, and the districts in a temporary table."""
-    return pages.blocks(PAGE, "sql cabs")[0][1]
+    return pages.list_blocks(PAGE, "sql cabs")[0][1]
 
 
-def table(printed: list[str]) -> Table:
+def read_table(printed: list[str]) -> Table:
     """Read what psql prints."""
     cells = [[cell.strip() for cell in line.split("|")] for line in printed]
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
-def moment(clock: str) -> float:
+def convert_clock(clock: str) -> float:
     hour, minute = map(int, clock.split(":"))
     return datetime(2008, 6, 4, hour, minute, tzinfo=CITY).timestamp()
 
 
-def span(since: str, until: str) -> Span:
-    return moment(since), moment(until)
+def convert_clocks(since: str, until: str) -> Span:
+    return convert_clock(since), convert_clock(until)
 
 
 class Taxis:
@@ -95,15 +95,15 @@ class Taxis:
 
     def inside(self, district: str, since: str, until: str) -> float:
         """How many people there are in a district, on average over the instants of a span."""
-        found = self.truth.during(span(since, until)).inside(self.districts[district])
-        return len(found.t) / ((moment(until) - moment(since)) / self.truth.step_s)
+        found = self.truth.during(convert_clocks(since, until)).inside(self.districts[district])
+        return len(found.t) / ((convert_clock(until) - convert_clock(since)) / self.truth.step_s)
 
     def seen(self, district: str, since: str, until: str) -> int:
-        return self.truth.during(span(since, until)).inside(self.districts[district]).people()
+        return self.truth.during(convert_clocks(since, until)).inside(self.districts[district]).people()
 
     def cells(self, since: str, until: str) -> dict[tuple[int, int], float]:
         """The same in each square."""
-        return self.truth.cells(CELL_M, span(since, until))
+        return self.truth.cells(CELL_M, convert_clocks(since, until))
 
     def cell(self, lon: str, lat: str) -> tuple[int, int]:
         point = self._shape(f"SELECT 'SRID=4326;POINT({lon} {lat})'::geometry")
@@ -116,12 +116,12 @@ class Taxis:
         return [self.cells(row["hour"][:5], f"{int(row['hour'][:2]) + 1}:00")[square] for row in shown]
 
     def flows(self, shown: Table) -> list[float]:
-        flows = self.truth.flows(self.districts, span("9:05", "9:35"))
+        flows = self.truth.flows(self.districts, convert_clocks("9:05", "9:35"))
         return [flows[row["origin"], row["destination"]] for row in shown]
 
     def crossings(self, shown: Table) -> list[float]:
         line = shapely.get_coordinates(self._shape(f"SELECT 'SRID=4326;{_VAN_NESS}'::geometry"))
-        crossed = self.truth.crossings(line, span("9:05", "9:35"))
+        crossed = self.truth.crossings(line, convert_clocks("9:05", "9:35"))
         return [crossed[row["direction"]] for row in shown]
 
     def people(self, shown: Table) -> list[float]:
@@ -144,7 +144,9 @@ class Taxis:
         return [self.inside("downtown", row["hour"][:5], f"{int(row['hour'][:2]) + 1}:00") for row in shown]
 
     def requests(self, shown: Table) -> list[float]:
-        sent = [self.truth.requests_inside(self.districts[row["name"]], span("9:00", "10:00")) for row in shown]
+        sent = [
+            self.truth.requests_inside(self.districts[row["name"]], convert_clocks("9:00", "10:00")) for row in shown
+        ]
         return [found[row["request"]] for found, row in zip(sent, shown, strict=True)]
 
     def drawn(self, shown: Table) -> list[float]:

@@ -12,7 +12,7 @@ from tests import pages
 SHELL = ("bash", "-euo", "pipefail", "-c")
 
 
-def _as_it_is(command: str) -> str:
+def _keep_command(command: str) -> str:
     return command
 
 
@@ -35,7 +35,7 @@ class Typed:
         """Demand that the command did what the page shows."""
         assert self.code == self.expected, f"{self.command}\n{self.printed}"
         shown = [" ".join(self.shown)] if self.shown[:1] and self.shown[0].startswith("dbanon: ") else self.shown
-        assert pages.missing(shown, self.printed, same_figures=True) == [], f"{self.command}\n{self.printed}"
+        assert pages.find_missing(shown, self.printed, same_figures=True) == [], f"{self.command}\n{self.printed}"
 
 
 @dataclass
@@ -68,27 +68,27 @@ class Terminal:
         assert code == 0, f"{script}\n{printed}"
         return printed
 
-    def follow(self, page: str, change: Callable[[str], str] = _as_it_is, *kinds: str) -> None:
+    def follow(self, page: str, change: Callable[[str], str] = _keep_command, *kinds: str) -> None:
         """Type the commands of a page in order, and keep how each ended; `change` adapts a command to this machine."""
-        for kind, block in pages.blocks(page, "sh", "console", *kinds):
-            commands = pages.typed(block) if kind == "console" else [(block, list[str]())]
+        for kind, block in pages.list_blocks(page, "sh", "console", *kinds):
+            commands = pages.split_typed(block) if kind == "console" else [(block, list[str]())]
             for command, shown in commands:
                 code, printed = self.bash(change(command))
                 self.typed.append(Typed(command, shown, code, printed))
                 assert code == self.typed[-1].expected, f"{command}\n{printed}"
 
 
-def in_the_environment(command: str) -> str:
+def adapt_to_environment(command: str) -> str:
     """Leave out the commands of a page that make an environment with dbanon, in which tests are already."""
     if command == "./dev demo\n":
         return "dbanon demo --no-page"
     return command.replace(". .venv/bin/activate", "true")
 
 
-def worker_and_psql(page: str) -> str:
+def join_worker_and_psql(page: str) -> str:
     """Make one script of the blocks that start a worker and psql, and type statements there."""
-    [(_, start)] = pages.blocks(page, "sh worker")
-    statements = "".join(block for _, block in pages.blocks(page, "sql table", "sql"))
+    [(_, start)] = pages.list_blocks(page, "sh worker")
+    statements = "".join(block for _, block in pages.list_blocks(page, "sql table", "sql"))
     started = start.replace("dbanon worker &\n", "dbanon worker > worker.log 2>&1 &\ntrap 'kill $!; wait' EXIT\n")
     assert started != start
     head, psql, nothing = started.partition("dbanon db psql\n")

@@ -15,7 +15,7 @@ import pytest
 from dbanon.postgres import programs, server
 from tests import pages, wholeness
 from tests.acceptance import workers
-from tests.acceptance.commands import as_typed
+from tests.acceptance.commands import run_typed
 
 # In the order of reading: each page, and the kinds of its blocks that are typed.
 SESSION = {
@@ -31,7 +31,7 @@ SESSION = {
 BLOCKS = [
     (kind.removeprefix("sql").strip(), text)
     for page, kinds in SESSION.items()
-    for kind, text in pages.blocks(f"docs/administrators/{page}.md", *kinds)
+    for kind, text in pages.list_blocks(f"docs/administrators/{page}.md", *kinds)
 ]
 RAW = """
 CREATE TABLE public.requests AS SELECT subject, sent_at AS t, content ->> 'poi' AS poi FROM dbanon.request;
@@ -96,7 +96,7 @@ class Psql:
         return answer.removesuffix(f"{END}\n")
 
 
-def errors(answer: str) -> list[str]:
+def find_errors(answer: str) -> list[str]:
     found = re.findall(r"^(?:psql: )?(?:ERROR|error|FATAL).*|^.*\\gset.*|^invalid command.*", answer, re.MULTILINE)
     return [line for line in found if TOO_LATE not in line]
 
@@ -129,22 +129,22 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
     assert kind == "superuser"
     with ExitStack() as stack:
         superuser = stack.enter_context(Psql(url))
-        assert errors(superuser.type(named(first))) == []
-        stack.enter_context(workers.up(login("wanda"), tmp_path / "log", "--jobs", "2", count=2))
+        assert find_errors(superuser.type(named(first))) == []
+        stack.enter_context(workers.keep_up(login("wanda"), tmp_path / "log", "--jobs", "2", count=2))
         sessions = {name: stack.enter_context(Psql(login(name))) for name in ("olga", "anna", "arno")}
         sessions["superuser"] = superuser
         for kind, block in BLOCKS[1:]:
             if kind == "console":
-                for command, _ in pages.typed(block):
-                    done = as_typed(url, tmp_path, command)
+                for command, _ in pages.split_typed(block):
+                    done = run_typed(url, tmp_path, command)
                     assert done.code == 0, command + done.stderr
                 continue
             answer = sessions[kind if kind in sessions else "olga"].type(named(block))
             if kind == "refused":
-                assert errors(answer)
+                assert find_errors(answer)
                 assert re.search(r"\btaxi_k(5|20)\b", answer)  # the release in the way
             else:
-                assert errors(answer) == [], block + answer
+                assert find_errors(answer) == [], block + answer
             whole = whole and "forget_subject" not in block  # which leaves less than was loaded
             settle(url, whole=whole)
     with psycopg.connect(login("anna")) as analyst:
@@ -155,6 +155,8 @@ def settle(url: str, *, whole: bool) -> None:
     """Read on when what was queued is done, as an administrator would."""
     with psycopg.connect(url, autocommit=True) as owner:
         counted = "SELECT count(*) FROM dbanon.run WHERE todo IS NOT NULL"
-        workers.until(lambda: owner.execute(counted).fetchone() == (0,), 60)
+        workers.wait_until(lambda: owner.execute(counted).fetchone() == (0,), 60)
         if whole:
-            assert [rule for rule in wholeness.broken(owner) if "advisory locks" not in rule] == []  # the workers' own
+            assert [
+                rule for rule in wholeness.find_broken(owner) if "advisory locks" not in rule
+            ] == []  # the workers' own

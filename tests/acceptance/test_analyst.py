@@ -93,12 +93,12 @@ def open_place(
             url = database_url(dbanon_server.url, dbname=stack.enter_context(shared))
             login = stack.enter_context(logins(url))
             analyst = stack.enter_context(psycopg.connect(login("dbanon_analyst"), autocommit=True))
-            return Opened(place, url, analyst, _zones(place, analyst))
+            return Opened(place, url, analyst, _make_zones(place, analyst))
 
         yield opened
 
 
-def _zones(place: Place, analyst: psycopg.Connection) -> dict[str, shapely.Geometry]:
+def _make_zones(place: Place, analyst: psycopg.Connection) -> dict[str, shapely.Geometry]:
     """Make a temporary table of the quarters of a place, those around it, and a disc over its middle."""
     (x, y), half = place.corner, place.side_m / 2
     made = {
@@ -132,7 +132,7 @@ SOME_TIME = ("kte", "semantic")
 SNAPSHOT = ("sensitive-sites",)
 
 
-def every_release(
+def parametrize_releases(
     *, but: tuple[str, ...] = (), places: tuple[str, ...] = tuple(PLACES), many: tuple[str, ...] = ()
 ) -> pytest.MarkDecorator:
     """Run a test for each release of each place, but those of some families; of those of places `many`, some."""
@@ -151,7 +151,7 @@ def every_release(
     return pytest.mark.parametrize(("opened", "name"), listed, indirect=["opened"])
 
 
-def a_span(rng: np.random.Generator, truth: Truth) -> tuple[float, float]:
+def draw_span(rng: np.random.Generator, truth: Truth) -> tuple[float, float]:
     """From moments to the whole release, and beyond it."""
     since, until = np.sort(rng.uniform(truth.since - 300, truth.until + 300, 2))
     if rng.random() < 0.4:
@@ -161,23 +161,23 @@ def a_span(rng: np.random.Generator, truth: Truth) -> tuple[float, float]:
     return float(since), float(until)
 
 
-def a_moment(rng: np.random.Generator, truth: Truth) -> float:
+def draw_moment(rng: np.random.Generator, truth: Truth) -> float:
     return float(rng.uniform(*truth.spoken[rng.integers(len(truth.spoken))]))
 
 
-def text(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def spelled(span: tuple[float, float]) -> str:
-    return f"[{text(span[0])},{text(span[1])})"
+def format_span(span: tuple[float, float]) -> str:
+    return f"[{format_time(span[0])},{format_time(span[1])})"
 
 
 def ask(analyst: psycopg.Connection, query: str, *params: object) -> list[tuple[Any, ...]]:
     return analyst.execute(query, params).fetchall()  # type: ignore[arg-type]
 
 
-def rounded(span: tuple[float, float]) -> tuple[float, float]:
+def round_span(span: tuple[float, float]) -> tuple[float, float]:
     """To microseconds, as the server has times."""
     low, high = (datetime.fromtimestamp(s, UTC).timestamp() for s in span)
     return low, high
@@ -191,15 +191,15 @@ def test_every_algorithm_whose_runs_are_published_is_asked() -> None:
     assert asked == {(method.name, algorithm.name) for method in METHODS.values() for algorithm in method.algorithms}
 
 
-@every_release()
+@parametrize_releases()
 def test_counts_during_a_span_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     for _ in cases(60):
-        area, span = opened.an_area(rng), rounded(a_span(rng, truth))
+        area, span = opened.an_area(rng), round_span(draw_span(rng, truth))
         true = truth.during(span).inside(area).people()
         [(low, expected, high)] = ask(
             opened.analyst, f"SELECT * FROM published.count_inside(%s, {AREA}, during => %s)",
-            f"published.{name}", area.wkt, spelled(span),
+            f"published.{name}", area.wkt, format_span(span),
         )  # fmt: skip
         assert low <= true <= high, (area.wkt, span)
         assert low - 1e-6 <= expected <= high + 1e-6
@@ -239,21 +239,21 @@ def test_people_with_a_record_each_day_count_once(opened: Opened) -> None:
     assert ask(analyst, dense.format(ALL)) == [(low, records, high)]
 
 
-@every_release(but=SOME_TIME)
+@parametrize_releases(but=SOME_TIME)
 def test_counts_at_a_moment_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     for _ in cases(40):
-        area, at = opened.an_area(rng), rounded((a_moment(rng, truth), 0))[0]
+        area, at = opened.an_area(rng), round_span((draw_moment(rng, truth), 0))[0]
         true = truth.at(at).inside(area).people()
         [(low, expected, high)] = ask(
             opened.analyst, f"SELECT * FROM published.count_inside(%s, {AREA}, %s::timestamptz)",
-            f"published.{name}", area.wkt, text(at),
+            f"published.{name}", area.wkt, format_time(at),
         )  # fmt: skip
         assert low <= true <= high, (area.wkt, at)
         assert low - 1e-6 <= expected <= high + 1e-6
 
 
-@every_release(places=("town", "taxis"), many=("town",))
+@parametrize_releases(places=("town", "taxis"), many=("town",))
 def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
     opened: Opened, rng: np.random.Generator, name: str
 ) -> None:
@@ -278,7 +278,7 @@ def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
         since, until = questions.since[i], questions.until[i]
         then = truth.at(since) if questions.moment[i] else truth.during((since, until))
         assert then.inside(area).people() == measured.true[i]
-        asked = f"at => '{text(since)}'" if questions.moment[i] else f"during => '{spelled((since, until))}'"
+        asked = f"at => '{format_time(since)}'" if questions.moment[i] else f"during => '{format_span((since, until))}'"
         [told] = ask(
             opened.analyst, f"SELECT * FROM published.count_inside('published.{name}', {AREA}, {asked})", area.wkt
         )
@@ -310,17 +310,17 @@ def test_each_part_of_a_release_that_grows_is_evaluated_and_has_a_line(opened: O
 
 
 @pytest.mark.parametrize("by_hour", [False, True])
-@every_release()
+@parametrize_releases()
 def test_densities_hold_the_truth_and_sum_to_the_people(
     opened: Opened, rng: np.random.Generator, name: str, by_hour: bool
 ) -> None:
     truth = opened.truth(name)
     for side in opened.place.side_m * np.array([0.03, 0.13, 0.5926]):
-        span = rounded(a_span(rng, truth))
+        span = round_span(draw_span(rng, truth))
         found = ask(
             opened.analyst,
             "SELECT extract(epoch FROM hour)::float8, ST_XMin(cell), ST_YMin(cell), at_least, expected, at_most FROM"
-            " published.density(%s, %s, %s, %s)", f"published.{name}", side, spelled(span), by_hour,
+            " published.density(%s, %s, %s, %s)", f"published.{name}", side, format_span(span), by_hour,
         )  # fmt: skip
         low, high = max(span[0], truth.since), min(span[1], truth.until)
         hours = [(h, max(low, h), min(high, h + 3600)) for h in np.arange(low // 3600 * 3600, high, 3600)]
@@ -336,17 +336,17 @@ def test_densities_hold_the_truth_and_sum_to_the_people(
                 [(people,)] = ask(
                     opened.analyst,
                     f"SELECT count(DISTINCT record_id) FROM published.{name} WHERE period && %s::tstzrange",
-                    spelled((since, until)),
+                    format_span((since, until)),
                 )
             assert sum(expected for _, expected, _ in told.values()) == pytest.approx(people)
 
 
 @pytest.mark.filterwarnings("ignore")
-@every_release(but=SNAPSHOT)
+@parametrize_releases(but=SNAPSHOT)
 def test_flows_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     for _ in cases(20):
-        span = rounded(a_span(rng, truth))
+        span = round_span(draw_span(rng, truth))
         true = truth.flows(opened.zones, span)
         told = {
             (origin, destination): bounds
@@ -354,7 +354,7 @@ def test_flows_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: C
                 opened.analyst,
                 "SELECT * FROM published.flows(%s, 'zones', 'zone', %s)",
                 f"published.{name}",
-                spelled(span),
+                format_span(span),
             )
         }
         assert set(true) <= set(told)
@@ -363,22 +363,22 @@ def test_flows_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: C
             assert low - 1e-6 <= expected <= high + 1e-6
 
 
-@every_release(but=SNAPSHOT)
+@parametrize_releases(but=SNAPSHOT)
 def test_crossings_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     for _ in cases(40):
-        span, line = rounded(a_span(rng, truth)), opened.a_line(rng)
+        span, line = round_span(draw_span(rng, truth)), opened.a_line(rng)
         true = truth.crossings(line, span)
         told = ask(
             opened.analyst, f"SELECT * FROM published.crossings(%s, {AREA}, %s)",
-            f"published.{name}", shapely.LineString(line).wkt, spelled(span),
+            f"published.{name}", shapely.LineString(line).wkt, format_span(span),
         )  # fmt: skip
         assert {direction for direction, *_ in told} == set(true)
         for direction, low, high in told:
             assert low <= true[direction] <= high, (direction, line, span)
 
 
-@every_release(but=(*SOME_TIME, *SNAPSHOT))
+@parametrize_releases(but=(*SOME_TIME, *SNAPSHOT))
 def test_dwelling_holds_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     # Numbers of records are drawn anew at publication: records are known again by their rows.
@@ -386,18 +386,18 @@ def test_dwelling_holds_the_truth(opened: Opened, rng: np.random.Generator, case
     shown = {tuple(rows): record for record, rows in ask(opened.analyst, shape.format(f"published.{name}"))}
     with psycopg.connect(opened.url) as owner:
         number = {
-            truths.part_record(part, record): shown[tuple(rows)]
+            truths.number_part_record(part, record): shown[tuple(rows)]
             for part, run in enumerate(opened.place.numbers(name))
             for record, rows in ask(owner, shape.format(f"(SELECT * FROM dbanon.cloak WHERE run_id = {run}) c"))
         }
     alike = Counter(number.values())
     for _ in cases(25):
-        area, span = opened.an_area(rng), rounded(a_span(rng, truth))
+        area, span = opened.an_area(rng), round_span(draw_span(rng, truth))
         told = {
             record: bounds for record, *bounds in ask(
                 opened.analyst,
                 f"SELECT record_id, instants, surely, expectedly, possibly FROM published.dwell(%s, {AREA}, %s)",
-                f"published.{name}", area.wkt, spelled(span),
+                f"published.{name}", area.wkt, format_span(span),
             )
         }  # fmt: skip
         for record, there, inside in truth.dwell(area, span):
@@ -408,17 +408,17 @@ def test_dwelling_holds_the_truth(opened: Opened, rng: np.random.Generator, case
             assert surely - 1e-6 <= expectedly <= possibly + 1e-6
 
 
-@every_release(but=("sensitive-sites", "kte", "mob", "semantic"))
+@parametrize_releases(but=("sensitive-sites", "kte", "mob", "semantic"))
 def test_requests_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     for _ in cases(40):
-        area, span = opened.an_area(rng), rounded(a_span(rng, truth))
+        area, span = opened.an_area(rng), round_span(draw_span(rng, truth))
         true = truth.requests_inside(area, span)
         told = {
             json.dumps(content): bounds for content, *bounds in ask(
                 opened.analyst,
                 f"SELECT request, at_least, at_most, weight FROM published.requests_inside(%s, {AREA}, %s)",
-                f"published.{name}", area.wkt, spelled(span),
+                f"published.{name}", area.wkt, format_span(span),
             )
         }  # fmt: skip
         assert set(true) <= set(told)

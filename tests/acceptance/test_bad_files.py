@@ -14,9 +14,9 @@ import pytest
 
 from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
-from tests.acceptance.commands import Done, call, finished, json_of, start
-from tests.acceptance.samples import GOOD, HEAD, SECRETS, fixes, parquet
-from tests.facts import refusal, refused
+from tests.acceptance.commands import Done, call, read_json, start, wait_for_end
+from tests.acceptance.samples import GOOD, HEAD, SECRETS, format_fixes, make_parquet
+from tests.facts import demand_refused, expect_refusal
 
 pytestmark = pytest.mark.db
 
@@ -36,9 +36,9 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "a header in Latin 1": ("latin.csv", GOOD.replace("x,y", "größe,y").encode("latin-1"), ("UTF-8",)),
     "UTF-16 with its mark": ("wide.csv", GOOD.encode("utf-16"), ("UTF-8",)),
     "UTF-16 without": ("wider.csv", GOOD.encode("utf-16-le"), ("UTF-8",)),
-    "semicolons and no header": ("values.csv", fixes(4).replace(",", ";").encode(), ("first line",)),
-    "tabs and no header": ("values.tsv", fixes(4).replace(",", "\t").encode(), ("first line",)),
-    "vertical bars and no header": ("values.txt", fixes(4).replace(",", "|").encode(), ("first line",)),
+    "semicolons and no header": ("values.csv", format_fixes(4).replace(",", ";").encode(), ("first line",)),
+    "tabs and no header": ("values.tsv", format_fixes(4).replace(",", "\t").encode(), ("first line",)),
+    "vertical bars and no header": ("values.txt", format_fixes(4).replace(",", "|").encode(), ("first line",)),
     "an opened quote": (
         "quote.csv",
         (GOOD + '"ysolde,1,8.2173,53.1415\n').encode(),
@@ -46,22 +46,22 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     ),
     "a list a row for a position": (
         "list.parquet",
-        parquet(x=pa.array([[8.2173], [1.0, 2.0], []])),
+        make_parquet(x=pa.array([[8.2173], [1.0, 2.0], []])),
         ("'x'", "lists"),
     ),
     "a list a row for a subject": (
         "people.parquet",
-        parquet(subject=pa.array([["ysolde"], ["tristan"], []])),
+        make_parquet(subject=pa.array([["ysolde"], ["tristan"], []])),
         ("'subject'", "lists"),
     ),
     "a structure a row": (
         "struct.parquet",
-        parquet(x=pa.array([{"lon": 8.2173}] * 3)),
+        make_parquet(x=pa.array([{"lon": 8.2173}] * 3)),
         ("'x'", "structures"),
     ),
     "bytes for a subject": (
         "bytes.parquet",
-        parquet(subject=pa.array([b"\xff", b"ysolde", b"b"])),
+        make_parquet(subject=pa.array([b"\xff", b"ysolde", b"b"])),
         ("UTF-8",),
     ),
 }
@@ -76,7 +76,7 @@ def load(database: str, tmp_path: Path) -> Callable[..., Done]:
     return make
 
 
-def nothing_there(database: str) -> bool:
+def is_empty(database: str) -> bool:
     with psycopg.connect(database) as connection:
         return connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
@@ -88,15 +88,15 @@ def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_quoted(
 ) -> None:
     name, content, facts = FILES[case]
     done = load(name, content)
-    refused(done, 3, name, *facts)
+    demand_refused(done, 3, name, *facts)
     assert done.sentence.isprintable()
     assert [secret for secret in SECRETS if secret in done.stderr] == []
-    assert nothing_there(database)
+    assert is_empty(database)
 
 
 def test_a_header_of_endless_names_is_cut(load: Callable[..., Done]) -> None:
-    done = load("endless.csv", ("z" * 9000 + ",time,x,y\n" + fixes(1)).encode())
-    refused(done, 3, "time, x, y")
+    done = load("endless.csv", ("z" * 9000 + ",time,x,y\n" + format_fixes(1)).encode())
+    demand_refused(done, 3, "time, x, y")
     assert len(done.sentence) < 400
 
 
@@ -104,8 +104,8 @@ def test_a_header_of_endless_names_is_cut(load: Callable[..., Done]) -> None:
 def test_a_pipe_is_no_file(database: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    done = finished(start(database, "load", "trajectories", str(pipe), "--dataset", "new"), seconds=60)
-    refused(done, 3, pipe, "a pipe")
+    done = wait_for_end(start(database, "load", "trajectories", str(pipe), "--dataset", "new"), seconds=60)
+    demand_refused(done, 3, pipe, "a pipe")
 
 
 @pytest.mark.stress
@@ -115,10 +115,10 @@ def test_what_waits_for_bytes_is_no_file(database: str, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to("/proc/kmsg")
         named = {"/dev/zero": "a device", str(tmp_path / "socket"): "a socket", str(tmp_path): ".gpx or .plt"}
         for path, kind in {**named, str(tmp_path / "link"): "empty"}.items():
-            done = finished(start(database, "load", "sites", path, "--dataset", "new"), seconds=60)
+            done = wait_for_end(start(database, "load", "sites", path, "--dataset", "new"), seconds=60)
             assert done.code == 2  # there is no dataset yet
-            done = finished(start(database, "load", "trajectories", path, "--dataset", "new"), seconds=60)
-            refused(done, 3, Path(path).name, kind)
+            done = wait_for_end(start(database, "load", "trajectories", path, "--dataset", "new"), seconds=60)
+            demand_refused(done, 3, Path(path).name, kind)
 
 
 def test_a_link_to_a_file_is_that_file(database: str, load: Callable[..., Done], tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_strings_of_parquet_that_are_no_text_are_told_of_the_file(
     whole = {"subject": ["a"] * 3, "time": ["0"] * 3, "x": [8.2] * 3, "y": [53.1] * 3}
     pq.write_table(pa.table({**whole, column: cells}), file, use_dictionary=shared)
     done = load("flipped.parquet", file.getvalue())
-    refused(done, 3, "flipped.parquet", "UTF-8")
+    demand_refused(done, 3, "flipped.parquet", "UTF-8")
 
 
 @pytest.mark.many
@@ -148,8 +148,8 @@ def test_a_zone_that_one_of_the_readers_does_not_know_is_refused(
 ) -> None:
     """Whether or not the file needs it; the standard library knows the first three, Arrow the last."""
     done = load("good.csv", GOOD.encode(), "--tz", zone)
-    refused(done, 2, "time zone", f"'{zone}'")
-    with open_database(database) as opened, refusal(ParameterError, "time zone", f"'{zone}'"):
+    demand_refused(done, 2, "time zone", f"'{zone}'")
+    with open_database(database) as opened, expect_refusal(ParameterError, "time zone", f"'{zone}'"):
         opened.load_requests(Path("x.csv"), dataset="new", columns=["poi"], tz=zone)
 
 
@@ -184,7 +184,7 @@ def test_no_name_reaches_a_terminal_as_it_is(city_url: str, city_template: tuple
     for command, done in zip(commands, ended, strict=True):
         shown = (done.stdout + done.stderr).replace("\n", "")
         assert shown.isprintable(), (command, done)
-        assert json_of(call(city_url, "--json", *command)) or command[0] == "unpublish", command
+        assert read_json(call(city_url, "--json", *command)) or command[0] == "unpublish", command
     listed = dict(zip(commands, ended, strict=True))
     assert [listed[command].code for command in [("verify", run), ("publish", run, "city_k5"), ("runs",)]] == [0, 0, 0]
     for command in (("runs",), ("releases",), ("card", "city_k5")):
@@ -198,7 +198,7 @@ def test_a_dataset_must_have_a_name_that_can_be_seen(database: str, load: Callab
     """The table refuses the characters that loads refuse: all that have no shape, and no others."""
     for name in ("\x1b]0;pwned\x07", "a\nb", "a\u202eb", "a\u009bb"):
         done = call(database, "load", "trajectories", "x.csv", "--dataset", name)
-        refused(done, 2, 1, 200)
+        demand_refused(done, 2, 1, 200)
     odd = {n for n in range(1, 0x110000) if unicodedata.category(chr(n)) in ("Cc", "Cf", "Zl", "Zp")}
     points = sorted(odd | {n + step for n in odd for step in (-1, 1)} - {0})
     with psycopg.connect(database, autocommit=True) as superuser:
@@ -230,7 +230,7 @@ def test_a_dataset_must_have_a_name_that_can_be_seen(database: str, load: Callab
 
 def test_a_subject_that_is_no_number_among_numbers_is_missing(database: str, load: Callable[..., Done]) -> None:
     """Pandas makes floats of whole numbers where one is missing; NaN is nobody."""
-    done = load("floats.parquet", parquet(subject=pa.array([1.0, float("nan"), 1.0])))
+    done = load("floats.parquet", make_parquet(subject=pa.array([1.0, float("nan"), 1.0])))
     assert done.code == 0, done.stderr
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT DISTINCT subject FROM dbanon.trajectory").fetchall() == [("1",)]
@@ -255,8 +255,8 @@ def test_options_that_cannot_be_meant_are_refused(
     database: str, load: Callable[..., Done], options: tuple[str, ...], facts: tuple[object, ...]
 ) -> None:
     done = load("good.csv", GOOD.encode(), *options)
-    refused(done, 2, *facts)
-    assert nothing_there(database)
+    demand_refused(done, 2, *facts)
+    assert is_empty(database)
 
 
 @pytest.mark.parametrize("column", ["subject", "time"])
@@ -266,4 +266,4 @@ def test_the_sender_and_the_time_are_no_content_of_a_request(
     assert load("good.csv", GOOD.encode()).code == 0
     file = str(tmp_path / "good.csv")
     done = call(database, "load", "requests", file, "--dataset", "new", "--columns", f"x,{column}")
-    refused(done, 2, "content", f"'{column}'")
+    demand_refused(done, 2, "content", f"'{column}'")

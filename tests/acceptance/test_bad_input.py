@@ -18,9 +18,9 @@ from dbanon.database import open_database
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
-from tests.acceptance.commands import call, json_of
-from tests.acceptance.samples import GOOD, HEAD, SECRETS, START, fixes, parquet
-from tests.facts import refused
+from tests.acceptance.commands import call, read_json
+from tests.acceptance.samples import GOOD, HEAD, SECRETS, START, format_fixes, make_parquet
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 
@@ -37,12 +37,12 @@ FILES: dict[str, bytes | None] = {
     "header.csv": HEAD.encode(),
     "header.csv.gz": gzip.compress(HEAD.encode()),
     "nobody.csv": GOOD.replace("subject", "cab", 1).encode(),
-    "values.csv": fixes(4).encode(),
+    "values.csv": format_fixes(4).encode(),
     "useless.csv": (HEAD + "ysolde,0,999,53.1415\n,0,8.2173,53.1415\ntristan,never,8.2173,53.1415\n").encode(),
     "nan.csv": (HEAD + "ysolde,0,nan,53.1415\ntristan,0,8.2173,NaN\n").encode(),
     "cut.csv.gz": gzip.compress(GOOD.encode() * 300)[:-30],
     "garbled.csv.gz": gzip.compress(GOOD.encode() * 300)[:60] + b"\xff" * 200,
-    "cut.parquet": parquet()[:-20],
+    "cut.parquet": make_parquet()[:-20],
     "bare.parquet": b"PAR1",
     "short.csv": (GOOD + "ysolde,1,8.2173\n").encode(),
     "long.csv": (GOOD + "ysolde,1,8.2173,53.1415,1\n").encode(),
@@ -51,13 +51,13 @@ FILES: dict[str, bytes | None] = {
     "wide.csv": GOOD.encode("utf-16"),
     "twice.csv": f"subject,time,x,y,x\nysolde,{START},8.2173,53.1415,1\n".encode(),
     "twice.parquet": b"",  # made below: pyarrow's dictionary of columns cannot name one twice
-    "none.parquet": parquet(subject=pa.array([], pa.string()), time=[], x=[], y=[]),
+    "none.parquet": make_parquet(subject=pa.array([], pa.string()), time=[], x=[], y=[]),
     "naive.csv": (HEAD + "ysolde,2008-06-04 08:00:00,8.2173,53.1415\n").encode(),
-    "dates.parquet": parquet(time=pa.array([datetime.date(2008, 6, 4)] * 3)),
-    "truths.parquet": parquet(x=pa.array([True, False, True])),
+    "dates.parquet": make_parquet(time=pa.array([datetime.date(2008, 6, 4)] * 3)),
+    "truths.parquet": make_parquet(x=pa.array([True, False, True])),
     "endless.csv": (HEAD + "".join(f"{i:x}" for i in range(9000)) + ",0,8.2173,53.1415\n").encode(),
     "good.csv": GOOD.encode(),
-    "alone.csv": (HEAD + fixes(1)).encode(),
+    "alone.csv": (HEAD + format_fixes(1)).encode(),
     "clocks.csv": (GOOD + "ysolde1,0,8.2173,53.1415\nysolde1,4102444800,8.2173,53.1415\n").encode(),
     "sites.csv": b"x,y,name\n8.2173,53.1415,tristan's clinic\n8.2173,53.1415,\n",
     "headless.csv": b"8.2173,53.1415,clinic\n" * 2,
@@ -111,20 +111,20 @@ TABLES = (
 )
 
 
-def state(url: str) -> list[Any]:
+def read_state(url: str) -> list[Any]:
     """Everything a command could leave, runs that failed aside."""
     counts = [f"(SELECT count(*) FROM dbanon.{name})" for name in TABLES]
     relations = "pg_class WHERE relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)"
     counts += ["(SELECT count(*) FROM dbanon.run WHERE status <> 'failed')", f"(SELECT count(*) FROM {relations})"]
     with psycopg.connect(url) as connection:
-        return [wholeness.broken(connection), *connection.execute(f"SELECT {', '.join(counts)}").fetchone()]
+        return [wholeness.find_broken(connection), *connection.execute(f"SELECT {', '.join(counts)}").fetchone()]
 
 
 def load(file: str, *options: str) -> tuple[str, ...]:
     return ("load", "trajectories", "{folder}/" + file, "--dataset", "new", *options)
 
 
-def sites(file: str, *options: str, dataset: str = "good") -> tuple[str, ...]:
+def name_sites_command(file: str, *options: str, dataset: str = "good") -> tuple[str, ...]:
     return ("load", "sites", "{folder}/" + file, "--dataset", dataset, *options)
 
 
@@ -132,7 +132,7 @@ def run(*options: str, dataset: str = "good") -> tuple[str, ...]:
     return ("run", "tp-aware", "--dataset", dataset, *options)
 
 
-def parameter(text: str) -> tuple[str, ...]:
+def name_parameter_command(text: str) -> tuple[str, ...]:
     return run("-p", text)
 
 
@@ -426,7 +426,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
     ),
     # ---- sites
     "sites in no file": (
-        sites("missing.csv"),
+        name_sites_command("missing.csv"),
         3,
         (
             "{folder}/missing.csv",
@@ -434,7 +434,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites in an empty file": (
-        sites("empty.csv"),
+        name_sites_command("empty.csv"),
         3,
         (
             "empty.csv",
@@ -442,7 +442,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites below no header": (
-        sites("headless.csv"),
+        name_sites_command("headless.csv"),
         3,
         (
             "headless.csv",
@@ -450,7 +450,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites without rows": (
-        sites("header.csv"),
+        name_sites_command("header.csv"),
         3,
         (
             "header.csv",
@@ -459,7 +459,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites without x": (
-        sites("lat_lon.csv"),
+        name_sites_command("lat_lon.csv"),
         3,
         (
             "lat_lon.csv",
@@ -469,7 +469,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites without their name": (
-        sites("sites.csv", "--name", "nme"),
+        name_sites_command("sites.csv", "--name", "nme"),
         3,
         (
             "sites.csv",
@@ -477,7 +477,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites at NaN": (
-        sites("nan_sites.csv"),
+        name_sites_command("nan_sites.csv"),
         3,
         (
             4,
@@ -485,7 +485,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites in words": (
-        sites("sites.csv", "--x", "name"),
+        name_sites_command("sites.csv", "--x", "name"),
         3,
         (
             2,
@@ -493,7 +493,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites with swapped axes": (
-        sites("swapped_sites.csv", "--replace"),
+        name_sites_command("swapped_sites.csv", "--replace"),
         2,
         (
             "'x'",
@@ -503,7 +503,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites with swapped names": (
-        sites("lat_lon.csv", "--x", "lat", "--y", "lon"),
+        name_sites_command("lat_lon.csv", "--x", "lat", "--y", "lon"),
         2,
         (
             "'lat'",
@@ -513,7 +513,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "shapes with swapped axes": (
-        sites("swapped_shapes.csv", "--geom", "area"),
+        name_sites_command("swapped_shapes.csv", "--geom", "area"),
         2,
         (
             "'area'",
@@ -522,7 +522,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "shapes that are none": (
-        sites("shapes.csv", "--geom", "area", "--replace"),
+        name_sites_command("shapes.csv", "--geom", "area", "--replace"),
         3,
         (
             4,
@@ -531,7 +531,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "shapes with curves": (
-        sites("curves.csv", "--geom", "area"),
+        name_sites_command("curves.csv", "--geom", "area"),
         3,
         (
             1,
@@ -540,7 +540,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "shapes beyond all numbers": (
-        sites("huge_shapes.csv", "--geom", "area"),
+        name_sites_command("huge_shapes.csv", "--geom", "area"),
         3,
         (
             2,
@@ -549,7 +549,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "a shape and x": (
-        sites("shapes.csv", "--geom", "area", "--x", "x"),
+        name_sites_command("shapes.csv", "--geom", "area", "--x", "x"),
         2,
         (
             "both",
@@ -559,7 +559,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "a column for two things": (
-        sites("sites.csv", "--name", "x"),
+        name_sites_command("sites.csv", "--name", "x"),
         2,
         (
             "position and name",
@@ -575,7 +575,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites for no dataset": (
-        sites("sites.csv", dataset="goood"),
+        name_sites_command("sites.csv", dataset="goood"),
         2,
         (
             "'goood'",
@@ -583,7 +583,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites twice": (
-        sites("sites.csv", "--name", "name"),
+        name_sites_command("sites.csv", "--name", "name"),
         3,
         (
             2,
@@ -592,7 +592,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites outside the box": (
-        sites("sites.csv", "--bbox", "179,50,-179,60", "--replace"),
+        name_sites_command("sites.csv", "--bbox", "179,50,-179,60", "--replace"),
         3,
         (
             2,
@@ -600,7 +600,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites in a box in metres across the antimeridian": (
-        sites("sites.csv", "--crs", "EPSG:32632", "--bbox", "9,0,1,1"),
+        name_sites_command("sites.csv", "--crs", "EPSG:32632", "--bbox", "9,0,1,1"),
         2,
         (
             "metres",
@@ -609,7 +609,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites in a box upside down": (
-        sites("sites.csv", "--bbox", "0,9,1,1"),
+        name_sites_command("sites.csv", "--bbox", "0,9,1,1"),
         2,
         (
             "YMIN",
@@ -617,7 +617,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites in no box": (
-        sites("sites.csv", "--bbox", "0,1,1"),
+        name_sites_command("sites.csv", "--bbox", "0,1,1"),
         2,
         (
             "four",
@@ -625,7 +625,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "sites on Mars": (
-        sites("sites.csv", "--crs", "Mars"),
+        name_sites_command("sites.csv", "--crs", "Mars"),
         2,
         (
             "spatial_ref_sys",
@@ -633,7 +633,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "far sites only": (
-        sites("sites.csv", "--crs", "EPSG:32632", "--drop-outliers"),
+        name_sites_command("sites.csv", "--crs", "EPSG:32632", "--drop-outliers"),
         3,
         (
             2,
@@ -796,7 +796,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
     ),
     # ---- runs
     "k of 1": (
-        parameter("k=1"),
+        name_parameter_command("k=1"),
         2,
         (
             "'k'",
@@ -805,7 +805,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "k of 0": (
-        parameter("k=0"),
+        name_parameter_command("k=0"),
         2,
         (
             "'k'",
@@ -814,7 +814,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "k below 0": (
-        parameter("k=-7"),
+        name_parameter_command("k=-7"),
         2,
         (
             "'k'",
@@ -823,7 +823,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "k no number": (
-        parameter("k=many"),
+        name_parameter_command("k=many"),
         2,
         (
             "'k'",
@@ -832,7 +832,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "k no whole number": (
-        parameter("k=2.5"),
+        name_parameter_command("k=2.5"),
         2,
         (
             "'k'",
@@ -841,7 +841,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "k nothing": (
-        parameter("k="),
+        name_parameter_command("k="),
         2,
         (
             "'k'",
@@ -850,7 +850,11 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     **{
-        f"min_contents {what}": (parameter(f"min_contents={value}"), 2, ("'min_contents'", ">= 1", "<= 1000", shown))
+        f"min_contents {what}": (
+            name_parameter_command(f"min_contents={value}"),
+            2,
+            ("'min_contents'", ">= 1", "<= 1000", shown),
+        )
         for what, value, shown in (
             ("of 0", "0", 0),
             ("below 0", "-2", -2),
@@ -884,7 +888,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "nobody in any window": (
-        parameter("start=2100-01-01T00:00:00Z"),
+        name_parameter_command("start=2100-01-01T00:00:00Z"),
         4,
         (
             "k = 5",
@@ -927,7 +931,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "unknown parameter": (
-        parameter("kk=5"),
+        name_parameter_command("kk=5"),
         2,
         (
             "parameter of tp-aware",
@@ -936,7 +940,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "unknown parameter, none near": (
-        parameter("xyzzy=5"),
+        name_parameter_command("xyzzy=5"),
         2,
         (
             "parameter of tp-aware",
@@ -971,7 +975,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         (f"'{'x' * 57}...'",),
     ),
     "no =": (
-        parameter("k"),
+        name_parameter_command("k"),
         2,
         (
             "name=value",
@@ -979,7 +983,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         ),
     ),
     "no parameter name": (
-        parameter("=5"),
+        name_parameter_command("=5"),
         2,
         (
             "name=value",
@@ -1119,18 +1123,18 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
 def test_bad_input_is_one_sentence_with_its_exit_code_and_leaves_nothing(url: str, folder: Path, case: str) -> None:
     arguments, code, facts = CASES[case]
     words = [word.replace("{folder}", str(folder)) for word in arguments]
-    before = state(url)
+    before = read_state(url)
 
     done = call(url, *words)
-    refused(done, code, *(str(fact).replace("{folder}", str(folder)) for fact in facts))
+    demand_refused(done, code, *(str(fact).replace("{folder}", str(folder)) for fact in facts))
     assert done.stdout == ""
 
     told = call(url, "--json", *words)
-    said = json_of(told)
+    said = read_json(told)
     assert (make_visible(str(said.pop("error"))), said) == (told.sentence, {"exit_code": code})
     assert told.sentence == done.sentence
 
-    assert state(url) == before
+    assert read_state(url) == before
     shown = done.stderr + told.stderr + told.stdout
     assert [secret for secret in SECRETS if secret in shown] == []
     assert "Warning" not in shown
@@ -1138,7 +1142,7 @@ def test_bad_input_is_one_sentence_with_its_exit_code_and_leaves_nothing(url: st
 
 def test_a_run_without_enough_subjects_is_kept_as_failed_with_its_sentence(url: str) -> None:
     done = call(url, *run("-p", "k=5", "-p", "instants=3"))
-    listed = json_of(call(url, "runs", "--json"))["runs"]
+    listed = read_json(call(url, "runs", "--json"))["runs"]
     assert isinstance(listed, list)
     assert (listed[-1]["status"], listed[-1]["error"]) == ("failed", done.sentence)
 
@@ -1162,13 +1166,13 @@ def test_a_file_that_may_not_be_read_is_named(
         done = call(url, "load", "trajectories", str(locked), "--dataset", "new")
     finally:
         os.seteuid(user)
-    refused(done, 3, locked, "permissions")
+    demand_refused(done, 3, locked, "permissions")
 
 
 # ---- what only looks bad --------------------------------------------------------------------------------------------
 
 
-def shifted(degrees: float) -> str:
+def shift_longitude(degrees: float) -> str:
     return f"{(degrees + 180) % 360 - 180:.5f}"
 
 
@@ -1184,12 +1188,13 @@ ODD = {
         (HEAD + "".join(sorted(GOOD[len(HEAD) :].splitlines(True) * 2))).encode(),
     ),
     "a last line without end": ("open.csv", GOOD.rstrip("\n").encode()),
-    "whole numbers as subjects": ("numbers.parquet", parquet(subject=pa.array([1, 2, 1]), time=[0, 0, 60])),
-    "subjects as a dictionary": ("dict.parquet", parquet(subject=pa.array(["a", "b", "a"]).dictionary_encode())),
+    "whole numbers as subjects": ("numbers.parquet", make_parquet(subject=pa.array([1, 2, 1]), time=[0, 0, 60])),
+    "subjects as a dictionary": ("dict.parquet", make_parquet(subject=pa.array(["a", "b", "a"]).dictionary_encode())),
     "people on both sides of the date line": (
         "line.csv",
         (
-            HEAD + "".join(f"p{s},{60 * t},{shifted(179.9995 + s / 3000)},-17\n" for s in range(4) for t in range(3))
+            HEAD
+            + "".join(f"p{s},{60 * t},{shift_longitude(179.9995 + s / 3000)},-17\n" for s in range(4) for t in range(3))
         ).encode(),
     ),
     "people at both poles": ("poles.csv", (HEAD + "p0,0,0,90\np1,0,10,90\np2,0,20,-90\np3,0,30,-90\n").encode()),
@@ -1210,11 +1215,11 @@ def write(tmp_path: Path) -> Callable[[str, bytes], Path]:
 def test_odd_input_is_loaded_run_and_published(database: str, write: Callable[[str, bytes], Path], case: str) -> None:
     loaded = call(database, "load", "trajectories", str(write(*ODD[case])), "--dataset", "odd", "--json")
     assert loaded.code == 0, loaded.stderr
-    assert json_of(loaded)["subjects"] == (2 if "parquet" in ODD[case][0] and case[0] in "ws" else 4)
+    assert read_json(loaded)["subjects"] == (2 if "parquet" in ODD[case][0] and case[0] in "ws" else 4)
     ran = call(database, "run", "tp-aware", "--dataset", "odd", "-p", "k=2", "-p", "instants=1", "--publish", "odd")
     assert ran.code == 0, ran.stderr
     with psycopg.connect(database) as connection:
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
         assert connection.execute("SELECT min(crowd) >= 2 FROM published.odd").fetchone() == (True,)
 
 

@@ -24,7 +24,7 @@ from dbanon.pages.shown import Moment, Shown
 from dbanon.releases import reporting
 from dbanon.runs import evaluating
 from tests.acceptance.conftest import CHROMIUM
-from tests.sweeps import GRID, swept
+from tests.sweeps import GRID, make_sweep
 
 pytestmark = pytest.mark.db
 
@@ -116,7 +116,7 @@ def opened(browser: Browser, city: str, measured: Evaluation, tmp_path_factory: 
         )
         html = reporting.report(connection, "city_k5", Reporting(with_truth=True), private)
     (folder / "truth-PRIVATE.html").write_text(html)
-    (folder / "sweep-PRIVATE.html").write_text(sweep.make_page(swept(*GRID)))
+    (folder / "sweep-PRIVATE.html").write_text(sweep.make_page(make_sweep(*GRID)))
     return [open_page(browser, file) for file in sorted(folder.iterdir())]
 
 

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from dbanon.cli._shared import app
 from tests.acceptance.commands import call
-from tests.facts import names, refused
+from tests.facts import demand_named, demand_refused
 
 pytestmark = pytest.mark.db
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -90,7 +90,7 @@ def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_no
         assert gaps == (0,)
     card = call(database, "card", "city_c3")
     assert card.code == 0
-    names(card.stdout, "bundle_below_min_contents")
+    demand_named(card.stdout, "bundle_below_min_contents")
     assert call(database, "verify", str(told["run_id"])).code == 0
 
 
@@ -117,7 +117,7 @@ def test_every_error_is_one_sentence_with_its_exit_code(
     database: str, arguments: tuple[str, ...], code: int, facts: tuple[object, ...]
 ) -> None:
     done = call(database, *arguments)
-    refused(done, code, *facts)
+    demand_refused(done, code, *facts)
     assert done.stdout == ""
 
 
@@ -126,7 +126,7 @@ def test_an_error_leaves_a_process_with_its_exit_code_and_one_sentence(dbanon: R
     assert done.returncode == 2
     assert done.stdout == ""
     assert len([line for line in done.stderr.splitlines() if line.startswith("dbanon: ")]) == 1
-    names(done.stderr, "'k'", ">= 2", 1)
+    demand_named(done.stderr, "'k'", ">= 2", 1)
 
 
 def test_fewer_than_k_subjects_is_infeasible_and_says_how_many_there_are(database: str, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_refused_run_ends_with_5_and_is_not_published(dbanon: Run, city_url: s
 def test_the_number_of_a_run_is_described_to_people(number: str) -> None:
     done = call("", "verify", number)
     assert done.code == 2
-    names(done.stderr, "number of a run", "`dbanon runs`")
+    demand_named(done.stderr, "number of a run", "`dbanon runs`")
     help_of = call("", "verify", "--help").stdout
     assert not re.search(r"range|<=|\d{5}", help_of), help_of
 

@@ -22,10 +22,10 @@ from dbanon.runs import queue, reading
 from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance import workers
-from tests.acceptance.commands import call, json_of
+from tests.acceptance.commands import call, read_json
 from tests.acceptance.standby import Standby
-from tests.acceptance.workers import until
-from tests.facts import names, refusal, refused
+from tests.acceptance.workers import wait_until
+from tests.facts import demand_named, demand_refused, expect_refusal
 
 SUBMIT = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 7}')"
 SETTINGS = {"fsync": "off", "max_connections": "12", "superuser_reserved_connections": "0", "max_wal_senders": "4"}
@@ -87,8 +87,8 @@ def test_who_is_refused_is_told_the_servers_reason(
                 connection.execute(f"CREATE {statement}")
     url = database_url(own_server.url, **changed)
     done = call(url, "runs")
-    refused(done, 1, said)
-    with refusal(StoreError, said) as caught, reading.open_reader(url):
+    demand_refused(done, 1, said)
+    with expect_refusal(StoreError, said) as caught, reading.open_reader(url):
         pass
     assert caught.value.sqlstate == state
 
@@ -97,7 +97,7 @@ def test_who_is_refused_is_told_the_servers_reason(
 
 
 @contextmanager
-def no_connection_left(server: EmbeddedServer) -> Iterator[None]:
+def take_connections(server: EmbeddedServer) -> Iterator[None]:
     """Take all connections that are left, again and again until there is none for a while."""
     with ExitStack() as taken:
         refused = 0
@@ -118,23 +118,23 @@ def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
 ) -> None:
     seen = "SELECT status, attempts FROM dbanon.runs WHERE run_id = %s"
     with (
-        workers.up(city_server.url, tmp_path / "log") as worker,
+        workers.keep_up(city_server.url, tmp_path / "log") as worker,
         psycopg.connect(city_server.url, autocommit=True) as city,
     ):
-        with no_connection_left(city_server):
+        with take_connections(city_server):
             run = fetch_value(city, SUBMIT)
-            until(lambda: "too many clients" in worker.said(), 30, worker)
+            wait_until(lambda: "too many clients" in worker.said(), 30, worker)
             if lasting:
-                until(lambda: city.execute(seen, [run]).fetchone() == ("failed", 3), 60, worker)
+                wait_until(lambda: city.execute(seen, [run]).fetchone() == ("failed", 3), 60, worker)
                 error = str(fetch_value(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", [run]))
-                names(error, "too many clients")
+                demand_named(error, "too many clients")
             else:
                 assert fetch_value(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", [run]) == 1
         if not lasting:
-            until(lambda: city.execute(seen, [run]).fetchone() == ("verified", 2), 30, worker)
+            wait_until(lambda: city.execute(seen, [run]).fetchone() == ("verified", 2), 30, worker)
         workers.stop(worker)
         wholeness.wait_until_alone(city)
-        assert wholeness.broken(city) == []
+        assert wholeness.find_broken(city) == []
 
 
 # ---- servers that only read ------------------------------------------------------------------------------------------
@@ -151,13 +151,13 @@ def test_a_standby_lists_runs_and_sends_a_worker_away(city_server: EmbeddedServe
             assert claim is not None
             queue.register_worker(primary, "host 1")
             written = fetch_value(primary, "SELECT pg_current_wal_insert_lsn()")
-            until(lambda: fetch_value(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [written]))
+            wait_until(lambda: fetch_value(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [written]))
             for where in (city_server.url, url):  # its session is on the primary alone
-                listed = json_of(call(where, "--json", "runs"))["runs"]
+                listed = read_json(call(where, "--json", "runs"))["runs"]
                 assert [(r["run_id"], r["status"], r["worker"]) for r in listed][-1] == (run, "running", "host 1")
-                assert workers.workers(where) == 1
+                assert workers.count_workers(where) == 1
             done = call(url, "worker")
-            refused(done, 1, "read-only")
+            demand_refused(done, 1, "read-only")
             assert call(url, "releases").code == 0
             queue.set_status(primary, claim, "cancelled", error="It was made for a test.")
     finally:
@@ -167,7 +167,7 @@ def test_a_standby_lists_runs_and_sends_a_worker_away(city_server: EmbeddedServe
 @pytest.mark.stress
 def test_a_worker_ends_when_its_server_becomes_a_standby(city_server: EmbeddedServer, tmp_path: Path) -> None:
     signal = city_server.data / "standby.signal"
-    with workers.up(city_server.url, tmp_path / "log") as worker:
+    with workers.keep_up(city_server.url, tmp_path / "log") as worker:
         city_server.stop()
         city_server._run(["touch", str(signal)])
         try:
@@ -177,5 +177,5 @@ def test_a_worker_ends_when_its_server_becomes_a_standby(city_server: EmbeddedSe
             city_server.stop()
             signal.unlink()
             city_server.start()
-        names(worker.said().splitlines()[-1], "read-only")
+        demand_named(worker.said().splitlines()[-1], "read-only")
         assert "Traceback" not in worker.said()

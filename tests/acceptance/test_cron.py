@@ -16,8 +16,8 @@ from tests.acceptance import workers
 from tests.db import nights
 
 pytestmark = pytest.mark.stress
-[CONFIGURED] = [text for _, text in pages.blocks("docs/administrators/operate.md", "ini") if "pg_cron" in text]
-[(_, SCHEDULED)] = pages.blocks("docs/administrators/every-night.md", "sql cron")
+[CONFIGURED] = [text for _, text in pages.list_blocks("docs/administrators/operate.md", "ini") if "pg_cron" in text]
+[(_, SCHEDULED)] = pages.list_blocks("docs/administrators/every-night.md", "sql cron")
 CALLS = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', 'failed') ORDER BY runid"
 
 
@@ -41,15 +41,15 @@ def dba() -> Iterator[psycopg.Connection]:
 
 
 def test_pg_cron_calls_each_minute_and_shows_a_held_period_as_a_failure(dba: psycopg.Connection) -> None:
-    nights.source(dba, days=1.1)
+    nights.make_source(dba, days=1.1)
     at = {"host": dba.info.host, "port": dba.info.port, "dbname": dba.info.dbname}
     with psycopg.connect(**at, user="nina", password="choose-another", autocommit=True) as nina:  # type: ignore[arg-type]
         nights.add(nina)
         nina.execute(SCHEDULED)  # type: ignore[call-overload]
-    workers.until(lambda: dba.execute(CALLS).fetchall() == [("succeeded",)], 150)
-    assert nights.periods(dba, "state") == ["compute"]
+    workers.wait_until(lambda: dba.execute(CALLS).fetchall() == [("succeeded",)], 150)
+    assert nights.list_periods(dba, "state") == ["compute"]
     nights.compute(dba, "refused")
-    workers.until(lambda: dba.execute(CALLS).fetchall() == [("succeeded",), ("failed",)], 150)
-    assert nights.periods(dba, "state") == ["held", "load"]
-    said = nights.value(dba, "SELECT return_message FROM cron.job_run_details WHERE status = 'failed'")
+    workers.wait_until(lambda: dba.execute(CALLS).fetchall() == [("succeeded",), ("failed",)], 150)
+    assert nights.list_periods(dba, "state") == ["held", "load"]
+    said = nights.read_value(dba, "SELECT return_message FROM cron.job_run_details WHERE status = 'failed'")
     assert "1 period is held" in said

@@ -13,7 +13,7 @@ from dbanon.postgres.server import Target
 from dbanon.runs import stored
 from dbanon.testing import cloned_database
 from docs import figures
-from tests.acceptance.commands import Done, call, json_of
+from tests.acceptance.commands import Done, call, read_json
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.db
@@ -103,7 +103,7 @@ def test_the_picture_of_the_readme_is_what_the_script_draws_of_the_demo(played: 
 
 
 def test_the_demo_may_be_played_again_and_tells_all_in_json(played: Played) -> None:
-    told = json_of(call(played.url, "--json", "demo", "--no-page"))
+    told = read_json(call(played.url, "--json", "demo", "--no-page"))
     assert told["gate"]["clauses"] == ["covers"]
     assert (told["loads"], len(told["rows"])) == ([], 8)
     assert (told["run"]["release"], told["page"]) == ("demo_k5", None)

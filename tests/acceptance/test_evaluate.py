@@ -5,14 +5,14 @@ import pytest
 from dbanon.base.figures import Evaluation, Figure
 from dbanon.database import Database
 from dbanon.runs import _measurement
-from tests.facts import names
+from tests.facts import demand_named
 
 pytestmark = [pytest.mark.db, pytest.mark.stress]
 
 UNBIASED = ("count_error", "bias", "query_error", "usable_resolution_m")
 
 
-def at_moments(measured: Evaluation) -> dict[tuple[str, float | None], Figure]:
+def select_moments(measured: Evaluation) -> dict[tuple[str, float | None], Figure]:
     return {(one.name, one.side_m): one for one in measured.figures if one.asked == "moment" and one.name in UNBIASED}
 
 
@@ -26,14 +26,14 @@ def test_of_very_many_rows_a_sample_of_records_is_asked_and_its_figures_are_thos
     monkeypatch.setattr(_measurement, "_MIN_SAMPLED_RECORDS", 20)
     some = database.evaluate(run_id)
     [note] = [note for note in some.notes if "One in" in note]
-    names(note, "One in 2")
-    names(" ".join(some.notes), "within one window")
+    demand_named(note, "One in 2")
+    demand_named(" ".join(some.notes), "within one window")
     assert some.true is not None
     assert (some.true % 2 == 0).all()  # of the same records as the answers, so that their error is of no others
     assert {one.value for one in some.figures if one.name == "coverage"} == {1.0}
     # What a sample is off by chance is taken off the errors.
-    of_all = at_moments(whole)
-    for key, sampled in at_moments(some).items():
+    of_all = select_moments(whole)
+    for key, sampled in select_moments(some).items():
         assert sampled.low is not None
         assert sampled.high is not None
         low, high = of_all[key].low, of_all[key].high

@@ -21,7 +21,7 @@ DAY_BEFORE = (
 )
 
 
-def told(database: Database, params: dict[str, Any], name: str) -> dict[str, Any]:
+def run_and_publish(database: Database, params: dict[str, Any], name: str) -> dict[str, Any]:
     """Run and publish; all that is said of it, but for its numbers and times."""
     result = database.run("tp-aware", dataset="city", params=params, seed=7, publish=name)
     row = database.connection.execute(f"SELECT obj_description('published.{name}'::regclass)").fetchone()
@@ -46,12 +46,12 @@ def test_an_evening_says_the_same_of_itself_whatever_evenings_were_loaded_before
     ).fetchone()
     assert row is not None
     params = {"k": 5, "instants": 5, "start": row[0]}
-    alone = told(database, params, "evening")
+    alone = run_and_publish(database, params, "evening")
     assert "%" in alone["comment"].split("requests: ")[1]
     for statement in DAY_BEFORE:
         database.connection.execute(statement)
     database.unpublish("evening")
-    assert json.dumps(told(database, params, "evening")) == json.dumps(alone)
+    assert json.dumps(run_and_publish(database, params, "evening")) == json.dumps(alone)
 
 
 def test_a_first_run_says_that_it_compiles_and_later_ones_do_not(

@@ -25,7 +25,7 @@ CROSS JOIN generate_series(1, 8) i
 CROSS JOIN LATERAL generate_series(midnight - interval '50 hours', now(), '4 minutes') t
 """
 SECTIONS = {
-    text: kind for kind, text in pages.blocks(PAGE, "sql dba", "sql nina", "sql anna", "sql cron", "sql change")
+    text: kind for kind, text in pages.list_blocks(PAGE, "sql dba", "sql nina", "sql anna", "sql cron", "sql change")
 }
 
 
@@ -41,7 +41,7 @@ def names(database: str) -> Iterator[dict[str, str]]:
                 connection.execute(f"DROP ROLE {role}")
 
 
-def statements(kind: str, names: dict[str, str]) -> list[str]:
+def read_statements(kind: str, names: dict[str, str]) -> list[str]:
     text = "\n".join(block for block, of in SECTIONS.items() if of == f"sql {kind}")
     for name, own in names.items():
         text = re.sub(rf"\b{name}\b", own, text)
@@ -56,32 +56,32 @@ def test_a_table_is_published_every_night_as_the_page_says(
     database: str, names: dict[str, str], tmp_path: Path
 ) -> None:
     with psycopg.connect(database, autocommit=True) as dba:
-        for statement in statements("dba", names):
+        for statement in read_statements("dba", names):
             dba.execute(statement)  # type: ignore[arg-type]
         dba.execute(ROWS)
         dba.execute(f"CREATE ROLE {names['anna']} LOGIN IN ROLE dbanon_analyst PASSWORD 'choose-another'")  # type: ignore[arg-type]
         nina = database_url(database, user=names["nina"], password="choose-another")
         with psycopg.connect(nina, autocommit=True) as owner:
-            *_, plan = [owner.execute(statement) for statement in statements("nina", names)]  # type: ignore[arg-type]
+            *_, plan = [owner.execute(statement) for statement in read_statements("nina", names)]  # type: ignore[arg-type]
             assert plan.rowcount == 3
-        with workers.up(nina, tmp_path / "log", "--schedule", "--log", "json") as worker:
+        with workers.keep_up(nina, tmp_path / "log", "--schedule", "--log", "json") as worker:
 
             def is_done() -> bool:
                 return dba.execute("SELECT FROM dbanon.jobs WHERE state = 'idle' AND next_at > now()").rowcount == 1
 
-            workers.until(is_done, 240)
+            workers.wait_until(is_done, 240)
             assert call(nina, "check").code == 0
         said = [json.loads(line) for line in worker.said().splitlines()]
         assert all(line.keys() <= workers.FIELDS for line in said)
         assert [line["state"] for line in said if line["event"] == "job"][-1] == "done"
         # What pg_cron and the timer call finds nothing left to do, and no error.
-        [statement] = re.findall(r"'(CALL [^']*)'", statements("cron", names)[0])
+        [statement] = re.findall(r"'(CALL [^']*)'", read_statements("cron", names)[0])
         with psycopg.connect(nina, autocommit=True) as owner:
             assert owner.execute(statement).fetchone() == (0, 0)
-            owner.execute(statements("change", names)[0])  # type: ignore[arg-type]
+            owner.execute(read_statements("change", names)[0])  # type: ignore[arg-type]
             assert owner.execute("SELECT extract(hour FROM wait)::int FROM dbanon.jobs").fetchone() == (2,)
     anna = database_url(database, user=names["anna"], password="choose-another")
     with psycopg.connect(anna) as analyst:
-        parts, minutes = [analyst.execute(statement).fetchall() for statement in statements("anna", names)]  # type: ignore[arg-type]
+        parts, minutes = [analyst.execute(statement).fetchall() for statement in read_statements("anna", names)]  # type: ignore[arg-type]
     assert len(parts) in (1, 2)  # in the first hour after midnight the day before is not due yet
     assert len(minutes) == 5

@@ -22,8 +22,8 @@ from dbanon.database import Database, open_database
 from dbanon.postgres import arrow
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, finished, heed, json_of, start
-from tests.facts import names, refusal, refused
+from tests.acceptance.commands import call, heed_signals, read_json, start, wait_for_end
+from tests.facts import demand_named, demand_refused, expect_refusal
 
 FIRST = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384));"
 LIMITED = f"{FIRST} from dbanon.cli.main import main; main(sys.argv[1:])"
@@ -51,7 +51,7 @@ def analyst(anna: str) -> Iterator[Database]:
         yield database
 
 
-def view(url: str, name: str) -> tuple[pd.DataFrame, str]:
+def read_view(url: str, name: str) -> tuple[pd.DataFrame, str]:
     """The view as psycopg reads it, with the region as WKB, and its promise."""
     with psycopg.connect(url) as connection:
         found = connection.execute(f"SELECT *, ST_AsBinary(region) AS wkb FROM published.{name} ORDER BY cloak_id")
@@ -83,7 +83,7 @@ def read_back(file: Path) -> tuple[pd.DataFrame, str]:
     return pd.DataFrame(rows), promise
 
 
-def same(found: pd.DataFrame, expected: pd.DataFrame, *, degrees: bool = False) -> None:
+def demand_same(found: pd.DataFrame, expected: pd.DataFrame, *, degrees: bool = False) -> None:
     assert set(found.columns) == set(expected.columns)
     assert len(found) == len(expected)
     for name in expected.columns:
@@ -109,10 +109,10 @@ def test_a_file_holds_the_rows_of_the_view_and_its_promise(
     file = tmp_path / f"release{suffix}"
     done = call(anna, "export", name, str(file), "--json")
     assert done.code == 0, done.stderr
-    expected, promise = view(city, name)
-    assert json_of(done) == {"release": name, "file": str(file), "rows": len(expected)}
+    expected, promise = read_view(city, name)
+    assert read_json(done) == {"release": name, "file": str(file), "rows": len(expected)}
     found, said = read_back(file)
-    same(found, expected, degrees=suffix == ".geojson")
+    demand_same(found, expected, degrees=suffix == ".geojson")
     assert promise.startswith("Rows: ")
     assert said == promise
     beside = {f"{file.name}.txt"} if suffix == ".csv" else set()
@@ -121,8 +121,8 @@ def test_a_file_holds_the_rows_of_the_view_and_its_promise(
 
 def test_a_frame_holds_the_rows_of_the_view_and_its_promise(analyst: Database, city: str) -> None:
     frame = analyst.read("city_sites")
-    expected, promise = view(city, "city_sites")
-    same(pd.DataFrame(frame), expected)
+    expected, promise = read_view(city, "city_sites")
+    demand_same(pd.DataFrame(frame), expected)
     assert list(frame.columns) == list(expected.columns)
     assert frame.crs.to_epsg() == 32632
     assert frame.attrs == {"release": "city_sites", "promise": promise}
@@ -141,7 +141,7 @@ def test_the_files_name_the_reference_system_and_the_type_of_their_regions(analy
 
 
 def test_conditions_take_values_and_the_functions_of_postgis(analyst: Database, city: str, tmp_path: Path) -> None:
-    rows = view(city, "city_k5")[0]
+    rows = read_view(city, "city_k5")[0]
     large = rows[rows["crowd"] > 5]
     assert len(analyst.read("city_k5", where="crowd > %s", params=[5])) == len(large) > 0
     assert len(analyst.read("city_k5", where="crowd > %(k)s -- or so", params={"k": 5})) == len(large)
@@ -179,7 +179,7 @@ def test_what_may_not_be_read_leaves_no_file(
 ) -> None:
     name, options, *facts = REFUSED[case]
     done = call(request.getfixturevalue(user), "export", name, str(tmp_path / "it.gpkg"), *options)
-    refused(done, 2, *facts)
+    demand_refused(done, 2, *facts)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -208,7 +208,7 @@ def test_a_reader_of_a_role_reads_its_release_and_an_analyst_does_not(
             owner.publish(city_template[1], "for_few", readers=["pg_monitor"])
             assert len(owner.read("for_few")) > 0
         assert call(carl, "export", "for_few", str(tmp_path / "few.csv")).code == 0
-        refused(call(anna, "export", "for_few", str(tmp_path / "it.csv")), 2, "for_few")
+        demand_refused(call(anna, "export", "for_few", str(tmp_path / "it.csv")), 2, "for_few")
         with open_database(url) as owner, open_database(anna) as reader:
             owner.unpublish("for_few")
             owner.publish(city_template[1], "for_all")
@@ -231,7 +231,7 @@ def test_without_room_what_was_there_stays_and_nothing_half_is_left(anna: str, t
     command = [sys.executable, "-c", LIMITED, "--dsn", anna, "export", "city_k5", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
-    names(done.stderr, tmp_path, "room")
+    demand_named(done.stderr, tmp_path, "room")
     assert "Traceback" not in done.stderr
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file.name, "as it was")]
 
@@ -241,7 +241,7 @@ def test_an_error_of_the_server_amid_the_rows_is_reported_as_such(
     analyst: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     monkeypatch.setattr(arrow, "_BATCH_BYTES", 20_000)
-    with refusal(errors.ParameterError, "22012"):
+    with expect_refusal(errors.ParameterError, "22012"):
         analyst.export("city_k5", tmp_path / f"release{suffix}", where="1 / (cloak_id - 800) <> 1")
     assert list(tmp_path.iterdir()) == []
     assert len(analyst.read("city_k5")) > 800
@@ -260,7 +260,7 @@ def test_an_interrupted_export_leaves_nothing(anna: str, city: str, tmp_path: Pa
         [sys.executable, "-c", program, *words],
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed,  # noqa: PLW1509 - there are no threads here
+        preexec_fn=heed_signals,  # noqa: PLW1509 - there are no threads here
     )
     wait_for_rows(city, tmp_path)
     process.send_signal(signal.SIGINT)
@@ -287,7 +287,7 @@ def test_a_release_that_is_withdrawn_amid_its_rows_leaves_nothing(
             process = start(login("analyst"), "export", "brief", str(tmp_path / "brief.gpkg"), *SLOW)
             wait_for_rows(url, tmp_path)
             owner.unpublish("brief", end_readers=True)
-        refused(finished(process), 1, "lost")
+        demand_refused(wait_for_end(process), 1, "lost")
         assert list(tmp_path.iterdir()) == []
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from dbanon import testing
 from tests import pages
-from tests.images import worker_image
+from tests.images import build_worker_image
 
 PAGE = "docs/administrators/psql-alone.md"
 VOLUME = "dbanon-compiled-in-tests"
@@ -36,7 +36,7 @@ def run(*command: str, text: str | None = None, **more: Path) -> str:
     return done.stdout
 
 
-def until(holds: Callable[[], bool], explain: Callable[[], str], seconds: float = 120) -> None:
+def wait_until(holds: Callable[[], bool], explain: Callable[[], str], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, explain()
@@ -65,7 +65,9 @@ def server(network: str) -> Run:
         return run("docker", "exec", "--interactive", "--workdir", "/tmp", *environment, name, *command, text=text)
 
     up = "{{.State.Health.Status}}"
-    until(lambda: run("docker", "inspect", "--format", up, name) == "healthy\n", lambda: run("docker", "logs", name))
+    wait_until(
+        lambda: run("docker", "inspect", "--format", up, name) == "healthy\n", lambda: run("docker", "logs", name)
+    )
     execute("bash", "-c", BARE)
     return execute
 
@@ -84,7 +86,7 @@ def test_psql_alone_installs_loads_submits_and_publishes_what_another_machine_co
 
     server("sh", "-c", "cat > gps.csv", text=city_files[0].read_text())
     kinds = ("sh worker", "sh server", "sql superuser", "sql gina", "sql olga", "sql anna")
-    for kind, block in pages.blocks(PAGE, *kinds):
+    for kind, block in pages.list_blocks(PAGE, *kinds):
         program, who = kind.split()
         if program == "sql":
             answers[who] = psql(who, block)
@@ -93,11 +95,11 @@ def test_psql_alone_installs_loads_submits_and_publishes_what_another_machine_co
             assert psql("gina", INSTALLED) == "f|t\n"
         else:
             here = block.replace("docker run", f"docker run --network {network}").replace("dbanon-compiled", VOLUME)
-            said = run("bash", "-ec", here.replace("dbanon-worker", worker_image()), cwd=tmp_path)
+            said = run("bash", "-ec", here.replace("dbanon-worker", build_worker_image()), cwd=tmp_path)
             if "dbanon.sql" in block:
                 server("sh", "-c", "cat > dbanon.sql", text=(tmp_path / "dbanon.sql").read_text())
             else:
-                until(lambda: state() == "verified|\n", partial(run, "docker", "logs", said.strip()))
+                wait_until(lambda: state() == "verified|\n", partial(run, "docker", "logs", said.strip()))
     crowds = [int(line.split("|")[2]) for line in answers["anna"].splitlines()]
     assert len(crowds) == 3
     assert min(crowds) >= 5

@@ -19,8 +19,8 @@ from dbanon.database import open_database
 from dbanon.postgres.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests import wholeness
-from tests.acceptance.commands import call, later
-from tests.facts import refused
+from tests.acceptance.commands import call, shift_rows
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.stress
 
@@ -144,17 +144,17 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_there(
     disk: tuple[SmallDisk | WordOfTheServer, str], city_files: tuple[Path, Path], command: str, left_kb: int
 ) -> None:
     small, url = disk
-    words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in COMMANDS[command]]
+    words = [word.format(trajectories=city_files[0], requests=shift_rows(city_files[1])) for word in COMMANDS[command]]
     small.fill(url, left_kb)
 
     done = call(url, *words)
 
-    refused(done, 1, "disk")
+    demand_refused(done, 1, "disk")
     small.free(url)
     with psycopg.connect(url, autocommit=True) as connection:
         assert call(url, "runs").code == 0
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
         assert connection.execute("SELECT count(*) FROM dbanon.load").fetchone() == (2,)
         again = call(url, *words)
         assert again.code == 0, again.stderr
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []

@@ -16,7 +16,7 @@ import pytest
 
 from tests import here
 from tests.acceptance.commands import Done, call
-from tests.facts import refused
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 Run = Callable[..., Done]
@@ -110,7 +110,7 @@ def test_what_cannot_be_generated_is_one_sentence_with_its_exit_code(
     database: str, arguments: tuple[str, ...], code: int, facts: tuple[object, ...]
 ) -> None:
     done = call(database, "synth", *arguments)
-    refused(done, code, *facts)
+    demand_refused(done, code, *facts)
     assert done.stdout == ""
 
 

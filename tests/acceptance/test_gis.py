@@ -21,7 +21,7 @@ INSTANT = ("2026-01-05T08:10:00Z", "2026-01-05T08:11:00Z")
 EXACT = "#d62728"
 
 
-def one(url: str, query: str) -> Any:
+def fetch_one(url: str, query: str) -> Any:
     with psycopg.connect(url) as connection:
         row = connection.execute(query).fetchone()
     assert row is not None
@@ -32,7 +32,7 @@ def one(url: str, query: str) -> Any:
 ENVIRONMENT = {**os.environ, "PGTZ": "UTC"}
 
 
-def connection(url: str) -> dict[str, str]:
+def split_connection(url: str) -> dict[str, str]:
     words = parse(url)
     return {key: words.get(key, "") for key in ("host", "port", "dbname", "user", "password")}
 
@@ -48,35 +48,36 @@ def test_qgis_takes_the_view_as_it_is_and_the_style(anna: str, tmp_path: Path, n
     style = tmp_path / "style.qml"
     assert call(anna, "style", name, "-o", str(style)).code == 0
     asked = {
-        "connection": connection(anna), "name": name, "style": str(style), "since": INSTANT[0], "until": INSTANT[1],
+        "connection": split_connection(anna), "name": name, "style": str(style),
+        "since": INSTANT[0], "until": INSTANT[1],
     }  # fmt: skip
     found = json.loads(run("/usr/bin/python3", str(ROOT / "tests" / "qgis_layer.py"), json.dumps(asked)))
     assert (found["valid"], found["key"], found["crs"]) == (True, ["cloak_id"], "EPSG:32632")
     assert found["comment"].startswith("Rows: ")
-    assert found["rows"] == one(anna, f"SELECT count(*) FROM published.{name}")
+    assert found["rows"] == fetch_one(anna, f"SELECT count(*) FROM published.{name}")
     # Every row has a symbol; exact ones one of their own.
     assert (found["style"], found["unstyled"]) == (True, 0)
-    crowds = one(anna, f"SELECT array_agg(DISTINCT crowd) FROM published.{name}")
+    crowds = fetch_one(anna, f"SELECT array_agg(DISTINCT crowd) FROM published.{name}")
     assert (found["ranges"][0][:2] == [1, 1]) == (1 in crowds)
     # The temporal controller shows the rows of the instant, and no others.
     assert found["temporal"] == [True, "valid_from", "valid_to"]
     within = f"valid_from < '{INSTANT[1]}' AND valid_to > '{INSTANT[0]}'"
-    assert found["rows_in_span"] == one(anna, f"SELECT count(*) FROM published.{name} WHERE {within}") > 0
+    assert found["rows_in_span"] == fetch_one(anna, f"SELECT count(*) FROM published.{name} WHERE {within}") > 0
     colours = dict(found["drawn"])
     assert (EXACT in colours) == (1 in crowds)
     assert len(colours) > 2
 
 
-def source(url: str) -> str:
+def name_source(url: str) -> str:
     words = " ".join(f"{key}='{value}'" for key, value in parse(url).items())
     return f"PG:{words} schemas=published"
 
 
 @pytest.mark.parametrize(("driver", "file"), [("GPKG", "release.gpkg"), ("FlatGeobuf", "release.fgb")])
 def test_ogr2ogr_copies_the_view(anna: str, tmp_path: Path, driver: str, file: str) -> None:
-    run("ogr2ogr", "-f", driver, str(tmp_path / file), source(anna), "published.city_k5")
+    run("ogr2ogr", "-f", driver, str(tmp_path / file), name_source(anna), "published.city_k5")
     info = pyogrio.read_info(tmp_path / file)
-    assert info["features"] == one(anna, "SELECT count(*) FROM published.city_k5")
+    assert info["features"] == fetch_one(anna, "SELECT count(*) FROM published.city_k5")
     assert info["crs"] == "EPSG:32632"
 
 
@@ -85,7 +86,7 @@ def test_older_gdal_and_qgis_read_what_was_exported(anna: str, tmp_path: Path, s
     file = tmp_path / f"release{suffix}"
     assert call(anna, "export", "city_k5", str(file)).code == 0
     told = run("ogrinfo", "-al", "-so", str(file))
-    assert f"Feature Count: {one(anna, 'SELECT count(*) FROM published.city_k5')}" in told
+    assert f"Feature Count: {fetch_one(anna, 'SELECT count(*) FROM published.city_k5')}" in told
     assert "Promise: " in told or suffix == ".fgb"
 
 
@@ -107,7 +108,7 @@ def test_qgis_shows_a_new_part_of_a_release_when_the_layer_is_reloaded(
     growing: tuple[str, Callable[[], object]],
 ) -> None:
     anna, grow = growing
-    asked = json.dumps({"connection": connection(anna), "name": "city_grows", "growing": True})
+    asked = json.dumps({"connection": split_connection(anna), "name": "city_grows", "growing": True})
     with subprocess.Popen(
         ["/usr/bin/python3", str(ROOT / "tests" / "qgis_layer.py"), asked],
         env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -133,7 +134,7 @@ def test_ogr2ogr_copies_a_release_as_far_as_it_has_grown(
     for again in (False, True):
         if again:
             grow()
-        run("ogr2ogr", "-f", "GPKG", "-overwrite", str(file), source(anna), "published.city_grows")
+        run("ogr2ogr", "-f", "GPKG", "-overwrite", str(file), name_source(anna), "published.city_grows")
         info = pyogrio.read_info(file)
         assert (info["features"], info["crs"]) == (count(anna), "EPSG:32632")
         frame = pyogrio.read_dataframe(file)
@@ -141,10 +142,10 @@ def test_ogr2ogr_copies_a_release_as_far_as_it_has_grown(
         assert str(frame["valid_from"].max()) == f"2026-01-05 08:{29 if again else 14}:00+00:00"
     # One of the parts alone, by its time.
     since = ("-where", "valid_from >= '2026-01-05 08:15Z'")
-    run("ogr2ogr", "-f", "GPKG", "-overwrite", str(file), source(anna), "published.city_grows", *since)
-    newer = one(anna, "SELECT rows FROM published.parts WHERE name = 'city_grows' ORDER BY since DESC LIMIT 1")
+    run("ogr2ogr", "-f", "GPKG", "-overwrite", str(file), name_source(anna), "published.city_grows", *since)
+    newer = fetch_one(anna, "SELECT rows FROM published.parts WHERE name = 'city_grows' ORDER BY since DESC LIMIT 1")
     assert pyogrio.read_info(file)["features"] == newer
 
 
 def count(url: str) -> int:
-    return int(one(url, "SELECT count(*) FROM published.city_grows"))
+    return int(fetch_one(url, "SELECT count(*) FROM published.city_grows"))

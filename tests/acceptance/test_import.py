@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from tests import wholeness
-from tests.acceptance.commands import call, json_of
-from tests.facts import refused
+from tests.acceptance.commands import call, read_json
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 GPS = ("import", "public.gps", "--subject", "subject", "--time", "t", "--geom", "position")
@@ -14,7 +14,7 @@ GPS = ("import", "public.gps", "--subject", "subject", "--time", "t", "--geom", 
 def test_a_table_is_imported_run_and_published(city_url: str) -> None:
     done = call(city_url, *GPS, "--dataset", "moved", "--json")
     assert done.code == 0, done.stderr
-    told = json_of(done)
+    told = read_json(done)
     assert (told["kind"], told["source"], told["subjects"]) == ("trajectories", ["table public.gps"], 300)
     assert told["read"] == told["kept"]
     assert call(city_url, "run", "tp-aware", "--dataset", "moved", "-p", "k=5", "--publish", "moved_k5").code == 0
@@ -30,10 +30,10 @@ def test_a_table_is_imported_run_and_published(city_url: str) -> None:
 def test_importing_twice_adds_nothing_and_replacing_starts_again(city_url: str) -> None:
     assert call(city_url, *GPS, "--dataset", "moved").code == 0
     again = call(city_url, *GPS, "--dataset", "moved", "--append")
-    refused(again, 3, "nothing to add")
+    demand_refused(again, 3, "nothing to add")
     assert call(city_url, *GPS, "--dataset", "moved", "--replace", "--split-gap-s", "60").code == 0
     with psycopg.connect(city_url) as connection:
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
 
 
 def test_a_table_is_imported_for_what_is_new_without_who_was_forgotten(city_url: str) -> None:
@@ -44,17 +44,17 @@ def test_a_table_is_imported_for_what_is_new_without_who_was_forgotten(city_url:
         )
         [[somebody]] = connection.execute("SELECT min(cab) FROM public.grown").fetchall()
     grown = ("import", "public.grown", "--subject", "cab", "--time", "ts", "--x", "lon", "--y", "lat", "--new")
-    first = json_of(call(city_url, *grown, "--dataset", "grown", "--filter", f"cab <> '{somebody}'", "--json"))
+    first = read_json(call(city_url, *grown, "--dataset", "grown", "--filter", f"cab <> '{somebody}'", "--json"))
     assert (first["subjects"], first["left_out"]) == (299, {})
-    second = json_of(call(city_url, *grown, "--dataset", "grown", "--json"))
+    second = read_json(call(city_url, *grown, "--dataset", "grown", "--json"))
     assert (second["subjects"], second["left_out"]["known"]) == (1, first["kept"])
     with psycopg.connect(city_url) as connection:
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
     assert call(city_url, "forget", "--dataset", "grown", "--subject", somebody).code == 0
     third = call(city_url, *grown, "--dataset", "grown", "--json")
-    assert (third.code, json_of(third)["left_out"]["forgotten"]) == (0, second["kept"])
+    assert (third.code, read_json(third)["left_out"]["forgotten"]) == (0, second["kept"])
     assert call(city_url, "remember", "--population", "default", "--subject", somebody).code == 0
-    assert json_of(call(city_url, *grown, "--dataset", "grown", "--json"))["kept"] == second["kept"]
+    assert read_json(call(city_url, *grown, "--dataset", "grown", "--json"))["kept"] == second["kept"]
 
 
 @pytest.mark.many
@@ -82,6 +82,6 @@ def test_what_cannot_be_imported_is_told_in_one_sentence(
     city_url: str, words: tuple[str, ...], code: int, facts: tuple[str, ...]
 ) -> None:
     done = call(city_url, *words)
-    refused(done, code, *facts)
+    demand_refused(done, code, *facts)
     with psycopg.connect(city_url) as connection:
         assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (1,)

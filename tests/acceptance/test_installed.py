@@ -9,7 +9,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from dbanon import schema
-from tests.without_parts import absent
+from tests.without_parts import list_absent
 
 pytestmark = pytest.mark.stress
 
@@ -47,7 +47,7 @@ def test_a_small_environment_of_its_own_has_every_command(
     run(*install, "--python", sys.executable, wheel)
     [settings] = made.rglob("dbanon/pyvenv.cfg")
     installed = list(settings.parent.rglob("*"))
-    assert not set(absent()) & {file.name for file in installed if file.parent.name == "site-packages"}
+    assert not set(list_absent()) & {file.name for file in installed if file.parent.name == "site-packages"}
     assert sum(file.lstat().st_size for file in installed) < MAX_BYTES
     program = str(programs / "dbanon")
     assert "Usage" in run(program, "--help")

@@ -23,8 +23,8 @@ from dbanon.cli._stopping import Stopping
 from dbanon.database import open_database
 from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
-from tests.acceptance.commands import SIGNALS, STAGES, Done, call, finished, held_up, json_of, start, waiting
-from tests.facts import names, refused
+from tests.acceptance.commands import SIGNALS, STAGES, Done, call, hold_up, list_waiting, read_json, start, wait_for_end
+from tests.facts import demand_named, demand_refused
 
 pytestmark = pytest.mark.stress
 
@@ -35,7 +35,7 @@ SOME = ("a load making trajectories", "a run reading", "a run attacking", "a run
 MORE = (*SOME, "a load before it reads", "a load storing sites", "a run writing cloaks")
 
 
-def last_run(connection: psycopg.Connection) -> tuple[int, str]:
+def find_last_run(connection: psycopg.Connection) -> tuple[int, str]:
     row = connection.execute("SELECT run_id, status FROM dbanon.run ORDER BY run_id DESC LIMIT 1").fetchone()
     assert row is not None
     return row
@@ -46,13 +46,13 @@ def check_whole(url: str, stage: str, files: tuple[Path, Path]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         wholeness.wait_until_alone(connection)
         assert call(url, "runs").code == 0
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
         again = call(url, *STAGES[stage].words(files))
         assert again.code == 0, again.stderr
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
 
 
-def interrupted(
+def interrupt_command(
     url: str,
     stage: str,
     files: tuple[Path, Path],
@@ -60,16 +60,16 @@ def interrupted(
     *,
     then: Callable[[subprocess.Popen[str]], None] = lambda process: None,
 ) -> Done:
-    with held_up(url, STAGES[stage], files) as process, psycopg.connect(url, autocommit=True) as observer:
-        held = waiting(observer)
+    with hold_up(url, STAGES[stage], files) as process, psycopg.connect(url, autocommit=True) as observer:
+        held = list_waiting(observer)
         process.send_signal(number)
         # Cleaning up may need the table that is locked here: it is given back as soon as the statement is given up, or
         # where only the server's answer brings the process to see the signal.
         deadline = time.monotonic() + 0.5
-        while waiting(observer) == held and time.monotonic() < deadline:
+        while list_waiting(observer) == held and time.monotonic() < deadline:
             time.sleep(0.01)
         told = run_in_background(then, process)
-    done = finished(process)
+    done = wait_for_end(process)
     told.result()
     return done
 
@@ -80,17 +80,17 @@ def interrupted(
 def test_a_signal_ends_a_command_in_one_sentence(
     city_url: str, city_files: tuple[Path, Path], stage: str, number: signal.Signals
 ) -> None:
-    done = interrupted(city_url, stage, city_files, number)
-    refused(done, 128 + number, *INTERRUPTED)
+    done = interrupt_command(city_url, stage, city_files, number)
+    demand_refused(done, 128 + number, *INTERRUPTED)
     with psycopg.connect(city_url) as connection:
         if stage in ("a run reading", "a run attacking"):
-            assert last_run(connection) == (2, "cancelled")
+            assert find_last_run(connection) == (2, "cancelled")
         elif stage == "a run publishing":
-            assert last_run(connection) == (2, "verified")
+            assert find_last_run(connection) == (2, "verified")
     check_whole(city_url, stage, city_files)
 
 
-def insist(process: subprocess.Popen[str]) -> None:
+def signal_until_ended(process: subprocess.Popen[str]) -> None:
     """Send a process that heeds its first signal one signal after the other until it has ended."""
     for number in itertools.cycle(SIGNALS):
         time.sleep(0.002)
@@ -105,13 +105,13 @@ def insist(process: subprocess.Popen[str]) -> None:
 def test_signals_after_the_first_change_nothing(
     city_url: str, city_files: tuple[Path, Path], stage: str, number: signal.Signals
 ) -> None:
-    done = interrupted(city_url, stage, city_files, number, then=insist)
-    names(done.sentence, *INTERRUPTED)
+    done = interrupt_command(city_url, stage, city_files, number, then=signal_until_ended)
+    demand_named(done.sentence, *INTERRUPTED)
     # Two that arrive before the program looks are heeded in the order of their numbers.
     assert done.code in {128 + each for each in SIGNALS if each <= number}
     if stage == "a run attacking":
         with psycopg.connect(city_url) as connection:
-            assert last_run(connection) == (2, "cancelled")
+            assert find_last_run(connection) == (2, "cancelled")
     check_whole(city_url, stage, city_files)
 
 
@@ -125,24 +125,24 @@ def test_signals_while_a_method_is_compiled_end_a_run_once(
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     time.sleep(0.05)  # of two that come at once, Python heeds the one with the lower number
-    insist(process)
-    done = finished(process)
-    refused(done, 143, *INTERRUPTED)
-    assert json_of(done) == {"error": done.sentence, "exit_code": 143}
+    signal_until_ended(process)
+    done = wait_for_end(process)
+    demand_refused(done, 143, *INTERRUPTED)
+    assert read_json(done) == {"error": done.sentence, "exit_code": 143}
     with psycopg.connect(city_url) as connection:
-        assert last_run(connection) == (2, "cancelled")
+        assert find_last_run(connection) == (2, "cancelled")
 
 
 @pytest.mark.parametrize("stage", MORE)
 def test_a_session_that_is_ended_ends_the_command_in_one_sentence(
     city_url: str, city_files: tuple[Path, Path], stage: str
 ) -> None:
-    with held_up(city_url, STAGES[stage], city_files) as process:
+    with hold_up(city_url, STAGES[stage], city_files) as process:
         with psycopg.connect(city_url, autocommit=True) as administrator:
-            for pid, _ in waiting(administrator):
+            for pid, _ in list_waiting(administrator):
                 administrator.execute("SELECT pg_terminate_backend(%s)", [pid])
-        done = finished(process)
-    refused(done, 1, *LOST, *(VERIFIED if stage == "a run publishing" else ()))
+        done = wait_for_end(process)
+    demand_refused(done, 1, *LOST, *(VERIFIED if stage == "a run publishing" else ()))
     check_whole(city_url, stage, city_files)
 
 
@@ -159,7 +159,7 @@ def test_ctrl_c_in_psql_cancels_its_statement_and_is_left_to_it(city_url: str) -
             assert time.monotonic() < deadline
             time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
-    done = finished(process, seconds=20)
+    done = wait_for_end(process, seconds=20)
     assert done.code == 1
     assert "canceling statement due to user request" in done.stderr
     assert "Traceback" not in done.stderr
@@ -189,7 +189,7 @@ def own_server(city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off", "full_page_writes": "off"})
     try:
-        with open_database(prepared(server)) as database:
+        with open_database(prepare_database(server)) as database:
             database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
             database.load_requests(city_files[1], dataset="city", columns=["poi"])
             database.run("tp-aware", dataset="city", params={"k": 5}).require_verified()
@@ -199,7 +199,7 @@ def own_server(city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
         shutil.rmtree(directory)
 
 
-def prepared(server: EmbeddedServer) -> str:
+def prepare_database(server: EmbeddedServer) -> str:
     url = server.start().url
     assert call(url, "db", "upgrade", "--share-roles").code == 0
     return url
@@ -211,18 +211,18 @@ def test_a_server_that_stops_ends_the_command_in_one_sentence(
 ) -> None:
     url = own_server.start().url
     with psycopg.connect(url, autocommit=True) as connection:
-        before = last_run(connection)
-    with held_up(url, STAGES[stage], city_files) as process:
+        before = find_last_run(connection)
+    with hold_up(url, STAGES[stage], city_files) as process:
         own_server._run_pg_ctl("stop", "-m", mode, "-w")
-        done = finished(process)
-    refused(done, 1, *LOST)
+        done = wait_for_end(process)
+    demand_refused(done, 1, *LOST)
 
-    refused(call(url, "runs"), 1, "server", "--dsn")
+    demand_refused(call(url, "runs"), 1, "server", "--dsn")
     own_server.start()
     with psycopg.connect(url, autocommit=True) as connection:
         assert call(url, "runs").code == 0
-        assert wholeness.broken(connection) == []
-        run_id, status = last_run(connection)
+        assert wholeness.find_broken(connection) == []
+        run_id, status = find_last_run(connection)
         if stage in ("a run reading", "a run attacking"):
             assert status == "failed"
             assert call(url, "verify", str(run_id)).code == 2

@@ -7,11 +7,11 @@ import pytest
 
 from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
-from tests.acceptance.commands import call, json_of
+from tests.acceptance.commands import call, read_json
 from tests.db.conftest import RUN, VERIFY
-from tests.db.nights import compute, source
+from tests.db.nights import compute, make_source
 from tests.db.parts import run_of
-from tests.facts import refused
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 ADD = (
@@ -25,18 +25,18 @@ FIRST = "2008-06-01T00:00Z"
 def gps(database: str) -> str:
     """URL of a database with a source of three days."""
     with psycopg.connect(database, autocommit=True) as connection:
-        source(connection)
+        make_source(connection)
     return database
 
 
 def test_a_job_is_added_planned_run_and_listed(gps: str) -> None:
-    assert json_of(call(gps, "--json", *ADD.split()))["name"] == "taxi"
-    plan = json_of(call(gps, "--json", "job", "plan", "taxi", "--periods", "2"))["periods"]
+    assert read_json(call(gps, "--json", *ADD.split()))["name"] == "taxi"
+    plan = read_json(call(gps, "--json", "job", "plan", "taxi", "--periods", "2"))["periods"]
     assert [row["at_source"] for row in plan] == [144, 144]  # type: ignore[attr-defined]
-    assert json_of(call(gps, "--json", "job", "run", "--no-wait"))["advanced"] == 2
-    [period] = json_of(call(gps, "--json", "job", "list", "taxi"))["periods"]  # type: ignore[misc]
+    assert read_json(call(gps, "--json", "job", "run", "--no-wait"))["advanced"] == 2
+    [period] = read_json(call(gps, "--json", "job", "list", "taxi"))["periods"]  # type: ignore[misc]
     assert period["state"] == "compute"
-    [job] = json_of(call(gps, "--json", "job", "list"))["jobs"]  # type: ignore[misc]
+    [job] = read_json(call(gps, "--json", "job", "list"))["jobs"]  # type: ignore[misc]
     assert (job["name"], job["method"], job["held"]) == ("taxi", "tp-aware", 0)
 
 
@@ -50,7 +50,7 @@ def test_a_job_is_paused_resumed_decided_about_and_removed(gps: str) -> None:
         ("remove", "taxi"),
     ):
         done = call(gps, "--json", "job", *words)
-        assert json_of(done)["changed"] == 1, words
+        assert read_json(done)["changed"] == 1, words
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_job_is_paused_resumed_decided_about_and_removed(gps: str) -> None:
     ],
 )
 def test_what_cannot_be_asked_of_a_job_is_one_sentence(gps: str, words: list[str], facts: list[str]) -> None:
-    refused(call(gps, *words), 2, *facts)
+    demand_refused(call(gps, *words), 2, *facts)
 
 
 def test_a_job_is_changed_by_what_is_given_alone(gps: str) -> None:
@@ -78,7 +78,7 @@ def test_a_job_is_changed_by_what_is_given_alone(gps: str) -> None:
     query = "SELECT to_jsonb(j) FROM dbanon.job j"
     with psycopg.connect(gps, autocommit=True) as connection:
         [[before]] = connection.execute(query).fetchall()
-        json_of(call(gps, "--json", *["job", "add", "taxi", "--replace", "--wait"], "2 hours", "--grid-m", "1"))
+        read_json(call(gps, "--json", *["job", "add", "taxi", "--replace", "--wait"], "2 hours", "--grid-m", "1"))
         [[after]] = connection.execute(query).fetchall()
     assert before["load"] == {"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "grid_m": 5}
     assert {name: after[name] for name in after if after[name] != before[name]} == {
@@ -93,7 +93,7 @@ def test_held_periods_are_an_error_of_a_run_of_jobs_that_is_to_be_strict(gps: st
     with psycopg.connect(gps, autocommit=True) as connection:
         compute(connection, "refused")
     assert call(gps, "job", "run", "--no-wait").code == 0
-    refused(call(gps, "job", "run", "--no-wait", "--strict"), 1, "1 period is held")
+    demand_refused(call(gps, "job", "run", "--no-wait", "--strict"), 1, "1 period is held")
 
 
 def test_a_run_is_published_as_a_part_and_the_part_is_withdrawn(database: str) -> None:
@@ -140,4 +140,4 @@ def test_python_has_the_same_verbs(gps: str) -> None:
 
 def test_a_worker_with_a_schedule_needs_an_operators_login(gps: str, login: object, tmp_path: Path) -> None:
     done = call(login("dbanon_worker"), "worker", "--schedule")  # type: ignore[operator]
-    refused(done, 1, "dbanon_operator")
+    demand_refused(done, 1, "dbanon_operator")

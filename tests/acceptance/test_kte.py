@@ -11,7 +11,7 @@ import pytest
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call
-from tests.facts import names, refused
+from tests.facts import demand_named, demand_refused
 
 pytestmark = pytest.mark.db
 
@@ -23,7 +23,7 @@ def run(url: str, *options: str) -> Done:
     return call(url, "run", "kte", "--dataset", "phones", "-p", f"k={K}", "--seed", "7", *options)
 
 
-def done(told: Done) -> Done:
+def demand_done(told: Done) -> Done:
     assert told.code == 0, told.stderr
     return told
 
@@ -32,10 +32,10 @@ def done(told: Done) -> Done:
 def phones_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     """Name of a database with half a day of calls, and verified runs: everyone hidden, groups, hidden for longer."""
     with cloned_database(dbanon_server, dbanon_template) as url:
-        done(call(url, "synth", "--dataset", "phones", "--objects", "200", *DAY, "--calls-per-day", "60"))
-        done(run(url))
-        done(run(url, "--algorithm", "k-merge"))
-        done(run(url, "-p", "tau_s=7200"))  # leaves some out
+        demand_done(call(url, "synth", "--dataset", "phones", "--objects", "200", *DAY, "--calls-per-day", "60"))
+        demand_done(run(url))
+        demand_done(run(url, "--algorithm", "k-merge"))
+        demand_done(run(url, "-p", "tau_s=7200"))  # leaves some out
         yield parse(url)["dbname"]
 
 
@@ -51,7 +51,7 @@ def database(dbanon_server: Target, phones_template: str) -> Iterator[str]:
 def test_phone_records_are_published_and_read_by_an_analyst(
     database: str, login: Callable[[str], str], number: int, crowds: set[int], alike: bool
 ) -> None:
-    done(call(database, "publish", str(number), "phones_day"))
+    demand_done(call(database, "publish", str(number), "phones_day"))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows = analyst.execute(
             "SELECT record_id, array_agg((period, ST_AsText(region))::text ORDER BY seq), min(crowd), max(subjects),"
@@ -66,21 +66,21 @@ def test_phone_records_are_published_and_read_by_an_analyst(
 
 
 def test_what_everyone_is_hidden_in_stands_alone_and_groups_are_measured(database: str) -> None:
-    done(call(database, "publish", "1", "hidden"))
-    refused(call(database, "publish", "2", "groups"), 5, "stands alone", "200 people")
+    demand_done(call(database, "publish", "1", "hidden"))
+    demand_refused(call(database, "publish", "2", "groups"), 5, "stands alone", "200 people")
 
 
 def test_a_run_that_leaves_out_most_says_so_and_what_would_help_and_so_does_its_publication(database: str) -> None:
     given = ("-p", "k=6", "-p", "tau_s=600", "-p", "leak_s=600", "--seed", "7", "--json")
-    told = done(call(database, "run", "kte", "--dataset", "phones", *given))
+    told = demand_done(call(database, "run", "kte", "--dataset", "phones", *given))
     result = json.loads(told.stdout)
     figures = result["verification"]["attacks"][0]["figures"]
     assert figures["others_needed"] == figures["windows"] * 5
     general, helpful = result["notices"]
-    names(general, f"Run {result['run_id']}", "% of the samples", "few_alike")
-    names(helpful, figures["others_needed"], figures["windows"], 200, "leak_s")
+    demand_named(general, f"Run {result['run_id']}", "% of the samples", "few_alike")
+    demand_named(helpful, figures["others_needed"], figures["windows"], 200, "leak_s")
     assert told.stderr.splitlines()[-2:] == result["notices"]
-    published = done(call(database, "publish", str(result["run_id"]), "few", "--json"))
+    published = demand_done(call(database, "publish", str(result["run_id"]), "few", "--json"))
     assert json.loads(published.stdout)["notices"] == result["notices"]
 
 
@@ -139,7 +139,7 @@ TAMPERINGS = {
 def test_a_tampered_run_is_refused(database: str, change: str, number: int, clause: str) -> None:
     with psycopg.connect(database, autocommit=True) as administrator:
         assert administrator.execute(change).rowcount > 0
-    refused(call(database, "publish", str(number), "phones_day"), 5, "changed")
+    demand_refused(call(database, "publish", str(number), "phones_day"), 5, "changed")
     told = call(database, "verify", str(number))
     assert told.code == 5
     assert re.search(rf"^{clause} +BROKEN", told.stdout, re.MULTILINE)
@@ -162,7 +162,7 @@ def test_a_tampered_run_is_refused(database: str, change: str, number: int, clau
     ),
 )
 def test_what_cannot_be_is_one_sentence(database: str, options: tuple[str, ...], code: int, facts: tuple) -> None:
-    refused(call(database, "run", "kte", "--dataset", "phones", *options), code, *facts)
+    demand_refused(call(database, "run", "kte", "--dataset", "phones", *options), code, *facts)
 
 
 HEAD = "subject,time,x,y\n"
@@ -170,18 +170,20 @@ MIDNIGHT = 1_767_571_200
 ALIKE, OFTEN = [f"alike{i}" for i in range(30)], range(0, 2 * 3600, 600)
 
 
-def rows_of(subject: str, times: Iterable[int], place: float = 0.0) -> str:
+def format_rows(subject: str, times: Iterable[int], place: float = 0.0) -> str:
     return "".join(f"{subject},{MIDNIGHT + at},{-122.4 + place:.4f},37.75\n" for at in times)
 
 
-CROWD = "".join(rows_of(subject, OFTEN, 2e-4 * i) for i, subject in enumerate(ALIKE))
-BURST = "".join(rows_of("burst", OFTEN[:1], 1e-4 * i) + rows_of("burst", [60 + i // 7]) for i in range(300))
+CROWD = "".join(format_rows(subject, OFTEN, 2e-4 * i) for i, subject in enumerate(ALIKE))
+BURST = "".join(format_rows("burst", OFTEN[:1], 1e-4 * i) + format_rows("burst", [60 + i // 7]) for i in range(300))
 ODD = {
-    "a subject with one sample": (CROWD + rows_of("odd", [600]), (), 30),
-    "all with one sample": ("".join(rows_of(subject, [600]) for subject in ALIKE), (), 30),
-    "a subject with samples in one epoch alone": (CROWD + rows_of("odd", range(0, 1800, 60)), (), 30),
-    "a burst in a slot": (CROWD + BURST + rows_of("burst", OFTEN[1:]), (), 31),
-    "a day with no data": (CROWD + "".join(rows_of(one, (at + 2 * 86_400 for at in OFTEN)) for one in ALIKE), (), 30),
+    "a subject with one sample": (CROWD + format_rows("odd", [600]), (), 30),
+    "all with one sample": ("".join(format_rows(subject, [600]) for subject in ALIKE), (), 30),
+    "a subject with samples in one epoch alone": (CROWD + format_rows("odd", range(0, 1800, 60)), (), 30),
+    "a burst in a slot": (CROWD + BURST + format_rows("burst", OFTEN[1:]), (), 31),
+    "a day with no data": (
+        CROWD + "".join(format_rows(one, (at + 2 * 86_400 for at in OFTEN)) for one in ALIKE), (), 30,
+    ),
     "tau longer than the data": (CROWD, ("-p", "tau_s=172800", "-p", "leak_s=86400"), 30),
 }  # fmt: skip
 
@@ -192,8 +194,8 @@ def test_odd_people_are_hidden_or_left_out_and_counted(
     dbanon_database: str, tmp_path: Path, rows: str, options: tuple[str, ...], published: int
 ) -> None:
     (tmp_path / "odd.csv").write_text(HEAD + rows)
-    done(call(dbanon_database, "load", "trajectories", str(tmp_path / "odd.csv"), "--dataset", "phones"))
-    ended = done(run(dbanon_database, *options, "--publish", "odd", "--json"))
+    demand_done(call(dbanon_database, "load", "trajectories", str(tmp_path / "odd.csv"), "--dataset", "phones"))
+    ended = demand_done(run(dbanon_database, *options, "--publish", "odd", "--json"))
     told = json.loads(ended.stdout.splitlines()[0])
     subjects = len({row.split(",")[0] for row in rows.splitlines()})
     assert told["status"] == "verified"

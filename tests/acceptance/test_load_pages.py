@@ -8,7 +8,7 @@ import pytest
 import shapely
 
 from tests import pages
-from tests.acceptance.commands import as_typed
+from tests.acceptance.commands import run_typed
 
 from .conftest import REAL_DATA
 
@@ -29,10 +29,10 @@ def test_the_commands_of_the_pages_on_loading_print_what_they_show(database: str
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(GROWS)
     for page in ("load", "load-places"):
-        for _, block in pages.blocks(f"docs/administrators/{page}.md", "console"):
-            for command, shown in pages.typed(block):
-                done = as_typed(database, tmp_path, command)
+        for _, block in pages.list_blocks(f"docs/administrators/{page}.md", "console"):
+            for command, shown in pages.split_typed(block):
+                done = run_typed(database, tmp_path, command)
                 assert done.code == 0, command + done.stderr
                 table, *notices = "\n".join(shown).split("\nNotice: ")
                 lines = [*table.splitlines(), *(f"Notice: {' '.join(notice.split())}" for notice in notices)]
-                assert pages.missing(lines, done.stdout + done.stderr) == [], command + done.stdout + done.stderr
+                assert pages.find_missing(lines, done.stdout + done.stderr) == [], command + done.stdout + done.stderr

@@ -19,8 +19,8 @@ from dbanon.database import open_database
 from dbanon.load import _gis
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, finished, json_of, start
-from tests.facts import refused
+from tests.acceptance.commands import Done, call, read_json, start, wait_for_end
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 
@@ -28,11 +28,11 @@ WEST, SOUTH = 8.2, 53.1
 SECRET = "ysolde"
 
 
-def _square(i: int, side: float = 0.01) -> shapely.Polygon:
+def _make_square(i: int, side: float = 0.01) -> shapely.Polygon:
     return shapely.box(WEST + i * side, SOUTH, WEST + (i + 1) * side, SOUTH + side)
 
 
-SQUARES = [_square(i) for i in range(3)]
+SQUARES = [_make_square(i) for i in range(3)]
 POINTS = [shapely.Point(WEST + i * 0.01, SOUTH + i * i * 0.001) for i in range(6)]
 
 
@@ -49,7 +49,7 @@ def _write(path: Path, shapes: list[shapely.Geometry], *, crs: str | None = "EPS
     return path
 
 
-def _geojson(path: Path, *geometries: object) -> Path:
+def _write_geojson(path: Path, *geometries: object) -> Path:
     features = [{"type": "Feature", "properties": {"name": SECRET}, "geometry": geometry} for geometry in geometries]
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     return path
@@ -84,7 +84,7 @@ def _load(url: str, kind: str, path: Path, *options: str) -> Done:
     return call(url, "--json", "load", kind, str(path), "--dataset", "town", *options)
 
 
-def _rows(url: str, query: str) -> list[tuple[object, ...]]:
+def _fetch_rows(url: str, query: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url) as connection:
         return connection.execute(query).fetchall()
 
@@ -98,12 +98,12 @@ def _rows(url: str, query: str) -> list[tuple[object, ...]]:
 def test_cells_of_every_kind_of_file_are_stored_as_given(town: str, tmp_path: Path, suffix: str) -> None:
     done = _load(town, "cells", _write(tmp_path / f"cells{suffix}", [*SQUARES, SQUARES[0]]), "--name", "name")
     assert done.code == 0, done.stderr
-    told = json_of(done)
+    told = read_json(done)
     assert (told["read"], told["kept"], told["quarantined"]) == (4, 4, {})
     assert "overlap" in done.stderr  # the first square is there twice, under two names
-    found = _rows(town, "SELECT name, round(ST_Area(geom)) FROM dbanon.cell ORDER BY cell_id")
+    found = _fetch_rows(town, "SELECT name, round(ST_Area(geom)) FROM dbanon.cell ORDER BY cell_id")
     assert [name for name, _ in found] == [f"{SECRET}{i}" for i in range(4)]
-    assert _rows(town, "SELECT source, kind, rows_kept FROM dbanon.load ORDER BY load_id DESC LIMIT 1") == [
+    assert _fetch_rows(town, "SELECT source, kind, rows_kept FROM dbanon.load ORDER BY load_id DESC LIMIT 1") == [
         (str(tmp_path / f"cells{suffix}"), "cells", 4)
     ]
 
@@ -113,7 +113,7 @@ def test_cells_in_another_reference_system_are_reprojected(town: str, tmp_path: 
     assert _load(town, "cells", _write(tmp_path / "metres.gpkg", [square], crs="EPSG:32632")).code == 0
     bare = _write(tmp_path / "bare.shp", [shapely.box(448000, 5884000, 449000, 5885000)], crs=None)
     assert _load(town, "cells", bare, "--crs", "EPSG:32632").code == 0
-    assert _rows(town, "SELECT round(ST_Area(geom)) FROM dbanon.cell") == [(1e6,), (1e6,)]
+    assert _fetch_rows(town, "SELECT round(ST_Area(geom)) FROM dbanon.cell") == [(1e6,), (1e6,)]
 
 
 @pytest.mark.stress
@@ -128,7 +128,7 @@ def test_a_layer_is_chosen_by_its_name(town: str, tmp_path: Path) -> None:
     assert refused.code == 3
     assert "cells, masts" in refused.sentence
     assert _load(town, "cells", path, "--layer", "cells").code == 0
-    assert json_of(_load(town, "stations", path, "--layer", "masts", "--replace"))["kept"] == 6
+    assert read_json(_load(town, "stations", path, "--layer", "masts", "--replace"))["kept"] == 6
 
 
 def test_stations_of_a_table_and_of_a_geographic_file_make_the_same_cells(town: str, tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_stations_of_a_table_and_of_a_geographic_file_make_the_same_cells(town: 
     csv.write_text("lon,lat,mast\n" + "".join(f"{p.x},{p.y},m{i}\n" for i, p in enumerate(POINTS)))
     assert _load(town, "stations", csv, "--x", "lon", "--y", "lat", "--name", "mast").code == 0
     query = "SELECT ST_AsText(ST_Normalize(geom)) FROM dbanon.cell ORDER BY 1"
-    first = _rows(town, query)
+    first = _fetch_rows(town, query)
     done = _load(town, "stations", _write(tmp_path / "masts.geojson", POINTS), "--replace")
     assert "in no cell" in done.stderr
-    assert _rows(town, query) == first
+    assert _fetch_rows(town, query) == first
     assert len(first) == 6
 
 
@@ -147,10 +147,10 @@ def test_stations_far_from_the_trajectories_are_reported_and_left_out_when_asked
     path = tmp_path / "masts.csv"
     path.write_text("x,y\n8.2,53.1\n8.21,53.11\n8.19,53.09\n8.2,-52.5\n10,-70\n")
     done = _load(town, "stations", path)
-    assert (json_of(done)["kept"], json_of(done)["far"]) == (5, {"far-position": 2})
+    assert (read_json(done)["kept"], read_json(done)["far"]) == (5, {"far-position": 2})
     assert "2 stations lie" in done.stderr
     assert "--drop-outliers" in done.stderr
-    told = json_of(_load(town, "stations", path, "--replace", "--drop-outliers"))
+    told = read_json(_load(town, "stations", path, "--replace", "--drop-outliers"))
     assert (told["kept"], told["far"], told["quarantined"]) == (3, {}, {"far-position": 2})
 
 
@@ -159,7 +159,7 @@ def test_stations_divide_the_area_of_a_file(town: str, tmp_path: Path) -> None:
     area = _write(tmp_path / "area.gpkg", SQUARES[:2])
     done = _load(town, "stations", _write(tmp_path / "masts.gpkg", POINTS[:3]), "--area", str(area))
     assert done.code == 0, done.stderr
-    sums = _rows(
+    sums = _fetch_rows(
         town,
         "SELECT round(sum(ST_Area(geom))), "
         "(SELECT round(ST_Area(ST_Transform(ST_MakeEnvelope(8.2, 53.1, 8.22, 53.11, 4326), 32632)))) FROM dbanon.cell",
@@ -170,14 +170,14 @@ def test_stations_divide_the_area_of_a_file(town: str, tmp_path: Path) -> None:
 @pytest.mark.stress
 def test_points_of_interest_and_sites_come_from_geographic_files_too(town: str, tmp_path: Path) -> None:
     path = _write(tmp_path / "places.geojson", POINTS)
-    assert json_of(_load(town, "pois", path, "--category", "name"))["kept"] == 6
-    assert json_of(_load(town, "sites", path, "--name", "name"))["kept"] == 6
+    assert read_json(_load(town, "pois", path, "--category", "name"))["kept"] == 6
+    assert read_json(_load(town, "sites", path, "--name", "name"))["kept"] == 6
     csv = tmp_path / "places.csv"
     csv.write_text("x,y,kind\n8.21,53.11,shop\n8.22,53.12,\n8.21,53.11,shop\n")
-    told = json_of(_load(town, "pois", csv, "--category", "kind"))
+    told = read_json(_load(town, "pois", csv, "--category", "kind"))
     assert (told["kept"], told["quarantined"]) == (1, {"missing-category": 1, "duplicate-poi": 1})
     left = "SELECT line, content FROM dbanon.quarantine JOIN dbanon.load USING (load_id) WHERE kind = 'pois' ORDER BY 1"
-    assert _rows(town, left) == [
+    assert _fetch_rows(town, left) == [
         (3, {"x": "8.22", "y": "53.12", "kind": ""}),
         (4, {"x": "8.21", "y": "53.11", "kind": "shop"}),
     ]
@@ -205,24 +205,26 @@ def test_a_geometry_that_cannot_be_used_is_kept_aside_with_its_number(town: str,
     }
     good = {"type": "Polygon", "coordinates": [ring]}
     squares = [json.loads(shapely.to_geojson(square)) for square in SQUARES]
-    path = _geojson(tmp_path / "mixed.geojson", good, *squares, *(shapes.get(str(case)) for case in cases))
-    told = json_of(_load(town, "cells", path))
+    path = _write_geojson(tmp_path / "mixed.geojson", good, *squares, *(shapes.get(str(case)) for case in cases))
+    told = read_json(_load(town, "cells", path))
     assert told["kept"] == 4
-    assert _rows(town, "SELECT line, reason FROM dbanon.quarantine ORDER BY line") == list(enumerate(cases.values(), 5))
+    assert _fetch_rows(town, "SELECT line, reason FROM dbanon.quarantine ORDER BY line") == list(
+        enumerate(cases.values(), 5)
+    )
 
 
 def test_quasi_identifiers_go_into_sets(town: str, tmp_path: Path) -> None:
     path = tmp_path / "seen.csv"
     path.write_text("subject,time\ns1,0\ns1,60\ns2,0\ns1,0\n,0\n")
-    told = json_of(_load(town, "quasi-identifiers", path))
+    told = read_json(_load(town, "quasi-identifiers", path))
     assert (told["kept"], told["subjects"], told["quarantined"]) == (
         3, 2, {"duplicate-quasi-identifier": 1, "missing-subject": 1}
     )  # fmt: skip
-    assert json_of(_load(town, "quasi-identifiers", path, "--set", "cameras"))["kept"] == 3
+    assert read_json(_load(town, "quasi-identifiers", path, "--set", "cameras"))["kept"] == 3
     path.write_text("who,at\ns3,1970-01-01T00:00:00Z\n")
     options = ("--subject", "who", "--time", "at", "--set", "cameras", "--replace")
-    assert json_of(_load(town, "quasi-identifiers", path, *options))["kept"] == 1
-    assert _rows(town, "SELECT set_name, count(*) FROM dbanon.quasi_identifier GROUP BY 1 ORDER BY 1") == [
+    assert read_json(_load(town, "quasi-identifiers", path, *options))["kept"] == 1
+    assert _fetch_rows(town, "SELECT set_name, count(*) FROM dbanon.quasi_identifier GROUP BY 1 ORDER BY 1") == [
         ("cameras", 1),
         ("default", 3),
     ]
@@ -231,7 +233,7 @@ def test_quasi_identifiers_go_into_sets(town: str, tmp_path: Path) -> None:
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-def _plain_database(path: Path) -> None:
+def _make_plain_database(path: Path) -> None:
     with sqlite3.connect(path) as made:
         made.execute("CREATE TABLE places (x)")
 
@@ -248,7 +250,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "nothing.geojson").write_text('{"type": "FeatureCollection", "features": []}')
     (folder / "binary.gpkg").write_bytes(bytes(range(256)) * 40)
     (folder / "empty.gpkg").write_bytes(b"")
-    _plain_database(folder / "plain.gpkg")
+    _make_plain_database(folder / "plain.gpkg")
     packed = _write(folder / "whole.gpkg", SQUARES).read_bytes()
     (folder / "cut.gpkg").write_bytes(packed[:6000])
     (folder / "alone.shp").write_bytes(_write(folder / "whole.shp", SQUARES).read_bytes())
@@ -257,7 +259,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _write(folder / "points.geojson", POINTS)
     _write(folder / "bare.shp", SQUARES, crs=None)
     _write(folder / "local.gpkg", SQUARES, crs="+proj=tmerc +lat_0=53.17 +lon_0=8.13 +k=1.07 +ellps=bessel +units=m")
-    _geojson(folder / "null.geojson", None, {"type": "Polygon", "coordinates": []})
+    _write_geojson(folder / "null.geojson", None, {"type": "Polygon", "coordinates": []})
     (folder / "wrong!.geojson").write_bytes(whole)
     (folder / "table.csv").write_text("name,x\na,1\n")
     return folder
@@ -304,10 +306,10 @@ def test_files_that_hold_no_cells_are_refused_in_one_sentence(
     assert fact in done.sentence
     assert SECRET not in done.stderr
     assert "53.1" not in done.stderr.replace("53.17", "")
-    assert _rows(unchanged, "SELECT count(*) FROM dbanon.cell") == [(0,)]
+    assert _fetch_rows(unchanged, "SELECT count(*) FROM dbanon.cell") == [(0,)]
 
 
-def _crs(name: object) -> dict[str, object]:
+def _make_crs(name: object) -> dict[str, object]:
     return {"type": "name", "properties": {"name": name}}
 
 
@@ -315,21 +317,23 @@ def _crs(name: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("crs", "code"),
     [
-        (_crs("urn:ogc:def:crs:EPSG::999999"), 3),
-        (_crs("EPSG:rubbish"), 3),
-        (_crs(7), 3),
+        (_make_crs("urn:ogc:def:crs:EPSG::999999"), 3),
+        (_make_crs("EPSG:rubbish"), 3),
+        (_make_crs(7), 3),
         ({"type": "name", "properties": "EPSG:4326"}, 3),
         ({"type": "link", "properties": {"href": "http://127.0.0.1:9/crs"}}, 3),
         ("EPSG:4326", 3),
         (None, 3),
-        (_crs("urn:ogc:def:crs:OGC:1.3:CRS84"), 0),
-        (_crs("urn:ogc:def:crs:EPSG::4326"), 0),
+        (_make_crs("urn:ogc:def:crs:OGC:1.3:CRS84"), 0),
+        (_make_crs("urn:ogc:def:crs:EPSG::4326"), 0),
     ],
 )
 def test_a_reference_system_that_a_geojson_names_must_be_known(
     town: str, tmp_path: Path, crs: object, code: int
 ) -> None:
-    features = _geojson(tmp_path / "named.geojson", *(json.loads(shapely.to_geojson(square)) for square in SQUARES))
+    features = _write_geojson(
+        tmp_path / "named.geojson", *(json.loads(shapely.to_geojson(square)) for square in SQUARES)
+    )
     features.write_text(json.dumps(json.loads(features.read_text()) | {"crs": crs}))
     done = _load(town, "cells", features)
     assert done.code == code, done.stderr
@@ -337,9 +341,9 @@ def test_a_reference_system_that_a_geojson_names_must_be_known(
 
 
 def test_a_reference_system_that_a_feature_names_counts_too(unchanged: str, tmp_path: Path) -> None:
-    path = _geojson(tmp_path / "named.geojson", json.loads(shapely.to_geojson(SQUARES[0])))
+    path = _write_geojson(tmp_path / "named.geojson", json.loads(shapely.to_geojson(SQUARES[0])))
     collection = json.loads(path.read_text())
-    collection["features"][0]["crs"] = _crs("EPSG:32632")
+    collection["features"][0]["crs"] = _make_crs("EPSG:32632")
     path.write_text(json.dumps(collection))
     done = _load(unchanged, "cells", path)
     assert (done.code, "'crs'" in done.sentence) == (3, True)
@@ -365,7 +369,7 @@ def test_a_geographic_file_that_is_too_large_is_refused_before_it_is_read(
     assert (done.code, "MB" in done.sentence) == (3, True)
 
 
-def _writer(pipe: Path) -> int | None:
+def _open_writer(pipe: Path) -> int | None:
     """Open a pipe to write, if a process reads it. It waits for what is written until all that was opened is closed."""
     try:
         return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
@@ -382,17 +386,17 @@ def test_the_process_that_reads_a_file_ends_with_the_load(unchanged: str, tmp_pa
     os.mkfifo(pipe)
     process = start(unchanged, "load", "cells", str(path), "--dataset", "town")
     deadline = time.monotonic() + 60
-    while (writer := _writer(pipe)) is None:
-        assert process.poll() is None, finished(process).stderr
+    while (writer := _open_writer(pipe)) is None:
+        assert process.poll() is None, wait_for_end(process).stderr
         assert time.monotonic() < deadline
         time.sleep(0.01)
     try:
         process.send_signal(number)
-        done = finished(process)
+        done = wait_for_end(process)
         assert done.code == (-number if number == signal.SIGKILL else 128 + number)
         assert number == signal.SIGKILL or "undone" in done.sentence
         deadline = time.monotonic() + 30
-        while (other := _writer(pipe)) is not None:
+        while (other := _open_writer(pipe)) is not None:
             os.close(other)
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -405,7 +409,7 @@ def test_a_geopackage_with_a_view_is_refused_before_it_is_asked(unchanged: str, 
     with sqlite3.connect(path) as changed:
         changed.execute("CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n")
     changed.close()
-    refused(_load(unchanged, "cells", path), 3, "view.gpkg", "view")
+    demand_refused(_load(unchanged, "cells", path), 3, "view.gpkg", "view")
 
 
 @pytest.mark.many
@@ -446,7 +450,7 @@ def test_tables_that_cannot_be_used_are_refused_in_one_sentence(
     done = _load(unchanged, kind, path, *(str(bad / word) if (bad / word).is_file() else word for word in options))
     assert done.code == code, done.stderr
     assert fact in done.sentence if fact != "--category" else fact in done.stderr
-    assert _rows(unchanged, "SELECT count(*) FROM dbanon.load WHERE kind <> 'trajectories'") == [(0,)]
+    assert _fetch_rows(unchanged, "SELECT count(*) FROM dbanon.load WHERE kind <> 'trajectories'") == [(0,)]
 
 
 @pytest.mark.many

@@ -18,8 +18,8 @@ from psycopg import sql
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, database_url
 from tests.acceptance import workers
-from tests.acceptance.commands import call, later, sites
-from tests.acceptance.pooler import pooler
+from tests.acceptance.commands import call, shift_rows, write_sites
+from tests.acceptance.pooler import run_pooler
 
 _NAMED = ("--subject", "subject", "--time", "t", "--geom", "position")
 _IMPORTS = (
@@ -114,13 +114,13 @@ CROSS JOIN unnest(ARRAY['text', 'varchar', 'name', 'oid', 'regclass', 'regproc',
 """
 
 
-def _names() -> list[str]:
+def _find_names() -> list[str]:
     """Everything in our sources that looks like the call of a function."""
     texts = [file.read_text() for pattern in _SOURCES for file in ROOT.glob(pattern)]
     return sorted(set(re.findall(r"\b([a-z_][a-z0-9_]*)\s*\(", "\n".join(texts))))
 
 
-def _better(arguments: list[str], variadic: bool, casts: dict[str, list[str]]) -> Iterator[tuple[str, ...]]:
+def _list_better_types(arguments: list[str], variadic: bool, casts: dict[str, list[str]]) -> Iterator[tuple[str, ...]]:
     """Types that fit a call better than those of a function: one argument's, or all at once."""
     if variadic and arguments[-1] == '"any"':  # as many as a caller likes
         for rest in product(_ANY, repeat=2):
@@ -133,7 +133,7 @@ def _better(arguments: list[str], variadic: bool, casts: dict[str, list[str]]) -
             yield tuple(given if other == meant else other for other in arguments)
 
 
-def _lay(url: str, stranger: str) -> int:
+def _lay_lures(url: str, stranger: str) -> int:
     """Have a stranger lay out all lures; returns how many there are."""
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute(_BAD)
@@ -146,8 +146,8 @@ def _lay(url: str, stranger: str) -> int:
         casts["text"] = sorted({*casts["text"], "character varying"})  # no cast makes one of the other
         lures = dict.fromkeys(
             (name, ", ".join(types), "text" if returns in casts else returns)
-            for name, returns, variadic, arguments in owner.execute(_USED, [_names()])
-            for types in _better(arguments, variadic, casts)
+            for name, returns, variadic, arguments in owner.execute(_USED, [_find_names()])
+            for types in _list_better_types(arguments, variadic, casts)
         )
         given = [list(column) for column in zip(*lures, strict=True)]
         owner.execute(
@@ -164,7 +164,7 @@ def _lay(url: str, stranger: str) -> int:
     return row[0] if row else 0
 
 
-def _bites(url: str) -> list[str]:
+def _list_bites(url: str) -> list[str]:
     """Name the lures that were called since this was last asked, and who called them."""
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute("SET search_path = pg_catalog")
@@ -193,7 +193,7 @@ def logins(dbanon_server: Target) -> Iterator[dict[str, tuple[str, str]]]:
 def trapped(dbanon_server: Target, city_template: tuple[str, int], logins: dict[str, tuple[str, str]]) -> Iterator[str]:
     """URL of a city in which everybody's path leads to a stranger's lures."""
     with cloned_database(dbanon_server, city_template[0]) as url:
-        assert _lay(url, logins["stranger"][0]) > 5000
+        assert _lay_lures(url, logins["stranger"][0]) > 5000
         with psycopg.connect(url, autocommit=True) as owner:
             for name in (owner.info.user, *(name for name, _ in logins.values())):
                 path = sql.SQL("ALTER ROLE {} IN DATABASE {} SET search_path = public, pg_catalog")
@@ -201,7 +201,7 @@ def trapped(dbanon_server: Target, city_template: tuple[str, int], logins: dict[
         yield url
 
 
-def _as(url: str, login: tuple[str, str]) -> str:
+def _name_url(url: str, login: tuple[str, str]) -> str:
     return database_url(url, user=login[0], password=login[1])
 
 
@@ -229,7 +229,7 @@ def test_lures_are_called_by_those_who_take_no_care(trapped: str) -> None:
             "SELECT concat('a'::name, 1)",
         ):
             careless.execute(query)
-    assert {bite.split(" as ")[0] for bite in _bites(trapped)} == {
+    assert {bite.split(" as ")[0] for bite in _list_bites(trapped)} == {
         "length(text)", "operator +(integer, integer)", "max(character varying)", "format(text, name)",
         "operator <>(regproc, int4)", "operator =(varchar, varchar)", "concat(name, integer)",
     }  # fmt: skip
@@ -240,13 +240,13 @@ def test_no_command_calls_a_lure(
     trapped: str, logins: dict[str, tuple[str, str]], city_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     columns = ("--x", "lon", "--y", "lat")
-    operator, both = _as(trapped, logins["operator"]), trapped
+    operator, both = _name_url(trapped, logins["operator"]), trapped
     allowed = ("--allow-overlap", "--reason", "these are the same people")
     _do(
         operator,
         ("load", "trajectories", str(city_files[0]), "--dataset", "second", "--population", "b", *columns),
-        ("load", "requests", str(later(city_files[1])), "--dataset", "second", "--columns", "poi"),
-        ("load", "sites", str(sites(city_files[0])), "--dataset", "second", *columns, "--name", "name"),
+        ("load", "requests", str(shift_rows(city_files[1])), "--dataset", "second", "--columns", "poi"),
+        ("load", "sites", str(write_sites(city_files[0])), "--dataset", "second", *columns, "--name", "name"),
         ("import", "public.gps", "--dataset", "third", *_NAMED),
         ("import", "gps", "--dataset", "fourth", *_NAMED),
         ("synth", "--dataset", "fifth", "--objects", "20", "--blocks", "4"),
@@ -256,7 +256,7 @@ def test_no_command_calls_a_lure(
         ("export", "city_k5", str(tmp_path / "city.gpkg")),
         ("style", "city_k5", "-o", str(tmp_path / "city.qml")),
     )
-    _do(_as(trapped, logins["analyst"]), ("export", "city_k5", str(tmp_path / "city.csv")))
+    _do(_name_url(trapped, logins["analyst"]), ("export", "city_k5", str(tmp_path / "city.csv")))
     _do(
         both,
         ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7", *allowed),
@@ -267,7 +267,7 @@ def test_no_command_calls_a_lure(
         ("submit", "tp-aware", "--dataset", "second"),
         ("cancel", "4"),
     )
-    with workers.up(_as(trapped, logins["worker"]), tmp_path / "log") as worker:
+    with workers.keep_up(_name_url(trapped, logins["worker"]), tmp_path / "log") as worker:
         with psycopg.connect(operator, autocommit=True) as connection:
             done = connection.execute(
                 "CALL dbanon.anonymize('third', 'tp-aware', publish_as => 'third_k5',"
@@ -281,22 +281,22 @@ def test_no_command_calls_a_lure(
     with psycopg.connect(operator, autocommit=True) as connection:
         for query in _IMPORTS:
             connection.execute(query)
-    _do(_as(trapped, logins["admin"]), ("runs",), ("releases",), ("card", "second_k7"), ("unpublish", "third_k5"))
+    _do(_name_url(trapped, logins["admin"]), ("runs",), ("releases",), ("card", "second_k7"), ("unpublish", "third_k5"))
     _do(operator, ("forget", "--dataset", "third", "--subject", subject), ("runs",), ("releases",))
-    assert _bites(trapped) == []
+    assert _list_bites(trapped) == []
 
 
 @pytest.mark.stress
 def test_no_command_through_a_pooler_calls_a_lure(
     trapped: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with pooler(trapped) as pool:
+    with run_pooler(trapped) as pool:
         _do(pool.own_url, ("import", "gps", "--dataset", "pooled", *_NAMED), ("runs",))
         monkeypatch.setenv("DBANON_LOCK_DSN", trapped)
         _do(
             pool.own_url, ("demo", "--no-page"), ("export", "demo_k5", str(tmp_path / "it.csv"), "--where", "crowd > 5")
         )
-    assert _bites(trapped) == []
+    assert _list_bites(trapped) == []
 
 
 def test_no_upgrade_calls_a_lure(trapped: str) -> None:
@@ -304,7 +304,7 @@ def test_no_upgrade_calls_a_lure(trapped: str) -> None:
         owner.execute("COMMENT ON TABLE dbanon.alembic_version IS NULL")
         refused = call(trapped, "db", "upgrade", "--share-roles")  # for lures that have names of PostGIS's
         assert refused.code == 1
-        assert _bites(trapped) == []
+        assert _list_bites(trapped) == []
         owner.execute(re.findall(r"`(DROP [^`]*)`", refused.stderr)[0])
     _do(trapped, ("db", "upgrade", "--share-roles"))
-    assert _bites(trapped) == []
+    assert _list_bites(trapped) == []

@@ -6,7 +6,7 @@ import pytest
 
 from dbanon.methods import METHODS
 from tests import pages
-from tests.acceptance.commands import as_typed
+from tests.acceptance.commands import run_typed
 
 pytestmark = pytest.mark.db
 PAGES = [*(f"docs/methods/{family}.md" for family in METHODS), "docs/understand/choose.md"]
@@ -15,8 +15,8 @@ PAGES = [*(f"docs/methods/{family}.md" for family in METHODS), "docs/understand/
 @pytest.mark.stress
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_end_as_it_shows(database: str, tmp_path: Path, page: str) -> None:
-    for _, block in pages.blocks(page, "console"):
-        for command, shown in pages.typed(block):
-            done = as_typed(database, tmp_path, command)
+    for _, block in pages.list_blocks(page, "console"):
+        for command, shown in pages.split_typed(block):
+            done = run_typed(database, tmp_path, command)
             assert done.code == 0, command + done.stderr
-            assert pages.missing(shown, done.stdout + done.stderr) == [], done.stdout + done.stderr
+            assert pages.find_missing(shown, done.stdout + done.stderr) == [], done.stdout + done.stderr

@@ -17,9 +17,9 @@ from dbanon.database import open_database
 from dbanon.postgres.connection import connect_to_hold
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, json_of
+from tests.acceptance.commands import Done, call, read_json
 from tests.acceptance.conftest import REAL_DATA
-from tests.facts import refusal, refused
+from tests.facts import demand_refused, expect_refusal
 
 pytestmark = pytest.mark.db
 
@@ -35,7 +35,7 @@ def run(url: str, *options: str, dataset: str = "fleet", k: int = K) -> Done:
     return call(url, "run", "mob", "--dataset", dataset, "-p", f"k={k}", "--seed", "7", *options)
 
 
-def done(told: Done) -> Done:
+def demand_done(told: Done) -> Done:
     assert told.code == 0, told.stderr
     return told
 
@@ -44,10 +44,10 @@ def done(told: Done) -> Done:
 def fleet_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     """Name of a database with a generated fleet, and verified runs: all rows, generalised ones alone, extreme-union."""
     with cloned_database(dbanon_server, dbanon_template) as url:
-        done(call(url, "synth", "--dataset", "fleet", *TOWN, *KNOWN))
-        done(run(url, *ALL_ROWS))
-        done(run(url))
-        done(run(url, "--algorithm", "extreme-union", *ALL_ROWS))
+        demand_done(call(url, "synth", "--dataset", "fleet", *TOWN, *KNOWN))
+        demand_done(run(url, *ALL_ROWS))
+        demand_done(run(url))
+        demand_done(run(url, "--algorithm", "extreme-union", *ALL_ROWS))
         yield parse(url)["dbname"]
 
 
@@ -64,7 +64,7 @@ def database(dbanon_server: Target, fleet_template: str) -> Iterator[str]:
 def test_moving_objects_are_published_and_read_by_an_analyst(
     database: str, login: Callable[[str], str], number: int
 ) -> None:
-    published = done(call(database, "publish", str(number), "fleet_hour"))
+    published = demand_done(call(database, "publish", str(number), "fleet_hour"))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows = analyst.execute(
             "SELECT record_id, extract(epoch FROM lower(period))::bigint, ST_AsText(region), crowd, subjects, cloaked,"
@@ -119,11 +119,13 @@ def test_people_who_have_no_generalised_row_are_left_out_where_no_others_are_pub
 
 @pytest.mark.stress
 def test_it_stands_alone_and_the_very_same_sets_reveal_nothing_more(database: str) -> None:
-    done(call(database, "publish", "1", "fleet_hour"))
-    refused(call(database, "publish", "2", "hidden_alone"), 5, "stands alone", "run 2", "fleet_hour", "190 people")
-    refused(run(database, "--publish", "larger", k=4), 5, "stands alone", "fleet_hour")
-    done(call(database, "publish", "1", "fleet_once_more"))
-    done(run(database, *ALL_ROWS, "--publish", "drawn_again"))  # by the same seed: the same sets
+    demand_done(call(database, "publish", "1", "fleet_hour"))
+    demand_refused(
+        call(database, "publish", "2", "hidden_alone"), 5, "stands alone", "run 2", "fleet_hour", "190 people"
+    )
+    demand_refused(run(database, "--publish", "larger", k=4), 5, "stands alone", "fleet_hour")
+    demand_done(call(database, "publish", "1", "fleet_once_more"))
+    demand_done(run(database, *ALL_ROWS, "--publish", "drawn_again"))  # by the same seed: the same sets
 
 
 @pytest.mark.stress
@@ -140,12 +142,12 @@ def test_it_stands_alone_and_the_very_same_sets_reveal_nothing_more(database: st
 def test_a_release_of_another_time_must_be_out_of_reach(
     database: str, since: str, options: tuple[str, ...], code: int
 ) -> None:
-    done(run(database, *ALL_ROWS, *EARLY, "--publish", "early"))
+    demand_done(run(database, *ALL_ROWS, *EARLY, "--publish", "early"))
     later = run(database, *ALL_ROWS, "-p", f"since=2026-01-05T{since}Z", *options, "--publish", "later")
     if code:
-        refused(later, code, "stands alone", "early", "max_gap_s", "settle_s")
+        demand_refused(later, code, "stands alone", "early", "max_gap_s", "settle_s")
     else:
-        done(later)
+        demand_done(later)
 
 
 NIGHTS = """
@@ -170,7 +172,7 @@ def test_nights_with_exact_rows_begin_beyond_the_reach_of_those_before_as_a_refu
             nights.run_jobs(wait=False)
             assert nights.run_next(holder, "worker") is not None
         whole = {"k": 2, "qid_only": False, "step_s": 900, "since": "2008-06-03T00:00Z", "until": "2008-06-04T00:00Z"}
-        with refusal(VerificationFailed, "since = 2008-06-03T00:15:00Z"):
+        with expect_refusal(VerificationFailed, "since = 2008-06-03T00:15:00Z"):
             nights.publish(nights.run("mob", dataset="fleet", params=whole).run_id, "fleet", grow=True)
         nights.run_jobs(wait=False)
         parts = nights.connection.execute("SELECT since, until FROM published.parts ORDER BY since").fetchall()
@@ -255,7 +257,7 @@ def test_a_tampered_run_is_refused(database: str, change: str, clause: str) -> N
     with psycopg.connect(database, autocommit=True) as administrator:
         administrator.execute("SET search_path = pg_catalog, public")
         assert administrator.execute(change).rowcount > 0
-    refused(call(database, "publish", "1", "fleet_hour"), 5, "changed")
+    demand_refused(call(database, "publish", "1", "fleet_hour"), 5, "changed")
     told = call(database, "verify", "1")
     assert told.code == 5
     assert re.search(rf"^{clause} +BROKEN", told.stdout, re.MULTILINE), told.stdout
@@ -265,12 +267,14 @@ def test_a_tampered_run_is_refused(database: str, change: str, clause: str) -> N
 
 
 def test_generated_files_give_the_quasi_identifiers_of_a_generated_dataset(database: str, tmp_path: Path) -> None:
-    made = json_of(done(call(database, "synth", "--csv", str(tmp_path / "fleet"), *TOWN, *KNOWN, "--json")))
+    made = read_json(demand_done(call(database, "synth", "--csv", str(tmp_path / "fleet"), *TOWN, *KNOWN, "--json")))
     known = tmp_path / "fleet" / "quasi-identifiers.csv"
     assert str(known) in made["files"]
     trajectories = str(tmp_path / "fleet" / "trajectories.csv")
-    done(call(database, "load", "trajectories", trajectories, "--dataset", "files", "--x", "lon", "--y", "lat"))
-    loaded = json_of(done(call(database, "load", "quasi-identifiers", str(known), "--dataset", "files", "--json")))
+    demand_done(call(database, "load", "trajectories", trajectories, "--dataset", "files", "--x", "lon", "--y", "lat"))
+    loaded = read_json(
+        demand_done(call(database, "load", "quasi-identifiers", str(known), "--dataset", "files", "--json"))
+    )
     assert loaded["kept"] == made["quasi_identifiers"] == len(known.read_text().splitlines()) - 1
     with psycopg.connect(database) as owner:
         of = "SELECT subject, at, set_name FROM dbanon.quasi_identifier JOIN dbanon.dataset d USING (dataset_id)"
@@ -287,30 +291,30 @@ MINUTES = 10
 Row = tuple[str, float]
 
 
-def fixes(person: str, minutes: Iterable[int] = range(MINUTES), place: int = 0) -> str:
+def format_fixes(person: str, minutes: Iterable[int] = range(MINUTES), place: int = 0) -> str:
     return "".join(
         f"{person},{MIDNIGHT + 60 * m},{500_000 + 20 * place + 5 * m},{5_000_000 + 7 * m}\n" for m in minutes
     )
 
 
 PEOPLE = [f"p{i}" for i in range(6)]
-SIX = "".join(fixes(person, place=i) for i, person in enumerate(PEOPLE))
-FIVE = "".join(fixes(person, place=i) for i, person in enumerate(PEOPLE[1:]))
-GAP = FIVE + fixes("p0", [0, 1, 2, 8, 9])
+SIX = "".join(format_fixes(person, place=i) for i, person in enumerate(PEOPLE))
+FIVE = "".join(format_fixes(person, place=i) for i, person in enumerate(PEOPLE[1:]))
+GAP = FIVE + format_fixes("p0", [0, 1, 2, 8, 9])
 EACH = [(person, i) for i, person in enumerate(PEOPLE)]
 
 
-def loaded(url: str, place: Path, rows: str, known: Sequence[Row]) -> Done:
+def load_fixes(url: str, place: Path, rows: str, known: Sequence[Row]) -> Done:
     """Load fixes in metres, and quasi-identifiers by minute; give what loading the latter ended with."""
     people, times = place / "people.csv", place / "known.csv"
     people.write_text("subject,time,x,y\n" + rows)
     times.write_text("subject,time\n" + "".join(f"{who},{MIDNIGHT + 60 * minute:.0f}\n" for who, minute in known))
     metres = ("--crs", "EPSG:32632", "--srid", "32632")
-    done(call(url, "load", "trajectories", str(people), "--dataset", "odd", *metres))
+    demand_done(call(url, "load", "trajectories", str(people), "--dataset", "odd", *metres))
     return call(url, "load", "quasi-identifiers", str(times), "--dataset", "odd")
 
 
-def odd(url: str, *options: str) -> Done:
+def run_odd(url: str, *options: str) -> Done:
     return run(url, *ALL_ROWS, "-p", f"start={MIDNIGHT}", *options, dataset="odd")
 
 
@@ -341,7 +345,7 @@ ODD = {
     "all but one with none": Odd(known=EACH[3:4], minutes={3}),
     "all with one shared time": Odd(known=[(person, 4) for person in PEOPLE], minutes={4}),
     "all with all times": Odd(known=[(p, m) for p in PEOPLE for m in range(MINUTES)], minutes={*range(MINUTES)}),
-    "subjects identical at all times": Odd(rows="".join(map(fixes, PEOPLE)), known=EACH, minutes=SIX_MINUTES),
+    "subjects identical at all times": Odd(rows="".join(map(format_fixes, PEOPLE)), known=EACH, minutes=SIX_MINUTES),
     "off the grid of instants": Odd(known=[(person, 3.99) for person in PEOPLE], minutes={3}),
     "two in one slot": Odd(known=[(p, m) for p in PEOPLE for m in (3, 3.5)], minutes={3}),
     "before the first instant and after the last": Odd(
@@ -352,7 +356,7 @@ ODD = {
     ),
     "of another evening": Odd(known=[*EACH, ("p0", -0.5), ("p1", 10)], minutes=SIX_MINUTES),
     "of a subject whom nothing is considered of": Odd(
-        rows=SIX + fixes("late", range(30, 40)),
+        rows=SIX + format_fixes("late", range(30, 40)),
         known=[*EACH, ("late", 30), ("nobody", 3)],
         options=("-p", f"until={MIDNIGHT + 600}"),
         minutes=SIX_MINUTES,
@@ -368,8 +372,10 @@ def test_odd_quasi_identifiers_are_hidden_or_counted(
     dbanon_database: str, tmp_path: Path, algorithm: str, case: str
 ) -> None:
     given = ODD[case]
-    done(loaded(dbanon_database, tmp_path, given.rows, given.known))
-    told = json_of(done(odd(dbanon_database, "--algorithm", algorithm, *given.options, "--publish", "odd", "--json")))
+    demand_done(load_fixes(dbanon_database, tmp_path, given.rows, given.known))
+    told = read_json(
+        demand_done(run_odd(dbanon_database, "--algorithm", algorithm, *given.options, "--publish", "odd", "--json"))
+    )
     assert told["status"] == "verified"
     assert {reason: n for reason, n in told["suppressed"]["quasi_identifiers"].items() if n} == given.unused
     assert sum(told["suppressed"]["subjects"].values()) == 0
@@ -384,7 +390,7 @@ def test_odd_quasi_identifiers_are_hidden_or_counted(
 
 
 # Two at a time, none of them with any other.
-PAIRS = "".join(fixes(person, range(100 * (i // 2), 100 * (i // 2) + 3), i) for i, person in enumerate(PEOPLE))
+PAIRS = "".join(format_fixes(person, range(100 * (i // 2), 100 * (i // 2) + 3), i) for i, person in enumerate(PEOPLE))
 AT_PAIRS = [(person, 100 * (i // 2)) for i, person in enumerate(PEOPLE)]
 # (quasi-identifiers, options, exit code, facts)
 REFUSED: dict[str, tuple[list[Row], tuple[str, ...], int, tuple[object, ...]]] = {
@@ -406,19 +412,19 @@ REFUSED: dict[str, tuple[list[Row], tuple[str, ...], int, tuple[object, ...]]] =
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_is_one_sentence(dbanon_database: str, tmp_path: Path, case: str) -> None:
     known, params, code, facts = REFUSED[case]
-    done(loaded(dbanon_database, tmp_path, SIX, known))
+    demand_done(load_fixes(dbanon_database, tmp_path, SIX, known))
     given = {"k": str(K), "start": str(MIDNIGHT), **dict(param.split("=") for param in params)}
     options = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
-    refused(call(dbanon_database, "run", "mob", "--dataset", "odd", *options), code, *facts)
+    demand_refused(call(dbanon_database, "run", "mob", "--dataset", "odd", *options), code, *facts)
 
 
 def test_nobody_left_is_one_sentence(dbanon_database: str, tmp_path: Path) -> None:
-    done(loaded(dbanon_database, tmp_path, PAIRS, AT_PAIRS))
-    refused(odd(dbanon_database, "-p", "max_gap_s=60"), 4, "k = 3", 6)
+    demand_done(load_fixes(dbanon_database, tmp_path, PAIRS, AT_PAIRS))
+    demand_refused(run_odd(dbanon_database, "-p", "max_gap_s=60"), 4, "k = 3", 6)
 
 
 def test_improve_is_of_symmetric_alone(database: str) -> None:
-    refused(run(database, "--algorithm", "extreme-union", "-p", "improve=off"), 2, "improve", "symmetric")
+    demand_refused(run(database, "--algorithm", "extreme-union", "-p", "improve=off"), 2, "improve", "symmetric")
 
 
 # ---- a day of taxis --------------------------------------------------------------------------------------------------
@@ -439,9 +445,9 @@ def test_a_day_of_taxis_is_verified_at_k_5_published_and_read_by_an_analyst(
     picked = [(cab, t) for cab, seen in times.items() for t in rng.sample(seen, rng.randint(1, min(10, len(seen))))]
     known.write_text("subject,time\n" + "".join(f"{cab},{t}\n" for cab, t in picked))
     columns = ("--subject", "cab_id", "--time", "t", "--x", "lon", "--y", "lat", "--drop-outliers")
-    done(call(database, "load", "trajectories", str(CABS), "--dataset", "taxi", *columns))
-    done(call(database, "load", "quasi-identifiers", str(known), "--dataset", "taxi"))
-    told = json_of(done(run(database, *ALL_ROWS, "--publish", "taxis", "--json", dataset="taxi", k=5)))
+    demand_done(call(database, "load", "trajectories", str(CABS), "--dataset", "taxi", *columns))
+    demand_done(call(database, "load", "quasi-identifiers", str(known), "--dataset", "taxi"))
+    told = read_json(demand_done(run(database, *ALL_ROWS, "--publish", "taxis", "--json", dataset="taxi", k=5)))
     assert told["status"] == "verified"
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows, records, least, few = analyst.execute(

@@ -94,7 +94,7 @@ class Nights:
                     self._go_on()
                     time.sleep(0.2)
                 kills[number % len(kills)]()
-            workers.until(self._done, PATIENCE_S, explain=self._state)
+            workers.wait_until(self._done, PATIENCE_S, explain=self._state)
         finally:
             workers.stop(self.worker) if self.worker.process.poll() is None else None
             for runner in self.runners:
@@ -148,24 +148,24 @@ def test_a_kill_at_each_step_of_a_period_leaves_one_load_one_run_and_one_part(
 ) -> None:
     """Before its step reads anything, or after it has done all, and has yet to commit."""
     with psycopg.connect(server.target.url, autocommit=True) as connection:
-        nights.source(connection, days=1)
+        nights.make_source(connection, days=1)
         nights.add(connection)
-        assert nights.step(connection) == "load"  # the source has no row from after the period yet
-        nights.rows(connection, 1, 1.1)
-        nights.again(connection)
+        assert nights.take_step(connection) == "load"  # the source has no row from after the period yet
+        nights.insert_rows(connection, 1, 1.1)
+        nights.let_try_again(connection)
     for state, (after, there) in STEPS.items():
         with psycopg.connect(server.target.url, autocommit=True) as connection:
             if state == "compute":
                 nights.compute(connection)
         kill_the_runner(server, "EXCLUSIVE" if moment == "before" else "SHARE")
         with psycopg.connect(server.target.url, autocommit=True) as connection:
-            assert (nights.periods(connection, "state"), made(connection)) == ([state], there)
-            assert nights.step(connection) == after
+            assert (nights.list_periods(connection, "state"), count_made(connection)) == ([state], there)
+            assert nights.take_step(connection) == after
     with psycopg.connect(server.target.url, autocommit=True) as connection:
-        assert nights.step(connection) == "load"  # of the next period, which waits
-        assert (nights.periods(connection, "state"), made(connection)) == (["done", "load"], (1, 1, 1))
-        assert nights.value(connection, "SELECT sum(rows_kept) FROM dbanon.load") == 2 * 24 * 6
-        assert wholeness.broken(connection) == []
+        assert nights.take_step(connection) == "load"  # of the next period, which waits
+        assert (nights.list_periods(connection, "state"), count_made(connection)) == (["done", "load"], (1, 1, 1))
+        assert nights.read_value(connection, "SELECT sum(rows_kept) FROM dbanon.load") == 2 * 24 * 6
+        assert wholeness.find_broken(connection) == []
 
 
 def kill_the_runner(server: EmbeddedServer, mode: str) -> None:
@@ -179,11 +179,11 @@ def kill_the_runner(server: EmbeddedServer, mode: str) -> None:
     with suppress(psycopg.OperationalError), psycopg.connect(server.target.url) as holder:
         holder.execute(f"LOCK TABLE dbanon.job_period IN {mode} MODE")  # type: ignore[arg-type]
         runner = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        workers.until(lambda: holder.execute(waiting).rowcount == 1)
-        os.kill(nights.value(holder, waiting), signal.SIGKILL)
+        workers.wait_until(lambda: holder.execute(waiting).rowcount == 1)
+        os.kill(nights.read_value(holder, waiting), signal.SIGKILL)
         assert runner.wait(60) != 0
-        workers.until(lambda: holder.execute("SELECT 1") is None)  # until the server ends all sessions
-    workers.until(lambda: is_up(server.target.url))
+        workers.wait_until(lambda: holder.execute("SELECT 1") is None)  # until the server ends all sessions
+    workers.wait_until(lambda: is_up(server.target.url))
 
 
 def is_up(url: str) -> bool:
@@ -192,9 +192,9 @@ def is_up(url: str) -> bool:
     return False
 
 
-def made(connection: psycopg.Connection) -> tuple[int, ...]:
+def count_made(connection: psycopg.Connection) -> tuple[int, ...]:
     return tuple(
-        nights.value(connection, f"SELECT count(*) FROM dbanon.{table}") for table in ("load", "run", "release")
+        nights.read_value(connection, f"SELECT count(*) FROM dbanon.{table}") for table in ("load", "run", "release")
     )
 
 
@@ -214,7 +214,7 @@ def check(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         wholeness.wait_until_alone(connection, 60)
         connection.execute("SELECT dbanon_internal.reap_runs()")
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
 
         def count(what: str) -> int:
             row = connection.execute(f"SELECT count(*) FROM {what}").fetchone()  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from dbanon.base import errors
 from dbanon.database import Database
 from dbanon.postgres.server import Target
 from tests import pages
-from tests.acceptance.commands import as_typed
+from tests.acceptance.commands import run_typed
 
 pytestmark = pytest.mark.db
 TESTING, API = "docs/developers/testing.md", "docs/reference/python.md"
@@ -22,16 +22,16 @@ DATA = ("docs/administrators/generate.md", "docs/administrators/load-formats.md"
 REFUSED = 5  # the exit code
 
 
-def python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command, words = [sys.executable, "-W", "error", *arguments], {**os.environ, **environment}
     return subprocess.run(command, cwd=folder, env=words, capture_output=True, text=True, timeout=300, check=False)
 
 
 def run_tests(folder: Path, server: Target, *runner: str) -> str:
     for kind in ("pytest", "unittest"):
-        [(_, program)] = pages.blocks(TESTING, f"python {kind}")
+        [(_, program)] = pages.list_blocks(TESTING, f"python {kind}")
         (folder / f"test_with_{kind}.py").write_text(program)
-    done = python(folder, *runner, DBANON_TEST_DSN=server.url, DBANON_TEST_SERVER="")
+    done = run_python(folder, *runner, DBANON_TEST_DSN=server.url, DBANON_TEST_SERVER="")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -54,16 +54,16 @@ def test_the_testing_page_names_every_fixture_and_function() -> None:
 
 @pytest.mark.stress
 def test_the_programs_of_the_python_page_and_of_the_pages_on_data_run(database: str, tmp_path: Path) -> None:
-    program = "\n".join(text for page in (API, *DATA) for _, text in pages.blocks(page, "python"))
-    done = python(tmp_path, "-c", program, DBANON_DSN=database)
+    program = "\n".join(text for page in (API, *DATA) for _, text in pages.list_blocks(page, "python"))
+    done = run_python(tmp_path, "-c", program, DBANON_DSN=database)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("2 ") and "'k'" in line]  # the exit code
 
 
 @pytest.mark.stress
 def test_the_program_of_the_python_page_has_the_types_it_shows(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("\n".join(text for _, text in pages.blocks(API, "python")))
-    done = python(tmp_path, "-m", "mypy", "--strict", "program.py")
+    (tmp_path / "program.py").write_text("\n".join(text for _, text in pages.list_blocks(API, "python")))
+    done = run_python(tmp_path, "-m", "mypy", "--strict", "program.py")
     assert done.returncode == 0, done.stdout
 
 
@@ -78,8 +78,8 @@ def test_the_python_page_names_every_verb_and_every_error() -> None:
 
 @pytest.mark.stress
 def test_the_recipes_of_the_page_on_composition_end_as_it_says(database: str, tmp_path: Path) -> None:
-    for kind, block in pages.blocks(COMPOSITION, "console", "console refused"):
-        for command, shown in pages.typed(block):
-            done = as_typed(database, tmp_path, command)
+    for kind, block in pages.list_blocks(COMPOSITION, "console", "console refused"):
+        for command, shown in pages.split_typed(block):
+            done = run_typed(database, tmp_path, command)
             assert done.code == (REFUSED if kind == "console refused" else 0), command + done.stderr
-            assert pages.missing(shown, done.stdout + done.stderr) == [], done.stdout + done.stderr
+            assert pages.find_missing(shown, done.stdout + done.stderr) == [], done.stdout + done.stderr

@@ -3,8 +3,8 @@
 import pytest
 
 from dbanon.database import Database
-from tests.acceptance.commands import call, json_of
-from tests.facts import refused
+from tests.acceptance.commands import call, read_json
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 
@@ -25,10 +25,10 @@ def test_a_plan_is_a_table_or_one_object_and_an_ending(city_url: str) -> None:
     assert shown.code == 0
     assert "about " in shown.stdout
     assert shown.stdout.splitlines()[-1].startswith("Exit code 0: ")
-    plan = json_of(call(city_url, "--json", *words))["plan"]
+    plan = read_json(call(city_url, "--json", *words))["plan"]
     assert (plan["exit_code"]["value"], plan["exit_code"]["exact"]) == (0, False)
     assert plan["subjects"] == {"value": 300, "exact": True, "note": ""}
-    missing = json_of(call(city_url, "--json", "plan", "sensitive-sites", "--dataset", "city"))["plan"]
+    missing = read_json(call(city_url, "--json", "plan", "sensitive-sites", "--dataset", "city"))["plan"]
     assert (missing["exit_code"]["value"], missing["sites"]["value"]) == (3, 0)
 
 
@@ -42,4 +42,4 @@ def test_a_plan_is_a_table_or_one_object_and_an_ending(city_url: str) -> None:
 )
 def test_what_no_run_would_take_no_plan_takes(city_url: str, words: tuple[str, ...], facts: tuple[object, ...]) -> None:
     done = call(city_url, "plan", *words)
-    refused(done, 2, *facts)
+    demand_refused(done, 2, *facts)

@@ -9,9 +9,9 @@ from dbanon.base.errors import ParameterError
 from dbanon.postgres.connection import connect_to_hold
 from tests import wholeness
 from tests.acceptance import workers
-from tests.acceptance.commands import call, json_of, later
-from tests.acceptance.pooler import pooler
-from tests.facts import refusal, refused
+from tests.acceptance.commands import call, read_json, shift_rows
+from tests.acceptance.pooler import run_pooler
+from tests.facts import demand_refused, expect_refusal
 
 
 @pytest.mark.stress
@@ -20,11 +20,11 @@ def test_commands_and_a_worker_work_through_a_pooler(
 ) -> None:
     monkeypatch.setenv("DBANON_LOCK_DSN", city_url)
     columns = ("--x", "lon", "--y", "lat")
-    with pooler(city_url) as pool:
+    with run_pooler(city_url) as pool:
         url = pool.own_url
         commands = (
             ("load", "trajectories", str(city_files[0]), "--dataset", "second", *columns),
-            ("load", "requests", str(later(city_files[1])), "--dataset", "second", "--columns", "poi"),
+            ("load", "requests", str(shift_rows(city_files[1])), "--dataset", "second", "--columns", "poi"),
             ("import", "public.gps", "--dataset", "third", "--subject", "subject", "--time", "t", "--geom", "position"),
             ("plan", "tp-aware", "--dataset", "second"),
             ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7"),
@@ -36,29 +36,29 @@ def test_commands_and_a_worker_work_through_a_pooler(
         for command in commands:
             done = call(url, *command)
             assert done.code == 0, done.stderr
-        with workers.up(url, tmp_path / "log", "--lock-dsn", city_url) as worker:
+        with workers.keep_up(url, tmp_path / "log", "--lock-dsn", city_url) as worker:
             with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
                 call_it = (
                     "CALL dbanon.anonymize('third', 'tp-aware', publish_as => 'third_k5',"
                     " allow_overlap => true, reason => 'these are the same people')"
                 )
                 assert connection.execute(call_it).fetchone()[1] == "verified"
-            assert json_of(call(url, "--json", "runs"))["runs"][-1]["status"] == "verified"
+            assert read_json(call(url, "--json", "runs"))["runs"][-1]["status"] == "verified"
             workers.stop(worker)
         assert pool.transactions > 50
     with psycopg.connect(city_url, autocommit=True) as connection:
         wholeness.wait_until_alone(connection)
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
 
 
 def test_locks_are_not_held_through_a_pooler(city_url: str) -> None:
-    with pooler(city_url) as pool:
+    with run_pooler(city_url) as pool:
         with psycopg.connect(pool.own_url, autocommit=True, prepare_threshold=None) as connection:
             assert connection.info.backend_pid > 0  # made up, and no session's
-        with refusal(ParameterError, "pooler", "--lock-dsn"):
+        with expect_refusal(ParameterError, "pooler", "--lock-dsn"):
             connect_to_hold(pool.own_url)
         for command in (("worker",), ("run", "tp-aware", "--dataset", "city"), ("verify", "1")):
             done = call(pool.own_url, *command)
-            refused(done, 2, "pooler", "locks", "--lock-dsn", "DBANON_LOCK_DSN")
+            demand_refused(done, 2, "pooler", "locks", "--lock-dsn", "DBANON_LOCK_DSN")
     with psycopg.connect(city_url) as connection:
         assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)

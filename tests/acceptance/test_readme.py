@@ -60,8 +60,8 @@ def readme(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest
     """All that the README does is done."""
     with cloned_database(dbanon_server, dbanon_template) as url:
         terminal = Terminal(tmp_path_factory.mktemp("readme"), {"DBANON_DSN": url})
-        terminal.follow(README, terminals.in_the_environment)
-        terminal.must(terminals.worker_and_psql(README))
+        terminal.follow(README, terminals.adapt_to_environment)
+        terminal.must(terminals.join_worker_and_psql(README))
         yield Session(url, terminal.typed)
 
 
@@ -94,7 +94,10 @@ def test_the_true_answer_of_the_readme_is_true_and_within_its_bounds(readme: Ses
 def test_the_readme_fits_its_length_and_opens_three_doors() -> None:
     page = (pages.ROOT / README).read_text()
     printed = [
-        line for _, block in pages.blocks(README, "console") for _, lines in pages.typed(block) for line in lines
+        line
+        for _, block in pages.list_blocks(README, "console")
+        for _, lines in pages.split_typed(block)
+        for line in lines
     ]
     assert len(page.split()) - sum(len(line.split()) for line in printed) <= 950
     assert len(page.partition("```sh")[0].split()) <= 200

@@ -22,11 +22,11 @@ from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance import commands
 from tests.acceptance.commands import call
-from tests.acceptance.pooler import pooler
+from tests.acceptance.pooler import run_pooler
 from tests.acceptance.standby import Standby
-from tests.acceptance.workers import until
+from tests.acceptance.workers import wait_until
 from tests.db import nights
-from tests.facts import refusal, refused
+from tests.facts import demand_refused, expect_refusal
 from tests.upgrade import test_script
 
 SETTINGS = {"fsync": "off", "jit": "off", "max_standby_streaming_delay": "0"}
@@ -84,7 +84,7 @@ def database(primary: EmbeddedServer) -> Iterator[Database]:
         yield opened
     with psycopg.connect(primary.url, autocommit=True) as connection:
         queue.reap_runs(connection)
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
 
 
 def resume(copy: psycopg.Connection) -> None:
@@ -123,7 +123,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     return let
 
 
-def last_run(database: Database) -> dict[str, Any]:
+def find_last_run(database: Database) -> dict[str, Any]:
     return database.runs()[-1]
 
 
@@ -161,7 +161,7 @@ def town(primary: EmbeddedServer, city_files: tuple[Path, Path]) -> str:
     """A dataset with all that families read."""
     assert call(primary.url, "synth", "--dataset", "town", *TOWN).code == 0
     with open_database(primary.url) as database:
-        database.load_sites(commands.sites(city_files[0]), dataset="town", x="lon", y="lat", name="name")
+        database.load_sites(commands.write_sites(city_files[0]), dataset="town", x="lon", y="lat", name="name")
     return "town"
 
 
@@ -203,34 +203,34 @@ def test_a_replica_that_lags_for_too_long_is_refused(
 ) -> None:
     copy.execute("SELECT pg_wal_replay_pause()")
     done = call(database.target.url, "verify", str(plain.run_id), "--read-dsn", standby.url, "--read-wait", "0")
-    refused(done, 1, "replayed", "0 s", "--read-wait")
+    demand_refused(done, 1, "replayed", "0 s", "--read-wait")
     assert "waiting for the replica" in done.stderr
     assert (
         fetch_value(database.connection, "SELECT status FROM dbanon.run WHERE run_id = %s", [plain.run_id])
         == "verified"
     )
-    with refusal(StoreError, "replayed"):
+    with expect_refusal(StoreError, "replayed"):
         database.run("tp-aware", **ASKED, read_dsn=standby.url, read_wait_s=0)
-    assert last_run(database)["status"] == "failed"
+    assert find_last_run(database)["status"] == "failed"
 
 
 def test_a_server_that_is_no_replica_of_this_one_is_refused(
     database: Database, primary: EmbeddedServer, standby: Standby
 ) -> None:
     other = database_url(standby.url, dbname="postgres")
-    with pooler(standby.url) as pool:
+    with run_pooler(standby.url) as pool:
         for dsn, got in ((primary.url, "accepts writing"), (other, "another database"), (pool.own_url, "pooler")):
-            with refusal(ParameterError, "--read-dsn", got):
+            with expect_refusal(ParameterError, "--read-dsn", got):
                 database.run("tp-aware", **ASKED, read_dsn=dsn)
-            assert last_run(database)["status"] == "failed"
+            assert find_last_run(database)["status"] == "failed"
     done = call(primary.url, "worker", "--read-dsn", primary.url)
-    refused(done, 2, "--read-dsn", "accepts writing")
+    demand_refused(done, 2, "--read-dsn", "accepts writing")
     done = call(primary.url, "run", "tp-aware", "--dataset", "city", "--read-dsn", "host=/nowhere dbname=dbanon")
-    refused(done, 1, "--read-dsn", "reached")
+    demand_refused(done, 1, "--read-dsn", "reached")
 
 
 def test_the_script_that_installs_is_refused_at_a_replica(standby: Standby) -> None:
-    test_script.refused(standby.url, schema.write_script(), "may write", "primary")
+    test_script.demand_refusal(standby.url, schema.write_script(), "may write", "primary")
 
 
 @pytest.mark.stress
@@ -241,7 +241,7 @@ def test_a_replica_that_has_gone_another_way_is_refused(
     try:
         other.start()
         other.go_another_way("DO 'BEGIN FOR i IN 1..500 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END'")
-        with refusal(ParameterError, "--read-dsn", "another way"):
+        with expect_refusal(ParameterError, "--read-dsn", "another way"):
             database.run("tp-aware", **ASKED, read_dsn=other.url)
     finally:
         other.stop()
@@ -260,7 +260,7 @@ def test_a_replica_that_is_promoted_before_it_is_read_is_refused(
     monkeypatch.setattr(replica, "_wait", late)
     try:
         other.start()
-        with refusal(ParameterError, "--read-dsn", "another way"):
+        with expect_refusal(ParameterError, "--read-dsn", "another way"):
             database.run("tp-aware", **ASKED, read_dsn=other.url)
     finally:
         other.stop()
@@ -277,7 +277,7 @@ def test_data_that_change_before_the_replica_is_read_are_no_evidence(
 
     before = fetch_value(database.connection, "SELECT count(*) FROM dbanon.verification")
     monkeypatch.setattr(replica, "_wait", late)
-    with refusal(StoreError, "changed"):
+    with expect_refusal(StoreError, "changed"):
         database.verify(plain.run_id, read_dsn=standby.url)
     assert fetch_value(database.connection, "SELECT count(*) FROM dbanon.verification") == before
 
@@ -293,13 +293,13 @@ def test_a_replica_that_ends_the_reading_leaves_nothing_half(
         with psycopg.connect(database.target.url if on_primary else standby.url, autocommit=True) as other:
             other.execute(statement.format(pid=pid).encode())
         with psycopg.connect(standby.url, autocommit=True) as other:
-            until(lambda: not other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).fetchall())
+            wait_until(lambda: not other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).fetchall())
 
     meanwhile(happen)
-    with refusal(StoreError, "replica", said):
+    with expect_refusal(StoreError, "replica", said):
         database.run("tp-aware", **ASKED, read_dsn=standby.url)
-    assert last_run(database)["status"] == "failed"
-    assert last_run(database)["rows"] is None
+    assert find_last_run(database)["status"] == "failed"
+    assert find_last_run(database)["rows"] is None
 
 
 def test_a_job_names_the_replica_of_its_runs(
@@ -311,13 +311,13 @@ def test_a_job_names_the_replica_of_its_runs(
     hosts: list[str] = []
     meanwhile(lambda session: hosts.append(session.info.host))
     with psycopg.connect(database.target.url, autocommit=True) as connection:
-        nights.source(connection, days=1.1)
+        nights.make_source(connection, days=1.1)
         nights.add(connection)
         connection.execute(NAMED)
-        assert [nights.step(connection) for _ in range(3)] == ["run", "compute", "waiting"]
+        assert [nights.take_step(connection) for _ in range(3)] == ["run", "compute", "waiting"]
     with connect_to_hold(database.lock_url) as holder:
         database.run_next(holder, "host 1", asked=Reading(read_dsn="host=/nowhere"))
-    assert last_run(database)["status"] == "verified"
+    assert find_last_run(database)["status"] == "verified"
     assert hosts == [parse(standby.url)["host"]] * 2
 
 

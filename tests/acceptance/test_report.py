@@ -20,9 +20,9 @@ from dbanon.database import Database, open_database
 from dbanon.postgres.server import Target
 from dbanon.releases import reporting
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, json_of
-from tests.facts import refusal
-from tests.sweeps import GRID, swept
+from tests.acceptance.commands import call, read_json
+from tests.facts import expect_refusal
+from tests.sweeps import GRID, make_sweep
 
 pytestmark = pytest.mark.db
 
@@ -34,7 +34,7 @@ def own_city(dbanon_server: Target, releases_template: str) -> Iterator[str]:
         yield url
 
 
-def words(html: str) -> str:
+def read_words(html: str) -> str:
     """The text of a page without its style, marks and descriptions of pictures."""
     body = re.sub(r"<(desc|title)[^>]*>.*?</\1>", " ", html.partition("</head>")[2])
     return unescape(" ".join(re.sub(r"<[^>]+>", " ", body).split()))
@@ -45,7 +45,7 @@ def test_a_page_for_the_file_says_promise_tests_intruder_and_who_reads(city: str
     told = call(city, "report", "city_k5", "-o", str(file))
     assert told.code == 0, told.stderr
     html = file.read_text()
-    text = words(html)
+    text = read_words(html)
     for said in (
         *("At least five people", "Singling out", "Linkability", "Inference", "Motivated intruder", "Not tried:"),
         *(
@@ -73,7 +73,7 @@ def test_a_page_for_analysts_is_the_same_with_their_own_login(city: str, anna: s
         told = call(url, "report", "city_k5", "--for", "analysts", "-o", str(page))
         assert told.code == 0, told.stderr
     assert pages[0].read_bytes() == pages[1].read_bytes()
-    text = words(pages[0].read_text())
+    text = read_words(pages[0].read_text())
     assert "published.left_out" in text
     assert "Motivated intruder" not in text
     assert "dataset city" not in text
@@ -125,7 +125,7 @@ def test_exact_rows_are_on_no_page_for_others(city: str) -> None:
             (str(database.report("city_sites", audience="analysts")), "published-map"),
             (str(database.compare("city_sites", "city_k5")), "map-a"),
         ):
-            assert re.search("exact rows", words(html), re.IGNORECASE)
+            assert re.search("exact rows", read_words(html), re.IGNORECASE)
             assert "fewer than 4 people" not in html
             assert 'class="class-0"' not in html
             assert 'class="dots' not in html
@@ -142,7 +142,7 @@ def test_a_page_with_truth_is_private_in_every_way(
     url = database.target.url
     told = call(url, "--json", "report", "city_k5", "--with-truth", "-o", str(tmp_path / "page.html"))
     assert told.code == 0, told.stderr
-    file = Path(str(json_of(told)["file"]))
+    file = Path(str(read_json(told)["file"]))
     assert file == tmp_path / "page-PRIVATE.html"
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -154,7 +154,7 @@ def test_a_page_with_truth_is_private_in_every_way(
     [ring, *_] = re.findall(r'd="([^"]*)" class="dots marked"', html)
     assert ring.count("M") >= 5
     assert "usable resolution" in html
-    assert "1.23 km [1.1 km to 1.4 km]" in words(html)
+    assert "1.23 km [1.1 km to 1.4 km]" in read_words(html)
     lines = database.connection.execute(
         "SELECT action, dataset, release, detail FROM dbanon.audit WHERE action = 'page'"
     ).fetchall()
@@ -163,21 +163,21 @@ def test_a_page_with_truth_is_private_in_every_way(
     database.connection.execute("SELECT dbanon_internal.note_page(%s, 'what one likes', %s)", [run_id, 64 * "0"])
     last = database.connection.execute("SELECT release FROM dbanon.audit ORDER BY audit_id DESC LIMIT 1").fetchone()
     assert last == (None,)
-    with refusal("DA001", "There is no run 99"):
+    with expect_refusal("DA001", "There is no run 99"):
         database.connection.execute("SELECT dbanon_internal.note_page(99, 'city_k5', %s)", [64 * "0"])
 
 
 def test_a_page_with_truth_says_why_nothing_was_measured(own_city: str) -> None:
     """Sites were loaded after the run: the dataset is not as it was."""
     with open_database(own_city) as database:
-        text = words(str(database.report("city_k5", with_truth=True)))
+        text = read_words(str(database.report("city_k5", with_truth=True)))
     assert "Not measured" in text
     assert "changed since" in text
 
 
 def test_figures_of_a_page_are_those_of_the_server(city: str) -> None:
     with open_database(city) as database:
-        text = words(str(database.report("city_k5", audience="analysts")))
+        text = read_words(str(database.report("city_k5", audience="analysts")))
     with psycopg.connect(city) as owner:
         share = owner.execute("SELECT percent_left_out FROM published.parts WHERE name = 'city_k5'").fetchone()[0]
         half = owner.execute(
@@ -208,7 +208,7 @@ def test_a_run_that_is_not_published_has_a_page_too(verified_city: tuple[Databas
 def test_two_releases_of_different_promises_are_side_by_side_and_not_ranked(city: str, tmp_path: Path) -> None:
     told = call(city, "compare", "city_k5", "city_sites", "-o", str(tmp_path / "two.html"))
     assert told.code == 0, told.stderr
-    text = words((tmp_path / "two.html").read_text())
+    text = read_words((tmp_path / "two.html").read_text())
     assert "neither is better" in text
     assert "published.city_k5" in text
     assert "published.city_sites" in text
@@ -239,7 +239,7 @@ def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, ann
 
 def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    html, found = "x" * 100_000, swept(*GRID)
+    html, found = "x" * 100_000, make_sweep(*GRID)
     file = tmp_path / "page.html"
     file.write_text("old")
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -331,7 +331,7 @@ def test_an_operator_makes_the_page_for_the_file_and_the_private_one(own_city: s
         assert "assessed by" in str(database.report("city_k5"))
         html = str(database.report("city_k5", with_truth=True))
         assert 'class="dots private"' in html
-        assert "Not measured" in words(html)
+        assert "Not measured" in read_words(html)
 
 
 def test_no_backdrop_is_drawn_that_analysts_may_not_read(own_city: str) -> None:

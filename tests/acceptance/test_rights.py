@@ -8,8 +8,8 @@ import pytest
 
 from dbanon.postgres import server
 from tests import wholeness
-from tests.acceptance.commands import call, later
-from tests.facts import refused
+from tests.acceptance.commands import call, shift_rows
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 
@@ -36,13 +36,13 @@ def test_a_login_without_the_right_is_told_so_and_leaves_nothing(
 ) -> None:
     url = server.format_uri({**server.parse(login(role)), "dbname": server.parse(city_url)["dbname"]})
     assert call(city_url, "publish", "1", "city_k5").code == 0
-    words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in arguments]
+    words = [word.format(trajectories=city_files[0], requests=shift_rows(city_files[1])) for word in arguments]
 
     done = call(url, *words)
 
-    refused(done, 1, "rights", "dbanon_operator", "dbanon_worker", "dbanon_admin")
+    demand_refused(done, 1, "rights", "dbanon_operator", "dbanon_worker", "dbanon_admin")
     with psycopg.connect(city_url, autocommit=True) as connection:
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
         counted = "SELECT (SELECT count(*) FROM dbanon.load), (SELECT count(*) FROM dbanon.run)"
         assert connection.execute(counted).fetchone() == (2, 1)
         assert connection.execute("SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NULL").fetchone() == (1,)

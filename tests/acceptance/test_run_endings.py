@@ -18,15 +18,15 @@ from dbanon.database import Database, open_database
 from dbanon.postgres import server
 from dbanon.postgres.connection import connect_to_hold
 from dbanon.runs import queue, reading, stored, writing
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 from .commands import call
-from .workers import until
+from .workers import wait_until
 
 pytestmark = pytest.mark.db
 
 
-def ending(database: Database) -> tuple[str, int, int]:
+def read_ending(database: Database) -> tuple[str, int, int]:
     """Status of the last run, and how many cloaks and members it has."""
     query = """SELECT r.status, (SELECT count(*) FROM dbanon.cloak c WHERE c.run_id = r.run_id),
         (SELECT count(*) FROM dbanon.membership m WHERE m.run_id = r.run_id)
@@ -63,8 +63,8 @@ def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_u
     ("place", "step"),
     [
         (writing, "write_cloaks"),
-        (reading.Reader, "inputs"),
-        (reading.Reader, "evidence"),
+        (reading.Reader, "read_inputs"),
+        (reading.Reader, "read_evidence"),
     ],
 )
 def test_a_worker_may_be_idle_in_a_transaction_longer_than_its_login(
@@ -91,26 +91,26 @@ def test_a_run_that_cannot_be_published_stays_verified(
     database, _ = verified_city
     monkeypatch.setattr(releases, "check_release", lambda *_, **__: None)  # taken meanwhile
     database.publish(1, "taken")
-    with refusal(ParameterError, "free", "already"):
+    with expect_refusal(ParameterError, "free", "already"):
         database.run("tp-aware", dataset="city", publish="taken")
-    assert ending(database)[0] == "verified"
+    assert read_ending(database)[0] == "verified"
 
 
 def test_a_dataset_that_changes_during_a_run_fails_the_run_and_leaves_no_rows(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    read = reading.Reader.trajectories
+    read = reading.Reader.read_trajectories
 
     def read_and_change(reader: reading.Reader, dataset_id: int) -> object:
         data = read(reader, dataset_id)
         database.connection.execute("DELETE FROM dbanon.request WHERE request_id = 1")
         return data
 
-    monkeypatch.setattr(reading.Reader, "trajectories", read_and_change)
-    with refusal(StoreError, "dataset", "run it again"):
+    monkeypatch.setattr(reading.Reader, "read_trajectories", read_and_change)
+    with expect_refusal(StoreError, "dataset", "run it again"):
         database.run("tp-aware", dataset="city")
-    assert ending(database) == ("failed", 0, 0)
+    assert read_ending(database) == ("failed", 0, 0)
 
 
 @pytest.mark.parametrize(("thrown", "status"), [(KeyboardInterrupt, "cancelled"), (StoreError, "failed")])
@@ -125,11 +125,11 @@ def test_a_run_that_ends_in_its_verification_leaves_no_rows(
     def gone(*_: object) -> object:
         raise thrown("gone")
 
-    monkeypatch.setattr(reading.Reader, "evidence", gone)
+    monkeypatch.setattr(reading.Reader, "read_evidence", gone)
     with pytest.raises(thrown):
         database.run("tp-aware", dataset="city")
-    assert ending(database) == (status, 0, 0)
-    with refusal(ParameterError, "run 2", "computed", status):
+    assert read_ending(database) == (status, 0, 0)
+    with expect_refusal(ParameterError, "run 2", "computed", status):
         database.verify(2)
 
 
@@ -149,13 +149,13 @@ def test_a_run_interrupted_while_its_method_gets_ready_does_not_wait_for_that(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(methods.Method, "prepare", prepare)
-    monkeypatch.setattr(reading.Reader, "inputs", interrupt)
+    monkeypatch.setattr(reading.Reader, "read_inputs", interrupt)
     with pytest.raises(KeyboardInterrupt):
         database.run("tp-aware", dataset="city")
     waited = stuck.is_set()
     stuck.set()
     assert not waited
-    assert ending(database) == ("cancelled", 0, 0)
+    assert read_ending(database) == ("cancelled", 0, 0)
 
 
 def test_a_run_interrupted_again_while_it_is_cancelled_is_cancelled(
@@ -174,10 +174,10 @@ def test_a_run_interrupted_again_while_it_is_cancelled_is_cancelled(
         raise psycopg.errors.QueryCanceled
 
     monkeypatch.setattr(stored, "delete_rows", interrupted_once)
-    monkeypatch.setattr(reading.Reader, "evidence", cancelled)
+    monkeypatch.setattr(reading.Reader, "read_evidence", cancelled)
     with pytest.raises(KeyboardInterrupt):
         database.run("tp-aware", dataset="city")
-    assert ending(database) == ("cancelled", 0, 0)
+    assert read_ending(database) == ("cancelled", 0, 0)
 
 
 def test_an_attack_that_breaks_down_is_a_refusal(
@@ -252,7 +252,7 @@ def test_a_verdict_is_about_the_rows_as_they_were_before_the_attack(
 
     monkeypatch.setattr(tp_aware, "attack", attack_while_somebody_writes)
     assert database.verify(run_id).status == "verified"
-    with refusal(VerificationFailed, f"run {run_id}", "changed") as caught:
+    with expect_refusal(VerificationFailed, f"run {run_id}", "changed") as caught:
         database.publish(run_id, "changed")
     assert isinstance(caught.value.__cause__, psycopg.Error)
     assert caught.value.__cause__.sqlstate == "DA005"
@@ -276,7 +276,7 @@ def test_a_verdict_is_not_stored_without_the_status(
         database.run("tp-aware", dataset="city")
     verdicts = database.connection.execute("SELECT run_id, count(*) FROM dbanon.verification GROUP BY run_id")
     assert verdicts.fetchall() == [(run_id, 1)]
-    assert ending(database) == ("failed", 0, 0)
+    assert read_ending(database) == ("failed", 0, 0)
 
 
 @pytest.fixture
@@ -307,11 +307,11 @@ def test_over_a_run_whose_lock_was_lost_nothing_is_written(
         database.submit("tp-aware", dataset="city")
         with pytest.raises((StoreError, KeyboardInterrupt)) as caught:
             database.run_next(holder, "here", stopping=threading.Event())
-    names(str(caught.value), "connection", "lost")
+    demand_named(str(caught.value), "connection", "lost")
     assert before == [("computed", "compute", "here", 1, None, None)]
     assert database.connection.execute(told).fetchone() == before[0]
-    until(lambda: queue.reap_runs(database.connection) == 1)
-    assert ending(database) == ("queued", 0, 0)
+    wait_until(lambda: queue.reap_runs(database.connection) == 1)
+    assert read_ending(database) == ("queued", 0, 0)
 
 
 def test_an_overlap_is_refused_by_a_run_too_and_allowed_for_a_reason(city_url: str) -> None:
@@ -319,10 +319,10 @@ def test_an_overlap_is_refused_by_a_run_too_and_allowed_for_a_reason(city_url: s
     again = ("run", "tp-aware", "--dataset", "city", "-p", "k=20", "--publish", "first", "--replace")
     refused = call(city_url, *again)
     assert refused.code == 5
-    names(refused.sentence, "of 20", "run 2", "first", "dbanon publish 2 NAME")
+    demand_named(refused.sentence, "of 20", "run 2", "first", "dbanon publish 2 NAME")
     allowed = call(city_url, "publish", "2", "first", "--replace", "--allow-overlap", "--reason", "one team reads both")
     assert allowed.code == 0
-    names(allowed.stderr, "overridden", "first", 20)
+    demand_named(allowed.stderr, "overridden", "first", 20)
     with psycopg.connect(city_url) as connection:
         rows = connection.execute("SELECT run_id, overlap_reason FROM dbanon.release ORDER BY release_id").fetchall()
     assert rows == [(1, None), (2, "one team reads both")]
@@ -342,6 +342,6 @@ def test_what_publishing_needs_is_asked_for_before_anything_is_computed(
     verified_city: tuple[Database, int], options: dict[str, Any], facts: tuple[str, ...]
 ) -> None:
     database, run_id = verified_city
-    with refusal(ParameterError, *facts):
+    with expect_refusal(ParameterError, *facts):
         database.run("tp-aware", dataset="city", **options)
     assert [row["run_id"] for row in database.runs()] == [run_id]

@@ -11,8 +11,8 @@ import pytest
 
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, json_of
-from tests.facts import refused
+from tests.acceptance.commands import Done, call, read_json
+from tests.facts import demand_refused
 
 pytestmark = [pytest.mark.db, pytest.mark.usefixtures("short_search")]
 
@@ -25,7 +25,7 @@ def run(url: str, *options: str, dataset: str = "town") -> Done:
     return call(url, "run", "semantic", "--dataset", dataset, "--seed", "7", *options)
 
 
-def done(told: Done) -> Done:
+def demand_done(told: Done) -> Done:
     assert told.code == 0, told.stderr
     return told
 
@@ -34,9 +34,9 @@ def done(told: Done) -> Done:
 def town_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     """Name of a database with a generated town, and verified runs: with l and t, and k alone."""
     with cloned_database(dbanon_server, dbanon_template) as url:
-        done(call(url, "synth", "--dataset", "town", *TOWN))
-        done(run(url, *STRICT))
-        done(run(url, "-p", "l=0", "-p", "t=inf"))
+        demand_done(call(url, "synth", "--dataset", "town", *TOWN))
+        demand_done(run(url, *STRICT))
+        demand_done(run(url, "-p", "l=0", "-p", "t=inf"))
         yield parse(url)["dbname"]
 
 
@@ -50,9 +50,9 @@ def database(dbanon_server: Target, town_template: str) -> Iterator[str]:
 
 
 def test_a_page_has_a_map_of_the_atoms_which_are_public(database: str, tmp_path: Path) -> None:
-    done(call(database, "publish", "1", "town_hour"))
+    demand_done(call(database, "publish", "1", "town_hour"))
     for audience in ("analysts", "file"):
-        done(call(database, "report", "town_hour", "--for", audience, "-o", str(tmp_path / "page.html")))
+        demand_done(call(database, "report", "town_hour", "--for", audience, "-o", str(tmp_path / "page.html")))
         html = (tmp_path / "page.html").read_text()
         [path] = re.findall(r'<path d="([^"]*)" class="line-published"/>', html)
         assert path.count("M") >= 5
@@ -63,7 +63,7 @@ def test_a_page_has_a_map_of_the_atoms_which_are_public(database: str, tmp_path:
 
 
 def test_visits_are_published_and_read_by_an_analyst(database: str, login: Callable[[str], str]) -> None:
-    done(call(database, "publish", "1", "town_hour"))
+    demand_done(call(database, "publish", "1", "town_hour"))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows = analyst.execute(
             "SELECT record_id, seq, period, ST_AsText(region), crowd, subjects, categories, ST_IsValid(region),"
@@ -103,8 +103,8 @@ def test_regions_with_l_and_t_reveal_nothing_that_k_alone_reveals(database: str)
 
 
 def test_it_stands_alone(database: str) -> None:
-    done(call(database, "publish", "1", "town_hour"))
-    refused(call(database, "publish", "2", "town_alone"), 5, "stands alone", "run 2", "town_hour")
+    demand_done(call(database, "publish", "1", "town_hour"))
+    demand_refused(call(database, "publish", "2", "town_alone"), 5, "stands alone", "run 2", "town_hour")
 
 
 # ---- tampering -------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_tampered_run_is_refused(database: str, change: str, clause: str) -> N
     with psycopg.connect(database, autocommit=True) as administrator:
         administrator.execute("SET search_path = pg_catalog, public")
         assert administrator.execute(change).rowcount > 0
-    refused(call(database, "publish", "1", "town_hour"), 5, "changed")
+    demand_refused(call(database, "publish", "1", "town_hour"), 5, "changed")
     told = call(database, "verify", "1")
     assert told.code == 5
     assert re.search(rf"^{clause} +BROKEN", told.stdout, re.MULTILINE), told.stdout
@@ -188,13 +188,13 @@ def test_a_tampered_run_is_refused(database: str, change: str, clause: str) -> N
 def test_what_cannot_be_is_one_sentence(
     database: str, options: tuple[str, ...], code: int, facts: tuple[str, ...]
 ) -> None:
-    refused(run(database, *options), code, *facts)
+    demand_refused(run(database, *options), code, *facts)
 
 
 SQUARE = "POLYGON(({0} {1}, {2} {1}, {2} {3}, {0} {3}, {0} {1}))"
 
 
-def square(x: float, y: float, side: float = 100) -> str:
+def format_square(x: float, y: float, side: float = 100) -> str:
     return SQUARE.format(x, y, x + side, y + side)
 
 
@@ -202,8 +202,8 @@ def square(x: float, y: float, side: float = 100) -> str:
     ("cells", "code", "facts"),
     [
         ([], 3, ("cells", "load")),
-        ([square(0, 0), square(300, 0)], 4, ("2 separate parts",)),
-        ([square(0, 0), square(50, 0)], 3, ("overlap", "5000 m2")),
+        ([format_square(0, 0), format_square(300, 0)], 4, ("2 separate parts",)),
+        ([format_square(0, 0), format_square(50, 0)], 3, ("overlap", "5000 m2")),
     ],
     ids=["none", "in pieces", "overlapping"],
 )
@@ -213,7 +213,7 @@ def test_cells_that_cannot_be_used_are_one_sentence(
     file = tmp_path / "few.csv"
     file.write_text("subject,time,x,y\n" + "".join(f"p{i % 4},{START + 60 * i},{10 + i},10\n" for i in range(12)))
     metric = ("--crs", "EPSG:32632", "--srid", "32632")
-    done(call(dbanon_database, "load", "trajectories", str(file), "--dataset", "few", *metric))
+    demand_done(call(dbanon_database, "load", "trajectories", str(file), "--dataset", "few", *metric))
     with psycopg.connect(dbanon_database, autocommit=True) as owner:
         for cell in cells:
             owner.execute(
@@ -224,7 +224,7 @@ def test_cells_that_cannot_be_used_are_one_sentence(
             "INSERT INTO dbanon.poi (dataset_id, category, geom) SELECT dataset_id, 'shop', ST_Point(n, 50, 32632)"
             " FROM dbanon.dataset, unnest(ARRAY[20, 70, 120]) n WHERE name = 'few'"
         )
-    refused(run(dbanon_database, "-p", "l=1", "-p", "t=inf", dataset="few"), code, *facts)
+    demand_refused(run(dbanon_database, "-p", "l=1", "-p", "t=inf", dataset="few"), code, *facts)
 
 
 @pytest.fixture
@@ -235,23 +235,23 @@ def street(dbanon_database: str, tmp_path: Path) -> str:
         for person in range(4) for day in range(2) for step in range(6)
     ]  # fmt: skip
     (tmp_path / "days.csv").write_text("subject,time,x,y\n" + "\n".join(lines) + "\n")
-    (tmp_path / "cells.csv").write_text("geom\n" + "".join(f'"{square(x, 0)}"\n' for x in (0, 100, 200)))
+    (tmp_path / "cells.csv").write_text("geom\n" + "".join(f'"{format_square(x, 0)}"\n' for x in (0, 100, 200)))
     metric = ("--dataset", "street", "--crs", "EPSG:32632")
     days = ("--srid", "32632", "--subject-per-day", "--tz", "UTC")
-    done(call(dbanon_database, "load", "trajectories", str(tmp_path / "days.csv"), *metric, *days))
-    done(call(dbanon_database, "load", "cells", str(tmp_path / "cells.csv"), *metric, "--geom", "geom"))
+    demand_done(call(dbanon_database, "load", "trajectories", str(tmp_path / "days.csv"), *metric, *days))
+    demand_done(call(dbanon_database, "load", "cells", str(tmp_path / "cells.csv"), *metric, "--geom", "geom"))
     return dbanon_database
 
 
 def load_pois(url: str, file: Path, pois: dict[int, str]) -> None:
     file.write_text("x,y,category\n" + "".join(f"{x},50,{category}\n" for x, category in pois.items()))
     options = ("--dataset", "street", "--crs", "EPSG:32632", "--category", "category", "--replace")
-    done(call(url, "load", "pois", str(file), *options))
+    demand_done(call(url, "load", "pois", str(file), *options))
 
 
 def test_where_no_point_of_interest_is_near_regions_reach_for_one(street: str, tmp_path: Path) -> None:
     load_pois(street, tmp_path / "pois.csv", {230: "shop", 260: "shop", 950: "farm"})
-    done(run(street, "-p", "l=1", "-p", "t=0", dataset="street"))
+    demand_done(run(street, "-p", "l=1", "-p", "t=0", dataset="street"))
     with psycopg.connect(street) as owner:
         reached = owner.execute(
             "SELECT DISTINCT ST_Covers(region, ST_Point(230, 50, 32632)) FROM dbanon.region"
@@ -261,24 +261,28 @@ def test_where_no_point_of_interest_is_near_regions_reach_for_one(street: str, t
 
 def test_a_category_that_is_in_no_cell_does_not_count(street: str, tmp_path: Path) -> None:
     load_pois(street, tmp_path / "pois.csv", {50: "shop", 950: "farm"})
-    refused(run(street, "-p", "l=2", "-p", "t=inf", dataset="street"), 4, "l = 2", "1")
+    demand_refused(run(street, "-p", "l=2", "-p", "t=inf", dataset="street"), 4, "l = 2", "1")
     load_pois(street, tmp_path / "pois.csv", {950: "farm"})
-    refused(run(street, "-p", "l=1", "-p", "t=inf", dataset="street"), 4, "points of interest", "dbanon load pois")
+    demand_refused(
+        run(street, "-p", "l=1", "-p", "t=inf", dataset="street"), 4, "points of interest", "dbanon load pois"
+    )
 
 
 def test_records_of_few_cells_are_counted(street: str, tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text(f"subject,time,x,y\np8,{START},50,50\np9,{START},50,50\n")
     load_pois(street, tmp_path / "pois.csv", {50: "shop", 150: "shop", 250: "shop"})
     metric = ("--dataset", "street", "--crs", "EPSG:32632", "--append", "--subject-per-day", "--tz", "UTC")
-    done(call(street, "load", "trajectories", str(tmp_path / "more.csv"), *metric))
-    told = json_of(done(run(street, "-p", "l=1", "-p", "t=inf", "-p", "min_cells=3", "--json", dataset="street")))
+    demand_done(call(street, "load", "trajectories", str(tmp_path / "more.csv"), *metric))
+    told = read_json(
+        demand_done(run(street, "-p", "l=1", "-p", "t=inf", "-p", "min_cells=3", "--json", dataset="street"))
+    )
     assert told["suppressed"]["fixes"] == {"outside": 8, "few_cells": 2, "coarse": 0}
     assert told["suppressed"]["subjects"] == {"outside": 0, "few_cells": 2, "coarse": 0}
 
 
 def test_fixes_outside_every_cell_are_counted_and_days_are_records_of_their_own(street: str, tmp_path: Path) -> None:
     load_pois(street, tmp_path / "pois.csv", {50: "shop", 150: "shop", 250: "shop"})
-    told = json_of(done(run(street, "-p", "l=1", "-p", "t=inf", "--json", dataset="street")))
+    told = read_json(demand_done(run(street, "-p", "l=1", "-p", "t=inf", "--json", dataset="street")))
     figures = told["verification"]["attacks"][0]["figures"]
     assert (figures["subjects"], figures["records"], figures["groups"]) == (4, 8, 4)
     assert told["suppressed"]["fixes"] == {"outside": 8, "few_cells": 0, "coarse": 0}

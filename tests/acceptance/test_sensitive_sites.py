@@ -11,8 +11,8 @@ import pytest
 
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, json_of
-from tests.facts import refused
+from tests.acceptance.commands import Done, call, read_json
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 
@@ -36,17 +36,17 @@ def town_files(city_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathF
     return people, sites
 
 
-def done(told: Done) -> Done:
+def demand_done(told: Done) -> Done:
     assert told.code == 0, told.stderr
     return told
 
 
 def load_users(url: str, file: Path, dataset: str, *options: str) -> None:
-    done(call(url, "load", "trajectories", str(file), "--dataset", dataset, *LON_LAT, *options))
+    demand_done(call(url, "load", "trajectories", str(file), "--dataset", dataset, *LON_LAT, *options))
 
 
 def load_sites(url: str, file: Path, dataset: str) -> None:
-    done(call(url, "load", "sites", str(file), "--dataset", dataset, *LON_LAT, "--name", "name"))
+    demand_done(call(url, "load", "sites", str(file), "--dataset", dataset, *LON_LAT, "--name", "name"))
 
 
 def run(url: str, dataset: str, *options: str, k: int = K) -> Done:
@@ -63,7 +63,7 @@ def town_template(
         load_users(url, city_files[0], "walks")
         for dataset in ("people", "walks"):
             load_sites(url, town_files[1], dataset)
-        done(run(url, "people"))
+        demand_done(run(url, "people"))
         yield parse(url)["dbname"]
 
 
@@ -107,7 +107,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 def test_people_near_sites_are_verified_published_and_read_by_an_analyst(
     database: str, login: Callable[[str], str], options: tuple[str, ...]
 ) -> None:
-    told = json_of(done(run(database, "people", *options, "--publish", "v", "--json")))
+    told = read_json(demand_done(run(database, "people", *options, "--publish", "v", "--json")))
     metrics = told["metrics"]
     assert told["status"] == "verified"
     assert metrics["sites"] == 9
@@ -122,7 +122,7 @@ def test_people_near_sites_are_verified_published_and_read_by_an_analyst(
 
 
 def test_walks_are_published_as_they_are_at_an_instant(database: str, login: Callable[[str], str]) -> None:
-    told = json_of(done(run(database, "walks", "-p", f"at={INSTANT}", "--publish", "v", "--json")))
+    told = read_json(demand_done(run(database, "walks", "-p", f"at={INSTANT}", "--publish", "v", "--json")))
     absent = told["suppressed"]["subjects"]["absent_at_instant"]
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         demand_sound(analyst, 300 - absent)
@@ -132,12 +132,12 @@ def test_walks_are_published_as_they_are_at_an_instant(database: str, login: Cal
 
 
 def test_walks_need_an_instant(database: str) -> None:
-    refused(run(database, "walks"), 2, "one fix", "'at'")
+    demand_refused(run(database, "walks"), 2, "one fix", "'at'")
 
 
 def test_guards_leave_nobody_exact_near_a_site_or_inside_a_rectangle(database: str) -> None:
     guards = ("-p", "guard_m=60", "-p", "guard_inside=on")
-    told = json_of(done(run(database, "people", *guards, "--publish", "v", "--json")))
+    told = read_json(demand_done(run(database, "people", *guards, "--publish", "v", "--json")))
     assert told["metrics"]["added_by_guards"] > 0
     with psycopg.connect(database) as owner:
         near, inside = owner.execute("""
@@ -160,9 +160,9 @@ def test_users_that_are_areas_are_imported_and_left_as_their_bounding_rectangles
                     ELSE ST_Buffer(ST_Force2D(path), 10 * (trajectory_id % 4), 8) END AS area
             FROM dbanon.trajectory WHERE dataset_id = 1 AND trajectory_id % 4 > 0""")
     options = ("--subject", "who", "--time", "t", "--geom", "area")
-    done(call(database, "import", "public.areas", "--dataset", "areas", *options))
+    demand_done(call(database, "import", "public.areas", "--dataset", "areas", *options))
     load_sites(database, town_files[1], "areas")
-    told = json_of(done(run(database, "areas", "--publish", "v", "--json")))
+    told = read_json(demand_done(run(database, "areas", "--publish", "v", "--json")))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         demand_sound(analyst, told["metrics"]["users"])
         sides = {
@@ -179,7 +179,7 @@ def test_users_that_are_areas_are_imported_and_left_as_their_bounding_rectangles
 
 def test_the_order_of_a_release_tells_nothing_and_is_drawn_anew_for_each(database: str) -> None:
     for name in ("once", "twice"):
-        done(call(database, "publish", "1", name))
+        demand_done(call(database, "publish", "1", name))
     with psycopg.connect(database) as owner:
         orders = [
             np.array(
@@ -354,7 +354,7 @@ def test_tampering_is_refused_by_publish_and_named_by_verify(database: str, tamp
     with psycopg.connect(database) as owner:
         assert owner.execute(statement).rowcount > 0
 
-    refused(call(database, "publish", "1", "tampered"), 5, "run 1", "changed")
+    demand_refused(call(database, "publish", "1", "tampered"), 5, "run 1", "changed")
     verified = call(database, "verify", "1")
     assert verified.code == 5
     assert clause in re.findall(r"\[([a-z-]+)\]", verified.sentence)
@@ -372,9 +372,9 @@ def test_a_site_added_after_the_verification_makes_publish_refuse(
     more.write_text(f"name,lon,lat\nlate,{there['lon']},{there['lat']}\n")
     load_sites(database, more, "people")
 
-    refused(call(database, "publish", "1", "v"), 5, "run 1", "changed")
-    refused(call(database, "verify", "1"), 5, "[own-rectangle]", "dataset has changed")
-    done(run(database, "people", "--publish", "v"))
+    demand_refused(call(database, "publish", "1", "v"), 5, "run 1", "changed")
+    demand_refused(call(database, "verify", "1"), 5, "[own-rectangle]", "dataset has changed")
+    demand_done(run(database, "people", "--publish", "v"))
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ INFEASIBLE = {
 def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str) -> None:
     algorithm, k, facts = INFEASIBLE[case]
     ended = run(database, "people", "--algorithm", algorithm, k=k)
-    refused(ended, 4, *facts)
+    demand_refused(ended, 4, *facts)
     with psycopg.connect(database) as owner:
         assert owner.execute("SELECT status, error FROM dbanon.run WHERE run_id = 2").fetchone() == (
             "failed",
@@ -400,14 +400,14 @@ def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str
 
 def test_as_many_users_as_needed_are_enough_and_mk_does_with_fewer_than_2k_minus_1_a_site(database: str) -> None:
     for algorithm, k in (("bk", 28), ("mk", 20)):
-        told = json_of(done(run(database, "people", "--algorithm", algorithm, "--json", k=k)))
+        told = read_json(demand_done(run(database, "people", "--algorithm", algorithm, "--json", k=k)))
         assert told["status"] == "verified"
         assert told["metrics"]["users"] < 9 * (2 * k - 1)
 
 
 def test_no_site_is_bad_data(database: str, town_files: tuple[Path, Path]) -> None:
     load_users(database, town_files[0], "siteless", "--subject", "-")
-    refused(run(database, "siteless"), 3, "sensitive sites", "none")
+    demand_refused(run(database, "siteless"), 3, "sensitive sites", "none")
 
 
 BAD = {
@@ -429,7 +429,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_one_sentence_and_exit_code_2(database: str, case: str) -> None:
     options, facts = BAD[case]
-    refused(call(database, "run", "sensitive-sites", "--dataset", "people", *options), 2, *facts)
+    demand_refused(call(database, "run", "sensitive-sites", "--dataset", "people", *options), 2, *facts)
 
 
 # Users and sites in metres; what looks bad and is none.
@@ -455,9 +455,9 @@ def test_odd_places_are_published_and_safe(
     rows = "".join(f"{500_000 + x},{5_000_000 + y},{i}\n" for i, (x, y) in enumerate(sites))
     clinics.write_text("x,y,name\n" + rows)
     metres = ("--dataset", "odd", "--crs", "EPSG:32632")
-    done(call(database, "load", "trajectories", str(people), *metres, "--subject", "-", "--srid", "32632"))
-    done(call(database, "load", "sites", str(clinics), *metres, "--name", "name"))
-    done(run(database, "odd", "--algorithm", algorithm, "--publish", "v"))
+    demand_done(call(database, "load", "trajectories", str(people), *metres, "--subject", "-", "--srid", "32632"))
+    demand_done(call(database, "load", "sites", str(clinics), *metres, "--name", "name"))
+    demand_done(run(database, "odd", "--algorithm", algorithm, "--publish", "v"))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows, cloaked, smallest = analyst.execute(
             "SELECT count(*), count(*) FILTER (WHERE cloaked), min(crowd) FILTER (WHERE cloaked) FROM published.v"
@@ -471,6 +471,6 @@ def test_a_site_loaded_twice_is_one_site(database: str, town_files: tuple[Path, 
     with psycopg.connect(database) as owner:
         before = owner.execute("SELECT count(*) FROM dbanon.site").fetchone()
     again = call(database, "load", "sites", str(town_files[1]), "--dataset", "people", *LON_LAT, "--name", "name")
-    refused(again, 3, "9 duplicate-site")
+    demand_refused(again, 3, "9 duplicate-site")
     with psycopg.connect(database) as owner:
         assert owner.execute("SELECT count(*) FROM dbanon.site").fetchone() == before

@@ -19,8 +19,8 @@ from dbanon.worker.cluster import Cluster
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call
-from tests.acceptance.workers import until
-from tests.facts import refused
+from tests.acceptance.workers import wait_until
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.stress
 
@@ -70,19 +70,19 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "worker.log"
 
 
-def submitted(city: psycopg.Connection, submit: str = SUBMIT) -> int:
+def submit_run(city: psycopg.Connection, submit: str = SUBMIT) -> int:
     row = city.execute(submit).fetchone()
     assert row is not None
     return row[0]
 
 
-def told(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
+def read_run(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
     row = city.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
     assert row is not None
     return row
 
 
-def rows(city: psycopg.Connection, run_id: int) -> bytes:
+def hash_rows(city: psycopg.Connection, run_id: int) -> bytes:
     """Hash all rows and members of a run."""
     told = "SELECT rows > 500, dbanon_internal.run_digest(run_id) FROM dbanon.run WHERE run_id = %s"
     some, digest = city.execute(told, [run_id]).fetchone() or (False, b"")
@@ -90,86 +90,90 @@ def rows(city: psycopg.Connection, run_id: int) -> bytes:
     return digest
 
 
-def helpers(run: int) -> list[int]:
+def list_helpers(run: int) -> list[int]:
     """List the processes that help the process with a run; another one has started them."""
-    return [pid for server in workers.children(run, b"forkserver") for pid in workers.children(server, b"forkserver")]
+    return [
+        pid
+        for server in workers.list_children(run, b"forkserver")
+        for pid in workers.list_children(server, b"forkserver")
+    ]
 
 
-def helped(city: psycopg.Connection, run_id: int) -> bool:
+def has_all_helpers(city: psycopg.Connection, run_id: int) -> bool:
     """Whether the process with a run has all its helpers."""
-    return told(city, run_id) == ("running",) and len(helpers(holder(city, run_id))) == 2
+    return read_run(city, run_id) == ("running",) and len(list_helpers(find_holder(city, run_id))) == 2
 
 
-def holder(city: psycopg.Connection, run_id: int) -> int:
+def find_holder(city: psycopg.Connection, run_id: int) -> int:
     row = city.execute("SELECT worker FROM dbanon.run WHERE run_id = %s", [run_id]).fetchone()
     assert row is not None
     return int(row[0].split()[-1])
 
 
-def exist(pids: list[int]) -> bool:
+def has_processes(pids: list[int]) -> bool:
     return any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def check_whole(city: psycopg.Connection) -> None:
     wholeness.wait_until_alone(city)
     city.execute("SELECT dbanon_internal.reap_runs()")
-    assert wholeness.broken(city) == []
+    assert wholeness.find_broken(city) == []
 
 
 def test_helpers_compute_a_run_and_the_rows_are_those_of_one_process(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log, environment=SLOW) as worker:
-        shared = submitted(city)
-        until(lambda: helped(city, shared), 120, worker)
-        process = holder(city, shared)
-        until(lambda: told(city, shared) == ("verified",), 120, worker)
-        assert helpers(process) == []
+    with workers.keep_up(city_url, log, environment=SLOW) as worker:
+        shared = submit_run(city)
+        wait_until(lambda: has_all_helpers(city, shared), 120, worker)
+        process = find_holder(city, shared)
+        wait_until(lambda: read_run(city, shared) == ("verified",), 120, worker)
+        assert list_helpers(process) == []
         assert workers.stop(worker) == 0
-    assert rows(city, shared) == rows(city, ALONE)
+    assert hash_rows(city, shared) == hash_rows(city, ALONE)
     check_whole(city)
 
 
 def test_runs_at_the_same_time_have_helpers_of_their_own(city_url: str, city: psycopg.Connection, log: Path) -> None:
     environment = {**SLOW, "NUMBA_NUM_THREADS": "6"}
-    with workers.up(city_url, log, "--jobs", "2", count=2, environment=environment) as worker:
-        first, second = submitted(city), submitted(city)
-        until(lambda: helped(city, first) and helped(city, second), 120, worker)
-        until(lambda: told(city, first) == told(city, second) == ("verified",), 120, worker)
+    with workers.keep_up(city_url, log, "--jobs", "2", count=2, environment=environment) as worker:
+        first, second = submit_run(city), submit_run(city)
+        wait_until(lambda: has_all_helpers(city, first) and has_all_helpers(city, second), 120, worker)
+        wait_until(lambda: read_run(city, first) == read_run(city, second) == ("verified",), 120, worker)
         workers.stop(worker)
-    assert rows(city, first) == rows(city, second)
+    assert hash_rows(city, first) == hash_rows(city, second)
 
 
 @pytest.mark.parametrize("killed", ["helper", "holder"])
 def test_a_run_is_done_whichever_of_its_processes_is_killed(
     city_url: str, city: psycopg.Connection, log: Path, killed: str
 ) -> None:
-    with workers.up(city_url, log, environment=SLOW) as worker:
-        run = submitted(city)
-        until(lambda: helped(city, run), 120, worker)
-        process = holder(city, run)
-        others = helpers(process)
+    with workers.keep_up(city_url, log, environment=SLOW) as worker:
+        run = submit_run(city)
+        wait_until(lambda: has_all_helpers(city, run), 120, worker)
+        process = find_holder(city, run)
+        others = list_helpers(process)
         os.kill(process if killed == "holder" else others[0], signal.SIGKILL)
-        until(lambda: not exist(others if killed == "holder" else others[:1]), 30, worker)
-        until(lambda: told(city, run) == ("verified",), 120, worker)
-        assert told(city, run, "attempts") == (1 if killed == "helper" else 2,)
+        wait_until(lambda: not has_processes(others if killed == "holder" else others[:1]), 30, worker)
+        wait_until(lambda: read_run(city, run) == ("verified",), 120, worker)
+        assert read_run(city, run, "attempts") == (1 if killed == "helper" else 2,)
         assert (process in worker.children()) == (killed == "helper")
         assert workers.stop(worker) == 0
-    assert rows(city, run) == rows(city, ALONE)
+    assert hash_rows(city, run) == hash_rows(city, ALONE)
     check_whole(city)
 
 
 def test_a_cancelled_run_ends_in_all_of_its_processes(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    with workers.up(city_url, log, environment=SLOW) as worker:
-        run = submitted(city)
-        until(lambda: helped(city, run), 120, worker)
-        process = holder(city, run)
-        interrupted = [process, *helpers(process)]
+    with workers.keep_up(city_url, log, environment=SLOW) as worker:
+        run = submit_run(city)
+        wait_until(lambda: has_all_helpers(city, run), 120, worker)
+        process = find_holder(city, run)
+        interrupted = [process, *list_helpers(process)]
         city.execute("SELECT dbanon.cancel_run(%s)", [run])
-        until(lambda: told(city, run) == ("cancelled",), 30, worker)
-        until(lambda: not exist(interrupted) and worker.children(), 30, worker)
-        following = submitted(city, FEW)
-        until(lambda: told(city, following) == ("verified",), 120, worker)
+        wait_until(lambda: read_run(city, run) == ("cancelled",), 30, worker)
+        wait_until(lambda: not has_processes(interrupted) and worker.children(), 30, worker)
+        following = submit_run(city, FEW)
+        wait_until(lambda: read_run(city, following) == ("verified",), 120, worker)
         assert workers.stop(worker) == 0
     check_whole(city)
 
@@ -178,18 +182,18 @@ def test_a_cancelled_run_ends_in_all_of_its_processes(city_url: str, city: psyco
 def test_no_process_is_left_of_a_worker_that_ends_in_the_middle(
     city_url: str, city: psycopg.Connection, log: Path, end: str
 ) -> None:
-    with workers.up(city_url, log, "--grace-s", "0", environment=SLOW) as worker:
-        run = submitted(city)
-        until(lambda: helped(city, run), 120, worker)
-        process = holder(city, run)
-        processes = [process, *workers.children(process), *helpers(process)]
+    with workers.keep_up(city_url, log, "--grace-s", "0", environment=SLOW) as worker:
+        run = submit_run(city)
+        wait_until(lambda: has_all_helpers(city, run), 120, worker)
+        process = find_holder(city, run)
+        processes = [process, *workers.list_children(process), *list_helpers(process)]
         assert len(processes) == 4  # with the one that starts helpers
         if end == "stop":
             assert workers.stop(worker) == 0
         else:
             worker.process.kill()
-        until(lambda: not exist(processes), 120, worker)
-        assert told(city, run) == ("queued",)
+        wait_until(lambda: not has_processes(processes), 120, worker)
+        assert read_run(city, run) == ("queued",)
         city.execute("SELECT dbanon.cancel_run(%s)", [run])
     check_whole(city)
 
@@ -203,14 +207,14 @@ def test_a_cluster_does_the_tasks_of_a_worker(city_url: str, city: psycopg.Conne
             distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
         )
         address = cluster.scheduler_address
-        worker = stack.enter_context(workers.up(city_url, log, "--scheduler", address))
-        run = submitted(city)
-        until(lambda: told(city, run) == ("verified",), 120, worker)
+        worker = stack.enter_context(workers.keep_up(city_url, log, "--scheduler", address))
+        run = submit_run(city)
+        wait_until(lambda: read_run(city, run) == ("verified",), 120, worker)
         assert "2 processes" in worker.said()
         assert "true positions" in worker.said()
         assert "do" in cluster.scheduler.task_prefixes
         assert workers.stop(worker) == 0
-    assert rows(city, run) == rows(city, ALONE)
+    assert hash_rows(city, run) == hash_rows(city, ALONE)
     check_whole(city)
 
 
@@ -238,4 +242,4 @@ def test_processes_of_a_cluster_read_what_they_attack(
 
 
 def test_a_worker_needs_a_scheduler_that_answers(city_url: str) -> None:
-    refused(call(city_url, "worker", "--scheduler", "nowhere"), 1, "nowhere", "scheduler")
+    demand_refused(call(city_url, "worker", "--scheduler", "nowhere"), 1, "nowhere", "scheduler")

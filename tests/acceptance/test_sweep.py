@@ -14,8 +14,8 @@ from dbanon.database import Database, open_database
 from dbanon.pages.sweep import make_page
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, json_of
-from tests.facts import refused
+from tests.acceptance.commands import call, read_json
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 
@@ -24,13 +24,13 @@ ASKED = {"dataset": "city", "params": {"k": [5, 301], "instants": [10, 25]}, "qu
 COUNTS = ("dataset", "trajectory", "run", "cloak", "verification", "release")
 
 
-def counts(url: str) -> dict[str, int]:
+def count_tables(url: str) -> dict[str, int]:
     with psycopg.connect(url) as connection:
         query = ", ".join(f"(SELECT count(*) FROM dbanon.{table})" for table in COUNTS)
         return dict(zip(COUNTS, connection.execute(f"SELECT {query}").fetchone() or (), strict=True))
 
 
-def computed(url: str) -> int:
+def count_runs(url: str) -> int:
     """How many runs were ever submitted."""
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT count(*) FROM dbanon.audit WHERE action = 'submit'").fetchone()[0]
@@ -40,7 +40,7 @@ def computed(url: str) -> int:
 def swept(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str]:
     """URL of a city over which a sweep was begun, interrupted in its second setting, and made again."""
     with cloned_database(dbanon_server, city_template[0]) as url:
-        before, earlier = counts(url), computed(url)
+        before, earlier = count_tables(url), count_runs(url)
         with open_database(url) as database:
 
             def interrupt(stage: str, done: int, total: int | None) -> None:
@@ -50,14 +50,14 @@ def swept(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str
             database.progress = interrupt
             with pytest.raises(KeyboardInterrupt):
                 database.sweep("tp-aware", **ASKED)
-            assert counts(url) == before
-            assert computed(url) == earlier + 2
+            assert count_tables(url) == before
+            assert count_runs(url) == earlier + 2
         with open_database(url) as database:
             found = database.sweep("tp-aware", **ASKED)
         assert [one.earlier for one in found.settings] == [True, False, False, False]
         assert [one.minute is None for one in found.settings] == [True, False, True, True]
-        assert computed(url) == earlier + 5
-        assert counts(url) == before
+        assert count_runs(url) == earlier + 5
+        assert count_tables(url) == before
         yield url
 
 
@@ -76,7 +76,7 @@ def test_each_combination_is_a_row_and_one_that_cannot_be_says_why(database: Dat
     assert all("k = 301" in (one.reason or "") for one in found.settings[2:])
     short, long = found.settings[:2]
     assert short.share > long.share > 0.5
-    assert short.value("coverage") == 1
+    assert short.find_value("coverage") == 1
     assert short.run["overlap"]["below"] == 0
     assert short.limits.keys() == {"absent_at_some_instant"}
     assert len(found.frame()) == 4
@@ -89,16 +89,16 @@ def test_each_combination_is_a_row_and_one_that_cannot_be_says_why(database: Dat
 
 
 def test_a_sweep_writes_a_page_or_a_table_for_its_owner_alone(swept: str, tmp_path: Path) -> None:
-    already = computed(swept)
+    already = count_runs(swept)
     html, table = tmp_path / "sweep.html", tmp_path / "sweep.csv"
     done = call(swept, *WORDS, "-o", str(html), "--want", "published_share>=0.5")
     assert done.code == 0, done.stderr
     assert (
         "dbanon run tp-aware --dataset city --algorithm traj-anon -p k=5 -p instants=10 --publish NAME" in done.stdout
     )
-    told = json_of(call(swept, "--json", *WORDS, "-o", str(table)))
+    told = read_json(call(swept, "--json", *WORDS, "-o", str(table)))
     assert len(told["settings"]) == 4
-    assert computed(swept) == already
+    assert count_runs(swept) == already
     assert [stat.S_IMODE(file.stat().st_mode) for file in (html, table)] == [0o600] * 2
     assert "<title>[PRIVATE]" in html.read_text()
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -136,7 +136,7 @@ def test_what_was_measured_with_another_method_stands_under_its_own_promise(data
 
 
 def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept: str, database: Database) -> None:
-    before = counts(swept)
+    before = count_tables(swept)
     asked = {"dataset": "city", "params": {"k": 5, "instants": 10}, "queries": 100, "sample": 100}
     with pytest.raises(ParameterError, match="sample"):
         database.sweep("tp-aware", **asked, keep=True)
@@ -144,7 +144,7 @@ def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept
     one = found.settings[0]
     assert (one.outcome, one.publishable, found.people) == ("verified", None, 100)
     assert "100 people drawn at random" in found.notes[0]
-    assert counts(swept) == before
+    assert count_tables(swept) == before
     assert database.sweep("tp-aware", **asked).settings[0].earlier
 
 
@@ -183,10 +183,10 @@ def test_a_sweep_ends_where_its_data_change_and_keeps_no_figures_of_both(
 def test_what_no_sweep_takes_is_one_sentence(
     swept: str, words: tuple[str, ...], code: int, facts: tuple[object, ...]
 ) -> None:
-    before = counts(swept)
+    before = count_tables(swept)
     done = call(swept, "sweep", *words)
-    refused(done, code, *facts)
-    assert counts(swept) == before
+    demand_refused(done, code, *facts)
+    assert count_tables(swept) == before
 
 
 def test_a_login_that_may_not_compute_or_not_submit_sweeps_nothing(swept: str) -> None:

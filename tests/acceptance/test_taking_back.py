@@ -8,8 +8,8 @@ import pytest
 from dbanon.base.errors import ParameterError
 from dbanon.database import Database
 from dbanon.postgres import server
-from tests.acceptance.commands import call, json_of
-from tests.facts import named, names, refusal, refused
+from tests.acceptance.commands import call, read_json
+from tests.facts import demand_named, demand_refused, expect_refusal, is_named
 
 pytestmark = pytest.mark.db
 
@@ -21,7 +21,7 @@ def published(city_url: str) -> str:
     return city_url
 
 
-def somebody(url: str) -> str:
+def find_subject(url: str) -> str:
     """A subject of the city that no other text holds."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
@@ -33,7 +33,7 @@ def somebody(url: str) -> str:
 
 
 def test_a_card_of_a_real_run_has_the_attack_clause_by_clause(published: str) -> None:
-    told = json_of(call(published, "card", "city_k5", "--json"))
+    told = read_json(call(published, "card", "city_k5", "--json"))
     attack = told["attack"]
     assert isinstance(attack, dict)
     assert attack["passed"] is True
@@ -45,19 +45,19 @@ def test_a_card_of_a_real_run_has_the_attack_clause_by_clause(published: str) ->
     assert by_hour == sum(left_out["in_all"]["subjects"].values()) == attack["figures"]["suppressed"]
     text = call(published, "card", "city_k5").stdout
     assert "covers" in text
-    names(" ".join(text.split()), "promise:", "At least k people")
+    demand_named(" ".join(text.split()), "promise:", "At least k people")
 
 
 def test_a_view_tells_in_words_what_a_real_run_left_out(published: str) -> None:
     with psycopg.connect(published) as connection:
         row = connection.execute("SELECT obj_description('published.city_k5'::regclass, 'pg_class')").fetchone()
     assert row
-    names(row[0], "all that was seen: ", "all requests: ")
+    demand_named(row[0], "all that was seen: ", "all requests: ")
 
 
 def test_releases_are_listed_withdrawn_or_not(published: str) -> None:
     assert call(published, "unpublish", "city_k5").code == 0
-    listed = json_of(call(published, "releases", "--json"))["releases"]
+    listed = read_json(call(published, "releases", "--json"))["releases"]
     assert isinstance(listed, list)
     assert [(release["name"], release["live"], release["run_id"]) for release in listed] == [("city_k5", False, 1)]
     assert "city_k5" in call(published, "releases").stdout
@@ -66,30 +66,30 @@ def test_releases_are_listed_withdrawn_or_not(published: str) -> None:
 def test_a_run_is_dropped_unless_it_was_published(city_url: str) -> None:
     with psycopg.connect(city_url, autocommit=True) as connection:
         connection.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')")
-    assert json_of(call(city_url, "drop", "2", "--json")) == {"run_id": 2, "rows_dropped": 0}
+    assert read_json(call(city_url, "drop", "2", "--json")) == {"run_id": 2, "rows_dropped": 0}
     assert call(city_url, "drop", "2").code == 2
     assert call(city_url, "publish", "1", "city_k5").code == 0
     done = call(city_url, "drop", "1")
-    refused(done, 1, "run 1", "published")
+    demand_refused(done, 1, "run 1", "published")
 
 
 def test_a_subject_is_forgotten_and_what_it_was_called_is_not_repeated(published: str) -> None:
-    name = somebody(published)
+    name = find_subject(published)
     done = call(published, "forget", "--dataset", "city", "--subject", name, "--json")
-    erased = json_of(done)["erased"]
+    erased = read_json(done)["erased"]
     assert isinstance(erased, dict)
     assert erased["trajectories"] == 1
-    names(done.stderr, "1 live release", "city_k5")
+    demand_named(done.stderr, "1 live release", "city_k5")
     again = call(published, "forget", "--dataset", "city", "--subject", name)
-    refused(again, 2, "person", "city")
+    demand_refused(again, 2, "person", "city")
     for told in (done, again):
         assert "4711" not in told.stdout + told.stderr
 
 
 def test_forgetting_is_told_as_a_table(published: str) -> None:
-    done = call(published, "forget", "--dataset", "city", "--subject", somebody(published))
+    done = call(published, "forget", "--dataset", "city", "--subject", find_subject(published))
     assert done.code == 0
-    names(done.stdout, "erased", "city")
+    demand_named(done.stdout, "erased", "city")
     assert "4711" not in done.stdout + done.stderr
 
 
@@ -97,12 +97,12 @@ def test_the_same_from_python(published: str) -> None:
     with Database(server.Target(published, "test")) as database:
         assert database.card("city_k5")["live"] is True
         assert [release["name"] for release in database.releases()] == ["city_k5"]
-        erased, notices = database.forget("city", somebody(published))
+        erased, notices = database.forget("city", find_subject(published))
         assert erased["trajectories"] == 1
         assert len(notices) == 1
-        with refusal(ParameterError, "run 99"):
+        with expect_refusal(ParameterError, "run 99"):
             database.drop(99)
-        with refusal(ParameterError, "release", "'nothing'"):
+        with expect_refusal(ParameterError, "release", "'nothing'"):
             database.card("nothing")
 
 
@@ -121,14 +121,14 @@ def test_readers_are_ended_as_the_refusal_says(
     url = server.format_uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
     with psycopg.connect(url) as reader:
         reader.execute("SELECT count(*) FROM published.city_k5")
-        refused(call(published, *command), 1, "city_k5", f"`{typed}`")
+        demand_refused(call(published, *command), 1, "city_k5", f"`{typed}`")
         done = call(published, *typed.split()[1:], "--json")
         assert done.code == 0
         said = "city_k5", f"{reader.info.user} (process {reader.info.backend_pid})"
-        notices = json_of(done)["notices"]
+        notices = read_json(done)["notices"]
         assert isinstance(notices, list)
-        assert [notice for notice in notices if all(named(notice, fact) for fact in said)]
-        names(done.stderr, *said)
+        assert [notice for notice in notices if all(is_named(notice, fact) for fact in said)]
+        demand_named(done.stderr, *said)
         with pytest.raises(psycopg.errors.AdminShutdown):
             reader.execute("SELECT 1")
 
@@ -143,7 +143,7 @@ def test_a_replacement_that_was_refused_is_shown_with_its_run_until_it_succeeds(
         reader.execute("SELECT count(*) FROM published.city_k5")
         again = ("run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5", "--replace")
         assert call(published, *again).code == 1
-        (_, run) = json_of(call(published, "runs", "--json"))["runs"]
+        (_, run) = read_json(call(published, "runs", "--json"))["runs"]
         who = f"{reader.info.user} (process {reader.info.backend_pid})"
         assert (run["status"], run["error"], who in run["publish_error"]) == ("verified", None, True)
         assert who in call(published, "runs").stdout
@@ -152,9 +152,9 @@ def test_a_replacement_that_was_refused_is_shown_with_its_run_until_it_succeeds(
         with pytest.raises(psycopg.errors.AdminShutdown):
             reader.execute("SELECT 1")
         assert call(published, "publish", str(run["run_id"]), "city_k5", "--replace").code == 0
-        assert [row["publish_error"] for row in json_of(call(published, "runs", "--json"))["runs"]] == [None] * 3
+        assert [row["publish_error"] for row in read_json(call(published, "runs", "--json"))["runs"]] == [None] * 3
 
 
 def test_a_publication_on_the_command_line_that_replaces_nothing_ends_nobody(city_url: str) -> None:
     done = call(city_url, "publish", "1", "city_k5", "--end-readers")
-    refused(done, 2, "--end-readers", "--replace")
+    demand_refused(done, 2, "--end-readers", "--replace")

@@ -13,7 +13,7 @@ from dbanon.testing import cloned_database, logins
 from tests import pages
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance import taxi_questions as asking
-from tests.acceptance.commands import Done, as_typed
+from tests.acceptance.commands import Done, run_typed
 
 from .conftest import REAL_DATA
 
@@ -43,8 +43,8 @@ def study(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.
     for data in (CABS, PICK_UPS):
         (folder / data.name).symlink_to(data)
     with cloned_database(dbanon_server, dbanon_template) as url:
-        typed = [pair for _, block in pages.blocks(PAGE, "console") for pair in pages.typed(block)]
-        yield Study(url, [(shown, command, as_typed(url, folder, command)) for command, shown in typed])
+        typed = [pair for _, block in pages.list_blocks(PAGE, "console") for pair in pages.split_typed(block)]
+        yield Study(url, [(shown, command, run_typed(url, folder, command)) for command, shown in typed])
 
 
 @pytest.mark.stress
@@ -53,10 +53,10 @@ def test_the_case_study_ends_as_it_shows_and_a_second_release_is_refused(study: 
         refused = command.startswith("dbanon publish")
         assert done.code == (5 if refused else 0), command + done.stderr
         lines = [" ".join(shown)] if refused else shown  # the page breaks the refusal into lines
-        assert pages.missing(lines, done.stdout + done.stderr) == [], done.stdout + done.stderr
+        assert pages.find_missing(lines, done.stdout + done.stderr) == [], done.stdout + done.stderr
 
 
-def figures(page: str) -> dict[str, list[str]]:
+def read_figures(page: str) -> dict[str, list[str]]:
     """Read the table of a page that compares k = 5 with k = 20: the two figures of each line."""
     [table] = re.findall(
         r"^\| \| k = 5 \| k = 20 \|\n\|[-|]+\n((?:\|.*\n)+)", (pages.ROOT / page).read_text(), re.MULTILINE
@@ -74,8 +74,8 @@ def test_the_figures_of_taxis_are_those_that_evaluate_prints(study: Study, page:
         [published] = re.findall(r"^Published +([\d.]+) %", printed, re.MULTILINE)
         [side] = re.findall(r"^Side of a region, median +([\d,]+) m", printed, re.MULTILINE)
         [low, high] = re.findall(r"^2 km +at a moment +[\d.]+ % +([\d.]+) % to ([\d.]+) %", printed, re.MULTILINE)[0]
-        shown = {name.split(",")[0]: both[at] for name, both in figures(page).items()}
-        assert near(shown["published of all half hours of taxis"], float(published))
+        shown = {name.split(",")[0]: both[at] for name, both in read_figures(page).items()}
+        assert is_near(shown["published of all half hours of taxis"], float(published))
         assert abs(float(shown["side of a region"]) - float(side.replace(",", "")) / 1000) < 0.1
         assert float(low) <= float(shown["a count in a square of 2 km is off by"]) <= float(high)
 
@@ -84,7 +84,7 @@ def test_the_figures_of_taxis_are_those_that_evaluate_prints(study: Study, page:
 def test_the_seconds_of_the_readme_are_those_of_the_results() -> None:
     results = (pages.ROOT / "benchmarks" / "results" / "tutorial.md").read_text()
     measured = re.findall(r"^\| run k = (?:5|20)\b[^|]*\| ([\d.]+) \|", results, re.MULTILINE)
-    assert figures("README.md")["run and attack, on two cores"] == measured
+    assert read_figures("README.md")["run and attack, on two cores"] == measured
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def taxis_asked(study: Study, analyst: str) -> Iterator[asking.Taxis]:
         yield asking.Taxis(truths.read(study.url, [1]), connection)
 
 
-def near(shown: str, figure: float) -> bool:
+def is_near(shown: str, figure: float) -> bool:
     """Whether a figure is the one shown, rounded as that is."""
     digits = shown.replace(",", "")
     return abs(float(digits) - figure) <= 0.5 * 10.0 ** -len(digits.partition(".")[2]) + 1e-9
@@ -110,7 +110,7 @@ def near(shown: str, figure: float) -> bool:
 
 @pytest.mark.stress
 def test_the_ten_questions_of_the_analysts_page_are_answered_as_it_shows(analyst: str) -> None:
-    asked = asking.questions()
+    asked = asking.read_questions()
     assert [question.number for question in asked] == list(range(1, 11))
     script = "\n\\echo ====\n".join([f"\\pset footer off\n{asking.set_up()}", *(question.query for question in asked)])
     done = subprocess.run(
@@ -123,11 +123,11 @@ def test_the_ten_questions_of_the_analysts_page_are_answered_as_it_shows(analyst
 
 @pytest.mark.stress
 def test_the_true_answers_of_the_analysts_page_are_true_and_within_its_bounds(taxis_asked: asking.Taxis) -> None:
-    for question, true in zip(asking.questions(), asking.TRUE, strict=True):
-        shown = asking.table(question.shown)
+    for question, true in zip(asking.read_questions(), asking.TRUE, strict=True):
+        shown = asking.read_table(question.shown)
         figures = true(taxis_asked, shown)
         assert len(figures) == len(question.true), question
-        assert all(map(near, question.true, figures)), (question.number, figures)
+        assert all(map(is_near, question.true, figures)), (question.number, figures)
         for row, figure in zip(shown, figures, strict=False):
             if "at_least" in row:
                 assert float(row["at_least"]) <= figure <= float(row["at_most"]), question
@@ -135,11 +135,11 @@ def test_the_true_answers_of_the_analysts_page_are_true_and_within_its_bounds(ta
         r"off by ([\d.]+) cabs on average,\s+where ([\d.]+)\s+are true", (pages.ROOT / asking.PAGE).read_text()
     )
     assert error
-    assert all(map(near, error.groups(), taxis_asked.error_of_expected())), taxis_asked.error_of_expected()
+    assert all(map(is_near, error.groups(), taxis_asked.error_of_expected())), taxis_asked.error_of_expected()
 
 
 @pytest.mark.stress
 def test_the_queries_that_the_analysts_page_warns_of_are_as_wrong_as_it_says(taxis_asked: asking.Taxis) -> None:
-    for question in asking.questions():
+    for question in asking.read_questions():
         wrong = taxis_asked.asked.execute(asking.WRONG[question.number]).fetchone() if question.wrong else ()
         assert [f"{figure:,}" for figure in wrong or ()] == question.wrong, question.number

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from tests import pages
-from tests.acceptance.commands import call, json_of
-from tests.facts import refused
+from tests.acceptance.commands import call, read_json
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
 PAGE = "docs/administrators/load-formats.md"
@@ -42,12 +42,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_of_the_page_load_what_it_says(database: str, folder: Path) -> None:
-    [block] = [text for _, text in pages.blocks(PAGE, "console") if "Geolife" in text]
+    [block] = [text for _, text in pages.list_blocks(PAGE, "console") if "Geolife" in text]
     told = []
-    for command, _ in pages.typed(block):
+    for command, _ in pages.split_typed(block):
         done = call(database, *shlex.split(command)[1:], "--json")
         assert done.code == 0, done.stderr
-        told.append(json_of(done))
+        told.append(read_json(done))
     assert [(one["read"], one["kept"], one["subjects"], one["trajectories"]) for one in told] == [
         (4, 4, 2, 4), (4, 4, 2, 2), (1, 1, 1, 1), (2, 2, 1, 1),
     ]  # fmt: skip
@@ -66,7 +66,7 @@ def test_fast_fixes_are_counted_in_the_table_and_left_out(database: str, folder:
     arguments = ("load", "trajectories", "ann.gpx", "--dataset", "d", "--max-speed-kmh", "200")
     done = call(database, *arguments)
     assert (done.code, "kept: too-fast" in done.stdout, "--drop-outliers" in done.stderr) == (0, True, True)
-    told = json_of(call(database, *arguments, "--replace", "--drop-outliers", "--json"))
+    told = read_json(call(database, *arguments, "--replace", "--drop-outliers", "--json"))
     assert (told["quarantined"], told["far"]) == ({"too-fast": 1}, {})
 
 
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_left(
     )
     (folder / "still.json").write_text('{"type": "Feature", "geometry": {"type": "Point", "coordinates": [8.2, 53.1]}}')
     done = call(database, "load", "trajectories", *arguments, "--dataset", "d")
-    refused(done, code, *facts)
+    demand_refused(done, code, *facts)
     assert not [secret for secret in ("8.2173", "53.1415") if secret in done.stderr]
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)

@@ -14,8 +14,8 @@ from dbanon.postgres import programs, server
 from dbanon.postgres.server import Target
 from dbanon.schema import EXPECTED_REVISION
 from dbanon.testing import database_url
-from tests.acceptance.commands import call, later
-from tests.facts import refused
+from tests.acceptance.commands import call, shift_rows
+from tests.facts import demand_refused
 
 NO_POSTGIS = ("PostGIS", "extension", "apt install postgresql-postgis")
 NO_SCHEMA = (f"revision {EXPECTED_REVISION}", "none", "`dbanon db upgrade`")
@@ -32,7 +32,7 @@ COMMANDS = (
 # ---- a PostgreSQL without PostGIS ------------------------------------------------------------------------------------
 
 
-def without_postgis(place: Path) -> Path:
+def make_without_postgis(place: Path) -> Path:
     """Make an installation of the PostgreSQL here that lacks PostGIS, and return its directory of programs.
 
     The server looks for its files relative to where its program is: copied programs and links to the rest, at the same
@@ -63,7 +63,7 @@ def without_postgis(place: Path) -> Path:
 def bare_programs() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
     directory.chmod(0o755)
-    yield without_postgis(directory)
+    yield make_without_postgis(directory)
     shutil.rmtree(directory)
 
 
@@ -88,12 +88,12 @@ def test_upgrading_a_server_without_postgis_says_what_to_install(
         url = bare.start().url
         for _ in range(2):  # the first attempt left nothing that could hide it from the second
             done = call(url, "db", "upgrade", "--share-roles")
-            refused(done, 1, *NO_POSTGIS)
+            demand_refused(done, 1, *NO_POSTGIS)
             assert done.stdout == ""
         for command in COMMANDS:
-            words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in command]
+            words = [word.format(trajectories=city_files[0], requests=shift_rows(city_files[1])) for word in command]
             done = call(url, *words)
-            refused(done, 1, *NO_SCHEMA)
+            demand_refused(done, 1, *NO_SCHEMA)
         with psycopg.connect(url) as connection:
             assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'dbanon'").fetchone() == (0,)
             assert connection.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'dbanon_%'").fetchone() == (0,)
@@ -109,7 +109,7 @@ def test_an_embedded_server_without_postgis_says_what_to_install(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DBANON_HOME", str(tmp_path / "home"))
     done = call("", "runs")
-    refused(done, 1, "embedded server", "PostGIS", "apt-get install postgresql-")
+    demand_refused(done, 1, "embedded server", "PostGIS", "apt-get install postgresql-")
     assert not (tmp_path / "home").exists()
 
 
@@ -125,7 +125,7 @@ def test_a_login_that_may_not_add_postgis_is_told_who_may(dbanon_server: Target)
         finally:
             owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
             owner.execute(f"DROP ROLE {user}")
-    refused(done, 1, "`CREATE EXTENSION postgis`", "superuser")
+    demand_refused(done, 1, "`CREATE EXTENSION postgis`", "superuser")
 
 
 # ---- a schema of another age -----------------------------------------------------------------------------------------
@@ -139,9 +139,9 @@ def test_every_command_refuses_a_schema_that_is_older_or_newer(
         connection.execute("UPDATE dbanon.alembic_version SET version_num = %s", [revision])
         before = connection.execute("SELECT count(*), max(run_id) FROM dbanon.run, dbanon.load").fetchone()
         for command in COMMANDS:
-            words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in command]
+            words = [word.format(trajectories=city_files[0], requests=shift_rows(city_files[1])) for word in command]
             done = call(city_url, *words)
-            refused(done, 1, f"revision {revision}", EXPECTED_REVISION, remedy)
+            demand_refused(done, 1, f"revision {revision}", EXPECTED_REVISION, remedy)
         assert connection.execute("SELECT count(*), max(run_id) FROM dbanon.run, dbanon.load").fetchone() == before
 
 
@@ -149,4 +149,4 @@ def test_upgrading_a_newer_schema_is_refused(city_url: str) -> None:
     with psycopg.connect(city_url, autocommit=True) as connection:
         connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
     done = call(city_url, "db", "upgrade", "--share-roles")
-    refused(done, 1, "revision 9999", EXPECTED_REVISION)
+    demand_refused(done, 1, "revision 9999", EXPECTED_REVISION)

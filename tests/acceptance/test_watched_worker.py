@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dbanon.postgres import server
 from tests.acceptance import workers
-from tests.acceptance.commands import Done, call, waiting
-from tests.acceptance.workers import until
+from tests.acceptance.commands import Done, call, list_waiting
+from tests.acceptance.workers import wait_until
 from tests.db.conftest import RUN
-from tests.facts import refused
+from tests.facts import demand_refused
 
 pytestmark = pytest.mark.stress
 
@@ -43,7 +43,7 @@ def port() -> int:
         return int(found.getsockname()[1])
 
 
-def status(port: int, path: str = "/readyz") -> int:
+def ask_status(port: int, path: str = "/readyz") -> int:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as response:
             return int(response.status)
@@ -53,14 +53,14 @@ def status(port: int, path: str = "/readyz") -> int:
         return 0
 
 
-def figures(port: int) -> dict[tuple[str, ...], float]:
+def read_figures(port: int) -> dict[tuple[str, ...], float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
         text = response.read().decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {(sample.name, *sample.labels.values()): sample.value for sample in samples}
 
 
-def events(worker: workers.Worker) -> list[dict[str, object]]:
+def read_events(worker: workers.Worker) -> list[dict[str, object]]:
     return [json.loads(line) for line in worker.said().splitlines()]
 
 
@@ -73,20 +73,20 @@ def test_log_heartbeat_and_figures_follow_a_run(
 ) -> None:
     beat = tmp_path / "beat"
     options = ("--log", "json", "--heartbeat", str(beat), "--listen", f"127.0.0.1:{port}")
-    with workers.up(database, log, *options) as worker:
-        until(lambda: status(port) == 200, 60, worker)
-        assert status(port, "/healthz") == 200
+    with workers.keep_up(database, log, *options) as worker:
+        wait_until(lambda: ask_status(port) == 200, 60, worker)
+        assert ask_status(port, "/healthz") == 200
         first = beat.stat().st_mtime_ns
         ten.execute(SUBMIT)
-        until(lambda: is_verified(ten, 2), 120, worker)
-        until(lambda: figures(port).get(("dbanon_runs", "verified")) == 2, 60, worker)
-        shown = figures(port)
+        wait_until(lambda: is_verified(ten, 2), 120, worker)
+        wait_until(lambda: read_figures(port).get(("dbanon_runs", "verified")) == 2, 60, worker)
+        shown = read_figures(port)
         assert (shown["dbanon_connected",], shown["dbanon_workers",], shown["dbanon_runs_waiting",]) == (1, 1, 0)
         assert shown["dbanon_history_forked",] == 0
         assert shown["dbanon_last_success_timestamp_seconds", "run"] > 0
-        until(lambda: beat.stat().st_mtime_ns > first, 60, worker)
+        wait_until(lambda: beat.stat().st_mtime_ns > first, 60, worker)
         assert workers.stop(worker) == 0
-    said = events(worker)
+    said = read_events(worker)
     assert all(line.keys() <= workers.FIELDS for line in said)
     done = [line for line in said if line["event"] in ("taken", "done")]
     assert [(line["event"], line["run_id"], line["step"], line["tries"]) for line in done] == [
@@ -105,40 +105,40 @@ def test_it_is_not_ready_while_its_connections_are_lost_and_is_again_afterwards(
     name = server.parse(database)["dbname"]
     elsewhere = server.format_uri({**server.parse(database), "dbname": "postgres"})
     options = ("--log", "json", "--heartbeat", str(beat), "--listen", f"127.0.0.1:{port}")
-    with workers.up(database, log, *options) as worker, psycopg.connect(elsewhere, autocommit=True) as other:
-        until(lambda: status(port) == 200, 60, worker)
+    with workers.keep_up(database, log, *options) as worker, psycopg.connect(elsewhere, autocommit=True) as other:
+        wait_until(lambda: ask_status(port) == 200, 60, worker)
         other.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")  # type: ignore[arg-type]
         other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
-        until(lambda: status(port) == 503, 60, worker)
+        wait_until(lambda: ask_status(port) == 503, 60, worker)
         stopped = beat.stat().st_mtime_ns
-        assert status(port, "/healthz") == 200
-        until(lambda: figures(port) == {("dbanon_connected",): 0}, 60, worker)
+        assert ask_status(port, "/healthz") == 200
+        wait_until(lambda: read_figures(port) == {("dbanon_connected",): 0}, 60, worker)
         assert beat.stat().st_mtime_ns == stopped
         other.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")  # type: ignore[arg-type]
-        until(lambda: status(port) == 200, 60, worker)
+        wait_until(lambda: ask_status(port) == 200, 60, worker)
         assert workers.stop(worker) == 0
-    assert any(line["event"] == "connect" and line["level"] == "error" for line in events(worker))
+    assert any(line["event"] == "connect" and line["level"] == "error" for line in read_events(worker))
 
 
 def test_a_hang_up_in_the_middle_of_a_run_lets_it_end_and_connects_anew(
     database: str, ten: psycopg.Connection, log: Path, port: int
 ) -> None:
     options = ("--log", "json", "--listen", f"127.0.0.1:{port}", "--jobs", "2", "--schedule")
-    with workers.up(database, log, *options, count=2) as worker:
+    with workers.keep_up(database, log, *options, count=2) as worker:
         before = set(worker.children())
-        until(lambda: ten.execute(SCHEDULES).rowcount == 1, 60, worker)
+        wait_until(lambda: ten.execute(SCHEDULES).rowcount == 1, 60, worker)
         schedule = ten.execute(SCHEDULES).fetchall()
         with psycopg.connect(database) as holder:
             holder.execute("LOCK TABLE dbanon.trajectory")
             ten.execute(SUBMIT)
-            until(lambda: len(waiting(ten)) == 1, 120, worker)
+            wait_until(lambda: len(list_waiting(ten)) == 1, 120, worker)
             worker.process.send_signal(signal.SIGHUP)
-            until(lambda: any(line["event"] == "reload" for line in events(worker)), 60, worker)
-            until(lambda: len(set(worker.children()) - before) == 1, 60, worker)  # the other, which had no run
-            until(lambda: ten.execute(SCHEDULES).fetchall() not in ([], schedule), 20, worker)
-        until(lambda: is_verified(ten, 2), 120, worker)
-        until(lambda: len(set(worker.children()) - before) == 2, 60, worker)
-        until(lambda: workers.workers(database) == 2 and status(port) == 200, 60, worker)
+            wait_until(lambda: any(line["event"] == "reload" for line in read_events(worker)), 60, worker)
+            wait_until(lambda: len(set(worker.children()) - before) == 1, 60, worker)  # the other, which had no run
+            wait_until(lambda: ten.execute(SCHEDULES).fetchall() not in ([], schedule), 20, worker)
+        wait_until(lambda: is_verified(ten, 2), 120, worker)
+        wait_until(lambda: len(set(worker.children()) - before) == 2, 60, worker)
+        wait_until(lambda: workers.count_workers(database) == 2 and ask_status(port) == 200, 60, worker)
         assert ten.execute("SELECT attempts FROM dbanon.run WHERE run_id = 2").fetchone() == (1,)
         assert workers.stop(worker) == 0
 
@@ -151,4 +151,4 @@ def test_what_it_cannot_listen_at_or_write_to_is_refused_at_the_start(database: 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = f"127.0.0.1:{taken.getsockname()[1]}" if value == "taken" else value
         done: Done = call(database, "worker", option, given)
-    refused(done, 2, option)
+    demand_refused(done, 2, option)

@@ -9,7 +9,7 @@ import pytest
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
-from tests.acceptance.commands import call, sites
+from tests.acceptance.commands import call, write_sites
 
 pytestmark = pytest.mark.db
 
@@ -57,7 +57,7 @@ DAMAGES = {
 def released(dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]) -> Iterator[str]:
     with cloned_database(dbanon_server, city_template[0]) as url:
         where = ("--dataset", "city", "--x", "lon", "--y", "lat", "--name", "name")
-        assert call(url, "load", "sites", str(sites(city_files[0])), *where).code == 0
+        assert call(url, "load", "sites", str(write_sites(city_files[0])), *where).code == 0
         assert call(url, "verify", "1").code == 0
         assert call(url, "publish", "1", "city_k5").code == 0
         yield url
@@ -67,10 +67,10 @@ def released(dbanon_server: Target, city_template: tuple[str, int], city_files: 
 @pytest.mark.parametrize("rule", DAMAGES)
 def test_a_rule_that_is_broken_is_named(released: str, rule: str) -> None:
     with psycopg.connect(released) as connection:
-        assert wholeness.broken(connection) == []
+        assert wholeness.find_broken(connection) == []
         connection.execute(_NO_TRIGGERS)
         connection.execute(DAMAGES[rule])
-        assert [told for told in wholeness.broken(connection) if rule in told]
+        assert [told for told in wholeness.find_broken(connection) if rule in told]
         connection.rollback()
 
 

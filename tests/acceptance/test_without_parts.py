@@ -16,13 +16,13 @@ from typer.main import get_command
 from dbanon.base.parts import PACKAGES
 from dbanon.cli.main import app
 from tests.acceptance.commands import Done
-from tests.without_parts import absent, run
+from tests.without_parts import list_absent, run
 
 ROOT = Path(__file__).parents[2]
 RELEASE = "plain"
 
 
-def does(url: str, *commands: tuple[str, ...], parts: tuple[str, ...] = (), cwd: Path | None = None) -> list[Done]:
+def run_all(url: str, *commands: tuple[str, ...], parts: tuple[str, ...] = (), cwd: Path | None = None) -> list[Done]:
     """Run commands, each of which must succeed."""
     done = run([("--dsn", url, *command) for command in commands], *parts, cwd=cwd)  # type: ignore[arg-type]
     for command, one in zip(commands, done, strict=True):
@@ -78,7 +78,7 @@ def test_an_operator_works_without_parts_where_a_worker_computes(
 ) -> None:
     run_id = city_template[1]
     commands = [tuple(word.format(run=run_id, next=run_id + 1) for word in words) for words in WORKING]
-    done = does(city_url, *commands, cwd=tmp_path)
+    done = run_all(city_url, *commands, cwd=tmp_path)
     assert str(run_id) in done[WORKING.index(("runs",))].stdout
     assert {one.name for one in tmp_path.iterdir()} >= {f"{RELEASE}.html", "run.html", "it.qml", "it.csv", "it.geojson"}
 
@@ -141,12 +141,12 @@ def test_every_other_command_works_or_says_one_sentence(city_url: str, tmp_path:
 def test_every_command_is_tried_here() -> None:
     every = [*WORKING, *(words for words, _ in LACKING.values()), *OTHERS]
     of_the_user = {("db", "up"), ("db", "down")}
-    assert set(_named(get_command(app))) - of_the_user <= {words[:n] for words in every for n in (1, 2)}
+    assert set(_list_named(get_command(app))) - of_the_user <= {words[:n] for words in every for n in (1, 2)}
 
 
-def _named(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _list_named(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, one in group.commands.items():
-        yield from _named(one, (*before, name)) if hasattr(one, "commands") else [(*before, name)]
+        yield from _list_named(one, (*before, name)) if hasattr(one, "commands") else [(*before, name)]
 
 
 DOORS = {
@@ -159,14 +159,15 @@ DOORS = {
 
 @pytest.mark.parametrize("program", DOORS)
 def test_what_python_programs_import_says_the_sentence_too(program: str) -> None:
-    code = f"import sys, tests.without_parts as w; sys.meta_path.insert(0, w.Blocked({absent()})); {program}"
+    code = f"import sys, tests.without_parts as w; sys.meta_path.insert(0, w.Blocked({list_absent()})); {program}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert f"pip install 'dbanon[{DOORS[program]}]'" in done.stderr.splitlines()[-1]
 
 
 def test_files_are_loaded_without_what_computes(city_url: str, city_files: tuple[Path, Path], tmp_path: Path) -> None:
     load = ("load", "trajectories", str(city_files[0]), "--dataset", "other", "--x", "lon", "--y", "lat")
-    does(city_url, load, ("publish", "1", RELEASE), ("export", RELEASE, "it.parquet"), ("export", RELEASE, "it.gpkg"),
+    run_all(city_url, load, ("publish", "1", RELEASE), ("export", RELEASE, "it.parquet"),
+        ("export", RELEASE, "it.gpkg"),
          parts=("files",), cwd=tmp_path)  # fmt: skip
 
 
@@ -175,12 +176,12 @@ def test_a_run_is_computed_without_what_reads_files(city_url: str) -> None:
     given = ("run", "sensitive-sites", "--dataset", "city", "-p", "k=5")
     [done] = run([("--dsn", city_url, *given)], "compute")
     assert done.code == 2, done.stderr  # there are no sites
-    does(city_url, ("verify", "1"), ("evaluate", "1"), ("run", "tp-aware", "--dataset", "city", "-p", "k=6"),
+    run_all(city_url, ("verify", "1"), ("evaluate", "1"), ("run", "tp-aware", "--dataset", "city", "-p", "k=6"),
          parts=("compute",))  # fmt: skip
 
 
 def test_geojson_has_the_rows_in_degrees_and_the_promise(city: str, anna: str, tmp_path: Path) -> None:
-    does(anna, ("export", "city_k5", "it.geojson", "--where", "seq = 1"), cwd=tmp_path)
+    run_all(anna, ("export", "city_k5", "it.geojson", "--where", "seq = 1"), cwd=tmp_path)
     text = (tmp_path / "it.geojson").read_text()
     told = json.loads(text)
     with psycopg.connect(city) as connection:

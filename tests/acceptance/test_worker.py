@@ -17,9 +17,9 @@ from dbanon.database import open_database
 from dbanon.postgres import server
 from tests import wholeness
 from tests.acceptance import workers
-from tests.acceptance.commands import call, finished, json_of, start, waiting
-from tests.acceptance.workers import until
-from tests.facts import names, refused
+from tests.acceptance.commands import call, list_waiting, read_json, start, wait_for_end
+from tests.acceptance.workers import wait_until
+from tests.facts import demand_named, demand_refused
 
 pytestmark = pytest.mark.stress
 
@@ -42,20 +42,20 @@ def operator_url(city_url: str, login: Callable[[str], str]) -> str:
     return server.format_uri({**server.parse(login("dbanon_operator")), "dbname": server.parse(city_url)["dbname"]})
 
 
-def submitted(city: psycopg.Connection) -> int:
+def submit_run(city: psycopg.Connection) -> int:
     row = city.execute(SUBMIT).fetchone()
     assert row is not None
     return row[0]
 
 
-def told(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
+def read_run(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
     row = city.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
     assert row is not None
     return row
 
 
 @contextmanager
-def held_up(url: str, table: str = "dbanon.cloak", mode: str = "SHARE") -> Iterator[None]:
+def hold_up_runs(url: str, table: str = "dbanon.cloak", mode: str = "SHARE") -> Iterator[None]:
     """Hold up every run that comes to write a table, or to read it, for the length of the block."""
     with suppress(psycopg.OperationalError), psycopg.connect(url) as holder:
         holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
@@ -63,14 +63,14 @@ def held_up(url: str, table: str = "dbanon.cloak", mode: str = "SHARE") -> Itera
         holder.rollback()
 
 
-def at_lock(city: psycopg.Connection, count: int = 1) -> Callable[[], bool]:
-    return lambda: len(waiting(city)) == count
+def make_lock_check(city: psycopg.Connection, count: int = 1) -> Callable[[], bool]:
+    return lambda: len(list_waiting(city)) == count
 
 
 def check_whole(city: psycopg.Connection) -> None:
     wholeness.wait_until_alone(city)
     city.execute("SELECT dbanon_internal.reap_runs()")
-    assert wholeness.broken(city) == []
+    assert wholeness.find_broken(city) == []
 
 
 def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
@@ -78,7 +78,7 @@ def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
 ) -> None:
     heard: list[str] = []
     city.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
-    with workers.up(city_url, log) as worker:
+    with workers.keep_up(city_url, log) as worker:
         row = city.execute(
             "CALL dbanon.anonymize(dataset => 'city', method => 'tp-aware', params => '{\"k\": 7}', "
             "publish_as => 'city_k7', readers => ARRAY['pg_monitor'])"
@@ -86,7 +86,7 @@ def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
         assert row is not None
         assert row[:2] == (2, "verified")
         assert city.execute("SELECT count(*) FROM published.city_k7").fetchone() == (row[2],)
-        assert told(city, 2, "status, rows, progress, releases") == ("verified", row[2], None, "city_k7")
+        assert read_run(city, 2, "status, rows, progress, releases") == ("verified", row[2], None, "city_k7")
         readers = city.execute("SELECT readers FROM dbanon.releases WHERE live AND name = 'city_k7'").fetchone()
         assert readers == (["pg_monitor"],)
         assert "SELECT dbanon.cancel_run(2) ends it." in heard[0]
@@ -109,7 +109,7 @@ def test_anonymize_leaves_a_trace_of_what_it_could_not_publish_and_ends_readers_
     )
     analyst = server.format_uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(city_url)["dbname"]})
     trace = "SELECT login, run_id, release, detail ->> 'sqlstate' FROM dbanon.audit WHERE action = 'publish_refused'"
-    with workers.up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
+    with workers.keep_up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
         operator.execute(call_it % "")
         with psycopg.connect(analyst) as reader:
             reader.execute("SELECT FROM published.night")
@@ -119,16 +119,16 @@ def test_anonymize_leaves_a_trace_of_what_it_could_not_publish_and_ends_readers_
             assert caught.value.sqlstate == "DA013"
             assert who in (caught.value.diag.message_primary or "")
             assert "end_readers => true" in (caught.value.diag.message_hint or "")
-            (status, error, reason) = told(city, 3, "status, error, publish_error")
+            (status, error, reason) = read_run(city, 3, "status, error, publish_error")
             assert (status, error) == ("verified", None)
             assert who in str(reason)
             assert city.execute(trace).fetchall() == [(operator.info.user, 3, "night", "DA013")]
             operator.execute(call_it % ", end_readers => true")
             with pytest.raises(psycopg.errors.AdminShutdown):
                 reader.execute("SELECT 1")
-        assert told(city, 4, "releases, publish_error") == ("night", None)
+        assert read_run(city, 4, "releases, publish_error") == ("night", None)
         operator.execute("SELECT dbanon.publish(3, 'night', replace => true)")
-        assert told(city, 3, "releases, publish_error") == ("night", None)
+        assert read_run(city, 3, "releases, publish_error") == ("night", None)
         city.execute(
             "CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void "
             "LANGUAGE sql AS 'SELECT 1 / 0'"
@@ -145,28 +145,28 @@ def test_anonymize_leaves_a_trace_of_what_it_could_not_publish_and_ends_readers_
 
 
 def test_several_runs_go_at_once_on_several_workers(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    with workers.up(city_url, log, "--jobs", "2", count=2), workers.up(city_url, log, count=3):
-        with held_up(city_url):
-            runs = [submitted(city) for _ in range(4)]
-            until(at_lock(city, 3))
-            statuses = [told(city, run)[0] for run in runs]
+    with workers.keep_up(city_url, log, "--jobs", "2", count=2), workers.keep_up(city_url, log, count=3):
+        with hold_up_runs(city_url):
+            runs = [submit_run(city) for _ in range(4)]
+            wait_until(make_lock_check(city, 3))
+            statuses = [read_run(city, run)[0] for run in runs]
             assert sorted(statuses) == ["queued", "running", "running", "running"]
-        until(lambda: all(told(city, run) == ("verified",) for run in runs))
+        wait_until(lambda: all(read_run(city, run) == ("verified",) for run in runs))
 
 
 def test_a_run_is_cancelled_in_the_middle_of_its_work(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    with workers.up(city_url, log) as worker:
-        with held_up(city_url):
-            run = submitted(city)
-            until(at_lock(city))
+    with workers.keep_up(city_url, log) as worker:
+        with hold_up_runs(city_url):
+            run = submit_run(city)
+            wait_until(make_lock_check(city))
             interrupted = worker.children()
             assert city.execute("SELECT dbanon.cancel_run(%s)", [run]).fetchone() == ("being cancelled",)
-            until(lambda: told(city, run) == ("cancelled",), 10, worker)
-            second = submitted(city)  # the worker goes on with the next, in another process
-        until(lambda: told(city, second) == ("verified",), 30, worker)
+            wait_until(lambda: read_run(city, run) == ("cancelled",), 10, worker)
+            second = submit_run(city)  # the worker goes on with the next, in another process
+        wait_until(lambda: read_run(city, second) == ("verified",), 30, worker)
         assert len(worker.children()) == 1
         assert worker.children() != interrupted
-        names(str(told(city, run, "error")[0]), f"run {run}", "cancelled", city.info.user)
+        demand_named(str(read_run(city, run, "error")[0]), f"run {run}", "cancelled", city.info.user)
         workers.stop(worker)
     check_whole(city)
 
@@ -175,15 +175,15 @@ def test_a_run_is_cancelled_in_the_middle_of_its_work(city_url: str, city: psyco
 def test_a_killed_process_is_replaced_and_its_run_begun_again(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log) as worker:
-        with held_up(city_url):
-            run = submitted(city)
-            until(at_lock(city))
+    with workers.keep_up(city_url, log) as worker:
+        with hold_up_runs(city_url):
+            run = submit_run(city)
+            wait_until(make_lock_check(city))
             (pid,) = worker.children()
             os.kill(pid, signal.SIGKILL)
             began = time.monotonic()
-            until(lambda: told(city, run) != ("running",), 10, worker)
-        until(lambda: told(city, run, "status, attempts") == ("verified", 2), 30, worker)
+            wait_until(lambda: read_run(city, run) != ("running",), 10, worker)
+        wait_until(lambda: read_run(city, run, "status, attempts") == ("verified", 2), 30, worker)
         assert time.monotonic() - began < 60
         workers.stop(worker)
     check_whole(city)
@@ -191,27 +191,27 @@ def test_a_killed_process_is_replaced_and_its_run_begun_again(
 
 @pytest.mark.stress
 def test_a_killed_worker_leaves_its_run_to_another(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    with workers.up(city_url, log) as first, held_up(city_url):
-        run = submitted(city)
-        until(at_lock(city))
+    with workers.keep_up(city_url, log) as first, hold_up_runs(city_url):
+        run = submit_run(city)
+        wait_until(make_lock_check(city))
         workers.kill(first)
-        until(lambda: told(city, run, "status, progress") == ("queued", "waiting for a worker"))
-    with workers.up(city_url, log) as second:
-        until(lambda: told(city, run, "status, attempts") == ("verified", 2), 30, second)
+        wait_until(lambda: read_run(city, run, "status, progress") == ("queued", "waiting for a worker"))
+    with workers.keep_up(city_url, log) as second:
+        wait_until(lambda: read_run(city, run, "status, attempts") == ("verified", 2), 30, second)
         workers.stop(second)
     check_whole(city)
 
 
 @pytest.mark.stress
 def test_without_its_supervisor_a_process_finishes_and_ends(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    with workers.up(city_url, log, "--grace-s", "30") as worker:
-        with held_up(city_url):
-            run = submitted(city)
-            until(at_lock(city))
+    with workers.keep_up(city_url, log, "--grace-s", "30") as worker:
+        with hold_up_runs(city_url):
+            run = submit_run(city)
+            wait_until(make_lock_check(city))
             worker.process.kill()
             time.sleep(1)
-        until(lambda: told(city, run, "status, attempts") == ("verified", 1), 30, worker)
-        until(lambda: workers.workers(city_url) == 0)
+        wait_until(lambda: read_run(city, run, "status, attempts") == ("verified", 1), 30, worker)
+        wait_until(lambda: workers.count_workers(city_url) == 0)
     check_whole(city)
 
 
@@ -220,13 +220,13 @@ def test_without_its_supervisor_a_process_finishes_and_ends(city_url: str, city:
 def test_a_worker_told_to_stop_finishes_what_it_does_or_gives_it_back(
     city_url: str, city: psycopg.Connection, log: Path, number: int
 ) -> None:
-    with workers.up(city_url, log, "--grace-s", "0.5") as worker, held_up(city_url):
-        run = submitted(city)
-        until(at_lock(city))
+    with workers.keep_up(city_url, log, "--grace-s", "0.5") as worker, hold_up_runs(city_url):
+        run = submit_run(city)
+        wait_until(make_lock_check(city))
         assert workers.stop(worker, number) == 0
-        assert told(city, run, "status, attempts") == ("queued", 1)
-    with workers.up(city_url, log) as worker:
-        until(lambda: told(city, run) == ("verified",), 30, worker)
+        assert read_run(city, run, "status, attempts") == ("queued", 1)
+    with workers.keep_up(city_url, log) as worker:
+        wait_until(lambda: read_run(city, run) == ("verified",), 30, worker)
         workers.stop(worker)
     check_whole(city)
 
@@ -235,16 +235,16 @@ def test_a_worker_told_to_stop_finishes_what_it_does_or_gives_it_back(
 def test_a_worker_whose_lock_is_lost_stops_and_connects_again(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log) as worker:
-        with held_up(city_url):
-            run = submitted(city)
-            until(at_lock(city))
+    with workers.keep_up(city_url, log) as worker:
+        with hold_up_runs(city_url):
+            run = submit_run(city)
+            wait_until(make_lock_check(city))
             city.execute(
                 "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = "
                 "(SELECT oid FROM pg_database WHERE datname = current_database())"
             )
-            until(lambda: city.execute("SELECT dbanon_internal.reap_runs()").fetchone() == (1,), 10, worker)
-        until(lambda: told(city, run, "status, attempts") == ("verified", 2), 30, worker)
+            wait_until(lambda: city.execute("SELECT dbanon_internal.reap_runs()").fetchone() == (1,), 10, worker)
+        wait_until(lambda: read_run(city, run, "status, attempts") == ("verified", 2), 30, worker)
         workers.stop(worker)
     check_whole(city)
 
@@ -259,18 +259,20 @@ END_READER = """SELECT count(*) FILTER (WHERE {}(pid)) FROM pg_stat_activity
 def test_what_ends_the_reading_of_a_run_from_outside_has_it_begun_again(
     city_url: str, city: psycopg.Connection, log: Path, end: str
 ) -> None:
-    with workers.up(city_url, log) as worker:
+    with workers.keep_up(city_url, log) as worker:
         for run, ask, attempts in ((2, SUBMIT, 2), (1, "SELECT dbanon.verify_run(1)", 3)):
             statuses = set()
-            with held_up(city_url, "dbanon.trajectory", "ACCESS EXCLUSIVE"):
+            with hold_up_runs(city_url, "dbanon.trajectory", "ACCESS EXCLUSIVE"):
                 city.execute(ask)
-                until(at_lock(city), 30, worker)
-                statuses.add(told(city, run))
+                wait_until(make_lock_check(city), 30, worker)
+                statuses.add(read_run(city, run))
                 assert city.execute(END_READER.format(end)).fetchone() == (1,)
-                until(lambda run=run, attempts=attempts: told(city, run, "attempts") == (attempts,), 30, worker)
-                statuses.add(told(city, run))
-            until(lambda run=run: told(city, run, "progress") == (None,), 30, worker)
-            assert told(city, run, "status, attempts, error") == ("verified", attempts, None)
+                wait_until(
+                    lambda run=run, attempts=attempts: read_run(city, run, "attempts") == (attempts,), 30, worker
+                )
+                statuses.add(read_run(city, run))
+            wait_until(lambda run=run: read_run(city, run, "progress") == (None,), 30, worker)
+            assert read_run(city, run, "status, attempts, error") == ("verified", attempts, None)
             assert statuses == {("running",) if run == 2 else ("verified",)}
         workers.stop(worker)
     assert city.execute("SELECT count(*), bool_and(passed) FROM dbanon.verification").fetchone() == (3, True)
@@ -278,29 +280,29 @@ def test_what_ends_the_reading_of_a_run_from_outside_has_it_begun_again(
 
 
 def test_a_verification_is_done_by_a_worker(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    with workers.up(city_url, log) as worker:
+    with workers.keep_up(city_url, log) as worker:
         city.execute("SELECT dbanon.verify_run(1)")
-        until(lambda: told(city, 1, "progress IS NULL") == (True,), 30, worker)
+        wait_until(lambda: read_run(city, 1, "progress IS NULL") == (True,), 30, worker)
     assert city.execute("SELECT count(*), bool_and(passed) FROM dbanon.verification").fetchone() == (2, True)
     city.execute("UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE record_id = 1")
-    with workers.up(city_url, log) as worker:
+    with workers.keep_up(city_url, log) as worker:
         city.execute("SELECT dbanon.verify_run(1)")
-        until(lambda: told(city, 1) == ("refused",), 30, worker)
-    assert "[crowd]" in str(told(city, 1, "error")[0])
+        wait_until(lambda: read_run(city, 1) == ("refused",), 30, worker)
+    assert "[crowd]" in str(read_run(city, 1, "error")[0])
 
 
 def test_what_is_wrong_with_a_run_is_its_error_and_the_worker_goes_on(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log) as worker:
+    with workers.keep_up(city_url, log) as worker:
         with pytest.raises(psycopg.Error) as caught:
             city.execute("CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 5000}', publish_as => 'never')")
         assert caught.value.sqlstate == "DA016"
         sentence = str(caught.value.diag.message_primary)
-        names(sentence, "k = 5000")
-        assert told(city, 2, "status, error") == ("failed", sentence)
-        run = submitted(city)
-        until(lambda: told(city, run) == ("verified",), 30, worker)
+        demand_named(sentence, "k = 5000")
+        assert read_run(city, 2, "status, error") == ("failed", sentence)
+        run = submit_run(city)
+        wait_until(lambda: read_run(city, run) == ("verified",), 30, worker)
 
 
 def test_a_worker_is_woken_by_a_submission(
@@ -316,9 +318,9 @@ def test_a_worker_is_woken_by_a_submission(
             "SELECT count(*) FROM pg_stat_activity"
             " WHERE state = 'idle' AND query ~ 'dbanon_internal.claim_run' AND datname = current_database()"
         )
-        until(lambda: city.execute(idle).fetchone() == (1,))
-        run = submitted(city)
-        until(lambda: told(city, run) == ("verified",))
+        wait_until(lambda: city.execute(idle).fetchone() == (1,))
+        run = submit_run(city)
+        wait_until(lambda: read_run(city, run) == ("verified",))
     finally:
         process.stop(signal.SIGTERM, None)
         thread.join()
@@ -327,7 +329,7 @@ def test_a_worker_is_woken_by_a_submission(
 def test_a_worker_ends_when_the_schema_is_of_another_revision(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log) as worker:
+    with workers.keep_up(city_url, log) as worker:
         city.execute("UPDATE dbanon.alembic_version SET version_num = '0002'")
         city.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
@@ -335,7 +337,7 @@ def test_a_worker_ends_when_the_schema_is_of_another_revision(
         )
         assert worker.process.wait(30) == 1
         said = worker.said()
-    names(said, "dbanon: ", "schema", "revision", "Start it again")
+    demand_named(said, "dbanon: ", "schema", "revision", "Start it again")
     assert "Traceback" not in said
 
 
@@ -349,12 +351,12 @@ def test_anonymize_works_whatever_isolation_the_login_is_used_to(
     user = server.parse(operator_url)["user"]
     city.execute(f"ALTER ROLE {user} SET default_transaction_isolation = '{level}'")
     call_it = "CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 7}', publish_as => 'mine')"
-    with workers.up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
+    with workers.keep_up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
         assert operator.execute("SHOW transaction_isolation").fetchone() == (level,)
         with psycopg.connect(city_url) as other, futures.ThreadPoolExecutor() as pool:
             other.execute("UPDATE dbanon.dataset SET revision = revision")  # as who publishes another run of it
             called = pool.submit(lambda: operator.execute(call_it).fetchone())
-            until(at_lock(city))
+            wait_until(make_lock_check(city))
             other.commit()
             row = called.result()
         assert row is not None
@@ -370,14 +372,14 @@ def test_a_worker_waits_longer_than_its_login_may(
     made = server.parse(login("dbanon_worker"))
     for setting in ("statement_timeout", "lock_timeout"):
         city.execute(f"ALTER ROLE {made['user']} SET {setting} = '300ms'")
-    with workers.up(server.format_uri({**made, "dbname": server.parse(city_url)["dbname"]}), log) as worker:
+    with workers.keep_up(server.format_uri({**made, "dbname": server.parse(city_url)["dbname"]}), log) as worker:
         for table, mode in (("dbanon.trajectory", "ACCESS EXCLUSIVE"), ("dbanon.cloak", "SHARE")):
-            with held_up(city_url, table, mode):
-                run = submitted(city)
-                until(at_lock(city), 30, worker)
+            with hold_up_runs(city_url, table, mode):
+                run = submit_run(city)
+                wait_until(make_lock_check(city), 30, worker)
                 time.sleep(1)
-            until(lambda run=run: told(city, run, "progress") == (None,), 30, worker)
-            assert told(city, run, "status, attempts, error") == ("verified", 1, None)
+            wait_until(lambda run=run: read_run(city, run, "progress") == (None,), 30, worker)
+            assert read_run(city, run, "status, attempts, error") == ("verified", 1, None)
 
 
 # ---- the command line with a worker ----------------------------------------------------------------------------------
@@ -386,28 +388,28 @@ def test_a_worker_waits_longer_than_its_login_may(
 def test_who_may_not_compute_lets_a_worker_do_it(
     city_url: str, operator_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log):
+    with workers.keep_up(city_url, log):
         done = call(
             operator_url, "--json", "run", "tp-aware", "--dataset", "city", "-p", "k=7", "--publish", "by_worker"
         )
         assert done.code == 0, done.stderr
-        result = json_of(done)
+        result = read_json(done)
         assert (result["status"], result["release"]) == ("verified", "by_worker")
         assert call(operator_url, "verify", "1").code == 0
         done = call(operator_url, "run", "tp-aware", "--dataset", "city", "-p", "k=5000")
-        refused(done, 4, "window", "k = ")
-    assert told(city, 2, "submitted_by, rows IS NOT NULL")[1] is True
+        demand_refused(done, 4, "window", "k = ")
+    assert read_run(city, 2, "submitted_by, rows IS NOT NULL")[1] is True
 
 
 def test_whoever_stops_waiting_cancels_the_run(
     city_url: str, operator_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log) as worker, held_up(city_url):
+    with workers.keep_up(city_url, log) as worker, hold_up_runs(city_url):
         process = start(operator_url, "run", "tp-aware", "--dataset", "city")
-        until(at_lock(city))
+        wait_until(make_lock_check(city))
         process.send_signal(signal.SIGINT)
-        assert finished(process).code == 130
-        until(lambda: told(city, 2) == ("cancelled",), 10, worker)
+        assert wait_for_end(process).code == 130
+        wait_until(lambda: read_run(city, 2) == ("cancelled",), 10, worker)
 
 
 def test_an_interruption_in_the_middle_of_a_statement_still_cancels_the_run(
@@ -417,22 +419,22 @@ def test_an_interruption_in_the_middle_of_a_statement_still_cancels_the_run(
         database.connection.pgconn.send_query(b"SELECT pg_sleep(2)")
         raise KeyboardInterrupt
 
-    run_id = submitted(city)
+    run_id = submit_run(city)
     with open_database(city_url) as database:
         database.progress = interrupt
         with pytest.raises(KeyboardInterrupt):
             database.wait(run_id)
-    assert told(city, run_id) == ("cancelled",)
+    assert read_run(city, run_id) == ("cancelled",)
 
 
 def test_a_run_of_a_command_is_cancelled_from_elsewhere(city_url: str, city: psycopg.Connection) -> None:
-    with held_up(city_url):
+    with hold_up_runs(city_url):
         process = start(city_url, "run", "tp-aware", "--dataset", "city")
-        until(at_lock(city))
+        wait_until(make_lock_check(city))
         assert call(city_url, "cancel", "2").stdout == "Run 2 is being cancelled.\n"
-        done = finished(process)
-    assert (done.code, told(city, 2)) == (1, ("cancelled",))
-    names(done.sentence, "cancelled")
+        done = wait_for_end(process)
+    assert (done.code, read_run(city, 2)) == (1, ("cancelled",))
+    demand_named(done.sentence, "cancelled")
     check_whole(city)
 
 
@@ -440,8 +442,8 @@ def test_submitting_returns_at_once_and_cancelling_a_waiting_run_ends_it(
     city_url: str, city: psycopg.Connection
 ) -> None:
     done = call(city_url, "--json", "submit", "tp-aware", "--dataset", "city", "-p", "k=7")
-    assert json_of(done) == {"run_id": 2}
-    assert told(city, 2) == ("queued",)
+    assert read_json(done) == {"run_id": 2}
+    assert read_run(city, 2) == ("queued",)
     assert call(city_url, "cancel", "2").stdout == "Run 2 is cancelled.\n"
     assert call(city_url, "cancel", "2").code == 1
 

@@ -28,22 +28,22 @@ class Worker:
 
     def children(self) -> list[int]:
         """Process ids of those that do the runs; the supervisor's other child only tracks resources."""
-        return children(self.process.pid, b"spawn_main")
+        return list_children(self.process.pid, b"spawn_main")
 
     def said(self) -> str:
         return self.log.read_text()
 
 
-def children(pid: int, command: bytes = b"") -> list[int]:
+def list_children(pid: int, command: bytes = b"") -> list[int]:
     """Process ids of a process's children whose command line has `command` in it."""
     found: list[int] = []
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():  # which is the parent, as Linux tells it
             found += [int(child) for child in (thread / "children").read_text().split()]
-    return [child for child in found if command in _command(child)]
+    return [child for child in found if command in _read_command(child)]
 
 
-def _command(pid: int) -> bytes:
+def _read_command(pid: int) -> bytes:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
@@ -52,11 +52,13 @@ def _command(pid: int) -> bytes:
 def start(url: str, log: Path, *options: str, environment: dict[str, str] | None = None) -> Worker:
     """Start ``dbanon worker`` and return at once."""
     with log.open("ab") as stream:
-        process = _popen(url, stream, options, {**os.environ, **(environment or {})})
+        process = _start_worker(url, stream, options, {**os.environ, **(environment or {})})
     return Worker(process, log)
 
 
-def _popen(url: str, stream: IO[bytes], options: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start_worker(
+    url: str, stream: IO[bytes], options: tuple[str, ...], env: dict[str, str]
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "dbanon", "--dsn", url, "worker", *options]
     return subprocess.Popen(command, stdout=stream, stderr=stream, stdin=subprocess.DEVNULL, env=env)
 
@@ -78,24 +80,24 @@ def stop(worker: Worker, number: int = signal.SIGTERM, seconds: float = 60) -> i
 
 
 @contextmanager
-def up(url: str, log: Path, *options: str, count: int = 1, **more: dict[str, str]) -> Iterator[Worker]:
+def keep_up(url: str, log: Path, *options: str, count: int = 1, **more: dict[str, str]) -> Iterator[Worker]:
     """Have a worker up for the length of the block, known to the database as `count` processes."""
     worker = start(url, log, *options, **more)
     try:
-        until(lambda: workers(url) >= count, 60, worker)
+        wait_until(lambda: count_workers(url) >= count, 60, worker)
         yield worker
     finally:
         if worker.process.poll() is None:
             kill(worker)
 
 
-def workers(url: str) -> int:
+def count_workers(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute("SELECT pg_catalog.count(*) FROM dbanon.workers").fetchone()
     return row[0] if row else 0
 
 
-def until(
+def wait_until(
     holds: Callable[[], object],
     seconds: float = 30,
     worker: Worker | None = None,

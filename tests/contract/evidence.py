@@ -13,7 +13,7 @@ CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
 GRID_M = 5.0
 
 
-def people(n, *, seed=5, instants=8, step_s=60, side=400.0):
+def make_people(n, *, seed=5, instants=8, step_s=60, side=400.0):
     """Walk n subjects; every fifth has its path in two trajectories, so rows, trajectories and people differ."""
     rng = np.random.default_rng(seed)
     xy = rng.uniform(0, side, (n, 1, 2)) + rng.normal(0, 10, (n, instants, 2)).cumsum(axis=1)
@@ -28,7 +28,7 @@ def people(n, *, seed=5, instants=8, step_s=60, side=400.0):
     )  # fmt: skip
 
 
-def sites(data):
+def make_sites(data):
     """Put sites where some of the people are: one for few of them, five for many."""
     at = np.arange(min(5, max(1, data.subjects // 8))) * 7 if data.fixes else np.empty(0, np.int64)
     return Sites(
@@ -37,7 +37,7 @@ def sites(data):
     )  # fmt: skip
 
 
-def requests(data):
+def make_requests(data):
     """Let people, and somebody without a trajectory, ask now and then."""
     rng, count = random.Random(1), 3 * data.subjects
     return Requests(
@@ -48,14 +48,14 @@ def requests(data):
     )
 
 
-def quasi_identifiers(data):
+def make_quasi_identifiers(data):
     """Give every other subject the time of one fix of its first trajectory, another for the next."""
     _, first = np.unique(data.subject, return_index=True)
     which = data.offset[first] + np.arange(len(first)) // 2 % np.diff(data.offset)[first]
     return QuasiIdentifiers(subject=data.subject[first][::2], t=data.t[which][::2])
 
 
-def cells(data):
+def make_cells(data):
     """Lay squares of 100 m over everybody, two or more each way, with a point of interest in each."""
     edge = 100.0
     column, row = (np.floor((c - c.min(initial=np.inf)) / edge).astype(np.int64) for c in (data.x, data.y))
@@ -70,10 +70,15 @@ def cells(data):
     )  # fmt: skip
 
 
-INPUTS = {"requests": requests, "sites": sites, "quasi_identifiers": quasi_identifiers, "cells": cells}
+INPUTS = {
+    "requests": make_requests,
+    "sites": make_sites,
+    "quasi_identifiers": make_quasi_identifiers,
+    "cells": make_cells,
+}
 
 
-def inputs(names, data):
+def make_inputs(names, data):
     """Make the inputs that a family names."""
     return {name: INPUTS[name](data) for name in names}
 
@@ -81,24 +86,24 @@ def inputs(names, data):
 def run(family, algorithm, data, seed=3, **changed):
     """Compute and join what the family's example asks for."""
     params = family.parse({**family.example, **changed}, algorithm)
-    cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(seed), **inputs(family.reads, data))
-    return family.attach(cloaks, data, params, **inputs(family.joins, data)) if family.joins else cloaks
+    cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(seed), **make_inputs(family.reads, data))
+    return family.attach(cloaks, data, params, **make_inputs(family.joins, data)) if family.joins else cloaks
 
 
-def attacked(family, algorithm, params, data, cloaks, *, given=None):
+def attack_cloaks(family, algorithm, params, data, cloaks, *, given=None):
     """Attack cloaks as if they were stored; `given` are inputs by name, by default those `run` takes."""
-    given = inputs((*family.reads, *family.joins), data) if given is None else given
-    rows, attack = stored(family, algorithm, params, data, cloaks), import_attacker(family.attack)
+    given = make_inputs((*family.reads, *family.joins), data) if given is None else given
+    rows, attack = store_cloaks(family, algorithm, params, data, cloaks), import_attacker(family.attack)
     return attack.attack(attack.read(rows, Stored(rows, cloaks, given)))
 
 
-def verified(family, algorithm, params, data, cloaks, *, given=None):
+def verify_cloaks(family, algorithm, params, data, cloaks, *, given=None):
     """Judge cloaks as a verification does: by the attack, then by the clauses of core."""
-    verdict = attacked(family, algorithm, params, data, cloaks, given=given)
-    return once.add_clauses(verdict, stored(family, algorithm, params, data, cloaks), days=family.days)
+    verdict = attack_cloaks(family, algorithm, params, data, cloaks, given=given)
+    return once.add_clauses(verdict, store_cloaks(family, algorithm, params, data, cloaks), days=family.days)
 
 
-def stored(family, algorithm, params, data, cloaks):
+def store_cloaks(family, algorithm, params, data, cloaks):
     """Say of cloaks what the database says of them when they are stored."""
     regions, count, nothing = cloaks.regions, len(cloaks.regions), np.empty(0)
     hidden = cloaks.hiding
@@ -113,7 +118,7 @@ def stored(family, algorithm, params, data, cloaks):
     for start, end in ((member_start, member_end), (hiding_start, hiding_end)):
         start[start == end] = end[start == end] = np.nan
     return Evidence(
-        method=family.name, algorithm=algorithm, params=json.loads(json.dumps(in_json(params))),
+        method=family.name, algorithm=algorithm, params=json.loads(json.dumps(convert_to_json(params))),
         suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data,
         record_id=np.arange(1, len(cloaks.offset)), offset=cloaks.offset,
         region=cloaks.region, period=cloaks.period, place=None,
@@ -131,7 +136,7 @@ def stored(family, algorithm, params, data, cloaks):
     )  # fmt: skip
 
 
-def in_json(params):
+def convert_to_json(params):
     """Parameters as they are stored: infinity is a text."""
     return {name: "inf" if value == np.inf else value for name, value in dataclasses.asdict(params).items()}
 
@@ -142,15 +147,15 @@ class Stored:
     def __init__(self, rows, cloaks, given):
         self.rows, self.cloaks, self.given = rows, cloaks, given
 
-    def inputs(self, *names):
+    def read_inputs(self, *names):
         return {name: self.given[name] for name in names}
 
-    def table(self, function, *_):
+    def read_table(self, function, *_):
         return getattr(self, function)()
 
-    table_in_parts = table
+    read_table_in_parts = read_table
 
-    def batches(self, function):
+    def read_batches(self, function):
         yield getattr(self, function)()
 
     def extra(self, key):
@@ -198,7 +203,7 @@ class Stored:
             else {name: np.empty(0, int) for name in ("cell_id", "atom")}
         )
 
-    def lists(self, key):
+    def read_lists(self, key):
         held = self.extra(key)
         lists = [[json.dumps(one) for one in value] for value in held if value is not None]
         has = np.array([value is not None for value in held], bool)

@@ -12,7 +12,7 @@ from dbanon.attacks.shared.replay import select_slots
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 from dbanon.runs import parts
-from tests.contract.evidence import Stored, inputs, people, run, stored
+from tests.contract.evidence import Stored, make_inputs, make_people, run, store_cloaks
 
 ALGORITHMS = [
     (family, algorithm.name)
@@ -22,7 +22,7 @@ ALGORITHMS = [
 ]
 
 
-def some(data: Trajectories, at: np.ndarray) -> Trajectories:
+def select_people(data: Trajectories, at: np.ndarray) -> Trajectories:
     number = np.diff(data.offset)
     fix = np.isin(np.repeat(np.arange(len(number)), number), at)
     return replace(
@@ -42,7 +42,7 @@ class InParts:
         data, found = self.evidence.trajectories, []
         for at in reversed(parts._cut_people(data.subject, np.diff(data.offset), self.number)):
             question = pickle.loads(pickle.dumps((look, arguments, bounds, prepare)))
-            found += self.look(some(data, at), *question, *self.values(at, given))
+            found += self.look(select_people(data, at), *question, *self.values(at, given))
         return pickle.loads(pickle.dumps(found))
 
     def values(self, at, given):
@@ -71,7 +71,7 @@ class InParts:
         return [look(Evidence(**rows | (own if made else {}) | {"trajectories": data}), *arguments, *made, *given)]
 
 
-def apart(evidence: Evidence, number: int) -> Evidence:
+def split_fixes(evidence: Evidence, number: int) -> Evidence:
     """Have the fixes of some evidence in so many parts."""
     data = evidence.trajectories
     names = ("trajectory_id", "subject", "srid", "grid_m", "grid_s", "day")
@@ -85,44 +85,44 @@ def apart(evidence: Evidence, number: int) -> Evidence:
     )
 
 
-def a_row_moved(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def move_row(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     bounds = evidence.region_bounds.copy()
     bounds[rng.integers(len(bounds))] += rng.choice([-1, 1]) * evidence.trajectories.grid_m
     return replace(evidence, region_bounds=bounds)
 
 
-def a_member_lost(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def lose_member(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     kept = np.arange(len(evidence.member_record)) != rng.integers(len(evidence.member_record))
     return replace(evidence, **{name: getattr(evidence, name)[kept] for name in parts._MEMBER_COLUMNS})
 
 
-def a_stranger_a_member(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def add_stranger(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     member = evidence.member_trajectory.copy()
     member[rng.integers(len(member))] = 10**9
     return replace(evidence, member_trajectory=member)
 
 
-def a_member_moved(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def move_member(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     record = evidence.member_record.copy()
     record[rng.integers(len(record))] = rng.choice(evidence.record_id)
     return replace(evidence, member_record=record)
 
 
-def a_fix_moved(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def move_fix(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     data = evidence.trajectories
     x = data.x.copy()
     x[rng.integers(len(x))] += 500
     return replace(evidence, trajectories=replace(data, x=x))
 
 
-def a_fix_far_away(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def move_fix_far(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     data = evidence.trajectories
     x = data.x.copy()
     x[rng.integers(len(x))] = 1e17
     return replace(evidence, trajectories=replace(data, x=x))
 
 
-def somebody_more(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def add_somebody(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     data = evidence.trajectories
     number = int(np.diff(data.offset)[-1])
     return replace(
@@ -136,35 +136,35 @@ def somebody_more(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     )  # fmt: skip
 
 
-def a_shorter_time(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def shorten_time(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     first, last = find_ends(evidence.trajectories)
     cut = int(first + rng.choice([0.3, 0.6]) * (last - first)) // 60 * 60
     return replace(evidence, params={**evidence.params, str(rng.choice(["since", "until"])): cut})
 
 
-def no_time(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def leave_no_time(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     return replace(evidence, params={**evidence.params, "until": -(10**6)})
 
 
 CHANGES = [
-    a_row_moved, a_member_lost, a_stranger_a_member, a_member_moved, a_fix_moved, a_fix_far_away, somebody_more,
-    a_shorter_time, no_time,
+    move_row, lose_member, add_stranger, move_member, move_fix, move_fix_far, add_somebody,
+    shorten_time, leave_no_time,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("family", "algorithm"), ALGORITHMS, ids=[f"{f.name} {a}" for f, a in ALGORITHMS])
 def test_the_verdict_is_the_same_in_parts(family, algorithm, seed):
-    rng, data = np.random.default_rng(seed), people(60, seed=seed)
+    rng, data = np.random.default_rng(seed), make_people(60, seed=seed)
     if family.name == "sensitive-sites":
-        data = some(data, np.flatnonzero(np.diff(data.subject, prepend=-1)))
+        data = select_people(data, np.flatnonzero(np.diff(data.subject, prepend=-1)))
     params = family.parse(family.example, algorithm)
     cloaks = run(family, algorithm, data, seed)
-    package, rows = import_attacker(family.attack), stored(family, algorithm, params, data, cloaks)
-    honest = package.read(rows, Stored(rows, cloaks, inputs((*family.reads, *family.joins), data)))
+    package, rows = import_attacker(family.attack), store_cloaks(family, algorithm, params, data, cloaks)
+    honest = package.read(rows, Stored(rows, cloaks, make_inputs((*family.reads, *family.joins), data)))
     assert package.attack(honest).passed
     for change in [None, *CHANGES]:
         evidence = honest if change is None else change(honest, rng)
-        divided = apart(evidence, int(rng.integers(2, 9)))
+        divided = split_fixes(evidence, int(rng.integers(2, 9)))
         assert package.attack(divided) == package.attack(evidence), change
         assert divided.trajectories.ask.asked or change is not None

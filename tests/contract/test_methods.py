@@ -12,7 +12,7 @@ from dbanon.attacks import once
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding
 from dbanon.base.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
-from tests.contract.evidence import GRID_M, attacked, inputs, people, run, stored, verified
+from tests.contract.evidence import GRID_M, attack_cloaks, make_inputs, make_people, run, store_cloaks, verify_cloaks
 
 K = 4
 
@@ -40,7 +40,7 @@ OTHERS = (
 )
 
 
-def same(a, b, but=()):
+def is_same(a, b, but=()):
     fields = {f.name for f in dataclasses.fields(Cloaks)}
     assert fields == {"offset", "region", "period", "regions", "periods", *OTHERS}  # the first five make the rows
     names = [
@@ -48,10 +48,10 @@ def same(a, b, but=()):
     ]
     regions = [(cloaks.regions.cell, cloaks.regions.cell_offset, cloaks.region) for cloaks in (a, b)]
     alike = a.regions.cell is None or all(map(np.array_equal, *regions))
-    return alike and all(equal(getattr(a, name), getattr(b, name)) for name in names)
+    return alike and all(is_equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
-def equal(one, other):
+def is_equal(one, other):
     if isinstance(one, Atoms | Hiding) and type(other) is type(one):
         return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
     return np.array_equal(one, other)
@@ -99,25 +99,25 @@ def test_the_entry_of_a_family_says_what_core_functions_ask(family):
 
 @every_algorithm
 def test_k_holds_in_distinct_subjects(family, algorithm):
-    data = people(60)
+    data = make_people(60)
     demand_k(data, run(family, algorithm, data))
 
 
 @every_algorithm
 def test_people_have_a_record_each_day_only_where_the_family_says_so(family, algorithm):
-    data = people(60)
+    data = make_people(60)
     cut = dataclasses.replace(data, day=(np.diff(data.subject, prepend=-1) == 0).astype(np.int64))
-    assert same(run(family, algorithm, data), run(family, algorithm, cut)) != family.days
+    assert is_same(run(family, algorithm, data), run(family, algorithm, cut)) != family.days
 
 
 @every_algorithm
 def test_the_same_data_parameters_and_seed_give_the_same_cloaks(family, algorithm):
-    assert same(run(family, algorithm, people(60)), run(family, algorithm, people(60)))
+    assert is_same(run(family, algorithm, make_people(60)), run(family, algorithm, make_people(60)))
 
 
 @every_algorithm
 def test_input_and_output_are_read_only(family, algorithm):
-    data = people(30)
+    data = make_people(30)
     before = {f.name: np.copy(getattr(data, f.name)) for f in dataclasses.fields(data)}
     cloaks = run(family, algorithm, data)
     assert all(np.array_equal(getattr(data, name), value) for name, value in before.items())
@@ -129,14 +129,14 @@ def test_input_and_output_are_read_only(family, algorithm):
 @every_algorithm
 def test_global_random_state_is_neither_read_nor_changed(family, algorithm):
     state = np.random.get_state()[1].copy()  # noqa: NPY002 - the legacy state is what must not be touched
-    run(family, algorithm, people(30))
+    run(family, algorithm, make_people(30))
     assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
 
 @every_algorithm
 @pytest.mark.parametrize("n", [0, 1, K - 1])
 def test_fewer_than_k_subjects_are_infeasible_or_left_exact(family, algorithm, n):
-    data = people(n)
+    data = make_people(n)
     try:
         cloaks = run(family, algorithm, data)
     except (InfeasibleError, DataError):  # where nobody is, no site is either
@@ -147,7 +147,7 @@ def test_fewer_than_k_subjects_are_infeasible_or_left_exact(family, algorithm, n
 
 @every_algorithm
 def test_exactly_k_subjects_are_enough(family, algorithm):
-    data = people(K)
+    data = make_people(K)
     cloaks = run(family, algorithm, data)
     demand_k(data, cloaks)
     assert (cloaks.crowd[cloaks.crowd > 1] == K).all()
@@ -155,7 +155,7 @@ def test_exactly_k_subjects_are_enough(family, algorithm):
 
 @every_algorithm
 def test_everyone_at_one_point_is_one_cell(family, algorithm):
-    data = people(23)
+    data = make_people(23)
     data = dataclasses.replace(data, x=np.full(data.fixes, 12.0), y=np.full(data.fixes, -3.0))
     cloaks = run(family, algorithm, data)
     demand_k(data, cloaks)
@@ -168,12 +168,12 @@ def test_everyone_at_one_point_is_one_cell(family, algorithm):
 
 @every_algorithm
 def test_ties_are_broken_the_same_way_every_time(family, algorithm):
-    data = people(40)
+    data = make_people(40)
     corner = np.repeat(data.subject % 4, np.diff(data.offset))
     data = dataclasses.replace(data, x=corner % 2 * 100.0, y=corner // 2 * 100.0)
     cloaks = run(family, algorithm, data)
     demand_k(data, cloaks)
-    assert same(cloaks, run(family, algorithm, data))
+    assert is_same(cloaks, run(family, algorithm, data))
 
 
 @pytest.mark.many
@@ -181,18 +181,18 @@ def test_ties_are_broken_the_same_way_every_time(family, algorithm):
 @pytest.mark.parametrize(("right", "up"), [(1, 0), (-3, 7), (1000, -1000)])
 def test_moving_everything_by_whole_cells_moves_the_cloaks_and_changes_nothing_else(family, algorithm, right, up):
     # Binary fractions, so that the shift itself does not round.
-    data = people(60)
+    data = make_people(60)
     data = dataclasses.replace(data, x=np.round(data.x * 8) / 8, y=np.round(data.y * 8) / 8)
     moved = dataclasses.replace(data, x=data.x + right * GRID_M, y=data.y + up * GRID_M)
     a, b = run(family, algorithm, data), run(family, algorithm, moved)
-    assert same(a, b, but=("bounds",))
+    assert is_same(a, b, but=("bounds",))
     if a.regions.bounds is not None:
         assert np.array_equal(a.bounds + np.tile([right, up], 2) * GRID_M, b.bounds)
 
 
 @every_algorithm
 def test_duplicate_times_across_trajectories_of_a_subject_count_as_one_person(family, algorithm):
-    once = people(40)
+    once = make_people(40)
     n, m = len(once.trajectory_id), once.fixes
     twice = dataclasses.replace(
         once,
@@ -208,7 +208,7 @@ def test_duplicate_times_across_trajectories_of_a_subject_count_as_one_person(fa
 
 @every_algorithm
 def test_what_is_left_out_is_counted_by_reason(family, algorithm):
-    cloaks = run(family, algorithm, people(60))
+    cloaks = run(family, algorithm, make_people(60))
     counts = {reason: n for kind in family.totals for reason, n in cloaks.suppressed.get(kind, {}).items()}
     assert all(isinstance(n, int) and n >= 0 for n in counts.values())
     assert counts.keys() <= family.reasons.keys()
@@ -220,15 +220,15 @@ def test_what_is_left_out_is_counted_by_reason(family, algorithm):
 @every_algorithm
 def test_errors_are_the_programs_own_even_for_absurd_but_valid_parameters(family, algorithm):
     with pytest.raises(DbanonError):
-        run(family, algorithm, people(30), k=10**9)
+        run(family, algorithm, make_people(30), k=10**9)
 
 
 @every_algorithm_that_joins
 def test_joining_inputs_changes_neither_records_nor_members(family, algorithm):
-    data = people(30)
+    data = make_people(30)
     params = family.parse(family.example, algorithm)
-    cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(3), **inputs(family.reads, data))
-    joined = family.attach(cloaks, data, params, **inputs(family.joins, data))
+    cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(3), **make_inputs(family.reads, data))
+    joined = family.attach(cloaks, data, params, **make_inputs(family.joins, data))
     assert np.array_equal(cloaks.member_trajectory, joined.member_trajectory)
     assert np.array_equal(np.unique(cloaks.record_id), np.unique(joined.record_id))
     assert cloaks.metrics.items() <= joined.metrics.items()
@@ -236,7 +236,7 @@ def test_joining_inputs_changes_neither_records_nor_members(family, algorithm):
 
 @every_algorithm_that_joins
 def test_joining_that_moves_a_member_is_refused(family, algorithm, monkeypatch):
-    data = people(30)
+    data = make_people(30)
     cloaks = run(family, algorithm, data)
     other = np.roll(cloaks.member_trajectory, 1)
     moved = dataclasses.replace(cloaks, member_trajectory=other)
@@ -245,7 +245,7 @@ def test_joining_that_moves_a_member_is_refused(family, algorithm, monkeypatch):
         family.attach(cloaks, data, family.parse(family.example))
 
 
-def joined_in_pairs(cloaks):
+def join_rows(cloaks):
     """Join the first two rows of the first record, as `min_contents` may."""
     bounds, last = cloaks.bounds.copy(), cloaks.end.copy()
     bounds[0] = [*bounds[:2, :2].min(axis=0), *bounds[:2, 2:].max(axis=0)]
@@ -256,7 +256,7 @@ def joined_in_pairs(cloaks):
     return Cloaks.of_rows(**columns, end=last[kept], bounds=bounds[kept], **others)
 
 
-def one_row_larger(cloaks):
+def enlarge_row(cloaks):
     bounds = cloaks.bounds.copy()
     bounds[1] += [-1, -1, 1, 1]
     columns = {n: getattr(cloaks, n) for n in ("record_id", "start", "end", "crowd", "subjects", "member_record")}
@@ -269,16 +269,16 @@ def one_row_larger(cloaks):
     ("change", "allowed"),
     [
         (lambda c: c, True),
-        (joined_in_pairs, True),
-        (one_row_larger, False),
-        (lambda c: one_row_larger(joined_in_pairs(c)), False),
+        (join_rows, True),
+        (enlarge_row, False),
+        (lambda c: enlarge_row(join_rows(c)), False),
         (lambda c: dataclasses.replace(c, periods=c.periods + 60), False),
         (lambda c: dataclasses.replace(c, region=np.roll(c.region, 1)), False),
     ],
     ids=["none", "joined", "larger", "joined and larger", "later", "another's place"],
 )
 def test_joining_inputs_may_join_rows_and_change_no_other(family, algorithm, monkeypatch, change, allowed):
-    data = people(30)
+    data = make_people(30)
     cloaks = run(family, algorithm, data)
     monkeypatch.setattr(f"{family.module}.attach", lambda *_, **__: change(cloaks))
     if allowed:
@@ -295,9 +295,9 @@ def test_joining_inputs_may_join_rows_and_change_no_other(family, algorithm, mon
 @every_algorithm
 @pytest.mark.parametrize("changed", [{}, {"since": 60}, {"until": 360}, {"since": 60, "until": 301}], ids=str)
 def test_the_attack_finds_nothing_to_object_to(family, algorithm, changed):
-    data = people(60)
+    data = make_people(60)
     cloaks = run(family, algorithm, data, **changed)
-    verdict = verified(family, algorithm, family.parse({**family.example, **changed}), data, cloaks)
+    verdict = verify_cloaks(family, algorithm, family.parse({**family.example, **changed}), data, cloaks)
     assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
     assert verdict.attack == family.name
     assert set(family.totals.values()) | set(family.notices) - {"left_out"} <= verdict.figures.keys()
@@ -311,25 +311,25 @@ def test_the_attack_finds_nothing_to_object_to(family, algorithm, changed):
 @every_algorithm
 @pytest.mark.parametrize("claimed", [{"since": 121}, {"until": 120}], ids=str)
 def test_rows_outside_since_and_until_are_refused(family, algorithm, claimed):
-    data = people(60)
+    data = make_people(60)
     params = family.parse({**family.example, **claimed})
-    assert not attacked(family, algorithm, params, data, run(family, algorithm, data)).passed
+    assert not attack_cloaks(family, algorithm, params, data, run(family, algorithm, data)).passed
 
 
-def hidden_row(cloaks):
+def find_hidden_row(cloaks):
     """The first row that hides somebody, and the first member of its record."""
     row = int(np.flatnonzero(cloaks.crowd > 1)[0])
     return row, int(np.flatnonzero(cloaks.member_record == cloaks.record_id[row])[0])
 
 
-def without_a_member(cloaks):
-    kept = np.arange(len(cloaks.member_record)) != hidden_row(cloaks)[1]
+def drop_member(cloaks):
+    kept = np.arange(len(cloaks.member_record)) != find_hidden_row(cloaks)[1]
     return dataclasses.replace(
         cloaks, member_record=cloaks.member_record[kept], member_trajectory=cloaks.member_trajectory[kept]
     )
 
 
-def remade(cloaks, rows=slice(None), **changed):
+def remake_cloaks(cloaks, rows=slice(None), **changed):
     """Make cloaks of some of the rows, or of other values in them."""
     columns = {name: getattr(cloaks, name)[rows] for name in ROWS if name not in ("seq", "extra", "extras")}
     extra = None if cloaks.extra is None else cloaks.extra[rows]
@@ -337,26 +337,28 @@ def remade(cloaks, rows=slice(None), **changed):
     return Cloaks.of_rows(**{**columns, **changed}, extra=extra, extras=cloaks.extras, **others)
 
 
-def smaller(cloaks):
-    row = hidden_row(cloaks)[0]
+def shrink_row(cloaks):
+    row = find_hidden_row(cloaks)[0]
     if cloaks.regions.bounds is None:
-        return with_region(cloaks, row, cells=cloaks.regions.cell[cloaks.regions.cell_offset[cloaks.region[row]] :][:1])
+        return replace_region(
+            cloaks, row, cells=cloaks.regions.cell[cloaks.regions.cell_offset[cloaks.region[row]] :][:1]
+        )
     bounds = cloaks.bounds.copy()
     bounds[row, 0] += GRID_M
-    return remade(cloaks, bounds=bounds)
+    return remake_cloaks(cloaks, bounds=bounds)
 
 
-def of_more(cloaks):
+def raise_crowd(cloaks):
     if cloaks.regions.bounds is None:
-        row, regions = hidden_row(cloaks)[0], cloaks.regions
+        row, regions = find_hidden_row(cloaks)[0], cloaks.regions
         first, end = regions.cell_offset[cloaks.region[row]], regions.cell_offset[cloaks.region[row] + 1]
-        return with_region(cloaks, row, cells=regions.cell[first:end], crowd=cloaks.crowd[row] + 1)
+        return replace_region(cloaks, row, cells=regions.cell[first:end], crowd=cloaks.crowd[row] + 1)
     crowd = cloaks.crowd.copy()
-    crowd[hidden_row(cloaks)[0]] += 1
-    return remade(cloaks, crowd=crowd)
+    crowd[find_hidden_row(cloaks)[0]] += 1
+    return remake_cloaks(cloaks, crowd=crowd)
 
 
-def with_region(cloaks, row, *, cells, crowd=None):
+def replace_region(cloaks, row, *, cells, crowd=None):
     """Give a row a region of its own, of some cells."""
     regions, at = cloaks.regions, cloaks.region[row]
     own = {name: np.append(getattr(regions, name), getattr(regions, name)[at]) for name in ("subjects", "extra")}
@@ -372,8 +374,8 @@ def with_region(cloaks, row, *, cells, crowd=None):
     return dataclasses.replace(cloaks, regions=made, region=region)
 
 
-def with_a_copy(cloaks):
-    row = hidden_row(cloaks)[0]
+def copy_row(cloaks):
+    row = find_hidden_row(cloaks)[0]
     last = int(np.flatnonzero(cloaks.record_id == cloaks.record_id[row])[-1])
     if cloaks.regions.bounds is None:
         return dataclasses.replace(
@@ -382,33 +384,33 @@ def with_a_copy(cloaks):
             region=np.insert(cloaks.region, last + 1, cloaks.region[row]),
             period=np.insert(cloaks.period, last + 1, cloaks.period[row]),
         )
-    return remade(cloaks, np.insert(np.arange(cloaks.rows), last + 1, row))
+    return remake_cloaks(cloaks, np.insert(np.arange(cloaks.rows), last + 1, row))
 
 
 @pytest.mark.many
 @every_algorithm
-@pytest.mark.parametrize("mutant", [without_a_member, smaller, of_more, with_a_copy], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("mutant", [drop_member, shrink_row, raise_crowd, copy_row], ids=lambda m: m.__name__)
 def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
-    data = people(60)
+    data = make_people(60)
     mutated = mutant(run(family, algorithm, data))
-    assert not attacked(family, algorithm, family.parse(family.example), data, mutated).passed
+    assert not attack_cloaks(family, algorithm, family.parse(family.example), data, mutated).passed
 
 
 # ---- each person once -----------------------------------------------------------------------------------------------
 
 
-def broken_clauses(family, algorithm, data, cloaks):
+def find_broken_clauses(family, algorithm, data, cloaks):
     """Name the clauses of core that cloaks break."""
-    evidence = stored(family, algorithm, family.parse(family.example), data, cloaks)
+    evidence = store_cloaks(family, algorithm, family.parse(family.example), data, cloaks)
     return {clause.name for clause in once.decide_clauses(evidence, days=family.days) if not clause.passed}
 
 
 @every_algorithm
 def test_each_person_is_in_one_group_at_a_time_and_subjects_may_be_summed(family, algorithm):
     """Rows of an instant, added up, stand for no more than the people who are members of their records."""
-    data = people(60)
+    data = make_people(60)
     cloaks = run(family, algorithm, data)
-    assert broken_clauses(family, algorithm, data, cloaks) == set()
+    assert find_broken_clauses(family, algorithm, data, cloaks) == set()
     subject = data.subject[np.searchsorted(data.trajectory_id, cloaks.member_trajectory)]
     for start in np.unique(cloaks.start):
         rows = (cloaks.start <= start) & (start < cloaks.end)
@@ -416,9 +418,9 @@ def test_each_person_is_in_one_group_at_a_time_and_subjects_may_be_summed(family
         assert cloaks.subjects[rows].sum() <= len(np.unique(subject[members]))
 
 
-def with_a_member_of_another_record(cloaks):
+def move_member(cloaks):
     """Make the first member of a record that hides people one of a record at the same time with other members too."""
-    row, member = hidden_row(cloaks)
+    row, member = find_hidden_row(cloaks)
     path, first = cloaks.member_trajectory[member], cloaks.record_id[row]
     at_the_time = (cloaks.start < cloaks.end[row]) & (cloaks.end > cloaks.start[row])
     own = cloaks.member_trajectory[cloaks.member_record == first]
@@ -429,9 +431,9 @@ def with_a_member_of_another_record(cloaks):
     return dataclasses.replace(cloaks, member_record=pairs[0][order], member_trajectory=pairs[1][order])
 
 
-def standing_for_one_more(cloaks):
+def raise_subjects(cloaks):
     subjects = cloaks.regions.subjects.copy()
-    subjects[cloaks.region[hidden_row(cloaks)[0]]] += 1
+    subjects[cloaks.region[find_hidden_row(cloaks)[0]]] += 1
     return dataclasses.replace(cloaks, regions=dataclasses.replace(cloaks.regions, subjects=subjects))
 
 
@@ -439,11 +441,11 @@ def standing_for_one_more(cloaks):
 @every_algorithm
 @pytest.mark.parametrize(
     ("mutant", "clause"),
-    [(with_a_member_of_another_record, "one-group"), (standing_for_one_more, "subjects-sum")],
+    [(move_member, "one-group"), (raise_subjects, "subjects-sum")],
     ids=["member", "subjects"],
 )
 def test_a_person_counted_twice_is_refused_by_the_attack_and_by_core(family, algorithm, mutant, clause):
-    data = people(60)
+    data = make_people(60)
     mutated = mutant(run(family, algorithm, data))
-    assert not attacked(family, algorithm, family.parse(family.example), data, mutated).passed
-    assert clause in broken_clauses(family, algorithm, data, mutated)
+    assert not attack_cloaks(family, algorithm, family.parse(family.example), data, mutated).passed
+    assert clause in find_broken_clauses(family, algorithm, data, mutated)

@@ -9,10 +9,10 @@ import pytest
 from dbanon.base.errors import InfeasibleError
 from dbanon.base.trajectory import Cells, Requests, Sites, Trajectories
 from dbanon.methods import METHODS
-from tests.contract.evidence import CONTENTS, verified
+from tests.contract.evidence import CONTENTS, verify_cloaks
 
 
-def town(rng):
+def draw_town(rng):
     """A few people in a few trajectories each, with fixes between slots, gaps, strays and twin times."""
     grid_s, subjects = rng.choice([1, 5, 60]), rng.randint(3, 25)
     paths = []
@@ -29,7 +29,7 @@ def town(rng):
     )  # fmt: skip
 
 
-def questions(rng, data):
+def draw_requests(rng, data):
     count = rng.randint(0, 60)
     return Requests(
         subject=np.array([rng.randint(-1, int(data.subject.max())) for _ in range(count)], np.int64),
@@ -45,7 +45,7 @@ def questions(rng, data):
 def test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, align, cloak):
     family, rng, runs = METHODS["tp-aware"], random.Random(f"{align} {cloak}"), 0
     for _ in cases(60):
-        data = town(rng)
+        data = draw_town(rng)
         step = rng.choice([60, 120, 300])
         params = family.parse({
             "k": rng.randint(2, 4), "step_s": step, "instants": rng.randint(1, 4), "align": align, "cloak": cloak,
@@ -56,9 +56,9 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, ali
             cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(0))
         except InfeasibleError:
             continue
-        requests = questions(rng, data)
+        requests = draw_requests(rng, data)
         joined = family.attach(cloaks, data, params, requests=requests)
-        verdict = verified(family, algorithm, params, data, joined, given={"requests": requests})
+        verdict = verify_cloaks(family, algorithm, params, data, joined, given={"requests": requests})
         assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
         runs += 1
     assert runs >= len(cases(60)) // 6
@@ -67,7 +67,7 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, ali
 # ---- sensitive-sites -------------------------------------------------------------------------------------------------
 
 
-def crowded(rng, *, at):
+def draw_crowded(rng, *, at):
     """Users of one fix each (some are shapes) or, to be looked at an instant, of several; many at the same place."""
     grid_m, grid_s = rng.choice([0.1, 0.3, 1.0, 7.5]), rng.choice([1, 5, 60])
     spots = [(rng.uniform(-40, 40) * grid_m, rng.uniform(-40, 40) * grid_m) for _ in range(rng.randint(1, 80))]
@@ -82,10 +82,10 @@ def crowded(rng, *, at):
         subject=np.array([s for s, _ in paths]), offset=np.cumsum([0, *(len(w) for _, w in paths)]),
         t=flat[:, 0], x=flat[:, 1], y=flat[:, 2], srid=32610, grid_m=grid_m, grid_s=grid_s,
     )  # fmt: skip
-    return data, places_of(rng, data, spots)
+    return data, draw_places(rng, data, spots)
 
 
-def places_of(rng, data, spots):
+def draw_places(rng, data, spots):
     """Sites, some at one place and some where users are; shapes of every fourth trajectory of one fix."""
 
     def around(x, y):
@@ -102,12 +102,12 @@ def places_of(rng, data, spots):
     )  # fmt: skip
 
 
-def around_sites(rng, algorithm, *, at, known=None, **params):
+def attack_around_sites(rng, algorithm, *, at, known=None, **params):
     """Run an algorithm on a random town; its cloaks and the verdict on them, None where there are too few users.
 
     `known` names the algorithm as which it is attacked, where the registry does not know it.
     """
-    data, places = crowded(rng, at=at)
+    data, places = draw_crowded(rng, at=at)
     slot = rng.randrange(0, 1200, data.grid_s) if at else None
     family = METHODS["sensitive-sites"]
     params = family.parse({"k": rng.randint(2, 5), "at": slot, **params}, known or algorithm)
@@ -115,7 +115,7 @@ def around_sites(rng, algorithm, *, at, known=None, **params):
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(0), sites=places)
     except InfeasibleError:
         return None
-    return cloaks, verified(family, known or algorithm, params, data, cloaks, given={"sites": places})
+    return cloaks, verify_cloaks(family, known or algorithm, params, data, cloaks, given={"sites": places})
 
 
 @pytest.mark.parametrize("at", [False, True], ids=["one fix each", "at an instant"])
@@ -127,7 +127,7 @@ def test_the_adversary_at_sensitive_sites_finds_nothing_to_object_to(cases, algo
 def find_nothing_around_sites(cases, algorithm, at, known=None):
     rng, runs = random.Random(f"{algorithm} {at}"), 0
     for _ in cases(60):
-        found = around_sites(
+        found = attack_around_sites(
             rng, algorithm, at=at, known=known, max_gap_s=rng.choice([0, 60, 600]),
             guard_m=rng.choice([0, 0.9, 1.1, 7.5, 30]), guard_inside=rng.random() < 0.3,
             improve=algorithm != "bk" or rng.random() < 0.7,
@@ -144,12 +144,12 @@ def find_nothing_around_sites(cases, algorithm, at, known=None):
 # ---- kte -------------------------------------------------------------------------------------------------------------
 
 
-def generalised(rng, algorithm, known=None):
+def attack_generalised(rng, algorithm, known=None):
     """Run an algorithm on a random town, of 1970 or of now; the verdict on it, None where none can be hidden.
 
     `known` names the algorithm as which it is attacked, where the registry does not know it.
     """
-    data, family = town(rng), METHODS["kte"]
+    data, family = draw_town(rng), METHODS["kte"]
     data = replace(data, t=data.t + rng.choice([0, 1_767_600_000]))
     grid_s = data.grid_s * rng.choice([1, 2, 3])
     given = {"k": rng.randint(2, 4), "grid_s": grid_s, "grid_m": data.grid_m * rng.choice([1, 2, 10])}
@@ -162,14 +162,14 @@ def generalised(rng, algorithm, known=None):
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(rng.randrange(99)))
     except InfeasibleError:
         return None
-    return verified(family, known or algorithm, params, data, cloaks)
+    return verify_cloaks(family, known or algorithm, params, data, cloaks)
 
 
 @pytest.mark.parametrize("algorithm", ["kte-hide", "k-merge"])
 def test_the_adversary_of_kte_finds_nothing_to_object_to(cases, algorithm):
     rng, runs = random.Random(algorithm), 0
     for _ in cases(60):
-        verdict = generalised(rng, algorithm)
+        verdict = attack_generalised(rng, algorithm)
         if verdict is not None:
             assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
             runs += 1
@@ -178,21 +178,21 @@ def test_the_adversary_of_kte_finds_nothing_to_object_to(cases, algorithm):
 
 @pytest.mark.stress
 def test_one_wild_time_is_not_counted_hour_by_hour():
-    data, family = town(random.Random(1)), METHODS["kte"]
+    data, family = draw_town(random.Random(1)), METHODS["kte"]
     t = data.t + 1_767_600_000
     t[0] = 0
     data, params = replace(data, t=t), family.parse({"k": 2, "grid_s": 60, "grid_m": data.grid_m}, "kte-hide")
     cloaks = family.anonymise(data, "kte-hide", params, np.random.default_rng(0))
     assert len(cloaks.suppressed["by_hour"]) <= 3
-    assert verified(family, "kte-hide", params, data, cloaks).passed
+    assert verify_cloaks(family, "kte-hide", params, data, cloaks).passed
 
 
 # ---- semantic --------------------------------------------------------------------------------------------------------
 
 
-def in_cells(rng):
+def attack_in_cells(rng):
     """A random town over squares, some fixes outside; points of interest here and there, and days apart or not."""
-    data = town(rng)
+    data = draw_town(rng)
     data = replace(data, day=np.array([rng.randrange(2) for _ in data.trajectory_id]) if rng.random() < 0.4 else None)
     edge, wide = rng.choice([100.0, 200.0]), 6
     column, row = (np.floor((c - c.min()) / edge).astype(np.int64) for c in (data.x, data.y))
@@ -212,7 +212,7 @@ def in_cells(rng):
 def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch, levels):
     rng, runs, family = random.Random(levels), 0, METHODS["semantic"]
     for _ in cases(60):
-        data, cells = in_cells(rng)
+        data, cells = attack_in_cells(rng)
         # All pairs of few units are compared, of many those that candidates make.
         monkeypatch.setattr("dbanon.methods.semantic._groups.MAX_ALL_PAIRS_GROUPS", rng.choice([3, 50]))
         least, most = rng.randint(0, 3), rng.choice(["inf", 0.5, 0.05])
@@ -228,7 +228,7 @@ def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch
             cloaks = family.anonymise(data, "atoms", params, np.random.default_rng(rng.randrange(99)), cells=cells)
         except InfeasibleError:
             continue
-        verdict = verified(family, "atoms", params, data, cloaks, given={"cells": cells})
+        verdict = verify_cloaks(family, "atoms", params, data, cloaks, given={"cells": cells})
         assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
         assert verdict.figures["groups"] == cloaks.metrics["groups"]
         runs += 1

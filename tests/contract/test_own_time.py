@@ -22,13 +22,13 @@ EVERY = [
 every_algorithm = pytest.mark.parametrize(("family", "algorithm"), EVERY)
 
 
-def evening(seed, names, at):
+def make_evening(seed, names, at):
     """Let people of these names walk about for eight minutes; twice as far out on other evenings."""
-    data = evidence.people(len(names), seed=seed, side=400.0 if at == EVENING else 800.0)
+    data = evidence.make_people(len(names), seed=seed, side=400.0 if at == EVENING else 800.0)
     return data, names, at
 
 
-def dataset(evenings):
+def join_evenings(evenings):
     """Put evenings into one dataset, and give all inputs that families take: those of each evening, at its time."""
     every = sorted({name for _, names, _ in evenings for name in names})
     code = {name: number for number, name in enumerate(every)}
@@ -42,13 +42,13 @@ def dataset(evenings):
         offset=np.append(0, np.cumsum(length)), t=t + shift, x=x, y=y, srid=32610, grid_m=evidence.GRID_M, grid_s=1,
         subject_names=pa.array(every),
     )  # fmt: skip
-    asked = [(evidence.requests(data), codes, at) for data, codes, at in parts]
+    asked = [(evidence.make_requests(data), codes, at) for data, codes, at in parts]
     requests = Requests(
         subject=np.concatenate([np.append(codes, -1)[q.subject] for q, codes, _ in asked]),
         t=np.concatenate([q.t + at for q, _, at in asked]),
         content=np.concatenate([q.content for q, *_ in asked]), contents=evidence.CONTENTS,
     )  # fmt: skip
-    known = [(evidence.quasi_identifiers(data), codes, at) for data, codes, at in parts]
+    known = [(evidence.make_quasi_identifiers(data), codes, at) for data, codes, at in parts]
     # Somebody whom the dataset does not know, and times before and after all fixes of the evening.
     subject = np.concatenate([np.concatenate([codes[q.subject], codes[:2], [-1]]) for q, codes, _ in known])
     times = np.concatenate([np.concatenate([q.t, [-30.0, 600.0, 60.0]]) + at for q, _, at in known])
@@ -56,25 +56,27 @@ def dataset(evenings):
     return whole, {
         "requests": requests,
         "quasi_identifiers": QuasiIdentifiers(subject=subject[order], t=times[order]),
-        "sites": evidence.sites(evening(5, range(60), EVENING)[0]),
-        "cells": in_cells(whole),
+        "sites": evidence.make_sites(make_evening(5, range(60), EVENING)[0]),
+        "cells": make_cells(whole),
     }
 
 
-def in_cells(data):
+def make_cells(data):
     """The same cells whichever evenings there are."""
-    cells = evidence.cells(evidence.people(400, side=1600.0))
+    cells = evidence.make_cells(evidence.make_people(400, side=1600.0))
     wide = int(cells.neighbours[cells.neighbours[:, 1] - cells.neighbours[:, 0] > 1][0, 1])
     column, row = (np.floor((along + 200) / 100).astype(np.int64) for along in (data.x, data.y))
     return dataclasses.replace(cells, fix_cell=row * wide + column)
 
 
-OWN = evening(5, [f"p{number:02}" for number in range(60)], EVENING)
-BEFORE = evening(6, [f"p{number:02}" for number in range(40, 90)], EVENING - DAY)
-AFTER = evening(7, [f"a{number:02}" for number in range(30)] + [f"p{number:02}" for number in range(9)], EVENING + DAY)
+OWN = make_evening(5, [f"p{number:02}" for number in range(60)], EVENING)
+BEFORE = make_evening(6, [f"p{number:02}" for number in range(40, 90)], EVENING - DAY)
+AFTER = make_evening(
+    7, [f"a{number:02}" for number in range(30)] + [f"p{number:02}" for number in range(9)], EVENING + DAY
+)
 
 
-def figures(family, algorithm, data, given, **period):
+def collect_figures(family, algorithm, data, given, **period):
     """All that a run says: of itself, of what it left out, and what its attack counts."""
     shifted = {family.instant: EVENING + 120} if family.instant else {}
     params = family.parse({**family.example, **shifted, **period}, algorithm)
@@ -82,7 +84,7 @@ def figures(family, algorithm, data, given, **period):
     cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(3), **reads)
     if joins:
         cloaks = family.attach(cloaks, data, params, **joins)
-    verdict = evidence.attacked(family, algorithm, params, data, cloaks, given=given)
+    verdict = evidence.attack_cloaks(family, algorithm, params, data, cloaks, given=given)
     broken = {clause.name: clause.violations for clause in verdict.clauses}
     assert verdict.figures
     return {**cloaks.metrics, "left out": cloaks.suppressed, **verdict.figures, "broken": broken}
@@ -91,12 +93,12 @@ def figures(family, algorithm, data, given, **period):
 @every_algorithm
 def test_a_run_from_since_to_until_says_nothing_of_other_evenings(family, algorithm):
     period = {"since": SINCE, "until": UNTIL}
-    alone = figures(family, algorithm, *dataset([OWN]), **period)
-    assert figures(family, algorithm, *dataset([BEFORE, OWN, AFTER]), **period) == alone
+    alone = collect_figures(family, algorithm, *join_evenings([OWN]), **period)
+    assert collect_figures(family, algorithm, *join_evenings([BEFORE, OWN, AFTER]), **period) == alone
 
 
 @every_algorithm
 def test_a_run_that_begins_within_the_data_says_nothing_of_what_was_before(family, algorithm):
     period = {next(name for name in (family.instant, *family.begins) if name): EVENING + 120}
-    alone = figures(family, algorithm, *dataset([OWN]), **period)
-    assert figures(family, algorithm, *dataset([BEFORE, OWN]), **period) == alone
+    alone = collect_figures(family, algorithm, *join_evenings([OWN]), **period)
+    assert collect_figures(family, algorithm, *join_evenings([BEFORE, OWN]), **period) == alone

@@ -9,8 +9,8 @@ from dbanon.methods import METHODS
 from dbanon.methods.kte import _blocks, _k_merge
 from dbanon.methods.mob import _gen_ag
 from dbanon.methods.semantic import _groups
-from tests.contract.evidence import inputs, people
-from tests.contract.test_methods import same
+from tests.contract.evidence import make_inputs, make_people
+from tests.contract.test_methods import is_same
 
 SHARED = [(family, one.name) for family in METHODS.values() if family.shares for one in family.algorithms]
 
@@ -21,7 +21,7 @@ class Elsewhere:
     def __init__(self) -> None:
         self.done = 0
 
-    def readers(self, threads=1):
+    def count_readers(self, threads=1):
         return 0
 
     def map(self, function, arguments, *, threads=1):
@@ -44,10 +44,10 @@ def test_cloaks_are_the_same_whoever_does_the_tasks(family, algorithm, seed, mon
     monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 20)
     monkeypatch.setattr(_k_merge, "_SAMPLE_INPUTS_PER_TASK", 100)
     monkeypatch.setattr(_gen_ag, "_ADDITIONS_PER_TASK", 500)
-    data, params = people(60, seed=seed, instants=16), family.parse(family.example, algorithm)
-    given = inputs(family.reads, data)
+    data, params = make_people(60, seed=seed, instants=16), family.parse(family.example, algorithm)
+    given = make_inputs(family.reads, data)
     here = family.anonymise(data, algorithm, params, np.random.default_rng(seed), **given)
     elsewhere = Elsewhere()
     there = family.anonymise(data, algorithm, params, np.random.default_rng(seed), tasks=elsewhere, **given)
     assert elsewhere.done > 2
-    assert same(here, there)
+    assert is_same(here, there)

@@ -80,18 +80,18 @@ class History:
     forgotten: Forgotten | None = None
 
 
-def history(seed: int) -> History:
+def draw_history(seed: int) -> History:
     """Draw a history in which each release was let through by the rule, or for a reason; some are lost in a restore."""
     draw, losing = Random(seed), Random(f"lost {seed}")
-    world = _world(draw)
+    world = _draw_world(draw)
     earlier: list[Release] = []
     lost: list[Release] = []
     length = draw.randint(1, 4)
     while True:
         if losing.random() < 0.1:
-            lost.append(_lost(losing, world))
+            lost.append(_draw_lost(losing, world))
         again = earlier and draw.random() < 0.2
-        new = _again(draw, world, draw.choice(earlier)) if again else _release(draw, world)
+        new = _repeat_release(draw, world, draw.choice(earlier)) if again else _draw_release(draw, world)
         if len(earlier) == length:
             _make_parts([*earlier, new])
             known = [*earlier, *lost]
@@ -113,11 +113,11 @@ def _make_parts(releases: list[Release]) -> None:
         parts += [release] if free else []
 
 
-def _world(draw: Random) -> World:
+def _draw_world(draw: Random) -> World:
     people = list(range(draw.randint(6, 12)))
     kinds = [(0, False), (0, False), (0, True), (1, False), (0, False), (0, False), (0, False)]
     settled = [draw.randint(0, 3) for _ in kinds]
-    world = World(draw.choice([3, 8, 8]), people, _parts(draw, people, draw.randint(2, 4)), [])
+    world = World(draw.choice([3, 8, 8]), people, _split_people(draw, people, draw.randint(2, 4)), [])
     for number, ((population, own), settle) in enumerate(zip(kinds, settled, strict=True)):
         named: dict[int, People] = {}
         for person in people:
@@ -138,19 +138,19 @@ def _forget(draw: Random, whole: History) -> History:
     the name. Of a lost release no names are known: it goes on speaking of everybody, whoever is remembered.
     """
     number = draw.choice([release for release in whole.earlier if release.method != LOST]).dataset
-    person = draw.choice(sorted(_people(whole.earlier, number)))
+    person = draw.choice(sorted(_list_people(whole.earlier, number)))
     new, remembered = whole.new, draw.random() < 0.5
     if new.dataset == number and not remembered:
-        left = _without(new.records, person)
+        left = _leave_out(new.records, person)
         if not left or any(person in record.members and 1 < len(record.members) <= new.k for record in new.records):
             return whole  # no attack lets a run pass that hides people among fewer than k
         new = replace(new, records=left)
     dataset = whole.datasets[number]
     kin = [n for n, d in enumerate(whole.datasets) if d.population == dataset.population and n != number and not d.own]
     earlier = whole.earlier
-    if dataset.own or not any(person in _people([new, *earlier], n) for n in kin):
+    if dataset.own or not any(person in _list_people([new, *earlier], n) for n in kin):
         earlier = [
-            replace(release, records=tuple(_renamed(record, person) for record in release.records))
+            replace(release, records=tuple(_rename_member(record, person) for record in release.records))
             if release.population == dataset.population and release.method != LOST
             else release
             for release in earlier
@@ -161,12 +161,12 @@ def _forget(draw: Random, whole: History) -> History:
     return History(earlier, new, datasets, whole.earlier, Forgotten(number, person, remembered))
 
 
-def _people(releases: Iterable[Release], number: int) -> People:
+def _list_people(releases: Iterable[Release], number: int) -> People:
     of_dataset = (release for release in releases if release.dataset == number)
     return frozenset(p for release in of_dataset for record in release.records for p in record.members)
 
 
-def _without(records: Iterable[Record], person: int) -> tuple[Record, ...]:
+def _leave_out(records: Iterable[Record], person: int) -> tuple[Record, ...]:
     """Leave a person out of records; none where one would hide its owner among nobody."""
     gone = frozenset({person})
     left = tuple(
@@ -177,33 +177,33 @@ def _without(records: Iterable[Record], person: int) -> tuple[Record, ...]:
     return () if any(bool(old.hidden_among) and not old.hidden_among - gone for old in records) else left
 
 
-def _renamed(record: Record, person: int) -> Record:
+def _rename_member(record: Record, person: int) -> Record:
     def of(people: People) -> People:
         return people - {person} | {STAND_IN + person} if person in people else people
 
     return replace(record, members=of(record.members), hidden_among=of(record.hidden_among))
 
 
-def copied(history: History) -> People:
+def find_copied(history: History) -> People:
     """Return for which datasets the release that is to follow needs a reason.
 
     They are those with releases that have its fixes under other names, and its own if a person has several names in it.
     """
     new = history.new.dataset
     released = {release.dataset for release in history.earlier if release.method != LOST} - {new}
-    mine = _carriers(history, new)
+    mine = _find_carriers(history, new)
     doubled = {new} if any(len(names) > 1 for names in mine.values()) else set()
     return frozenset(
         doubled
         | {
             n
             for n in released
-            if any(mine.get(fixes, names) != names for fixes, names in _carriers(history, n).items())
+            if any(mine.get(fixes, names) != names for fixes, names in _find_carriers(history, n).items())
         }
     )
 
 
-def _carriers(history: History, number: int) -> dict[tuple[int, int], frozenset[tuple[object, int]]]:
+def _find_carriers(history: History, number: int) -> dict[tuple[int, int], frozenset[tuple[object, int]]]:
     """Return under which names a dataset has the fixes of each evening and person: names of its population."""
     dataset = history.datasets[number]
     space = number if dataset.own else (dataset.population,)
@@ -217,7 +217,7 @@ def _settle(datasets: list[Dataset], number: int) -> int:
     return max(d.settle for d in datasets if d.population == datasets[number].population)
 
 
-def _parts(draw: Random, people: Iterable[int], size: int) -> list[People]:
+def _split_people(draw: Random, people: Iterable[int], size: int) -> list[People]:
     """Split people into groups of at least so many."""
     left = list(people)
     draw.shuffle(left)
@@ -228,12 +228,12 @@ def _parts(draw: Random, people: Iterable[int], size: int) -> list[People]:
     return [*parts, frozenset(left)]
 
 
-def _grouped(draw: Random, world: World, k: int) -> list[People]:
+def _draw_groups(draw: Random, world: World, k: int) -> list[People]:
     """Draw the groups of a window: the usual ones, some of them joined, or others; some people may be left out."""
     groups = list(world.usual)
     how = draw.random()
     if how > 0.7:
-        groups = _parts(draw, world.people, k)
+        groups = _split_people(draw, world.people, k)
     elif how > 0.5 and len(groups) > 1:
         groups = [groups[0] | groups[1], *groups[2:]]
     if draw.random() < 0.3:
@@ -244,7 +244,7 @@ def _grouped(draw: Random, world: World, k: int) -> list[People]:
     return [group for group in groups if len(group) >= k] or [frozenset(world.people)]
 
 
-def _release(draw: Random, world: World) -> Release:
+def _draw_release(draw: Random, world: World) -> Release:
     method = draw.choices(list(KINDS), [4, 4, 5, 2, 1, 1, 1])[0]
     number = draw.choices(range(7), [5, 2, 1, 1, 1, 1, 1])[0]
     k = draw.randint(2, 4)
@@ -263,60 +263,60 @@ def _release(draw: Random, world: World) -> Release:
     )  # fmt: skip
 
 
-def _lost(draw: Random, world: World) -> Release:
+def _draw_lost(draw: Random, world: World) -> Release:
     """Draw a release that may speak of everybody of its population, from its first moment to its last."""
     everybody = frozenset(
         world.name(person, number) for person in world.people for number in range(len(world.datasets))
     )
-    record = Record(everybody, (Row(*_times(draw, world), region=0),))
+    record = Record(everybody, (Row(*_draw_times(draw, world), region=0),))
     return Release(
         2, "place", "hiding", (record,), LOST, stands_alone=True, snapshot=True, max_gap=draw.randint(0, 2),
         dataset=-1, population=draw.choice([0, 0, 0, 1]),
     )  # fmt: skip
 
 
-def _times(draw: Random, world: World) -> tuple[int, int]:
+def _draw_times(draw: Random, world: World) -> tuple[int, int]:
     first = draw.randrange(world.moments - 1)
     return first, draw.randint(first + 1, min(first + 3, world.moments))
 
 
-def _rows(draw: Random, first: int, last: int) -> tuple[Row, ...]:
+def _draw_rows(draw: Random, first: int, last: int) -> tuple[Row, ...]:
     """Draw a region a moment; a record may say nothing between its first and its last row."""
     moments = [m for m in range(first, last) if m in (first, last - 1) or draw.random() < 0.8]
     return tuple(Row(moment, moment + 1, draw.randint(1, 9)) for moment in moments)
 
 
-def _bundles(draw: Random, world: World, k: int) -> list[Record]:
+def _draw_bundles(draw: Random, world: World, k: int) -> list[Record]:
     """One record a group, in one window or two."""
-    first, last = _times(draw, world)
+    first, last = _draw_times(draw, world)
     windows = [(first, last)]
     if draw.random() < 0.4 and last < world.moments:
         windows.append((draw.randrange(last, world.moments), world.moments))
-    return [Record(group, _rows(draw, *window)) for window in windows for group in _grouped(draw, world, k)]
+    return [Record(group, _draw_rows(draw, *window)) for window in windows for group in _draw_groups(draw, world, k)]
 
 
-def _merged(draw: Random, world: World, k: int) -> list[Record]:
+def _draw_merged(draw: Random, world: World, k: int) -> list[Record]:
     """One record a member, each with the rows and the members of all."""
-    return [record for record in _bundles(draw, world, k) for _ in record.members]
+    return [record for record in _draw_bundles(draw, world, k) for _ in record.members]
 
 
-def _sites(draw: Random, world: World, k: int) -> list[Record]:
+def _draw_sites(draw: Random, world: World, k: int) -> list[Record]:
     first = draw.randrange(world.moments)
-    return _around_sites(draw, world, k, first, first + 1)
+    return _draw_around_sites(draw, world, k, first, first + 1)
 
 
-def _stays(draw: Random, world: World, k: int) -> list[Record]:
+def _draw_stays(draw: Random, world: World, k: int) -> list[Record]:
     """Snapshots of several moments in one release; each person has one record."""
     found: dict[People, tuple[Row, ...]] = {}
     for first in sorted(draw.sample(range(world.moments), draw.randint(1, 2))):
-        for record in _around_sites(draw, world, k, first, first + 1):
+        for record in _draw_around_sites(draw, world, k, first, first + 1):
             found[record.members] = found.get(record.members, ()) + record.rows
     return [Record(members, rows) for members, rows in found.items()]
 
 
-def _around_sites(draw: Random, world: World, k: int, first: int, last: int) -> list[Record]:
+def _draw_around_sites(draw: Random, world: World, k: int, first: int, last: int) -> list[Record]:
     """One or two groups in a region each; of the others most are exact, and the rest left out."""
-    hidden = draw.sample(groups := _grouped(draw, world, k), min(len(groups), draw.randint(1, 2)))
+    hidden = draw.sample(groups := _draw_groups(draw, world, k), min(len(groups), draw.randint(1, 2)))
     regions = draw.sample(range(10, 13), 2) if draw.random() < 0.9 else [10, 10]
     found = [
         Record(frozenset({person}), (Row(first, last, region),))
@@ -328,32 +328,35 @@ def _around_sites(draw: Random, world: World, k: int, first: int, last: int) -> 
     return found + [Record(frozenset({p}), (Row(first, last, draw.randint(1, 9), exact=True),)) for p in shown]
 
 
-def _sets(draw: Random, world: World, k: int) -> list[Record]:
+def _draw_sets(draw: Random, world: World, k: int) -> list[Record]:
     """Records of one owner each, hidden among some of the others for the whole of it."""
     owners = draw.sample(world.people, draw.randint(k, len(world.people)))
     return [
         Record(
-            frozenset({owner}), _rows(draw, *_times(draw, world)), frozenset(draw.sample([*{*owners} - {owner}], k - 1))
+            frozenset({owner}),
+            _draw_rows(draw, *_draw_times(draw, world)),
+            frozenset(draw.sample([*{*owners} - {owner}], k - 1)),
         )
         for owner in owners
     ]
 
 
-def _objects(draw: Random, world: World, k: int) -> list[Record]:
+def _draw_objects(draw: Random, world: World, k: int) -> list[Record]:
     """The same, but for some rows that are exact."""
     return [
         replace(record, rows=tuple(replace(row, exact=draw.random() < 0.5) for row in record.rows))
-        for record in _sets(draw, world, k)
+        for record in _draw_sets(draw, world, k)
     ]
 
 
 _DRAWN = {
-    "bundles": _bundles, "merged": _merged, "sites": _sites, "stays": _stays, "sets": _sets, "objects": _objects,
-    "cells": _merged,
+    "bundles": _draw_bundles, "merged": _draw_merged, "sites": _draw_sites, "stays": _draw_stays, "sets": _draw_sets,
+        "objects": _draw_objects,
+    "cells": _draw_merged,
 }  # fmt: skip
 
 
-def _again(draw: Random, world: World, old: Release) -> Release:
+def _repeat_release(draw: Random, world: World, old: Release) -> Release:
     """Repeat a release, perhaps of another dataset of the same names, with a lower k, or with one region changed."""
     new = replace(old, overridden=False, withdrawn=False)
     copies = AS_THEY_ARE if old.dataset in AS_THEY_ARE else [old.dataset]
@@ -363,7 +366,7 @@ def _again(draw: Random, world: World, old: Release) -> Release:
     if draw.random() < 0.2:
         new = replace(new, k=draw.randint(2, old.k))
     if draw.random() < 0.3:
-        new = replace(new, records=_joined(draw, world, new))
+        new = replace(new, records=_join_person(draw, world, new))
     if draw.random() < 0.2 and new.hidden_by != "region":
         record, *others = new.records
         row, *rows = record.rows
@@ -372,9 +375,9 @@ def _again(draw: Random, world: World, old: Release) -> Release:
     return new
 
 
-def _joined(draw: Random, world: World, release: Release) -> tuple[Record, ...]:
+def _join_person(draw: Random, world: World, release: Release) -> tuple[Record, ...]:
     """Let a person whose rows came late join those of one record: the groups of a time that was published change."""
-    there = _people([release], release.dataset)
+    there = _list_people([release], release.dataset)
     others = sorted({world.name(person, release.dataset) for person in world.people} - there)
     if not others:
         return release.records

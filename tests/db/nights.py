@@ -39,19 +39,19 @@ VALUES (%(run)s, 'tp-aware', true, '{"seen": 6}', dbanon_internal.run_digest(%(r
 """
 
 
-def day(number: float) -> datetime:
+def find_day(number: float) -> datetime:
     return FIRST + timedelta(days=number)
 
 
-def source(connection: psycopg.Connection[Any], days: float = 3, cabs: int = 6) -> None:
+def make_source(connection: psycopg.Connection[Any], days: float = 3, cabs: int = 6) -> None:
     """Make public.gps, with rows from a day before the first period on."""
     connection.execute("CREATE TABLE public.gps (cab text, ts timestamptz, lon float8, lat float8)")
     connection.execute("GRANT SELECT ON public.gps TO PUBLIC")
-    rows(connection, -1, days, cabs)
+    insert_rows(connection, -1, days, cabs)
 
 
-def rows(connection: psycopg.Connection[Any], since: float, until: float, cabs: int = 6) -> None:
-    connection.execute(ROWS, [cabs, day(since), day(until)])
+def insert_rows(connection: psycopg.Connection[Any], since: float, until: float, cabs: int = 6) -> None:
+    connection.execute(ROWS, [cabs, find_day(since), find_day(until)])
 
 
 def add(connection: psycopg.Connection[Any], rest: str = "", name: str = "taxi", source: str = "public.gps") -> None:
@@ -59,23 +59,23 @@ def add(connection: psycopg.Connection[Any], rest: str = "", name: str = "taxi",
     connection.execute(ADD.replace("REST", first + rest), {"name": name, "source": source})  # type: ignore[arg-type]
 
 
-def value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
+def read_value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
     row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
     assert row is not None
     return row[0]
 
 
-def step(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
+def take_step(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
     """Take one step of a job; returns the state of its period after it, or that there was nothing to do."""
     query = "SELECT dbanon_internal.advance_job(job_id) FROM dbanon.job WHERE name = %s AND removed_at IS NULL"
-    return str(value(connection, query, name)["state"])
+    return str(read_value(connection, query, name)["state"])
 
 
 def compute(
     connection: psycopg.Connection[Any], status: str = "verified", error: str | None = None, kind: str | None = None
 ) -> int:
     """End the run that waits as a worker would; returns its number."""
-    run = int(value(connection, "SELECT max(run_id) FROM dbanon.run WHERE todo IS NOT NULL"))
+    run = int(read_value(connection, "SELECT max(run_id) FROM dbanon.run WHERE todo IS NOT NULL"))
     about = {"run": run, "status": status, "error": error, "kind": kind}
     if status == "verified":
         connection.execute(COMPUTED, about)
@@ -85,10 +85,10 @@ def compute(
     return run
 
 
-def night(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
+def run_night(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
     """Let a period go its whole way; returns the state in which it ends."""
     said = ""
-    while (came := step(connection, name)) not in ("idle", "done", "skipped", "held"):
+    while (came := take_step(connection, name)) not in ("idle", "done", "skipped", "held"):
         if came == "waiting":
             compute(connection)
         assert said != came or came == "waiting", f"nothing but {came}"
@@ -96,12 +96,12 @@ def night(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
     return came
 
 
-def again(connection: psycopg.Connection[Any]) -> None:
+def let_try_again(connection: psycopg.Connection[Any]) -> None:
     """Let the time come at which a step is tried again."""
     connection.execute("UPDATE dbanon.job_period SET next_at = clock_timestamp()")
 
 
-def periods(connection: psycopg.Connection[Any], columns: str = "since, state", name: str = "taxi") -> list[Any]:
+def list_periods(connection: psycopg.Connection[Any], columns: str = "since, state", name: str = "taxi") -> list[Any]:
     query = f"SELECT {columns} FROM dbanon.job_runs WHERE name = %s ORDER BY since"
     found = connection.execute(query, [name]).fetchall()  # type: ignore[arg-type]
     return [row[0] if len(row) == 1 else row for row in found]

@@ -29,7 +29,7 @@ SELECT %(run)s, 'tp-aware', true, %(figures)s, dbanon_internal.run_digest(%(run)
 """
 
 
-def day(number: int) -> datetime:
+def find_day(number: int) -> datetime:
     return FIRST + timedelta(days=number)
 
 
@@ -45,7 +45,7 @@ def run_of(
 
     `later`: put its rows elsewhere. A parameter that is None is left out.
     """
-    asked = {"since": day(number).timestamp(), "until": day(number + 1).timestamp(), **params}
+    asked = {"since": find_day(number).timestamp(), "until": find_day(number + 1).timestamp(), **params}
     kept = {name: value for name, value in asked.items() if value is not None}
     suppressed = {"subjects": {"absent_at_some_instant": left_out}}
     row = connection.execute(RUN, {"params": Jsonb(kept), "suppressed": Jsonb(suppressed)}).fetchone()
@@ -60,7 +60,7 @@ def run_of(
     return int(row[0])
 
 
-def grow(connection: psycopg.Connection[Any], run: int, name: str = "ten", rest: str = "") -> int:
+def publish_part(connection: psycopg.Connection[Any], run: int, name: str = "ten", rest: str = "") -> int:
     """Publish a run as a part; returns its rows."""
     row = connection.execute(f"SELECT dbanon.publish(%s, %s, grow => true{rest})", [run, name]).fetchone()  # type: ignore[arg-type]
     assert row is not None

@@ -12,16 +12,16 @@ NEAR = 15  # settle_s, in minutes
 PAIR = frozenset({0, 1})
 
 
-def bundles(k: int, *groups: Iterable[int], first: int = 0, last: int = 2, secret: str = "sender") -> Release:
+def make_bundles(k: int, *groups: Iterable[int], first: int = 0, last: int = 2, secret: str = "sender") -> Release:
     records = tuple(Record(frozenset(group), (Row(first, last, n),)) for n, group in enumerate(groups))
     return Release(k, secret, "record", records)  # type: ignore[arg-type]
 
 
-def merged(k: int, *groups: Iterable[int], first: int = 0, last: int = 2) -> Release:
-    return bundles(k, *groups, first=first, last=last, secret="place")
+def make_merged(k: int, *groups: Iterable[int], first: int = 0, last: int = 2) -> Release:
+    return make_bundles(k, *groups, first=first, last=last, secret="place")
 
 
-def snapshot(k: int, *crowds: Iterable[int], at: int = 0, shown: Iterable[int] | None = None) -> Release:
+def make_snapshot(k: int, *crowds: Iterable[int], at: int = 0, shown: Iterable[int] | None = None) -> Release:
     """Hide each crowd around a site of its own and show the others, or some of them, exactly."""
     hidden = [(person, Row(at, at + 1, 100 + site)) for site, crowd in enumerate(crowds) for person in crowd]
     others = {*TEN} - {person for person, _ in hidden} if shown is None else shown
@@ -30,30 +30,30 @@ def snapshot(k: int, *crowds: Iterable[int], at: int = 0, shown: Iterable[int] |
     return Release(k, "place", "region", records, snapshot=True, max_gap=5, settle=NEAR)
 
 
-def of_all(k: int, secret: str, hidden_by: str, records: Iterable[Record], **others: bool) -> Release:
+def make_release(k: int, secret: str, hidden_by: str, records: Iterable[Record], **others: bool) -> Release:
     return Release(k, secret, hidden_by, tuple(records), max_gap=5, settle=NEAR, **others)  # type: ignore[arg-type]
 
 
-def two_rows(middle: int, last: int) -> tuple[Row, Row]:
+def make_two_rows(middle: int, last: int) -> tuple[Row, Row]:
     return Row(0, middle, 1), Row(middle, last, 2)
 
 
-def mob_of_ten() -> Iterable[Record]:
+def make_mob() -> Iterable[Record]:
     for person in TEN:
         hidden = PAIR - {person} if person in PAIR else frozenset[int]()
         second = Row(1, 2, 50) if hidden else Row(1, 2, person, exact=True)
         yield Record(frozenset({person}), (Row(0, 1, person, exact=True), second), hidden)
 
 
-def ten_people() -> dict[str, Release]:
+def make_ten_people() -> dict[str, Release]:
     """What docs/understand/ten-people.md has, in minutes after 8:00."""
-    merged_pair = [Record(PAIR, two_rows(4, 5))] * 2
-    owners = [Record(frozenset({person}), two_rows(4, 5), PAIR - {person}) for person in PAIR]
+    merged_pair = [Record(PAIR, make_two_rows(4, 5))] * 2
+    owners = [Record(frozenset({person}), make_two_rows(4, 5), PAIR - {person}) for person in PAIR]
     return {
-        "tp-aware": bundles(5, *FIVES),
-        "sensitive-sites": snapshot(5, FIVES[0]),
-        "k-merge": of_all(2, "place", "record", merged_pair),
-        "kte-hide": of_all(2, "place", "hiding", owners, stands_alone=True),
-        "mob": of_all(2, "place", "hiding", mob_of_ten(), stands_alone=True),
-        "semantic": of_all(2, "place", "record", [Record(PAIR, two_rows(20, 60))] * 2, stands_alone=True),
+        "tp-aware": make_bundles(5, *FIVES),
+        "sensitive-sites": make_snapshot(5, FIVES[0]),
+        "k-merge": make_release(2, "place", "record", merged_pair),
+        "kte-hide": make_release(2, "place", "hiding", owners, stands_alone=True),
+        "mob": make_release(2, "place", "hiding", make_mob(), stands_alone=True),
+        "semantic": make_release(2, "place", "record", [Record(PAIR, make_two_rows(20, 60))] * 2, stands_alone=True),
     }

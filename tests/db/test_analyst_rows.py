@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.db.test_concurrency import in_background
+from tests.db.test_concurrency import start_statement
 
 # Two people alike, of whom rows say: in the west from 8:00 to 8:10, in the east from 8:10 to 8:20; for both, some time.
 RUN = """
@@ -41,51 +41,63 @@ def two(connection: psycopg.Connection) -> psycopg.Connection:
     return connection
 
 
-def span(since: str, until: str) -> str:
+def format_span(since: str, until: str) -> str:
     return f"[2008-06-04 {since}Z,2008-06-04 {until}Z)"
 
 
-def bounds(connection: psycopg.Connection, query: str, *params: str) -> dict[str, tuple[Any, ...]]:
+def read_bounds(connection: psycopg.Connection, query: str, *params: str) -> dict[str, tuple[Any, ...]]:
     return {what: tuple(found) for what, *found in connection.execute(query, params).fetchall()}  # type: ignore[arg-type]
 
 
 def test_a_row_that_reaches_beyond_the_span_may_have_no_fix_in_it(two: psycopg.Connection) -> None:
-    assert bounds(two, FLOWS, span("08:00", "08:20")) == {"west to east": (2, 2)}
+    assert read_bounds(two, FLOWS, format_span("08:00", "08:20")) == {"west to east": (2, 2)}
     # The first fix may be in the east as well: that in the west may have been before 8:05.
-    assert bounds(two, FLOWS, span("08:05", "08:20")) == {"west to east": (0, 2), "east to east": (0, 2)}
-    assert bounds(two, FLOWS, span("08:00", "08:15")) == {"west to west": (0, 2), "west to east": (0, 2)}
-    assert bounds(two, FLOWS, span("08:05", "08:15")) == {
+    assert read_bounds(two, FLOWS, format_span("08:05", "08:20")) == {"west to east": (0, 2), "east to east": (0, 2)}
+    assert read_bounds(two, FLOWS, format_span("08:00", "08:15")) == {"west to west": (0, 2), "west to east": (0, 2)}
+    assert read_bounds(two, FLOWS, format_span("08:05", "08:15")) == {
         f"{origin} to {end}": (0, 2) for origin in ("west", "east") for end in ("west", "east")
     }
-    assert bounds(two, FLOWS, span("08:11", "08:15")) == {"east to east": (0, 2)}
+    assert read_bounds(two, FLOWS, format_span("08:11", "08:15")) == {"east to east": (0, 2)}
 
 
 def test_a_crossing_is_certain_where_both_rows_lie_within_the_span(two: psycopg.Connection) -> None:
     crossings = f"SELECT * FROM published.crossings('published.two', {LINE}, %s)"
-    assert bounds(two, crossings, span("08:00", "08:20")) == {"left to right": (2, 2), "right to left": (0, 0)}
-    assert bounds(two, crossings, span("08:01", "08:20")) == {"left to right": (0, 2), "right to left": (0, 0)}
-    assert bounds(two, crossings, span("08:00", "08:10")) == {"left to right": (0, 0), "right to left": (0, 0)}
+    assert read_bounds(two, crossings, format_span("08:00", "08:20")) == {
+        "left to right": (2, 2),
+        "right to left": (0, 0),
+    }
+    assert read_bounds(two, crossings, format_span("08:01", "08:20")) == {
+        "left to right": (0, 2),
+        "right to left": (0, 0),
+    }
+    assert read_bounds(two, crossings, format_span("08:00", "08:10")) == {
+        "left to right": (0, 0),
+        "right to left": (0, 0),
+    }
 
 
 def test_people_may_cross_within_one_row_to_and_fro(two: psycopg.Connection) -> None:
     crossings = f"SELECT * FROM published.crossings('published.two', ST_Translate({LINE}, -50, 0), %s)"
-    assert bounds(two, crossings, span("08:00", "08:10")) == {"left to right": (0, 2), "right to left": (0, 2)}
+    assert read_bounds(two, crossings, format_span("08:00", "08:10")) == {
+        "left to right": (0, 2),
+        "right to left": (0, 2),
+    }
 
 
 def test_a_count_is_certain_where_the_row_lies_within_the_span(two: psycopg.Connection) -> None:
     count = "published.count_inside('published.two', shape, during => %s) c"
     query = f"SELECT 'people', c.* FROM zones, LATERAL {count} WHERE zone = 'west'"
-    assert bounds(two, query, span("08:00", "08:10")) == {"people": (2, 2, 2)}
-    assert bounds(two, query, span("08:05", "08:20")) == {"people": (0, 1, 2)}
-    assert bounds(two, query, span("08:10", "08:20")) == {"people": (0, 0, 0)}
+    assert read_bounds(two, query, format_span("08:00", "08:10")) == {"people": (2, 2, 2)}
+    assert read_bounds(two, query, format_span("08:05", "08:20")) == {"people": (0, 1, 2)}
+    assert read_bounds(two, query, format_span("08:10", "08:20")) == {"people": (0, 0, 0)}
 
 
 def test_a_density_splits_each_record_over_its_rows(two: psycopg.Connection) -> None:
     query = (
         "SELECT ST_XMin(cell)::int::text, at_least, expected, at_most FROM published.density('published.two', 50, %s)"
     )
-    assert bounds(two, query, span("08:00", "08:20")) == {"0": (2, 1, 2), "100": (2, 1, 2)}
-    assert bounds(two, query, span("08:05", "08:10")) == {"0": (0, 2, 2)}
+    assert read_bounds(two, query, format_span("08:00", "08:20")) == {"0": (2, 1, 2), "100": (2, 1, 2)}
+    assert read_bounds(two, query, format_span("08:05", "08:10")) == {"0": (0, 2, 2)}
 
 
 @pytest.mark.parametrize("cell_m", [7, 50, 500])
@@ -95,7 +107,7 @@ def test_a_density_in_a_box_is_that_of_everywhere_in_the_squares_of_the_box(
     query = """SELECT d.hour, ST_XMin(d.cell), ST_YMin(d.cell), d.at_least, d.expected, d.at_most
         FROM published.density_of(published.about('published.two'), 'published.two', %s, %s, true, {}) d"""
     box = "ST_MakeEnvelope(28, 10, 130, 42, 32610)"
-    during = span("08:00", "08:20")
+    during = format_span("08:00", "08:20")
     met = f"{query.format('NULL')} WHERE ST_Area(ST_Intersection(d.cell, {box})) > 0"
     found = two.execute(query.format(box), [cell_m, during]).fetchall()
     assert found == two.execute(met, [cell_m, during]).fetchall()
@@ -115,7 +127,10 @@ def test_an_area_may_be_empty_or_measured_and_a_region_null(two: psycopg.Connect
     ):
         assert two.execute(share.format(region, area)).fetchall() == [(expected,)]  # type: ignore[arg-type]
     crossings = f"SELECT * FROM published.crossings('published.two', ST_Force3DM({LINE}), %s)"
-    assert bounds(two, crossings, span("08:00", "08:20")) == {"left to right": (2, 2), "right to left": (0, 0)}
+    assert read_bounds(two, crossings, format_span("08:00", "08:20")) == {
+        "left to right": (2, 2),
+        "right to left": (0, 0),
+    }
 
 
 def test_operators_of_a_readers_path_change_no_share(two: psycopg.Connection) -> None:
@@ -137,14 +152,14 @@ def test_a_line_in_another_system_may_reach_round_the_world(two: psycopg.Connect
         "SELECT ST_X(p) FROM ST_Transform(ST_SetSRID(ST_MakePoint(55, 5), 32610), 4326) p"
     ).fetchall()
     crossings = "SELECT * FROM published.crossings('published.two', ST_GeomFromText('LINESTRING({}, {})', 4326), %s)"
-    within = span("08:00", "08:20")
+    within = format_span("08:00", "08:20")
     for reach in (0.01, 90, 500):
         north, east = (
             crossings.format(f"{lon} {-reach}", f"{lon} {reach}"),
             crossings.format(f"{-reach} 1", f"{reach} 1"),
         )
-        assert bounds(two, north, within) == {"left to right": (2, 2), "right to left": (0, 0)}
-        assert bounds(two, east, within) == {"left to right": (0, 0), "right to left": (0, 0)}
+        assert read_bounds(two, north, within) == {"left to right": (2, 2), "right to left": (0, 0)}
+        assert read_bounds(two, east, within) == {"left to right": (0, 0), "right to left": (0, 0)}
 
 
 REPLACE = "SELECT dbanon.publish(1, 'two', replace => true, allow_overlap => true, reason => 'two made up people')"
@@ -159,7 +174,7 @@ def test_an_answer_is_not_of_a_release_that_went_while_it_was_asked(database: st
         owner.execute("SELECT dbanon.publish(1, 'two')")
         with owner.transaction():
             owner.execute(change)  # type: ignore[call-overload]
-            thread, found = in_background(database, count)
+            thread, found = start_statement(database, count)
             thread.join(0.5)
             assert thread.is_alive()
         thread.join(10)
@@ -171,7 +186,7 @@ def test_a_release_stays_while_an_answer_is_made(database: str) -> None:
         owner.execute(RUN)
         owner.execute("SELECT dbanon.publish(1, 'two')")
         reader.execute("SELECT published.about('published.two')")
-        thread, _ = in_background(database, "SELECT dbanon.unpublish('two')")
+        thread, _ = start_statement(database, "SELECT dbanon.unpublish('two')")
         thread.join(0.5)
         assert thread.is_alive()
         reader.rollback()

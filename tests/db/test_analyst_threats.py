@@ -18,8 +18,8 @@ from dbanon.base.errors import StoreError
 from dbanon.postgres.connection import translate_errors
 from dbanon.postgres.server import parse
 from dbanon.testing import cloned_database
-from tests.clients import client
-from tests.facts import refusal
+from tests.clients import find_client
+from tests.facts import expect_refusal
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -224,7 +224,7 @@ def analyst(login: Login) -> Iterator[psycopg.Connection]:
         yield opened
 
 
-def learns(analyst: psycopg.Connection, attack: str) -> bool:
+def is_learned(analyst: psycopg.Connection, attack: str) -> bool:
     try:
         cursor = analyst.execute(attack)
         while cursor.nextset():
@@ -245,10 +245,10 @@ def test_an_analyst_learns_it_only_where_the_protection_is_gone(
     """Where nothing was taken from PUBLIC, counters are open; where people are is not, by a second protection."""
     counted = threat.unprotect.startswith(_OPEN_STATISTICS) and threat.unprotect != _OPEN_POSTGIS
     if restricted or not counted:
-        assert not learns(analyst, threat.attack)
+        assert not is_learned(analyst, threat.attack)
     connection.execute(threat.unprotect)
     try:
-        assert learns(analyst, threat.attack)
+        assert is_learned(analyst, threat.attack)
     finally:
         if threat.unprotect.startswith(_MONITOR):  # roles belong to all databases of the server
             connection.execute(_MONITOR.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
@@ -357,7 +357,7 @@ def test_how_far_a_load_is_can_be_seen_by_its_login_alone(
             connection.execute(unprotect)
             try:
                 with loader.cursor().copy("COPY dbanon.quarantine (load_id, reason) FROM STDIN"):
-                    assert learns(analyst, attack) is learnt
+                    assert is_learned(analyst, attack) is learnt
             finally:
                 if learnt:
                     connection.execute(_MONITOR.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
@@ -385,12 +385,12 @@ def test_the_locks_of_others_are_seen_only_where_the_protection_is_gone(
     connection.execute("SELECT dbanon_internal.hold_lock()")  # as who works on a run does
     condition = "locktype = 'advisory' AND objsubid = 1"
     view, function = (f"SELECT objid IS NOT NULL FROM {x} WHERE {condition}" for x in ("pg_locks", "pg_lock_status()"))
-    assert (learns(analyst, view), learns(analyst, function)) == (not restricted, not restricted)
+    assert (is_learned(analyst, view), is_learned(analyst, function)) == (not restricted, not restricted)
     connection.execute("REVOKE SELECT ON pg_locks FROM PUBLIC")
     connection.execute("GRANT EXECUTE ON FUNCTION pg_lock_status() TO PUBLIC")
-    assert (learns(analyst, view), learns(analyst, function)) == (False, True)
+    assert (is_learned(analyst, view), is_learned(analyst, function)) == (False, True)
     connection.execute("GRANT SELECT ON pg_locks TO PUBLIC")
-    assert (learns(analyst, view), learns(analyst, function)) == (True, True)
+    assert (is_learned(analyst, view), is_learned(analyst, function)) == (True, True)
 
 
 def test_a_function_of_the_callers_own_is_not_called_by_ours(
@@ -401,7 +401,7 @@ def test_a_function_of_the_callers_own_is_not_called_by_ours(
         "CREATE SCHEMA evil; SET search_path = evil, pg_catalog; CREATE FUNCTION evil.quote_ident(text) RETURNS text"
         " LANGUAGE sql AS 'SELECT $1'"
     )
-    with refusal("DA002", "'select'"):
+    with expect_refusal("DA002", "'select'"):
         connection.execute("SELECT dbanon_internal.check_name('select')")
     connection.execute("ALTER FUNCTION dbanon_internal.check_name(text) RESET search_path")
     connection.execute("SELECT dbanon_internal.check_name('select')")
@@ -413,10 +413,10 @@ def test_each_of_two_protections_keeps_the_map_of_people_by_itself(
     attacks = [threat.attack for threat in THREATS.values() if threat.unprotect == _OPEN_POSTGIS]
     assert len(attacks) == 4
     connection.execute(_OPEN_STATISTICS)  # as on a server where the upgrade may not take the functions
-    assert [attack for attack in attacks if learns(analyst, attack)] == []
+    assert [attack for attack in attacks if is_learned(analyst, attack)] == []
     schema.upgrade(database, share_roles=True, restrict_public=True)
     connection.execute(_OPEN_POSTGIS.removeprefix(_OPEN_STATISTICS))
-    assert [attack for attack in attacks if learns(analyst, attack)] == []
+    assert [attack for attack in attacks if is_learned(analyst, attack)] == []
 
 
 def test_no_counter_of_a_relation_or_function_is_left_to_everybody(
@@ -485,7 +485,7 @@ def test_psql_still_describes_what_there_is(login: Login) -> None:
     words = [r"\d+ published.ten", r"\dv+ published.*", r"\dt+ *.*", r"\df published.*", r"\dn+", r"\l", r"\du", r"\z"]
     commands = [part for word in words for part in ("-c", word)]
     url = login("dbanon_analyst")
-    command = [*client("psql", url), "-X", "-v", "ON_ERROR_STOP=1", "-d", url, *commands]
+    command = [*find_client("psql", url), "-X", "-v", "ON_ERROR_STOP=1", "-d", url, *commands]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "region" in done.stdout

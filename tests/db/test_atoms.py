@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.cloaks import Atoms, Cloaks, Regions
 from dbanon.runs import reading, stored, writing
-from tests.db.test_concurrency import in_background
+from tests.db.test_concurrency import start_statement
 from tests.db.written import AT, LEFT_OUT
 
 DAY_S = 86_400
@@ -35,7 +35,7 @@ VALUES (%s, 'attack', true, dbanon_internal.run_digest(%s))
 """
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
     row = connection.execute(query, params).fetchone()
     assert row is not None
     return row[0]
@@ -62,7 +62,7 @@ def add_dataset(connection: psycopg.Connection, name: str, population: str | Non
     """Add a dataset of two people to a population, that of the others unless one is named."""
     if population is not None:
         connection.execute("INSERT INTO dbanon.population (name) VALUES (%s)", [population])
-    dataset = value(
+    dataset = read_value(
         connection,
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, population_id) SELECT %s, 32610, 1, 60, population_id"
         " FROM dbanon.population WHERE name = %s RETURNING dataset_id",
@@ -97,7 +97,7 @@ def write(
     with connection.transaction():
         connection.execute(METHOD)
         given = {"k": 2, "l": 2, "t": 0.1, **params}
-        run = int(str(value(connection, RUN, Jsonb(given), Jsonb(LEFT_OUT), dataset)))
+        run = int(str(read_value(connection, RUN, Jsonb(given), Jsonb(LEFT_OUT), dataset)))
         start = AT + run * 30 * DAY_S
         cloaks = Cloaks(
             offset=np.array([0, rows]), region=np.arange(rows, dtype=np.int32), period=np.arange(rows),
@@ -109,7 +109,7 @@ def write(
             member_record=np.array([1, 1]), member_trajectory=np.array([row[0] for row in members]),
             atoms=None if of is None else Atoms(cell=cell, atom=of), suppressed=LEFT_OUT, metrics={},
         )  # fmt: skip
-        name = str(value(connection, "SELECT name FROM dbanon.dataset WHERE dataset_id = %s", dataset))
+        name = str(read_value(connection, "SELECT name FROM dbanon.dataset WHERE dataset_id = %s", dataset))
         writing.write_cloaks(connection, run, stored.find_dataset(connection, name), cloaks)
     connection.execute(VERIFIED, [run, run])
     return run
@@ -122,29 +122,31 @@ def publish(connection: psycopg.Connection, run: int, **options: object) -> str:
     return name
 
 
-def refused(connection: psycopg.Connection, run: int) -> str:
+def catch_refusal(connection: psycopg.Connection, run: int) -> str:
     with pytest.raises(psycopg.Error) as caught:
         publish(connection, run)
     assert caught.value.sqlstate == "DA010"
     return str(caught.value.diag.message_primary)
 
 
-def allowed(connection: psycopg.Connection, run: int, **options: object) -> dict[str, object]:
+def publish_allowed(connection: psycopg.Connection, run: int, **options: object) -> dict[str, object]:
     """Publish for a reason; give what was measured."""
     name = publish(connection, run, allow_overlap=True, reason="for this one test", **options)
-    found = value(connection, "SELECT overlap FROM dbanon.release WHERE name = %s", name)
-    assert value(connection, "SELECT overlap_reason FROM dbanon.release WHERE name = %s", name) == "for this one test"
+    found = read_value(connection, "SELECT overlap FROM dbanon.release WHERE name = %s", name)
+    assert (
+        read_value(connection, "SELECT overlap_reason FROM dbanon.release WHERE name = %s", name) == "for this one test"
+    )
     assert isinstance(found, dict)
     return found
 
 
-def url_of(connection: psycopg.Connection) -> str:
+def make_url(connection: psycopg.Connection) -> str:
     return f"{connection.info.dsn} password={connection.info.password}"
 
 
-def atoms_read(connection: psycopg.Connection, dataset: object = 1, **params: object) -> list[int] | None:
-    with reading.open_reader(url_of(connection)) as reader:
-        cells = reader.inputs(int(str(dataset)), ["cells"], params)["cells"]
+def read_atoms(connection: psycopg.Connection, dataset: object = 1, **params: object) -> list[int] | None:
+    with reading.open_reader(make_url(connection)) as reader:
+        cells = reader.read_inputs(int(str(dataset)), ["cells"], params)["cells"]
     return None if cells.atom is None else cells.atom.tolist()
 
 
@@ -156,7 +158,7 @@ def city(own: psycopg.Connection) -> Iterator[psycopg.Connection]:
     return own
 
 
-def in_order(atoms: list[list[int]]) -> list[int]:
+def number_atoms(atoms: list[list[int]]) -> list[int]:
     return [next(n for n, some in enumerate(atoms) if i in some) for i in range(CELLS)]
 
 
@@ -165,14 +167,14 @@ def in_order(atoms: list[list[int]]) -> list[int]:
 
 def test_the_next_run_reads_the_atoms_of_the_newest_release(city: psycopg.Connection) -> None:
     first = write(city, PAIRS)
-    assert atoms_read(city) is None
+    assert read_atoms(city) is None
     publish(city, first)
-    assert atoms_read(city) == in_order(PAIRS)
+    assert read_atoms(city) == number_atoms(PAIRS)
     publish(city, write(city, FOURS))
     write(city, PAIRS)  # never published
-    assert atoms_read(city) == in_order(FOURS)
+    assert read_atoms(city) == number_atoms(FOURS)
     city.execute("SELECT dbanon.unpublish(name) FROM dbanon.release")
-    assert atoms_read(city) == in_order(FOURS)
+    assert read_atoms(city) == number_atoms(FOURS)
 
 
 def test_atoms_are_those_of_the_same_polygons_in_the_same_population(city: psycopg.Connection) -> None:
@@ -183,9 +185,9 @@ def test_atoms_are_those_of_the_same_polygons_in_the_same_population(city: psyco
     add_cells(city, twin)
     add_cells(city, strangers)
     add_cells(city, other, width=101)
-    assert [atoms_read(city, one) for one in (twin, strangers, other)] == [in_order(PAIRS), None, None]
+    assert [read_atoms(city, one) for one in (twin, strangers, other)] == [number_atoms(PAIRS), None, None]
     city.execute("DELETE FROM dbanon.cell WHERE dataset_id = %s AND cell_id %% 2 = 0", [twin])
-    assert atoms_read(city, twin) == [0, 1, 2, 3]
+    assert read_atoms(city, twin) == [0, 1, 2, 3]
 
 
 def test_new_cells_join_the_atoms_that_are_there(city: psycopg.Connection) -> None:
@@ -194,9 +196,9 @@ def test_new_cells_join_the_atoms_that_are_there(city: psycopg.Connection) -> No
     publish(city, write(city, [[0, 1, 2], [3, 4], [5, 6]]))
     larger = add_dataset(city, "larger")
     add_cells(city, larger)
-    assert atoms_read(city, larger) == [0, 0, 0, 1, 1, 2, 2, -1]
+    assert read_atoms(city, larger) == [0, 0, 0, 1, 1, 2, 2, -1]
     publish(city, write(city, [[0, 1, 2], [3, 4], [5, 6, 7]], dataset=larger))
-    assert atoms_read(city, larger) == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert read_atoms(city, larger) == [0, 0, 0, 1, 1, 2, 2, 2]
 
 
 def test_atoms_that_promise_enough_come_before_those_of_more_cells(city: psycopg.Connection) -> None:
@@ -205,8 +207,8 @@ def test_atoms_that_promise_enough_come_before_those_of_more_cells(city: psycopg
     larger = add_dataset(city, "larger")
     add_cells(city, larger)
     publish(city, write(city, [[i] for i in range(CELLS)], dataset=larger, l=0, t="inf"))
-    assert atoms_read(city, larger, l=2, t=0.1) == [0, 0, 0, 1, 1, 2, 2, 3]
-    assert atoms_read(city, larger, l=0, t="inf") == list(range(CELLS))
+    assert read_atoms(city, larger, l=2, t=0.1) == [0, 0, 0, 1, 1, 2, 2, 3]
+    assert read_atoms(city, larger, l=0, t="inf") == list(range(CELLS))
 
 
 def test_each_cell_has_the_atom_of_the_release_that_knows_most_of_its_dataset(city: psycopg.Connection) -> None:
@@ -220,30 +222,30 @@ def test_each_cell_has_the_atom_of_the_release_that_knows_most_of_its_dataset(ci
     )
     publish(city, write(city, [[0, 1], [2, 3], [4, 5]]))
     publish(city, write(city, [[0, 1, 2, 3]], dataset=west), allow_overlap=True, reason="for this one test")
-    assert atoms_read(city, whole) == [3, 3, 0, 0, 1, 1, 2, 2]
+    assert read_atoms(city, whole) == [3, 3, 0, 0, 1, 1, 2, 2]
 
 
 def test_atoms_stay_known_when_cells_are_loaded_anew_and_their_dataset_is_dropped(city: psycopg.Connection) -> None:
     publish(city, write(city, PAIRS))
     city.execute("DELETE FROM dbanon.cell")
     add_cells(city)
-    assert atoms_read(city) == in_order(PAIRS)
+    assert read_atoms(city) == number_atoms(PAIRS)
     twin = add_dataset(city, "twin")
     add_cells(city, twin)
     add_pois(city, twin)
     city.execute("SELECT dbanon.unpublish(name) FROM dbanon.release")
     city.execute("SELECT * FROM dbanon.drop_dataset('ten')")
-    assert value(city, "SELECT count(*) FROM dbanon.atom") == 0
-    assert atoms_read(city, twin) == in_order(PAIRS)
-    assert "1 set" not in refused(city, write(city, SHIFTED, dataset=twin))
+    assert read_value(city, "SELECT count(*) FROM dbanon.atom") == 0
+    assert read_atoms(city, twin) == number_atoms(PAIRS)
+    assert "1 set" not in catch_refusal(city, write(city, SHIFTED, dataset=twin))
     city.execute("DELETE FROM dbanon.cell")
     add_cells(city, twin, width=101)
-    assert atoms_read(city, twin) is None
+    assert read_atoms(city, twin) is None
 
 
 def test_a_run_without_atoms_has_none_to_read(city: psycopg.Connection) -> None:
     publish(city, write(city, None))
-    assert atoms_read(city) is None
+    assert read_atoms(city) is None
 
 
 # --- what releases tell together --------------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ def test_a_run_without_atoms_has_none_to_read(city: psycopg.Connection) -> None:
 def test_the_same_atoms_and_coarser_ones_are_published(city: psycopg.Connection, again: list[list[int]]) -> None:
     publish(city, write(city, PAIRS))
     name = publish(city, write(city, again))
-    assert value(city, "SELECT overlap FROM dbanon.release WHERE name = %s", name) is None
+    assert read_value(city, "SELECT overlap FROM dbanon.release WHERE name = %s", name) is None
 
 
 def test_finer_atoms_are_published_where_they_hold(city: psycopg.Connection) -> None:
@@ -267,19 +269,19 @@ def test_other_atoms_need_a_reason(city: psycopg.Connection, withdrawn: bool) ->
     if withdrawn:
         city.execute("SELECT dbanon.unpublish(name) FROM dbanon.release")
     run = write(city, SHIFTED)
-    said = refused(city, run)
+    said = catch_refusal(city, run)
     assert f"Run {run} " in said
     assert "8 sets of cells" in said
-    assert value(city, "SELECT count(*) FROM dbanon.published_cell WHERE release_id > 1") == 0
-    assert allowed(city, run) == {"classes": 8}
+    assert read_value(city, "SELECT count(*) FROM dbanon.published_cell WHERE release_id > 1") == 0
+    assert publish_allowed(city, run) == {"classes": 8}
     # What all analysts were given once is not told anew.
     publish(city, write(city, SHIFTED))
 
 
 def test_what_some_readers_were_given_for_a_reason_is_new_to_others(city: psycopg.Connection) -> None:
     publish(city, write(city, PAIRS))
-    allowed(city, write(city, SHIFTED), readers=["pg_monitor"])
-    assert "8 sets" in refused(city, write(city, SHIFTED))
+    publish_allowed(city, write(city, SHIFTED), readers=["pg_monitor"])
+    assert "8 sets" in catch_refusal(city, write(city, SHIFTED))
 
 
 def test_only_what_regions_show_counts(city: psycopg.Connection) -> None:
@@ -288,7 +290,7 @@ def test_only_what_regions_show_counts(city: psycopg.Connection) -> None:
     publish(city, write(city, SHIFTED, regions=[[5, 6]]))
     publish(city, write(city, SHIFTED, regions=[[0, 7, 1, 2, 3, 4]]))
     # 0 is what [0, 1] and [0, 7] have in common; 7 was with 4 in the third release, and in no region of the first two.
-    assert "2 sets of cells" in refused(city, write(city, SHIFTED, regions=[[0, 7]]))
+    assert "2 sets of cells" in catch_refusal(city, write(city, SHIFTED, regions=[[0, 7]]))
 
 
 def test_other_datasets_of_a_population_count_and_other_populations_do_not(city: psycopg.Connection) -> None:
@@ -298,7 +300,7 @@ def test_other_datasets_of_a_population_count_and_other_populations_do_not(city:
         add_cells(city, dataset)
         add_pois(city, dataset)
     publish(city, write(city, SHIFTED, dataset=strangers))
-    assert "of dataset ten" in refused(city, write(city, SHIFTED, dataset=twin))
+    assert "of dataset ten" in catch_refusal(city, write(city, SHIFTED, dataset=twin))
     publish(city, write(city, PAIRS, dataset=twin))
 
 
@@ -308,8 +310,8 @@ def test_other_cells_need_a_reason_unless_they_are_elsewhere(city: psycopg.Conne
     add_cells(city, other, width=101)
     add_pois(city, other)
     run = write(city, PAIRS, dataset=other)
-    assert "other polygons than r2 of dataset ten" in refused(city, run)
-    assert allowed(city, run) == {"other_cells": ["r2 of dataset ten"]}
+    assert "other polygons than r2 of dataset ten" in catch_refusal(city, run)
+    assert publish_allowed(city, run) == {"other_cells": ["r2 of dataset ten"]}
     far = add_dataset(city, "far")
     add_cells(city, far)
     add_pois(city, far)
@@ -323,7 +325,7 @@ def test_the_weaker_of_the_promises_of_a_place_counts(city: psycopg.Connection) 
     publish(city, write(city, PAIRS, l=1, t=0.7, regions=PAIRS[:2]))
     publish(city, write(city, PAIRS, regions=PAIRS[2:]))
     publish(city, write(city, SHIFTED, regions=[[1, 2]]))
-    assert "4 sets" in refused(city, write(city, SHIFTED))
+    assert "4 sets" in catch_refusal(city, write(city, SHIFTED))
 
 
 @pytest.mark.parametrize("readers", [["pg_monitor"], None])
@@ -333,8 +335,8 @@ def test_a_release_that_promises_nothing_lowers_no_other_promise(
 ) -> None:
     publish(city, write(city, PAIRS))
     publish(city, write(city, weak, l=0, t="inf"), readers=readers)
-    assert "8 sets" in refused(city, write(city, SHIFTED))
-    assert atoms_read(city, l=2, t=0.1) == in_order(PAIRS)
+    assert "8 sets" in catch_refusal(city, write(city, SHIFTED))
+    assert read_atoms(city, l=2, t=0.1) == number_atoms(PAIRS)
 
 
 def test_regions_must_be_made_of_the_atoms_that_are_stored(city: psycopg.Connection) -> None:
@@ -345,14 +347,14 @@ def test_regions_must_be_made_of_the_atoms_that_are_stored(city: psycopg.Connect
 
 def test_of_two_levels_what_atoms_promise_counts(city: psycopg.Connection) -> None:
     publish(city, write(city, PAIRS))
-    assert "8 sets" in refused(city, write(city, SHIFTED, atom_l=1, atom_t=0.6))
+    assert "8 sets" in catch_refusal(city, write(city, SHIFTED, atom_l=1, atom_t=0.6))
     publish(city, write(city, SHIFTED, atom_l=1, atom_t="inf"))
 
 
 def test_divergence_alone_is_enough_to_refuse(city: psycopg.Connection) -> None:
     first = write(city, PAIRS, l=1, t=0.6)
     publish(city, first)
-    assert "8 sets" in refused(city, write(city, SHIFTED, l=1, t=0.6))
+    assert "8 sets" in catch_refusal(city, write(city, SHIFTED, l=1, t=0.6))
 
 
 def test_atoms_that_were_merged_since_points_of_interest_changed_are_published(city: psycopg.Connection) -> None:
@@ -360,13 +362,13 @@ def test_atoms_that_were_merged_since_points_of_interest_changed_are_published(c
     city.execute("DELETE FROM dbanon.poi WHERE category = 'bar' AND ST_X(geom) < 100")
     publish(city, write(city, [[0, 1, 2, 3], [4, 5], [6, 7]], t=0.2))
     # A class that the run alone makes is judged by what there is now.
-    assert "8 sets" in refused(city, write(city, SHIFTED, t=0.2))
+    assert "8 sets" in catch_refusal(city, write(city, SHIFTED, t=0.2))
 
 
 def test_cells_without_a_point_of_interest_are_infinitely_far(city: psycopg.Connection) -> None:
     city.execute("DELETE FROM dbanon.poi WHERE ST_X(geom) > 600")
     publish(city, write(city, FOURS, l=0, t=5))
-    assert "1 set of cells" in refused(city, write(city, [[0, 1, 2, 3, 4, 5], [6, 7]], l=0, t=5))
+    assert "1 set of cells" in catch_refusal(city, write(city, [[0, 1, 2, 3, 4, 5], [6, 7]], l=0, t=5))
     publish(city, write(city, [[0, 1, 2, 3, 4, 5], [6, 7]], l=0, t="inf"))
 
 
@@ -390,9 +392,9 @@ def test_two_publications_at_a_time_come_one_after_the_other(city: psycopg.Conne
     add_cells(city, twin)
     add_pois(city, twin)
     one, other = write(city, PAIRS), write(city, SHIFTED, dataset=twin)
-    with psycopg.connect(url_of(city)) as first:
+    with psycopg.connect(make_url(city)) as first:
         publish(first, one)
-        thread, found = in_background(url_of(city), f"SELECT dbanon.publish({other}, 'late')")
+        thread, found = start_statement(make_url(city), f"SELECT dbanon.publish({other}, 'late')")
         thread.join(0.3)
         assert thread.is_alive()
         first.commit()
@@ -410,7 +412,7 @@ def test_a_plan_says_that_new_atoms_need_a_reason(city: psycopg.Connection) -> N
     query = "SELECT value FROM dbanon.plan_run('ten', 'areas', %s) WHERE item = %s"
 
     def planned(new: bool) -> list[object]:
-        return [value(city, query, Jsonb({"new_atoms": new}), item) for item in ("stored_atoms", "exit_code")]
+        return [read_value(city, query, Jsonb({"new_atoms": new}), item) for item in ("stored_atoms", "exit_code")]
 
     assert [planned(False), planned(True)] == [[0, 0], [0, 0]]
     publish(city, run)
@@ -422,7 +424,7 @@ def test_a_plan_says_that_new_atoms_need_a_reason(city: psycopg.Connection) -> N
 
 def test_another_atom_changes_the_digest_and_what_is_published_stays(city: psycopg.Connection) -> None:
     run = write(city, PAIRS)
-    before = value(city, "SELECT dbanon_internal.run_digest(%s)", run)
+    before = read_value(city, "SELECT dbanon_internal.run_digest(%s)", run)
     for change in (
         "UPDATE dbanon.atom SET atom = atom + 1 WHERE cell_id = (SELECT max(cell_id) FROM dbanon.cell)",
         "DELETE FROM dbanon.atom WHERE cell_id = (SELECT max(cell_id) FROM dbanon.cell)",
@@ -430,9 +432,9 @@ def test_another_atom_changes_the_digest_and_what_is_published_stays(city: psyco
     ):
         with city.transaction(force_rollback=True):
             assert city.execute(change).rowcount == 1
-            assert value(city, "SELECT dbanon_internal.run_digest(%s)", run) != before
+            assert read_value(city, "SELECT dbanon_internal.run_digest(%s)", run) != before
     found = city.execute("SELECT atom FROM dbanon_internal.atom_evidence(%s)", [run]).fetchall()
-    assert [row[0] for row in found] == in_order(PAIRS)
+    assert [row[0] for row in found] == number_atoms(PAIRS)
     publish(city, run)
     for change, code in (
         ("UPDATE dbanon.atom SET atom = 9", "DA007"),
@@ -457,74 +459,74 @@ def test_analysts_see_the_atoms_of_the_releases_they_may_read(city: psycopg.Conn
     city.execute("DELETE FROM dbanon.cell")
     with city.transaction(force_rollback=True):
         city.execute("SET LOCAL ROLE dbanon_analyst")
-        assert value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [all_read]
+        assert read_value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [all_read]
         rows = city.execute(shown + " WHERE name = %s ORDER BY atom", [all_read]).fetchall()
         assert rows[1] == (1, "POLYGON((200 0,200 100,400 100,400 0,200 0))", 20_000, 2, 2)
         assert len(rows) == 4
     with city.transaction(force_rollback=True):
         city.execute("SET LOCAL ROLE pg_monitor")
-        assert value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
+        assert read_value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
     city.execute("SELECT dbanon.unpublish(%s)", [all_read])
-    assert value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
+    assert read_value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
     with pytest.raises(psycopg.Error) as caught:
         city.execute("SELECT dbanon.publish(1, 'atoms')")
     assert caught.value.sqlstate == "DA002"
 
 
-def grow(connection: psycopg.Connection, atoms: list[list[int]]) -> None:
+def publish_part(connection: psycopg.Connection, atoms: list[list[int]]) -> None:
     """Publish a run with some atoms as a part of the release `areas`."""
-    start = AT + DAY_S * 30 * int(str(value(connection, "SELECT max(run_id) + 1 FROM dbanon.run")))
+    start = AT + DAY_S * 30 * int(str(read_value(connection, "SELECT max(run_id) + 1 FROM dbanon.run")))
     run = write(connection, atoms, since=start, until=start + DAY_S)
     connection.execute("SELECT dbanon.publish(%s, 'areas', grow => true)", [run])
 
 
 def test_a_part_says_whether_its_places_are_others_than_those_of_the_part_before(city: psycopg.Connection) -> None:
-    grow(city, PAIRS)
+    publish_part(city, PAIRS)
     # The same places loaded anew are no others.
     city.execute("DELETE FROM dbanon.poi")
     add_pois(city)
-    grow(city, PAIRS)
+    publish_part(city, PAIRS)
     city.execute("UPDATE dbanon.poi SET category = 'inn' WHERE category = 'bar'")
-    grow(city, PAIRS)
-    grow(city, PAIRS)
+    publish_part(city, PAIRS)
+    publish_part(city, PAIRS)
     changed = "SELECT array_agg(places_changed ORDER BY since) FROM published.parts WHERE name = 'areas'"
-    assert value(city, changed) == [False, False, True, False]
+    assert read_value(city, changed) == [False, False, True, False]
     # Other releases are no parts before, and what was withdrawn is none.
     publish(city, write(city, PAIRS))
     city.execute("SELECT dbanon.unpublish_part('areas', lower(bounds)) FROM dbanon.release ORDER BY bounds LIMIT 1")
-    assert value(city, changed) == [False, True, False]
+    assert read_value(city, changed) == [False, True, False]
 
 
 def test_atoms_are_those_of_each_part(city: psycopg.Connection) -> None:
     for atoms in (PAIRS, PAIRS, FOURS):
-        grow(city, atoms)
+        publish_part(city, atoms)
     of_parts = "SELECT array_agg(n ORDER BY since) FROM (SELECT since, count(*) AS n FROM {} GROUP BY since, until) p"
     joined = "published.parts JOIN published.atoms USING (name, since, until)"
-    assert value(city, of_parts.format("published.atoms")) == [4, 4, 2]
-    assert value(city, of_parts.format(joined)) == [4, 4, 2]
+    assert read_value(city, of_parts.format("published.atoms")) == [4, 4, 2]
+    assert read_value(city, of_parts.format(joined)) == [4, 4, 2]
     areas = "SELECT sum(area_m2) FROM published.atoms GROUP BY since"
     assert city.execute(areas).fetchall() == [(80_000,)] * 3
     city.execute(
         "SELECT dbanon.unpublish_part('areas', lower(bounds)) FROM dbanon.release ORDER BY bounds DESC LIMIT 1"
     )
-    assert value(city, of_parts.format("published.atoms")) == [4, 4]
+    assert read_value(city, of_parts.format("published.atoms")) == [4, 4]
 
 
 def test_the_sites_of_a_part_are_its_places_and_those_of_another_method_are_none(city: psycopg.Connection) -> None:
     digest = "SELECT dbanon_internal.places_digest(%s)"
     run = write(city, PAIRS)
-    before = value(city, digest, run)
+    before = read_value(city, digest, run)
     assert before is not None
     city.execute("INSERT INTO dbanon.site (dataset_id, geom) VALUES (1, ST_SetSRID(ST_MakePoint(5, 5), 32610))")
-    assert value(city, digest, run) == before
-    assert value(city, digest, 1) is None
+    assert read_value(city, digest, run) == before
+    assert read_value(city, digest, 1) is None
     city.execute("UPDATE dbanon.method SET traits = traits || '{\"reads\": [\"sites\"]}' WHERE name = 'areas'")
-    assert value(city, digest, run) not in (None, before)
+    assert read_value(city, digest, run) not in (None, before)
 
 
 def test_a_release_says_of_when_its_points_of_interest_are(own: psycopg.Connection) -> None:
     add_cells(own)
-    load = value(
+    load = read_value(
         own,
         "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept, loaded_at)"
         " VALUES (1, 'pois', 's', 8, 8, '2026-02-03 04:05+00') RETURNING load_id",
@@ -534,10 +536,13 @@ def test_a_release_says_of_when_its_points_of_interest_are(own: psycopg.Connecti
     known = publish(own, write(own, PAIRS))
     add_pois(own)  # by hand
     unknown = publish(own, write(own, PAIRS))
-    assert "2026-02-03 04:05 UTC" in str(value(own, meaning, known))
-    assert "not known" in str(value(own, meaning, unknown))
-    card = value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", known)
+    assert "2026-02-03 04:05 UTC" in str(read_value(own, meaning, known))
+    assert "not known" in str(read_value(own, meaning, unknown))
+    card = read_value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", known)
     assert isinstance(card, dict)
     assert (card["number"], card["pois_loaded_at"][:10]) == (4, "2026-02-03")
-    assert value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", unknown) == {"number": 4, "pois_loaded_at": None}
-    assert value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", publish(own, write(own, None))) is None
+    assert read_value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", unknown) == {
+        "number": 4,
+        "pois_loaded_at": None,
+    }
+    assert read_value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", publish(own, write(own, None))) is None

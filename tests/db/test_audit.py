@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 Login = Callable[[str], str]
 
@@ -72,7 +72,7 @@ $$
 """
 
 
-def last_line(connection: psycopg.Connection) -> int:
+def find_last_line(connection: psycopg.Connection) -> int:
     row = connection.execute("SELECT coalesce(max(audit_id), 0) FROM dbanon.audit").fetchone()
     assert row
     return int(row[0])
@@ -84,7 +84,7 @@ def last_line(connection: psycopg.Connection) -> int:
 def test_an_action_leaves_its_one_line(
     connection: psycopg.Connection, login: Login, statement: str, role: str, line: tuple[object, ...]
 ) -> None:
-    before = last_line(connection)
+    before = find_last_line(connection)
     with psycopg.connect(login(role), autocommit=True) as somebody:
         somebody.execute(statement)
         user = somebody.info.user
@@ -124,10 +124,10 @@ FORGED = {
 def test_a_load_that_was_not_is_not_recorded(connection: psycopg.Connection, login: Login) -> None:
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as somebody:
         for statement, state in FORGED.items():
-            with refusal(state):
+            with expect_refusal(state):
                 somebody.execute(statement)
         somebody.execute("SELECT dbanon_internal.begin_record(1, 'requests', ARRAY['never.csv'])")
-        with refusal("DA001"):  # in another transaction than the one that began it
+        with expect_refusal("DA001"):  # in another transaction than the one that began it
             somebody.execute("SELECT dbanon_internal.count_record(max(load_id), '{0}') FROM dbanon.load")
         somebody.execute(
             "SELECT dbanon_internal.count_record(dbanon_internal.begin_record(1, 'sites', ARRAY['none.csv']), '{0}')"
@@ -147,7 +147,7 @@ def test_withdrawing_dropping_and_deleting_leave_a_line_each(connection: psycopg
         "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT max(dataset_id), 'p3', now(), '{}'"
         " FROM dbanon.dataset"
     )
-    before = last_line(connection)
+    before = find_last_line(connection)
     connection.execute("SELECT dbanon.unpublish('ten')")
     connection.execute("DELETE FROM dbanon.run WHERE status = 'failed'")
     connection.execute("DELETE FROM dbanon.dataset WHERE name = 'old'")
@@ -175,18 +175,18 @@ def test_progress_of_a_run_and_a_second_wish_to_cancel_it_leave_no_line(
     connection: psycopg.Connection, run: int
 ) -> None:
     connection.execute("UPDATE dbanon.run SET cancel_requested_at = now()")
-    before = last_line(connection)
+    before = find_last_line(connection)
     connection.execute("UPDATE dbanon.run SET cancel_requested_at = clock_timestamp()")
     connection.execute("UPDATE dbanon.run SET stage_done = 5, status = 'cancelled'")
     connection.execute("UPDATE dbanon.dataset SET revision = revision + 1")
-    assert last_line(connection) == before
+    assert find_last_line(connection) == before
 
 
 def test_what_is_undone_leaves_no_line(connection: psycopg.Connection, run: int) -> None:
-    before = last_line(connection)
+    before = find_last_line(connection)
     with connection.transaction(force_rollback=True):
         connection.execute("SELECT dbanon.publish(1, 'ten')")
-    assert last_line(connection) == before
+    assert find_last_line(connection) == before
 
 
 def test_the_audit_holds_no_subject_no_seed_and_no_file(
@@ -219,7 +219,7 @@ def operator(connection: psycopg.Connection, run: int, login: Login) -> Iterator
         yield opened
 
 
-def changes(connection: psycopg.Connection, operator: psycopg.Connection) -> list[tuple[str, str]]:
+def list_changes(connection: psycopg.Connection, operator: psycopg.Connection) -> list[tuple[str, str]]:
     """Tables that the operator changed by statements of their own, and how."""
     lines = connection.execute(CHANGED).fetchall()
     return [(told["table"], told["statement"]) for user, told in lines if user == operator.info.user]
@@ -232,15 +232,15 @@ def test_a_change_by_hand_leaves_one_line_a_statement(
     before = [ADD] if statement == REMOVE else []  # what changes nothing leaves no line
     line = ("trajectory", statement.split(maxsplit=1)[0])
     operator.execute(statement)
-    assert changes(connection, operator) == [line]
+    assert list_changes(connection, operator) == [line]
     with operator.transaction():
         for again in [*before, statement] * 3:
             operator.execute(again)
-    assert changes(connection, operator).count(line) == 4
+    assert list_changes(connection, operator).count(line) == 4
     with operator.transaction(force_rollback=True):
         for again in [*before, statement]:
             operator.execute(again)
-    assert changes(connection, operator).count(line) == 4
+    assert list_changes(connection, operator).count(line) == 4
     query = "SELECT DISTINCT detail ->> 'transaction' FROM dbanon.audit WHERE action = 'change' AND login = %s"
     assert len(connection.execute(query, [operator.info.user]).fetchall()) == 2
 
@@ -253,7 +253,7 @@ FROM generate_series(1, 3) i
 """
 
 
-def counts(connection: psycopg.Connection, operator: psycopg.Connection) -> list[tuple[str, str, str, int]]:
+def list_counts(connection: psycopg.Connection, operator: psycopg.Connection) -> list[tuple[str, str, str, int]]:
     """Statement, table, dataset and rows of every line that the operator's changes left."""
     query = "SELECT login, dataset, detail FROM dbanon.audit WHERE action = 'change' ORDER BY audit_id"
     return [
@@ -289,7 +289,7 @@ def test_a_change_by_hand_tells_datasets_and_rows(
     with operator.transaction():
         for statement in statements:
             operator.execute(statement)
-    lines = counts(connection, operator)
+    lines = list_counts(connection, operator)
     assert lines == [(statement, "trajectory", dataset, rows) for statement, dataset, rows in told]
 
 
@@ -301,7 +301,7 @@ def test_rows_put_into_quarantine_by_hand_are_told(
     with operator.transaction():
         for _ in range(2):
             operator.execute(QUARANTINE)
-    assert counts(connection, operator) == [("INSERT", "quarantine", "other", 1)] * 2
+    assert list_counts(connection, operator) == [("INSERT", "quarantine", "other", 1)] * 2
 
 
 def test_everything_an_operator_may_write_leaves_a_line(connection: psycopg.Connection, login: Login) -> None:
@@ -329,7 +329,7 @@ def test_every_way_of_changing_by_hand_within_a_transaction_is_told(
         for statement in (ADD, MOVE, REMOVE, "DELETE FROM dbanon.request", ADD):
             operator.execute(statement)
     told = [("trajectory", way) for way in ("INSERT", "UPDATE", "DELETE")]
-    assert changes(connection, operator) == [*told, ("request", "DELETE"), told[0]]
+    assert list_changes(connection, operator) == [*told, ("request", "DELETE"), told[0]]
 
 
 def test_a_load_and_a_forgetting_are_told_by_table_too(
@@ -344,9 +344,11 @@ def test_a_load_and_a_forgetting_are_told_by_table_too(
         "SELECT dbanon.import_trajectories('public.gps', 'gps', subject => 'who', \"time\" => 't', geom => 'at')"
     )
     assert connection.execute("SELECT count(*) > 0 FROM dbanon.trajectory WHERE subject ~ '^g'").fetchone() == (True,)
-    assert counts(connection, operator) == [("INSERT", "trajectory", "gps", 5)]
+    assert list_counts(connection, operator) == [("INSERT", "trajectory", "gps", 5)]
     operator.execute("SELECT dbanon.forget_subject('ten', 'p3')")
-    assert set(counts(connection, operator)[1:]) == {("DELETE", table, "ten", 1) for table in ("trajectory", "request")}
+    assert set(list_counts(connection, operator)[1:]) == {
+        ("DELETE", table, "ten", 1) for table in ("trajectory", "request")
+    }
 
 
 def test_what_a_load_leaves_out_is_one_line(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
@@ -355,7 +357,7 @@ def test_what_a_load_leaves_out_is_one_line(connection: psycopg.Connection, oper
         " 'cafe' AS poi FROM generate_series(1, 20) i; GRANT SELECT ON public.calls TO PUBLIC"
     )
     operator.execute("SELECT dbanon.import_requests('public.calls', dataset => 'ten', columns => ARRAY['poi'])")
-    assert sorted(counts(connection, operator)) == [
+    assert sorted(list_counts(connection, operator)) == [
         ("INSERT", "quarantine", "ten", 4),
         ("INSERT", "request", "ten", 16),
     ]
@@ -369,7 +371,7 @@ def test_of_two_transactions_of_one_login_at_once_both_are_told(
         operator.execute(MOVE)
         first.execute(MOVE)
         first.commit()
-    assert changes(connection, operator) == [("trajectory", "UPDATE")] * 2
+    assert list_changes(connection, operator) == [("trajectory", "UPDATE")] * 2
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ def test_a_change_by_hand_cannot_look_like_one_of_ours(
     connection: psycopg.Connection, operator: psycopg.Connection, disguise: str
 ) -> None:
     operator.execute(disguise.format(MOVE))
-    assert changes(connection, operator) == [("trajectory", "UPDATE")]
+    assert list_changes(connection, operator) == [("trajectory", "UPDATE")]
 
 
 CHANGES = [
@@ -403,14 +405,14 @@ def test_nobody_takes_a_line_back(connection: psycopg.Connection, run: int, logi
         with psycopg.connect(login(role), autocommit=True) as somebody, pytest.raises(errors.InsufficientPrivilege):
             somebody.execute(change)
     with psycopg.connect(login("dbanon_admin"), autocommit=True) as admin:
-        refused(admin, change)
-    refused(connection, change)
+        demand_refusal(admin, change)
+    demand_refusal(connection, change)
     connection.execute("SET session_replication_role = replica")
-    refused(connection, change)
+    demand_refusal(connection, change)
 
 
-def refused(connection: psycopg.Connection, change: str) -> None:
-    with refusal("DA006", "dbanon.audit") as caught:
+def demand_refusal(connection: psycopg.Connection, change: str) -> None:
+    with expect_refusal("DA006", "dbanon.audit") as caught:
         connection.execute(change)
     assert caught.value.sqlstate == "DA006"
 

@@ -19,7 +19,7 @@ from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect
 from dbanon.runs import _beside, _rows, pipeline, queue, reading, stored
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 OTHERS = (
     "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -28,7 +28,7 @@ OTHERS = (
 ASLEEP = OTHERS.replace(" FILTER (WHERE pg_terminate_backend(pid))", "")
 
 
-def _pid(connection: psycopg.Connection, _: int) -> int:
+def _find_pid(connection: psycopg.Connection, _: int) -> int:
     return connection.info.backend_pid
 
 
@@ -36,7 +36,7 @@ def _sleep(connection: psycopg.Connection, _: int) -> None:
     connection.execute("SELECT pg_catalog.pg_sleep(60)")
 
 
-def _until(connection: psycopg.Connection, query: str, value: int) -> None:
+def _wait_until(connection: psycopg.Connection, query: str, value: int) -> None:
     began = time.monotonic()
     while connection.execute(query).fetchone() != (value,):
         assert time.monotonic() - began < 30
@@ -67,7 +67,7 @@ def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
         before = stored.compute_digest(connection, run)
         monkeypatch.setattr(arrow, "read_paths", changed)
         with reading.open_reader(database) as reader:
-            evidence, late = reader.evidence(run)
+            evidence, late = reader.read_evidence(run)
         after = stored.compute_digest(connection, run)
     assert late == before != after
     assert evidence.params["k"] == 5
@@ -78,7 +78,7 @@ def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
 
 def test_a_further_session_that_is_lost_ends_the_reading_like_the_first(database: str, run: int) -> None:
     def further(reader: reading.Reader) -> None:
-        reader.beside(_sleep, run).result()
+        reader.call_beside(_sleep, run).result()
 
     def first(reader: reading.Reader) -> None:
         _sleep(reader._snapshot.connection, run)
@@ -86,9 +86,9 @@ def test_a_further_session_that_is_lost_ends_the_reading_like_the_first(database
     said = []
     for lost in (further, first):
         with psycopg.connect(database, autocommit=True) as other:
-            ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
+            ending = threading.Thread(target=_wait_until, args=(other, OTHERS, 1))
             ending.start()
-            with refusal(StoreError) as caught, reading.open_reader(database) as reader:
+            with expect_refusal(StoreError) as caught, reading.open_reader(database) as reader:
                 lost(reader)
             ending.join()
         said.append((str(caught.value), caught.value.sqlstate))  # type: ignore[attr-defined]
@@ -101,11 +101,11 @@ def test_a_lost_session_of_the_stored_rows_is_no_verdict(
 ) -> None:
     monkeypatch.setattr(_rows, "read", lambda snapshot, run_id: _sleep(snapshot.connection, run_id))
     with psycopg.connect(database, autocommit=True) as other:
-        ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
+        ending = threading.Thread(target=_wait_until, args=(other, OTHERS, 1))
         ending.start()
         claim = queue.Claim(run_id=run, lock_key=0, attempt=0, todo="verify")
         watch = SimpleNamespace(progress=report_nothing)
-        with refusal(StoreError):
+        with expect_refusal(StoreError):
             row = stored.find_run(other, run)
             pipeline._Run(other, database, claim, row, watch, asked=Reading(), tasks=HERE)._judge()  # type: ignore[arg-type]
         ending.join()
@@ -114,10 +114,10 @@ def test_a_lost_session_of_the_stored_rows_is_no_verdict(
 def test_what_nobody_waits_for_any_more_is_cancelled(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as other:
         with reading.open_reader(database) as reader:
-            coming = reader.beside(_sleep, run)
-            _until(other, ASLEEP, 1)
+            coming = reader.call_beside(_sleep, run)
+            _wait_until(other, ASLEEP, 1)
         assert isinstance(coming.exception(30), psycopg.errors.QueryCanceled)
-        _until(other, ASLEEP, 0)
+        _wait_until(other, ASLEEP, 0)
 
 
 def test_where_the_server_gives_no_more_connections_one_session_reads_all(
@@ -127,17 +127,17 @@ def test_where_the_server_gives_no_more_connections_one_session_reads_all(
         raise StoreError("The server is full.", sqlstate=sqlstate.TOO_MANY)
 
     with reading.open_reader(database) as reader:
-        whole, digest = reader.evidence(run)
-        assert reader.beside(_pid, run).result() != reader._snapshot.connection.info.backend_pid
+        whole, digest = reader.read_evidence(run)
+        assert reader.call_beside(_find_pid, run).result() != reader._snapshot.connection.info.backend_pid
     monkeypatch.setattr(_beside, "connect", full)
     with reading.open_reader(database) as reader:
-        assert reader.beside(_pid, run).result() == reader._snapshot.connection.info.backend_pid
-        again, same = reader.evidence(run)
+        assert reader.call_beside(_find_pid, run).result() == reader._snapshot.connection.info.backend_pid
+        again, same = reader.read_evidence(run)
         assert (again.member_trajectory.tolist(), same) == (whole.member_trajectory.tolist(), digest)
 
 
 class _Lost(Processes):
-    def readers(self, threads: int = 1) -> int:
+    def count_readers(self, threads: int = 1) -> int:
         raise StoreError("The scheduler is lost.", "08006")
 
 
@@ -146,7 +146,7 @@ def _fail(*_: object, **__: object) -> None:
 
 
 @contextmanager
-def _ended(self: pipeline._Run, *arguments: Any) -> Iterator[reading.Early | None]:
+def _end_early_session(self: pipeline._Run, *arguments: Any) -> Iterator[reading.Early | None]:
     """Read early in a session that is ended during the write."""
     with EARLY(self, *arguments) as early:
         assert early is not None
@@ -162,7 +162,7 @@ AWAY: dict[str, tuple[Any, str, Any]] = {
     "further connection": (reading, "open_reader", _fail),
     "first query": (reading.Reader, "read_early", _fail),
     "later query": (reading, "read_trajectories", _fail),
-    "session": (pipeline._Run, "_reading_early", _ended),
+    "session": (pipeline._Run, "_read_early", _end_early_session),
 }
 
 
@@ -195,8 +195,8 @@ def test_requests_that_are_read_beside_the_trajectories_are_the_same(database: s
     for begun in ([], ["requests"]):
         with reading.open_reader(database) as reader:
             reader.begin(1, begun)
-            reader.inputs(1, [])
-            requests = reader.inputs(1, ["requests"])["requests"]
+            reader.read_inputs(1, [])
+            requests = reader.read_inputs(1, ["requests"])["requests"]
         found.append((requests.subject.tolist(), requests.t.tolist(), requests.content.tolist(), requests.contents))
     assert found[0] == found[1]
     assert len(found[0][0]) == 2

@@ -10,8 +10,8 @@ from psycopg.types.json import Jsonb
 
 from tests.db import written
 from tests.db.oracle import Rule
-from tests.db.ten_people import ten_people
-from tests.facts import names
+from tests.db.ten_people import make_ten_people
+from tests.facts import demand_named
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
 ALLOWED = "allow_overlap => true, reason => 'never in the same hands'"
@@ -44,7 +44,7 @@ def connection(scratch: psycopg.Connection) -> psycopg.Connection:
     return scratch
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
     row = connection.execute(query, params).fetchone()
     assert row is not None
     return row[0]
@@ -53,29 +53,29 @@ def value(connection: psycopg.Connection, query: str, *params: object) -> object
 # --- writing runs -----------------------------------------------------------------------------------------------------
 
 
-def period(group: Group) -> tuple[datetime, datetime]:
+def find_period(group: Group) -> tuple[datetime, datetime]:
     first, last = (timedelta(seconds=round(60 * minute)) for minute in (group.first, group.last))
     return START + first, START + last
 
 
-def a_run(connection: psycopg.Connection, release: Release, dataset: int = 1) -> int:
+def write_run(connection: psycopg.Connection, release: Release, dataset: int = 1) -> int:
     """Write a computed run, without a verdict; returns its id."""
-    run = value(
+    run = read_value(
         connection,
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, status)"
         " VALUES (%s, %s, %s, jsonb_build_object('k', %s::int), 'verified') RETURNING run_id",
         *(dataset, *release.method, release.k),
     )
-    rows = [row for place, group in enumerate(release.groups) for row in records(place, group, release.sites)]
+    rows = [row for place, group in enumerate(release.groups) for row in make_records(place, group, release.sites)]
     for record, (place, group, people) in enumerate(rows, start=1):
         connection.execute(
             "INSERT INTO dbanon.cloak SELECT %s, %s, s, tstzrange(%s + (s - 1) * width, %s + s * width),"
             " ST_Reverse(ST_MakeEnvelope(%s, 0, %s, 90, 32610)), %s, %s, %s"
             " FROM generate_series(1, %s) s, LATERAL (SELECT (%s - %s) / %s AS width) w",
             [
-                *(run, record, period(group)[0], period(group)[0], 100 * place, 100 * place + 90),
+                *(run, record, find_period(group)[0], find_period(group)[0], 100 * place, 100 * place + 90),
                 *(1 if group.alone else max(len(group.people), 2), 1, None),
-                *((steps := 1 if release.sites else group.last - group.first), *reversed(period(group)), steps),
+                *((steps := 1 if release.sites else group.last - group.first), *reversed(find_period(group)), steps),
             ],
         )
         connection.execute(
@@ -86,7 +86,7 @@ def a_run(connection: psycopg.Connection, release: Release, dataset: int = 1) ->
     return run  # type: ignore[return-value]
 
 
-def records(place: int, group: Group, each: bool) -> list[tuple[int, Group, frozenset[int]]]:
+def make_records(place: int, group: Group, each: bool) -> list[tuple[int, Group, frozenset[int]]]:
     """Records of a group: one of all, or one of each with the same region."""
     return [(place, group, frozenset({p})) for p in group.people] if each else [(place, group, group.people)]
 
@@ -96,19 +96,19 @@ FIVES = (Group(0, 2, frozenset(range(5))), Group(0, 2, frozenset(range(5, 10))))
 HALVES = (Group(0, 2, frozenset({0, 2, 4, 6, 8})), Group(0, 2, frozenset({1, 3, 5, 7, 9})))
 
 
-def measured(connection: psycopg.Connection, run: int) -> tuple[str, int | None, int | None, int]:
+def measure_run(connection: psycopg.Connection, run: int) -> tuple[str, int | None, int | None, int]:
     """How a run is related to what there is, the fewest candidates, how many were promised there, and people below."""
     row = connection.execute("SELECT relation, smallest_crowd, k, people FROM dbanon.measure_overlap(%s)", [run])
     return row.fetchone()  # type: ignore[return-value]
 
 
-def people_of(connection: psycopg.Connection, dataset: str, first: int = 0) -> int:
+def write_people(connection: psycopg.Connection, dataset: str, first: int = 0) -> int:
     """Write ten people from p`first` on into a dataset, made where there is none; returns its id."""
     connection.execute(
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, 1, 60) ON CONFLICT DO NOTHING",
         [dataset],
     )
-    number = value(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = %s", dataset)
+    number = read_value(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = %s", dataset)
     connection.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
         " SELECT %s, 'p' || i, ST_SetSRID(ST_MakePointM(i, i, 1212566400), 32610) FROM generate_series(%s::int, %s) i",
@@ -120,8 +120,8 @@ def people_of(connection: psycopg.Connection, dataset: str, first: int = 0) -> i
 # --- what publish makes of it -----------------------------------------------------------------------------------------
 
 
-def verified(connection: psycopg.Connection, release: Release, dataset: int = 1, **params: int) -> int:
-    run = a_run(connection, release, dataset)
+def write_verified(connection: psycopg.Connection, release: Release, dataset: int = 1, **params: int) -> int:
+    run = write_run(connection, release, dataset)
     connection.execute("UPDATE dbanon.run SET params = params || %s WHERE run_id = %s", [Jsonb(params), run])
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
@@ -146,7 +146,7 @@ def publish(connection: psycopg.Connection, run: int, name: str, options: str = 
     return notices
 
 
-def refused(connection: psycopg.Connection, run: int, name: str, options: str = "") -> psycopg.Error:
+def catch_refusal(connection: psycopg.Connection, run: int, name: str, options: str = "") -> psycopg.Error:
     with pytest.raises(psycopg.Error) as caught, connection.transaction():
         publish(connection, run, name, options)
     assert caught.value.diag.message_detail
@@ -154,7 +154,7 @@ def refused(connection: psycopg.Connection, run: int, name: str, options: str = 
     return caught.value
 
 
-def recorded(connection: psycopg.Connection, name: str) -> tuple[Any, object]:
+def read_recorded(connection: psycopg.Connection, name: str) -> tuple[Any, object]:
     row = connection.execute("SELECT overlap, overlap_reason FROM dbanon.release WHERE name = %s", [name]).fetchone()
     assert row is not None
     return row  # type: ignore[return-value]
@@ -162,7 +162,7 @@ def recorded(connection: psycopg.Connection, name: str) -> tuple[Any, object]:
 
 def test_the_first_release_stores_its_groups_and_meets_nothing(connection: psycopg.Connection) -> None:
     assert publish(connection, 1, "first") == []
-    assert recorded(connection, "first") == (None, None)
+    assert read_recorded(connection, "first") == (None, None)
     rows = connection.execute(
         "SELECT lower(period), upper(period), cardinality(people) FROM dbanon.grouping"
     ).fetchall()
@@ -171,9 +171,9 @@ def test_the_first_release_stores_its_groups_and_meets_nothing(connection: psyco
 
 def test_the_very_same_groups_again_are_fine_and_a_notice_says_so(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
-    (notice,) = publish(own, verified(own, Release(5, FIVES)), "again")
-    names(notice, "same", "first")
-    found, reason = recorded(own, "again")
+    (notice,) = publish(own, write_verified(own, Release(5, FIVES)), "again")
+    demand_named(notice, "same", "first")
+    found, reason = read_recorded(own, "again")
     assert reason is None
     assert found["relation"] == "same"
     assert found["below"] == 0
@@ -183,65 +183,65 @@ def test_the_very_same_groups_again_are_fine_and_a_notice_says_so(own: psycopg.C
 def test_one_group_of_all_keeps_no_more_than_what_is_left_of_it(own: psycopg.Connection) -> None:
     """A coarser grouping hurts no earlier promise; its own is kept only if it is no greater."""
     publish(own, 1, "first")
-    error = refused(own, ten := verified(own, Release(10, (Group(0, 2, TEN),))), "ten")
+    error = catch_refusal(own, ten := write_verified(own, Release(10, (Group(0, 2, TEN),))), "ten")
     assert error.sqlstate == "DA010"
-    names(str(error.diag.message_primary), f"run {ten}", "first", 5, 10)
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", f"run {ten}", "10 people")
-    (notice,) = publish(own, verified(own, Release(5, (Group(0, 2, TEN),))), "five")
-    names(notice, "first", 5)
+    demand_named(str(error.diag.message_primary), f"run {ten}", "first", 5, 10)
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", f"run {ten}", "10 people")
+    (notice,) = publish(own, write_verified(own, Release(5, (Group(0, 2, TEN),))), "five")
+    demand_named(notice, "first", 5)
 
 
 def test_groups_that_cross_are_refused_in_the_name_of_whose_promise_breaks(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
-    error = refused(own, run := verified(own, Release(2, HALVES)), "halves")
+    error = catch_refusal(own, run := write_verified(own, Release(2, HALVES)), "halves")
     assert error.sqlstate == "DA010"
-    names(str(error.diag.message_primary), f"run {run}", "first", 2, 5)
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", "first", "10 people")
-    assert measured(own, run)[1:] == (2, 5, 10)
+    demand_named(str(error.diag.message_primary), f"run {run}", "first", 2, 5)
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", "first", "10 people")
+    assert measure_run(own, run)[1:] == (2, 5, 10)
 
 
 def test_a_withdrawn_release_counts_and_is_named_so(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
     own.execute("SELECT dbanon.unpublish('first')")
-    error = refused(own, verified(own, Release(5, HALVES)), "halves")
-    names(str(error.diag.message_primary), "first (withdrawn)", 2)
+    error = catch_refusal(own, write_verified(own, Release(5, HALVES)), "halves")
+    demand_named(str(error.diag.message_primary), "first (withdrawn)", 2)
 
 
 def test_an_override_is_recorded_with_its_reason_and_said(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
-    run = verified(own, Release(5, HALVES))
+    run = write_verified(own, Release(5, HALVES))
     (notice,) = publish(own, run, "halves", f", {ALLOWED}")
-    names(notice, "overridden", "first", 2, 5, "10 people")
-    found, reason = recorded(own, "halves")
+    demand_named(notice, "overridden", "first", 2, 5, "10 people")
+    found, reason = read_recorded(own, "halves")
     assert reason == "never in the same hands"
     assert (found["smallest_crowd"], found["k"], found["people"]) == (2, 5, 10)
 
 
 def test_what_needs_no_override_records_no_reason(connection: psycopg.Connection) -> None:
     (notice,) = publish(connection, 1, "first", f", {ALLOWED}")
-    names(notice, "reason", "not recorded")
+    demand_named(notice, "reason", "not recorded")
     told = publish(connection, 1, "again", f", {ALLOWED}")
-    names(told[-1], "reason", "not recorded")
-    assert recorded(connection, "first") == (None, None)
-    assert recorded(connection, "again")[1] is None
+    demand_named(told[-1], "reason", "not recorded")
+    assert read_recorded(connection, "first") == (None, None)
+    assert read_recorded(connection, "again")[1] is None
 
 
 def test_other_times_meet_nothing(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
-    assert publish(own, verified(own, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
-    assert recorded(own, "later") == (None, None)
+    assert publish(own, write_verified(own, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
+    assert read_recorded(own, "later") == (None, None)
 
 
 def test_candidates_that_stay_enough_are_told(own: psycopg.Connection) -> None:
-    publish(own, verified(own, Release(2, FIVES)), "first")
-    (notice,) = publish(own, verified(own, Release(2, HALVES)), "halves")
-    names(notice, "first", 2)
+    publish(own, write_verified(own, Release(2, FIVES)), "first")
+    (notice,) = publish(own, write_verified(own, Release(2, HALVES)), "halves")
+    demand_named(notice, "first", 2)
 
 
 def test_who_is_left_out_on_one_side_only_is_known(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
     without = (FIVES[0], FIVES[1]._replace(people=FIVES[1].people - {9}))
-    assert measured(own, a_run(own, Release(4, without)))[1:] == (1, 5, 5)
+    assert measure_run(own, write_run(own, Release(4, without)))[1:] == (1, 5, 5)
 
 
 def test_a_grouping_outlives_the_trajectories(own: psycopg.Connection) -> None:
@@ -252,8 +252,8 @@ def test_a_grouping_outlives_the_trajectories(own: psycopg.Connection) -> None:
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)"
         " SELECT 200 + substr(subject, 2)::int, 1, subject, path FROM kept"
     )
-    run = a_run(own, Release(5, HALVES))
-    assert measured(own, run)[1:] == (2, 5, 10)
+    run = write_run(own, Release(5, HALVES))
+    assert measure_run(own, run)[1:] == (2, 5, 10)
 
 
 def test_what_was_allowed_hides_no_overlap_with_either(own: psycopg.Connection) -> None:
@@ -263,27 +263,27 @@ def test_what_was_allowed_hides_no_overlap_with_either(own: psycopg.Connection) 
         people = [frozenset(3 * a + b for a in range(3) for b in range(3) if number(a, b) % 3 == n) for n in range(3)]
         return Release(3, tuple(Group(0, 2, p) for p in people))
 
-    publish(own, verified(own, lines(lambda a, b: a)), "rows")
-    publish(own, verified(own, lines(lambda a, b: b)), "files", f", {ALLOWED}")
-    diagonal = verified(own, lines(lambda a, b: a + b))
-    assert measured(own, diagonal)[1:] == (1, 3, 9)
-    assert refused(own, diagonal, "diagonals").sqlstate == "DA010"
+    publish(own, write_verified(own, lines(lambda a, b: a)), "rows")
+    publish(own, write_verified(own, lines(lambda a, b: b)), "files", f", {ALLOWED}")
+    diagonal = write_verified(own, lines(lambda a, b: a + b))
+    assert measure_run(own, diagonal)[1:] == (1, 3, 9)
+    assert catch_refusal(own, diagonal, "diagonals").sqlstate == "DA010"
 
 
 def test_what_was_allowed_needs_its_reason_again_and_what_it_met_does_not(own: psycopg.Connection) -> None:
     """Those who have not read what was allowed would learn of it now."""
     publish(own, 1, "fives")
-    halves = verified(own, Release(5, HALVES))
+    halves = write_verified(own, Release(5, HALVES))
     publish(own, halves, "halves", f", {ALLOWED}")
     assert publish(own, 1, "fives", ", replace => true")
-    names(str(refused(own, halves, "halves", ", replace => true").diag.message_primary), "fives", 2)
+    demand_named(str(catch_refusal(own, halves, "halves", ", replace => true").diag.message_primary), "fives", 2)
     publish(own, halves, "halves", f", replace => true, {ALLOWED}")
 
 
 # --- snapshots and exact places ---------------------------------------------------------------------------------------
 
 
-def snapshot(
+def write_snapshot(
     connection: psycopg.Connection,
     *hidden: frozenset[int],
     at_s: float = 0,
@@ -296,7 +296,7 @@ def snapshot(
     others = TEN.difference(*hidden)
     groups = [Group(first, last, people) for people in hidden] + ([Group(first, last, others, True)] if others else [])
     release = Release(k, tuple(groups), sites=True)
-    return verified(connection, release, dataset, at=int(START.timestamp()) + int(at_s), max_gap_s=max_gap_s)
+    return write_verified(connection, release, dataset, at=int(START.timestamp()) + int(at_s), max_gap_s=max_gap_s)
 
 
 LOW, HIGH = FIVES[0].people, FIVES[1].people
@@ -306,35 +306,37 @@ LOW, HIGH = FIVES[0].people, FIVES[1].people
 def test_a_second_site_cannot_follow_a_snapshot_that_showed_its_people(
     own: psycopg.Connection, withdrawn: bool
 ) -> None:
-    publish(own, snapshot(own, LOW), "one_site")
+    publish(own, write_snapshot(own, LOW), "one_site")
     if withdrawn:
         own.execute("SELECT dbanon.unpublish('one_site')")
-    error = refused(own, run := snapshot(own, LOW, HIGH), "two_sites")
+    error = catch_refusal(own, run := write_snapshot(own, LOW, HIGH), "two_sites")
     assert error.sqlstate == "DA010"
-    names(str(error.diag.message_primary), f"run {run}", "one_site (withdrawn)" if withdrawn else "one_site", 1, 5)
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", f"run {run}", "5 people")
+    demand_named(
+        str(error.diag.message_primary), f"run {run}", "one_site (withdrawn)" if withdrawn else "one_site", 1, 5
+    )
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", f"run {run}", "5 people")
 
 
 def test_a_larger_crowd_cannot_follow_at_the_same_site(own: psycopg.Connection) -> None:
-    publish(own, snapshot(own, LOW), "five")
-    error = refused(own, snapshot(own, TEN, k=10), "ten")
-    names(str(error.diag.message_primary), "five", 1, 10)
-    assert publish(own, snapshot(own, LOW), "again")
+    publish(own, write_snapshot(own, LOW), "five")
+    error = catch_refusal(own, write_snapshot(own, TEN, k=10), "ten")
+    demand_named(str(error.diag.message_primary), "five", 1, 10)
+    assert publish(own, write_snapshot(own, LOW), "again")
 
 
 def test_all_sites_in_one_run_may_be_published_again_and_again(own: psycopg.Connection) -> None:
-    publish(own, snapshot(own, LOW, HIGH), "first")
-    (notice,) = publish(own, snapshot(own, LOW, HIGH), "again")
-    names(notice, "same", "first")
+    publish(own, write_snapshot(own, LOW, HIGH), "first")
+    (notice,) = publish(own, write_snapshot(own, LOW, HIGH), "again")
+    demand_named(notice, "same", "first")
 
 
 def test_snapshots_within_seconds_are_compared_however_small_max_gap_s_is(own: psycopg.Connection) -> None:
-    publish(own, snapshot(own, LOW, max_gap_s=1), "first")
+    publish(own, write_snapshot(own, LOW, max_gap_s=1), "first")
     others = (HIGH, frozenset({0, 1, 2, 3, 5}), frozenset({0, 1, 2, 8, 9}), frozenset({3, 4, 5, 6, 7}), TEN - {0})
     for number, hidden in enumerate(others, start=1):
-        error = refused(own, snapshot(own, hidden, at_s=2 * number, max_gap_s=1), f"after_{2 * number}_s")
+        error = catch_refusal(own, write_snapshot(own, hidden, at_s=2 * number, max_gap_s=1), f"after_{2 * number}_s")
         assert error.sqlstate == "DA010"
-        names(str(error.diag.message_primary), "first", 1, 5)
+        demand_named(str(error.diag.message_primary), "first", 1, 5)
 
 
 @pytest.mark.many
@@ -345,54 +347,54 @@ def test_snapshots_within_seconds_are_compared_however_small_max_gap_s_is(own: p
 def test_snapshots_are_compared_within_settle_s_and_max_gap_s_whichever_is_greater(
     own: psycopg.Connection, later_s: int, max_gap_s: int, met: bool
 ) -> None:
-    publish(own, snapshot(own, LOW), "at_eight")
-    run = snapshot(own, HIGH, at_s=later_s, max_gap_s=max_gap_s)
+    publish(own, write_snapshot(own, LOW), "at_eight")
+    run = write_snapshot(own, HIGH, at_s=later_s, max_gap_s=max_gap_s)
     if met:
-        names(str(refused(own, run, "later").diag.message_primary), "at_eight", 1, 5)
+        demand_named(str(catch_refusal(own, run, "later").diag.message_primary), "at_eight", 1, 5)
     else:
         assert publish(own, run, "later") == []
 
 
-def settled(connection: psycopg.Connection, **settle_s: int) -> None:
+def settle_datasets(connection: psycopg.Connection, **settle_s: int) -> None:
     """Write the settle times of datasets, as an operator may where there is no release yet."""
     for name, seconds in settle_s.items():
         connection.execute("UPDATE dbanon.dataset SET settle_s = %s WHERE name = %s", [seconds, name])
 
 
 def test_the_greatest_settle_time_of_a_population_counts_in_all_its_datasets(own: psycopg.Connection) -> None:
-    other = people_of(own, "other")
-    settled(own, other=0, ten=1000)
-    publish(own, snapshot(own, LOW, max_gap_s=1, dataset=other), "at_eight")
-    run = snapshot(own, HIGH, at_s=4, max_gap_s=1, dataset=other)
-    names(str(refused(own, run, "later").diag.message_primary), "at_eight", 1, 5)
-    card = value(own, "SELECT dbanon.release_card('at_eight')")
+    other = write_people(own, "other")
+    settle_datasets(own, other=0, ten=1000)
+    publish(own, write_snapshot(own, LOW, max_gap_s=1, dataset=other), "at_eight")
+    run = write_snapshot(own, HIGH, at_s=4, max_gap_s=1, dataset=other)
+    demand_named(str(catch_refusal(own, run, "later").diag.message_primary), "at_eight", 1, 5)
+    card = read_value(own, "SELECT dbanon.release_card('at_eight')")
     assert isinstance(card, dict)
     assert card["reach_s"] == 1000
     publish(own, 1, "bundles", f", {ALLOWED}")
     own.execute("SELECT dbanon.unpublish('bundles')")
     own.execute("SELECT dbanon.drop_dataset('ten')")  # what it said of its people stays said
-    run = snapshot(own, HIGH, at_s=950, max_gap_s=1, dataset=other)
-    assert refused(own, run, "later").sqlstate == "DA010"
-    assert publish(own, snapshot(own, HIGH, at_s=1001, max_gap_s=1, dataset=other), "later") != []
+    run = write_snapshot(own, HIGH, at_s=950, max_gap_s=1, dataset=other)
+    assert catch_refusal(own, run, "later").sqlstate == "DA010"
+    assert publish(own, write_snapshot(own, HIGH, at_s=1001, max_gap_s=1, dataset=other), "later") != []
 
 
 def test_people_who_are_said_to_stay_less_than_a_minute_need_a_reason(own: psycopg.Connection) -> None:
-    people_of(own, "other")
-    settled(own, ten=0, other=59)
-    for run in (snapshot(own, LOW, max_gap_s=300), snapshot(own, TEN, at_s=3600)):
-        error = refused(own, run, "places")
+    write_people(own, "other")
+    settle_datasets(own, ten=0, other=59)
+    for run in (write_snapshot(own, LOW, max_gap_s=300), write_snapshot(own, TEN, at_s=3600)):
+        error = catch_refusal(own, run, "places")
         assert error.sqlstate == "DA010"
-        names(str(error.diag.message_primary), f"run {run}", "'default'", 59, 60)
+        demand_named(str(error.diag.message_primary), f"run {run}", "'default'", 59, 60)
     publish(own, run, "places", f", {ALLOWED}")
-    assert recorded(own, "places")[1] == "never in the same hands"
-    card = value(own, "SELECT dbanon.release_card('places')")
+    assert read_recorded(own, "places")[1] == "never in the same hands"
+    card = read_value(own, "SELECT dbanon.release_card('places')")
     assert isinstance(card, dict)
     assert (card["reach_s"], card["overlap"]) == (300, {"settle_s": 59})
     publish(own, 1, "bundles")  # they reach no further than their rows
-    assert recorded(own, "bundles") == (None, None)
-    settled(own, ten=60)
-    publish(own, snapshot(own, TEN, at_s=7200), "later")
-    assert recorded(own, "later")[1] is None
+    assert read_recorded(own, "bundles") == (None, None)
+    settle_datasets(own, ten=60)
+    publish(own, write_snapshot(own, TEN, at_s=7200), "later")
+    assert read_recorded(own, "later")[1] is None
 
 
 @pytest.mark.parametrize(
@@ -404,18 +406,18 @@ def test_what_must_stand_alone_is_told_from_when_on_it_would(
 ) -> None:
     publish(own, 1, "first")
     groups = [Group(1, last, LOW), *(Group(1, last, frozenset({p}), exact) for p in HIGH)]
-    run = a_run(own, Release(2, tuple(groups)))
+    run = write_run(own, Release(2, tuple(groups)))
     own.execute("UPDATE dbanon.run SET method = 'mob', algorithm = 'symmetric' WHERE run_id = %s", [run])
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " VALUES (%s, 'mob', true, dbanon_internal.run_digest(%s))",
         [run, run],
     )
-    error = refused(own, run, "alone")
-    names(str(error.diag.message_primary), "first", "10 people")
+    error = catch_refusal(own, run, "alone")
+    demand_named(str(error.diag.message_primary), "first", "10 people")
     hint = str(error.diag.message_hint)
     assert ("since" in hint) == (since is not None)
-    names(hint, *([since] if since else []))
+    demand_named(hint, *([since] if since else []))
 
 
 def test_groups_that_an_earlier_version_published_are_said_not_to_be_known_for_the_same(
@@ -423,7 +425,7 @@ def test_groups_that_an_earlier_version_published_are_said_not_to_be_known_for_t
 ) -> None:
     made = []
     for number in (2, 3):
-        made.append(run := a_run(own, Release(number, (Group(1, 40, LOW), Group(1, 40, HIGH)))))
+        made.append(run := write_run(own, Release(number, (Group(1, 40, LOW), Group(1, 40, HIGH)))))
         own.execute("UPDATE dbanon.run SET method = 'mob', algorithm = 'symmetric' WHERE run_id = %s", [run])
         own.execute(
             "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
@@ -434,69 +436,69 @@ def test_groups_that_an_earlier_version_published_are_said_not_to_be_known_for_t
     own.execute("ALTER TABLE dbanon.release DISABLE TRIGGER USER")
     for longest_s, is_said in (("60", False), ("NULL", True)):
         own.execute(f"UPDATE dbanon.release SET content = NULL, longest_s = {longest_s}")
-        hint = str(refused(own, made[1], "again").diag.message_hint)
+        hint = str(catch_refusal(own, made[1], "again").diag.message_hint)
         assert ("earlier version of dbanon" in hint) == is_said
 
 
 def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: psycopg.Connection) -> None:
-    publish(own, snapshot(own, LOW), "at_eight")
-    (notice,) = publish(own, snapshot(own, at_s=3600), "at_nine")  # all exact, where the five were hidden
-    names(notice, "0 people", "this one shows exactly 5 people")
-    assert recorded(own, "at_nine")[0] == {"within_a_day": {"hidden_here": 0, "shown_here": 5}}
-    (notice,) = publish(own, snapshot(own, LOW, at_s=7200), "at_ten")
-    names(notice, "5 people", "this one shows exactly 0 people")
-    assert publish(own, snapshot(own, HIGH, at_s=10800), "elsewhere") != []  # hidden where the others were shown
-    assert publish(own, snapshot(own, LOW, at_s=3 * 86400), "another_day") == []
-    card = value(own, "SELECT dbanon.release_card('at_ten')")
+    publish(own, write_snapshot(own, LOW), "at_eight")
+    (notice,) = publish(own, write_snapshot(own, at_s=3600), "at_nine")  # all exact, where the five were hidden
+    demand_named(notice, "0 people", "this one shows exactly 5 people")
+    assert read_recorded(own, "at_nine")[0] == {"within_a_day": {"hidden_here": 0, "shown_here": 5}}
+    (notice,) = publish(own, write_snapshot(own, LOW, at_s=7200), "at_ten")
+    demand_named(notice, "5 people", "this one shows exactly 0 people")
+    assert publish(own, write_snapshot(own, HIGH, at_s=10800), "elsewhere") != []  # hidden where the others were shown
+    assert publish(own, write_snapshot(own, LOW, at_s=3 * 86400), "another_day") == []
+    card = read_value(own, "SELECT dbanon.release_card('at_ten')")
     assert isinstance(card, dict)
     assert card["overlap"]["within_a_day"] == {"hidden_here": 5, "shown_here": 0}
 
 
 def test_exact_places_tell_nothing_of_senders(own: psycopg.Connection) -> None:
-    publish(own, snapshot(own), "places")
+    publish(own, write_snapshot(own), "places")
     publish(own, 1, "fives")
-    error = refused(own, verified(own, Release(5, HALVES)), "halves")
-    names(str(error.diag.message_primary), "fives", 2, 5)
+    error = catch_refusal(own, write_verified(own, Release(5, HALVES)), "halves")
+    demand_named(str(error.diag.message_primary), "fives", 2, 5)
 
 
 def test_bundles_may_not_take_apart_the_crowd_of_a_snapshot(own: psycopg.Connection) -> None:
-    publish(own, snapshot(own, LOW), "places")
-    crossing = verified(own, Release(2, HALVES))
-    error = refused(own, crossing, "halves")
-    names(str(error.diag.message_primary), f"run {crossing}", "places", 2, 5)
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", "places", "5 people")
+    publish(own, write_snapshot(own, LOW), "places")
+    crossing = write_verified(own, Release(2, HALVES))
+    error = catch_refusal(own, crossing, "halves")
+    demand_named(str(error.diag.message_primary), f"run {crossing}", "places", 2, 5)
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", "places", "5 people")
     assert f"run {crossing}" not in f"{error.diag.message_primary} {error.diag.message_detail}"
     publish(own, 1, "fives")
 
 
 def test_a_snapshot_may_not_show_or_part_whom_its_own_crowds_were_bundled_with(own: psycopg.Connection) -> None:
-    publish(own, verified(own, Release(2, HALVES)), "halves")
-    run = snapshot(own, LOW)
-    error = refused(own, run, "places")
-    names(str(error.diag.message_primary), f"run {run}", "halves", 2, 5)
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", f"run {run}", "5 people")
+    publish(own, write_verified(own, Release(2, HALVES)), "halves")
+    run = write_snapshot(own, LOW)
+    error = catch_refusal(own, run, "places")
+    demand_named(str(error.diag.message_primary), f"run {run}", "halves", 2, 5)
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", f"run {run}", "5 people")
 
 
 def test_whom_another_release_leaves_out_of_a_crowd_is_not_left_alone_at_the_site(own: psycopg.Connection) -> None:
-    publish(own, snapshot(own, LOW, k=4), "first")
-    four = verified(own, Release(4, (Group(0, 2, LOW - {4}),)))
-    names(str(refused(own, four, "elsewhere").diag.message_primary), "first", 1, 4)
-    publish(own, verified(own, Release(4, (Group(0, 2, LOW),))), "all_of_it")
+    publish(own, write_snapshot(own, LOW, k=4), "first")
+    four = write_verified(own, Release(4, (Group(0, 2, LOW - {4}),)))
+    demand_named(str(catch_refusal(own, four, "elsewhere").diag.message_primary), "first", 1, 4)
+    publish(own, write_verified(own, Release(4, (Group(0, 2, LOW),))), "all_of_it")
 
 
 def test_a_copy_of_a_dataset_is_no_way_round(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
-    copy = people_of(own, "copy")
-    six = verified(own, Release(6, (Group(0, 2, frozenset(range(6))),)), dataset=copy)
-    error = refused(own, six, "six")
+    copy = write_people(own, "copy")
+    six = write_verified(own, Release(6, (Group(0, 2, frozenset(range(6))),)), dataset=copy)
+    error = catch_refusal(own, six, "six")
     assert error.sqlstate == "DA010"
-    names(str(error.diag.message_primary), f"run {six}", "first of dataset ten", 1)
-    names(str(error.diag.message_hint), "populations")
+    demand_named(str(error.diag.message_primary), f"run {six}", "first of dataset ten", 1)
+    demand_named(str(error.diag.message_hint), "populations")
 
 
 def test_the_ten_people_of_the_contracts_are_judged_as_the_page_says(own: psycopg.Connection) -> None:
     """Each family after each other one: what the database measures is what the oracle does."""
-    families = ten_people()
+    families = make_ten_people()
     runs = dict(zip(families, [written.write(own, c) for c in written.CONTRACTS.values()], strict=True))
     for first, run in runs.items():
         with own.transaction(force_rollback=True):
@@ -513,9 +515,11 @@ def test_days_of_one_person_are_one_candidate(own: psycopg.Connection) -> None:
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
         " SELECT 1, t.subject, t.path FROM dbanon.trajectory t, generate_series(1, 3) WHERE t.subject IN ('p0', 'p2')"
     )
-    publish(own, verified(own, Release(5, FIVES)), "first")
+    publish(own, write_verified(own, Release(5, FIVES)), "first")
     assert own.execute("SELECT DISTINCT cardinality(people) FROM dbanon.grouping").fetchall() == [(5,)]
-    names(str(refused(own, verified(own, Release(2, HALVES)), "halves").diag.message_primary), "first", 2, 5)
+    demand_named(
+        str(catch_refusal(own, write_verified(own, Release(2, HALVES)), "halves").diag.message_primary), "first", 2, 5
+    )
 
 
 # --- what is taken out between two releases ---------------------------------------------------------------------------
@@ -523,10 +527,12 @@ def test_days_of_one_person_are_one_candidate(own: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("sites", [False, True])
 def test_releases_without_a_person_in_common_are_both_let_through(own: psycopg.Connection, sites: bool) -> None:
-    publish(own, snapshot(own, LOW) if sites else 1, "ten")
+    publish(own, write_snapshot(own, LOW) if sites else 1, "ten")
     fives = tuple(Group(0, 2, frozenset(range(n, n + 5)), alone=sites and n > 10) for n in (10, 15))
-    run = verified(own, Release(5, fives, sites), dataset=people_of(own, "others", first=10), at=0, max_gap_s=300)
-    assert measured(own, run) == ("disjoint", 5, 5, 0)
+    run = write_verified(
+        own, Release(5, fives, sites), dataset=write_people(own, "others", first=10), at=0, max_gap_s=300
+    )
+    assert measure_run(own, run) == ("disjoint", 5, 5, 0)
     assert publish(own, run, "others") == []
 
 
@@ -546,31 +552,31 @@ def test_people_who_return_after_their_data_went_are_measured_as_before(
     publish(own, 1, "first")
     for statement in statements:
         own.execute(statement)
-    assert value(own, "SELECT count(*) FROM dbanon.trajectory") == 0
-    number = people_of(own, dataset)
-    error = refused(own, verified(own, Release(5, HALVES), number), "halves")
+    assert read_value(own, "SELECT count(*) FROM dbanon.trajectory") == 0
+    number = write_people(own, dataset)
+    error = catch_refusal(own, write_verified(own, Release(5, HALVES), number), "halves")
     assert error.sqlstate == "DA010"
-    names(str(error.diag.message_primary), "first", 2, 5)
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", "10 people")
-    (notice,) = publish(own, verified(own, Release(5, FIVES), number), "again")
-    names(notice, "same", "first")
+    demand_named(str(error.diag.message_primary), "first", 2, 5)
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", "10 people")
+    (notice,) = publish(own, write_verified(own, Release(5, FIVES), number), "again")
+    demand_named(notice, "same", "first")
 
 
 def test_a_subject_forgotten_between_releases_is_missed_and_returns_as_another_person(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
     own.execute("SELECT dbanon.forget_subject('ten', 'p0')")
-    halves = verified(own, Release(2, (HALVES[0]._replace(people=HALVES[0].people - {0}), HALVES[1])))
-    names(str(refused(own, halves, "halves").diag.message_primary), "first", 2, 5)
-    without = verified(own, Release(4, (FIVES[0]._replace(people=LOW - {0}), FIVES[1])))
-    error = refused(own, without, "without")  # what p0 asked for is in the first release alone
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", "first", 1, 5, "5 people")
+    halves = write_verified(own, Release(2, (HALVES[0]._replace(people=HALVES[0].people - {0}), HALVES[1])))
+    demand_named(str(catch_refusal(own, halves, "halves").diag.message_primary), "first", 2, 5)
+    without = write_verified(own, Release(4, (FIVES[0]._replace(people=LOW - {0}), FIVES[1])))
+    error = catch_refusal(own, without, "without")  # what p0 asked for is in the first release alone
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", "first", 1, 5, "5 people")
     own.execute("SELECT dbanon.remember_subject('default', 'p0')")
     own.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
         " SELECT 1, 'p0', path FROM dbanon.trajectory WHERE subject = 'p1'"
     )
-    error = refused(own, verified(own, Release(5, FIVES)), "again")
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", "first", 1, 5, "6 people")
+    error = catch_refusal(own, write_verified(own, Release(5, FIVES)), "again")
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", "first", 1, 5, "6 people")
 
 
 @pytest.mark.parametrize("dropped", [False, True])
@@ -578,7 +584,7 @@ def test_a_copy_under_other_names_is_published_for_a_recorded_reason_alone(
     own: psycopg.Connection, dropped: bool
 ) -> None:
     publish(own, 1, "first")
-    copy = people_of(own, "copy", first=10)
+    copy = write_people(own, "copy", first=10)
     own.execute("ALTER TABLE dbanon.fix_code DISABLE TRIGGER USER; TRUNCATE dbanon.fix_code")
     own.execute(
         "INSERT INTO dbanon.fix_code SELECT d, 10 * d + i %% 10, i FROM generate_series(1, 50) i, unnest(%s) d",
@@ -588,13 +594,13 @@ def test_a_copy_under_other_names_is_published_for_a_recorded_reason_alone(
         own.execute("SELECT dbanon.unpublish('first')")
         own.execute("SELECT dbanon.drop_dataset('ten')")
     name = "ten (dropped 1)" if dropped else "ten"
-    run = verified(own, Release(5, (Group(0, 2, frozenset(range(10, 20))),)), copy)
-    error = refused(own, run, "copied")
+    run = write_verified(own, Release(5, (Group(0, 2, frozenset(range(10, 20))),)), copy)
+    error = catch_refusal(own, run, "copied")
     assert error.sqlstate == "DA010"
-    names(str(error.diag.message_primary), f"run {run}", name)
+    demand_named(str(error.diag.message_primary), f"run {run}", name)
     publish(own, run, "copied", f", {ALLOWED}")
-    assert recorded(own, "copied")[1] == "never in the same hands"
-    assert recorded(own, "copied")[0]["copies"] == [name]
+    assert read_recorded(own, "copied")[1] == "never in the same hands"
+    assert read_recorded(own, "copied")[0]["copies"] == [name]
 
 
 def test_a_dataset_with_two_names_a_person_is_published_for_a_recorded_reason_alone(own: psycopg.Connection) -> None:
@@ -602,11 +608,11 @@ def test_a_dataset_with_two_names_a_person_is_published_for_a_recorded_reason_al
     own.execute(
         "INSERT INTO dbanon.fix_code SELECT 1, i % 5 + n, i FROM generate_series(1, 50) i, unnest('{0,5}'::int[]) n"
     )
-    error = refused(own, 1, "doubled")
+    error = catch_refusal(own, 1, "doubled")
     assert error.sqlstate == "DA010"
-    names(str(error.diag.message_primary), "run 1", "ten", "several names")
+    demand_named(str(error.diag.message_primary), "run 1", "ten", "several names")
     publish(own, 1, "doubled", f", {ALLOWED}")
-    assert recorded(own, "doubled") == ({"copies": ["ten"]}, "never in the same hands")
+    assert read_recorded(own, "doubled") == ({"copies": ["ten"]}, "never in the same hands")
 
 
 # --- what cannot be measured ------------------------------------------------------------------------------------------
@@ -628,17 +634,17 @@ def test_a_run_that_is_not_there_or_not_computed_is_not_measured(connection: psy
 
 def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
-    run = verified(own, Release(5, FIVES))
+    run = write_verified(own, Release(5, FIVES))
     own.execute("""UPDATE dbanon.run SET params = '{"k": "5"}' WHERE run_id = %s""", [run])
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
-    assert refused(own, run, "again").sqlstate == "DA010"
+    assert catch_refusal(own, run, "again").sqlstate == "DA010"
     own.execute(
         "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns, paper,"
         " adversary, row_meaning, left_out, parameters FROM dbanon.method WHERE name = 'tp-aware'"
     )
     own.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
-    assert refused(own, run, "again").sqlstate == "DA004"
+    assert catch_refusal(own, run, "again").sqlstate == "DA004"
 
 
 @pytest.mark.many
@@ -658,9 +664,9 @@ def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
 def test_an_override_needs_a_reason_and_a_reason_an_override(
     connection: psycopg.Connection, options: str, facts: tuple[str, ...]
 ) -> None:
-    error = refused(connection, 1, "first", options)
+    error = catch_refusal(connection, 1, "first", options)
     assert error.sqlstate == "DA002"
-    names(f"{error.diag.message_primary} {error.diag.message_detail}", *facts)
+    demand_named(f"{error.diag.message_primary} {error.diag.message_detail}", *facts)
     assert "team" not in str(error)
 
 
@@ -671,51 +677,51 @@ def test_a_release_takes_the_place_of_another(own: psycopg.Connection) -> None:
     publish(own, 1, "ten")
     own.execute("CREATE VIEW public.mine AS SELECT sum(subjects) AS people FROM published.ten")
     own.execute("GRANT SELECT ON published.ten TO dbanon_worker")
-    run = verified(own, Release(5, (Group(10, 13, TEN),)))
+    run = write_verified(own, Release(5, (Group(10, 13, TEN),)))
     assert publish(own, run, "ten", ", replace => true") == []
-    assert value(own, "SELECT people FROM public.mine") == 3
-    assert value(own, "SELECT has_table_privilege('dbanon_worker', 'published.ten', 'SELECT')") is True
-    assert value(own, "SELECT has_table_privilege('dbanon_analyst', 'published.ten', 'SELECT')") is True
+    assert read_value(own, "SELECT people FROM public.mine") == 3
+    assert read_value(own, "SELECT has_table_privilege('dbanon_worker', 'published.ten', 'SELECT')") is True
+    assert read_value(own, "SELECT has_table_privilege('dbanon_analyst', 'published.ten', 'SELECT')") is True
     rows = own.execute(
         "SELECT run_id, withdrawn_at IS NULL, withdrawn_by,"
         " to_regclass(format('dbanon.release_%s', release_id)) IS NULL FROM dbanon.release ORDER BY release_id"
     ).fetchall()
-    assert rows == [(1, False, value(own, "SELECT session_user"), True), (run, True, None, False)]
-    comment = value(own, "SELECT obj_description('published.ten'::regclass, 'pg_class')")
+    assert rows == [(1, False, read_value(own, "SELECT session_user"), True), (run, True, None, False)]
+    comment = read_value(own, "SELECT obj_description('published.ten'::regclass, 'pg_class')")
     assert "k is 5" in str(comment)
 
 
 def test_a_replaced_release_counts_and_is_measured_against(own: psycopg.Connection) -> None:
     publish(own, 1, "ten")
-    error = refused(own, verified(own, Release(5, HALVES)), "ten", ", replace => true")
+    error = catch_refusal(own, write_verified(own, Release(5, HALVES)), "ten", ", replace => true")
     assert error.sqlstate == "DA010"
-    assert value(own, "SELECT count(*) FROM published.ten") == 4
+    assert read_value(own, "SELECT count(*) FROM published.ten") == 4
 
 
 def test_where_columns_differ_views_on_it_go_and_a_notice_says_so(own: psycopg.Connection) -> None:
     publish(own, 1, "ten")
     own.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
-    sites = verified(
+    sites = write_verified(
         own, Release(5, (Group(10, 12, FIVES[0].people), Group(10, 12, FIVES[1].people, True)), sites=True)
     )
     notices = publish(own, sites, "ten", ", replace => true")
     assert "drop cascades to view public.mine" in notices
     assert any("columns of ten" in n for n in notices)
-    assert value(own, "SELECT count(*) FILTER (WHERE cloaked IS NOT NULL) FROM published.ten") == 10
+    assert read_value(own, "SELECT count(*) FILTER (WHERE cloaked IS NOT NULL) FROM published.ten") == 10
 
 
 def test_without_a_live_release_of_the_name_replace_just_publishes(connection: psycopg.Connection) -> None:
     assert publish(connection, 1, "ten", ", replace => true") == []
     connection.execute("SELECT dbanon.unpublish('ten')")
     publish(connection, 1, "ten", ", replace => true")
-    assert value(connection, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NULL") == 1
+    assert read_value(connection, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NULL") == 1
 
 
 def test_replace_takes_no_name_of_something_else(connection: psycopg.Connection) -> None:
     connection.execute("CREATE VIEW published.ten AS SELECT 1 AS a")
-    assert refused(connection, 1, "ten", ", replace => true").sqlstate == "DA003"
+    assert catch_refusal(connection, 1, "ten", ", replace => true").sqlstate == "DA003"
     connection.execute("DROP VIEW published.ten")
     publish(connection, 1, "ten")
     connection.execute("DROP VIEW published.ten")  # by hand: the release is live all the same
     publish(connection, 1, "ten", ", replace => true")
-    assert value(connection, "SELECT count(*) FROM published.ten") == 4
+    assert read_value(connection, "SELECT count(*) FROM published.ten") == 4

@@ -6,13 +6,13 @@ import psycopg
 import pytest
 
 
-def value(connection: psycopg.Connection, query: str) -> object:
+def read_value(connection: psycopg.Connection, query: str) -> object:
     row = connection.execute(query).fetchone()
     assert row is not None
     return row[0]
 
 
-def in_background(url: str, statement: str) -> tuple[threading.Thread, list[object]]:
+def start_statement(url: str, statement: str) -> tuple[threading.Thread, list[object]]:
     found: list[object] = []
 
     def work() -> None:
@@ -41,7 +41,7 @@ def test_publishing_waits_for_who_was_first_and_is_refused(
 ) -> None:
     with psycopg.connect(database) as first:
         first.execute(statement)
-        thread, found = in_background(database, "SELECT dbanon.publish(1, 'ten')")
+        thread, found = start_statement(database, "SELECT dbanon.publish(1, 'ten')")
         thread.join(0.3)
         assert thread.is_alive()
         first.commit()
@@ -78,7 +78,7 @@ def test_two_who_publish_at_once_do_not_miss_each_other(
     connection.execute(_CROSSING)
     with psycopg.connect(database) as first:
         first.execute("SELECT dbanon.publish(1, 'one')")
-        thread, found = in_background(database, "SELECT dbanon.publish(2, 'two')")
+        thread, found = start_statement(database, "SELECT dbanon.publish(2, 'two')")
         thread.join(0.3)
         assert thread.is_alive()
         first.commit()
@@ -124,7 +124,7 @@ def test_an_analyst_sees_the_old_or_the_new_release_never_neither(
     for number in range(4):
         with psycopg.connect(database) as publisher:
             publisher.execute("SELECT dbanon.publish(1, 'ten', replace => true)")
-            thread, found = in_background(database, "SELECT count(*) FROM published.ten")
+            thread, found = start_statement(database, "SELECT count(*) FROM published.ten")
             thread.join(0.1)
             assert thread.is_alive()
             publisher.rollback() if number % 2 else publisher.commit()
@@ -140,7 +140,7 @@ def test_a_run_held_by_another_session_or_this_one_is_left_alone(
             "UPDATE dbanon.run SET status = 'running', todo = 'compute', worker = 'w',"
             " held_by = dbanon_internal.hold_lock()"
         )
-        assert value(connection, "SELECT dbanon_internal.reap_runs()") == 0
-        assert value(holder, "SELECT dbanon_internal.reap_runs()") == 0
+        assert read_value(connection, "SELECT dbanon_internal.reap_runs()") == 0
+        assert read_value(holder, "SELECT dbanon_internal.reap_runs()") == 0
         holder.execute("SELECT pg_advisory_unlock_all()")
-    assert value(connection, "SELECT dbanon_internal.reap_runs()") == 1
+    assert read_value(connection, "SELECT dbanon_internal.reap_runs()") == 1

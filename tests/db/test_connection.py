@@ -13,8 +13,8 @@ from dbanon.postgres.connection import connect
 from dbanon.postgres.server import parse
 from dbanon.runs import reading, stored
 from dbanon.testing import database_url
-from tests.acceptance.pooler import Pooler, pooler
-from tests.db.test_forget import EVERYTHING, NAME, everywhere
+from tests.acceptance.pooler import Pooler, run_pooler
+from tests.db.test_forget import EVERYTHING, NAME, write_everywhere
 
 # What a login may have set for itself, and what the program needs.
 STRANGE = {
@@ -55,11 +55,11 @@ def strange(database: str, login: Callable[[str], str]) -> str:
 @pytest.fixture
 def pool(strange: str) -> Iterator[Pooler]:
     """A pooler before the operator of strange settings."""
-    with pooler(strange) as pool:
+    with run_pooler(strange) as pool:
         yield pool
 
 
-def _settings(connection: psycopg.Connection) -> dict[str, str]:
+def _read_settings(connection: psycopg.Connection) -> dict[str, str]:
     known = {row[0] for row in connection.execute("SELECT name FROM pg_catalog.pg_settings")}
     with connection.transaction():
         return {
@@ -71,19 +71,19 @@ def _settings(connection: psycopg.Connection) -> dict[str, str]:
 
 def test_a_connection_has_the_settings_that_the_program_needs(strange: str) -> None:
     with connect(strange) as connection:
-        found = _settings(connection)
+        found = _read_settings(connection)
         assert found == {name: STRANGE[name][1] for name in found}
         assert connection.info.encoding == "utf-8"
     given = database_url(strange, options="-c search_path=public -c standard_conforming_strings=off")
     with connect(given) as connection:
-        found = _settings(connection)
+        found = _read_settings(connection)
         assert found == {name: STRANGE[name][1] for name in found}
 
 
 def test_through_a_pooler_each_transaction_has_them_and_leaves_none_behind(pool: Pooler) -> None:
     with connect(pool.own_url) as connection:
         for _ in range(5):
-            found = _settings(connection)
+            found = _read_settings(connection)
             assert found == {name: STRANGE[name][1] for name in found}
             assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
     with psycopg.connect(pool.own_url, autocommit=True, prepare_threshold=None) as other:
@@ -126,7 +126,7 @@ def test_every_function_with_a_backslash_pins_what_it_means(connection: psycopg.
 def test_forgetting_reaches_as_far_where_backslashes_mean_something_else(
     connection: psycopg.Connection, run: int
 ) -> None:
-    everywhere(connection)
+    write_everywhere(connection)
     connection.execute("SET standard_conforming_strings = off")
     erased = connection.execute("SELECT what, rows FROM dbanon.forget_subject('ten', %s)", [NAME]).fetchall()
     assert dict(erased) == EVERYTHING
@@ -174,7 +174,7 @@ def tables(database: str, strange: str) -> str:
 def test_a_table_is_looked_up_along_the_logins_own_path(
     tables: str, database: str, name: str, subject: str, pooled: bool
 ) -> None:
-    with pooler(tables, 1) as pool, connect(pool.own_url if pooled else tables) as connection:
+    with run_pooler(tables, 1) as pool, connect(pool.own_url if pooled else tables) as connection:
         load.import_trajectories(connection, name, _NAMED)
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
     with psycopg.connect(database) as owner:

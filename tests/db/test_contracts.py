@@ -14,8 +14,8 @@ from psycopg import sql
 from dbanon.base.cloaks import Cloaks, Hiding
 from dbanon.postgres import arrow
 from dbanon.runs import _rows
-from tests.acceptance.workers import until
-from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, minutes, semantic, told, write
+from tests.acceptance.workers import wait_until
+from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, list_minutes, make_figures, semantic, write
 
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
 TABLES = ("region", "period", "record", "membership", "hiding", "atom")
@@ -28,13 +28,13 @@ def ten(own: psycopg.Connection) -> psycopg.Connection:
     return own
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
     row = connection.execute(query, params).fetchone()
     assert row is not None
     return row[0]
 
 
-def counts(connection: psycopg.Connection, run: int) -> dict[str, int]:
+def count_tables(connection: psycopg.Connection, run: int) -> dict[str, int]:
     query = "SELECT count(*) FROM dbanon.{} WHERE run_id = %s"
     return {t: connection.execute(sql.SQL(query).format(sql.Identifier(t)), [run]).fetchone()[0] for t in TABLES}  # type: ignore[index]
 
@@ -45,7 +45,7 @@ ROWS = """SELECT record_id, seq, extract(epoch FROM lower(period))::bigint, extr
 
 
 def test_the_list_of_tables_is_what_these_tests_look_at(ten: psycopg.Connection) -> None:
-    assert value(ten, "SELECT dbanon_internal.run_tables()") == list(TABLES)
+    assert read_value(ten, "SELECT dbanon_internal.run_tables()") == list(TABLES)
 
 
 @pytest.mark.many
@@ -84,7 +84,7 @@ def test_cells_of_another_dataset_are_refused(ten: psycopg.Connection) -> None:
     assert getattr(caught.value, "sqlstate", None) == "DA009"
 
 
-def stretches(start: np.ndarray | None, end: np.ndarray | None, count: int) -> list[list[float]]:
+def list_stretches(start: np.ndarray | None, end: np.ndarray | None, count: int) -> list[list[float]]:
     if start is None or end is None:
         return [[np.nan] * count] * 2
     whole = start == end
@@ -110,14 +110,14 @@ def test_evidence_is_as_compact_and_the_same_as_what_was_written(ten: psycopg.Co
     if cloaks.regions.bounds is not None:
         assert found["region_bounds"].tolist() == cloaks.regions.bounds.tolist()
     told = [found[name].tolist() for name in ("member_start_s", "member_end_s")]
-    assert str(told) == str(stretches(cloaks.member_start, cloaks.member_end, len(cloaks.member_record)))
+    assert str(told) == str(list_stretches(cloaks.member_start, cloaks.member_end, len(cloaks.member_record)))
     if cloaks.hiding is None:
         assert (len(found["hiding_record"]), found["hiding_offset"].tolist()) == (0, [0])
         return
     for name in ("record", "offset", "other"):
         assert found[f"hiding_{name}"].tolist() == getattr(cloaks.hiding, name).tolist(), name
     told = [found[name].tolist() for name in ("hiding_start_s", "hiding_end_s")]
-    assert str(told) == str(stretches(cloaks.hiding.start, cloaks.hiding.end, len(cloaks.hiding.record)))
+    assert str(told) == str(list_stretches(cloaks.hiding.start, cloaks.hiding.end, len(cloaks.hiding.record)))
 
 
 # --- the digest -------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ CHANGED = {
 """Another value of a column, by its type: the smallest change that the table allows."""
 
 
-def full(connection: psycopg.Connection) -> int:
+def write_full_run(connection: psycopg.Connection) -> int:
     """Write a run that has something in every column: regions of cells, stretches, hiding sets and atoms."""
     cells, hidden = semantic(), kte_hide()
     cloaks = Cloaks(
@@ -147,7 +147,7 @@ def full(connection: psycopg.Connection) -> int:
 
 
 def test_every_single_change_of_a_private_table_changes_the_digest(ten: psycopg.Connection) -> None:
-    run = full(ten)
+    run = write_full_run(ten)
     other = write(ten, CONTRACTS["k-merge"])
     ten.execute("DELETE FROM dbanon.region WHERE run_id = %s", [other])
     ten.execute("DELETE FROM dbanon.period WHERE run_id = %s", [other])
@@ -187,7 +187,7 @@ def test_every_single_change_of_a_private_table_changes_the_digest(ten: psycopg.
 
 
 def digest_of(connection: psycopg.Connection, run: object) -> bytes:
-    digest = value(connection, "SELECT dbanon_internal.run_digest(%s)", run)
+    digest = read_value(connection, "SELECT dbanon_internal.run_digest(%s)", run)
     assert isinstance(digest, bytes)
     return digest
 
@@ -230,7 +230,7 @@ def test_what_a_row_can_never_be_is_refused(scratch: psycopg.Connection, table: 
 
 @pytest.mark.parametrize(("periods", "regions"), [("{3}", "{1}"), ("{1}", "{4}"), ("{1,99}", "{1,1}")])
 def test_a_record_names_regions_and_periods_of_its_run(scratch: psycopg.Connection, periods: str, regions: str) -> None:
-    assert value(scratch, "SELECT max(region_no) FROM dbanon.region") == 3
+    assert read_value(scratch, "SELECT max(region_no) FROM dbanon.region") == 3
     for statement in (
         "INSERT INTO dbanon.record VALUES (1, 9, %s, %s)",
         "UPDATE dbanon.record SET periods = %s, regions = %s",
@@ -246,16 +246,16 @@ def test_a_record_names_regions_and_periods_of_its_run(scratch: psycopg.Connecti
 def test_a_row_deleted_through_the_view_leaves_the_others_their_places(own: psycopg.Connection) -> None:
     own.execute("INSERT INTO dbanon.cloak SELECT 1, 1, 3, period, region, crowd, subjects FROM dbanon.cloak LIMIT 1")
     places = "SELECT array_agg(seq ORDER BY seq) FROM dbanon.cloak WHERE record_id = 1"
-    assert value(own, places) == [1, 2, 3]
+    assert read_value(own, places) == [1, 2, 3]
     own.execute("DELETE FROM dbanon.cloak WHERE (record_id, seq) = (1, 2)")
-    assert value(own, places) == [1, 3]
+    assert read_value(own, places) == [1, 3]
     with arrow.open_snapshot(own) as snapshot:
         found = _rows.read(snapshot, 1).fields
     assert found["offset"].tolist() == [0, 2, 4]
     by_record = dict(zip(found["record_id"].tolist(), np.split(found["place"], [2]), strict=True))
     assert {record: places.tolist() for record, places in by_record.items()} == {1: [1, 3], 2: [1, 2]}
     own.execute("DELETE FROM dbanon.cloak WHERE record_id = 1")
-    assert value(own, "SELECT array_agg(record_id) FROM dbanon.record") == [2]
+    assert read_value(own, "SELECT array_agg(record_id) FROM dbanon.record") == [2]
     own.execute("UPDATE dbanon.cloak SET seq = 7, record_id = 5 WHERE (record_id, seq) = (2, 2)")
     assert own.execute("SELECT record_id, seq FROM dbanon.cloak ORDER BY 1, 2").fetchall() == [(2, 1), (5, 7)]
 
@@ -307,21 +307,21 @@ def test_two_who_write_rows_of_one_record_lose_none(
         writer = threading.Thread(target=write_second, args=[other])
         writer.start()
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
-        until(lambda: bool(raised) or value(connection, waiting, other.info.backend_pid) == 1)
+        wait_until(lambda: bool(raised) or read_value(connection, waiting, other.info.backend_pid) == 1)
         one.commit()
         writer.join()
     assert raised == [sqlstate]
-    assert value(connection, "SELECT array_agg(seq ORDER BY seq) FROM dbanon.cloak WHERE record_id = 1") == rows
+    assert read_value(connection, "SELECT array_agg(seq ORDER BY seq) FROM dbanon.cloak WHERE record_id = 1") == rows
 
 
 def test_undoing_a_change_leaves_what_was_there(scratch: psycopg.Connection) -> None:
-    before = value(scratch, "SELECT dbanon_internal.run_digest(1)")
+    before = read_value(scratch, "SELECT dbanon_internal.run_digest(1)")
     day = "period = tstzrange(lower(period) {0} interval '1 day', upper(period) {0} interval '1 day')"
     for change in ("crowd = crowd {} 1", "region = ST_Translate(region, {}1, 0)", day, "seq = seq {} 10"):
         scratch.execute("UPDATE dbanon.cloak SET " + change.format("+"))
-        assert value(scratch, "SELECT dbanon_internal.run_digest(1)") != before, change
+        assert read_value(scratch, "SELECT dbanon_internal.run_digest(1)") != before, change
         scratch.execute("UPDATE dbanon.cloak SET " + change.format("-"))
-        assert value(scratch, "SELECT dbanon_internal.run_digest(1)") == before, change
+        assert read_value(scratch, "SELECT dbanon_internal.run_digest(1)") == before, change
 
 
 READ_OTHERWISE = {
@@ -356,7 +356,7 @@ def test_words_about_a_method_may_change(ten: psycopg.Connection) -> None:
         "UPDATE dbanon.method SET summary = 'other', columns = jsonb_set(columns, '{0,comment}', '\"other\"'),"
         """ traits = traits || '{"reasons": {"too_few": "other"}}' WHERE name = 'objects'"""
     )
-    assert value(ten, "SELECT dbanon.publish(%s, 'made')", run) == 20
+    assert read_value(ten, "SELECT dbanon.publish(%s, 'made')", run) == 20
 
 
 # --- from release to nothing ------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def test_it_is_published_with_the_key_first_and_its_own_region_type(
     ten: psycopg.Connection, contract: Contract
 ) -> None:
     cloaks, run = contract.cloaks(), write(ten, contract)
-    assert value(ten, "SELECT dbanon.publish(%s, 'made')", run) == cloaks.rows
+    assert read_value(ten, "SELECT dbanon.publish(%s, 'made')", run) == cloaks.rows
     columns = ten.execute(
         "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'published.made'::regclass"
         " AND attnum > 0 ORDER BY attnum"
@@ -386,7 +386,7 @@ def test_it_is_published_with_the_key_first_and_its_own_region_type(
         == ten.execute(shown.format(several, "dbanon.cloak WHERE run_id = %s"), [run]).fetchall()
     )
     keys = "SELECT array_agg(cloak_id ORDER BY record_id, seq) FROM published.made"
-    assert value(ten, keys) == list(range(1, cloaks.rows + 1))
+    assert read_value(ten, keys) == list(range(1, cloaks.rows + 1))
 
 
 SPOKEN_OF = """
@@ -408,7 +408,7 @@ FROM said s ORDER BY 1, 2 DESC, 3
 """
 
 
-def spoken_of(connection: psycopg.Connection, run: int) -> list[tuple[str, bool, list[str]]]:
+def list_spoken_of(connection: psycopg.Connection, run: int) -> list[tuple[str, bool, list[str]]]:
     """Of whom a run speaks: when, whether together in a group, who."""
     with connection.transaction(force_rollback=True):
         connection.execute("SELECT dbanon_internal.store_groups(%s, -1)", [run])
@@ -430,11 +430,11 @@ GROUPS = {
 @every_contract
 def test_its_groups_are_known_and_the_same_ones_again_tell_nothing(ten: psycopg.Connection, contract: Contract) -> None:
     run, again = write(ten, contract), write(ten, contract)
-    assert spoken_of(ten, run) == GROUPS[contract.name]
+    assert list_spoken_of(ten, run) == GROUPS[contract.name]
     ten.execute("SELECT dbanon.publish(%s, 'first')", [run])
     measured = ten.execute("SELECT relation, below FROM dbanon.measure_overlap(%s)", [again]).fetchone()
     assert measured == ("same", 0)
-    assert value(ten, "SELECT dbanon.publish(%s, 'second')", again) == contract.cloaks().rows
+    assert read_value(ten, "SELECT dbanon.publish(%s, 'second')", again) == contract.cloaks().rows
 
 
 def test_what_stands_alone_is_refused_beside_others_that_speak_of_its_people(ten: psycopg.Connection) -> None:
@@ -447,7 +447,7 @@ def test_what_stands_alone_is_refused_beside_others_that_speak_of_its_people(ten
     assert caught.value.sqlstate == "DA010"
 
 
-def in_rings(step: int) -> Cloaks:
+def make_rings(step: int) -> Cloaks:
     """Ten records in one region, each hidden among those `step` and twice `step` later: sets that overlap."""
     cloaks, record = kte_hide(), np.arange(1, 11)
     start = cloaks.start[0]
@@ -463,7 +463,7 @@ def in_rings(step: int) -> Cloaks:
 
 def test_other_hiding_sets_that_overlap_are_refused(ten: psycopg.Connection) -> None:
     contract = CONTRACTS["kte-hide"]
-    first, other = (write(ten, contract, in_rings(step)) for step in (1, 4))
+    first, other = (write(ten, contract, make_rings(step)) for step in (1, 4))
     ten.execute("SELECT dbanon.publish(%s, 'first')", [first])
     with pytest.raises(psycopg.Error) as caught:
         ten.execute("SELECT dbanon.publish(%s, 'second')", [other])
@@ -487,7 +487,7 @@ def test_a_run_with_a_record_without_members_is_not_published(ten: psycopg.Conne
 def test_its_card_tells_hours_reasons_rows_and_time(ten: psycopg.Connection, contract: Contract) -> None:
     cloaks, run = contract.cloaks(), write(ten, contract)
     ten.execute("SELECT dbanon.publish(%s, 'made')", [run])
-    card = value(ten, "SELECT dbanon.release_card('made')")
+    card = read_value(ten, "SELECT dbanon.release_card('made')")
     assert isinstance(card, dict)
     assert card["left_out"]["in_all"] == {"subjects": {"too_few": 3}}
     assert card["left_out"]["by_hour"] == cloaks.suppressed["by_hour"]
@@ -500,20 +500,20 @@ def test_its_card_tells_hours_reasons_rows_and_time(ten: psycopg.Connection, con
 @every_contract
 def test_forgetting_a_person_takes_the_run_and_all_it_wrote(ten: psycopg.Connection, contract: Contract) -> None:
     run = write(ten, contract)
-    written = counts(ten, run)
+    written = count_tables(ten, run)
     assert all(written[table] for table in TABLES if table not in {"hiding", "atom"})
     assert bool(written["hiding"]) == (contract.cloaks().hiding is not None)
     assert bool(written["atom"]) == (contract.cloaks().atoms is not None)
     ten.execute("SELECT dbanon.forget_subject('ten', 'p0')")
-    assert set(counts(ten, run).values()) == {0}
+    assert set(count_tables(ten, run).values()) == {0}
 
 
 @pytest.mark.many
 @every_contract
 def test_dropping_it_takes_all_it_wrote_and_counts_rows(ten: psycopg.Connection, contract: Contract) -> None:
     run = write(ten, contract)
-    assert value(ten, "SELECT dbanon.drop_run(%s)", run) == contract.cloaks().rows
-    assert set(counts(ten, run).values()) == {0}
+    assert read_value(ten, "SELECT dbanon.drop_run(%s)", run) == contract.cloaks().rows
+    assert set(count_tables(ten, run).values()) == {0}
 
 
 # --- many rows --------------------------------------------------------------------------------------------------------
@@ -527,15 +527,15 @@ def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connec
     ten.execute(
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)"
         " SELECT 1000 + i, 1, 'q' || i, ST_SetSRID(ST_MakePointM(i, 0, %s), 32610) FROM generate_series(0, 19999) i",
-        [int(minutes((0, 1))[0, 0])],
+        [int(list_minutes((0, 1))[0, 0])],
     )
     bounds = np.column_stack([people, people * 0, people + 1, people * 0 + 1]).astype(float)
-    start, end = np.repeat(minutes((0, 1)), len(people), axis=0).T
+    start, end = np.repeat(list_minutes((0, 1)), len(people), axis=0).T
     cloaks = Cloaks.of_rows(
         record_id=people + 1, start=start, end=end, bounds=bounds, crowd=np.full(len(people), 2),
         subjects=np.ones(len(people), int), member_record=people + 1, member_trajectory=people + 1000,
         hiding=Hiding(record=people + 1, offset=np.arange(len(people) + 1), other=(people ^ 1) + 1),
-        **told(),
+        **make_figures(),
     )  # fmt: skip
     alone = hidden_by == "alone"
     contract = Contract(
@@ -548,5 +548,5 @@ def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connec
     for name in ("first", "second"):
         run = write(ten, contract)
         ten.execute("SET statement_timeout = '30s'")
-        assert value(ten, "SELECT dbanon.publish(%s, %s)", run, name) == len(people)
+        assert read_value(ten, "SELECT dbanon.publish(%s, %s)", run, name) == len(people)
         ten.execute("RESET statement_timeout")

@@ -14,9 +14,9 @@ from dbanon.database import open_database
 from dbanon.options.loading import LoadingTrajectories, Mode
 from tests import here
 from tests.acceptance.commands import call
-from tests.db.test_concurrency import in_background
-from tests.facts import names, refused
-from tests.importing import release_by_hand
+from tests.db.test_concurrency import start_statement
+from tests.facts import demand_named, demand_refused
+from tests.importing import record_release
 
 STEP_S = 30
 START = 1_212_566_400
@@ -43,7 +43,7 @@ class Crowd:
         return replace(self, x=np.floor(self.x / grid_m) * grid_m, y=np.floor(self.y / grid_m) * grid_m)
 
 
-def crowd(seed: int, people: int = 60, instants: int = 100, start: int = START) -> Crowd:
+def draw_crowd(seed: int, people: int = 60, instants: int = 100, start: int = START) -> Crowd:
     rng = np.random.default_rng(seed)
     steps = rng.normal(0, 20, (2, people, instants)).cumsum(axis=2) + rng.uniform(0, 3000, (2, people, 1))
     t = start + np.arange(instants) * STEP_S + np.zeros((people, 1), int)
@@ -57,7 +57,7 @@ JOIN dbanon.dataset d ON d.dataset_id = c.id WHERE l.load_id = (SELECT max(load_
 """
 
 
-def value(connection: psycopg.Connection, query: str) -> object:
+def read_value(connection: psycopg.Connection, query: str) -> object:
     row = connection.execute(query).fetchone()
     assert row is not None
     return row[0]
@@ -100,7 +100,7 @@ def _load(
     return own + [name for notice in others for name in re.findall("'(.*?)'", notice)]
 
 
-def _copied(connection: psycopg.Connection, dataset: str) -> list[tuple[str, int]]:
+def _find_copied(connection: psycopg.Connection, dataset: str) -> list[tuple[str, int]]:
     """Which datasets with releases this one copies, and how many people of it."""
     return connection.execute(
         "SELECT c.name, c.people FROM dbanon.dataset d, dbanon_internal.copied_from(d.dataset_id) c WHERE d.name = %s",
@@ -108,7 +108,7 @@ def _copied(connection: psycopg.Connection, dataset: str) -> list[tuple[str, int
     ).fetchall()
 
 
-def _codes(connection: psycopg.Connection, dataset: str) -> set[tuple[int, int]]:
+def _read_codes(connection: psycopg.Connection, dataset: str) -> set[tuple[int, int]]:
     query = "SELECT f.person, f.code FROM dbanon.fix_code f JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = %s"
     return set(connection.execute(query, [dataset]).fetchall())
 
@@ -117,20 +117,20 @@ def _codes(connection: psycopg.Connection, dataset: str) -> set[tuple[int, int]]
 
 
 def test_a_copy_under_other_names_and_in_another_order_is_recognised(database, connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
-    release_by_hand(connection, "first")
+    record_release(connection, "first")
     shuffled = list(np.random.default_rng(2).permutation(replace(walk, name="b").rows()))
     metres = ("--crs", "EPSG:32610", "--srid", "32610")
     done = call(database, "load", "trajectories", str(write(shuffled, name="b.csv")), "--dataset", "second", *metres)
     assert done.code == 0
-    names(done.stderr, "'first'", "other names", "reason")
-    ((dataset, people),) = _copied(connection, "second")
+    demand_named(done.stderr, "'first'", "other names", "reason")
+    ((dataset, people),) = _find_copied(connection, "second")
     assert (dataset, people > 30) == ("first", True)
 
 
 def test_a_copy_that_is_cut_elsewhere_is_recognised(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
     # Each tenth fix is missing, and a line is cut there.
     rows = [row for i, row in enumerate(replace(walk, name="b").rows()) if i % 10]
@@ -138,25 +138,25 @@ def test_a_copy_that_is_cut_elsewhere_is_recognised(connection, write):
 
 
 def test_half_of_a_file_added_to_other_people_is_recognised(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     half = [row for row in replace(walk, name="b").rows() if int(row.split(",")[0][1:]) % 2]
     _load(connection, write(walk.rows()), "first")
-    assert _load(connection, write(crowd(2).rows()), "second") == []
+    assert _load(connection, write(draw_crowd(2).rows()), "second") == []
     assert _load(connection, write(half), "second", mode="append") == ["first"]
 
 
 @pytest.mark.parametrize("part", [1, 2])
 def test_a_file_added_to_itself_under_other_names_is_recognised(connection, write, part):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
     again = [row for row in replace(walk, name="b").rows() if int(row.split(",")[0][1:]) % part == 0]
     assert _load(connection, write(again), "first", mode="append") == [""]
     # A release of it needs a reason, the first one as well.
-    ((dataset, people),) = _copied(connection, "first")
+    ((dataset, people),) = _find_copied(connection, "first")
     assert (dataset, people > 15) == ("first", True)
 
 
-def _names(walk: Crowd, shares: Sequence[float], first: str = "b") -> list[list[str]]:
+def _load_names(walk: Crowd, shares: Sequence[float], first: str = "b") -> list[list[str]]:
     """Rows of a crowd under one set of names after another, each of only the first people of it."""
     people = len(walk.x)
     return [
@@ -166,82 +166,82 @@ def _names(walk: Crowd, shares: Sequence[float], first: str = "b") -> list[list[
 
 
 def test_a_copy_under_several_sets_of_names_is_recognised(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
-    release_by_hand(connection, "first")
+    record_release(connection, "first")
     # Twice, three and four times; half of them twice; twice or three times; once to three times; a part alone.
     for shares in ((1, 1), (1, 1, 1), (1, 1, 1, 1), (1, 0.5), (1, 1, 0.5), (1, 0.7, 0.4), (0.3, 0.3)):
         dataset = f"copy {shares}"
-        assert _load(connection, write(*_names(walk, shares)), dataset)[:2] == ["", "first"]
-        assert [copied for copied, _ in _copied(connection, dataset)] == ["first", dataset]
+        assert _load(connection, write(*_load_names(walk, shares)), dataset)[:2] == ["", "first"]
+        assert [copied for copied, _ in _find_copied(connection, dataset)] == ["first", dataset]
 
 
 def test_unequal_numbers_of_names_hide_that_a_dataset_is_doubled_but_not_a_copy(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
     # docs/administrators/security.md says so: half of the people have one name, a quarter two, an eighth three ...
-    assert _load(connection, write(*_names(walk, (1, 0.5, 0.25, 0.12, 0.06, 0.03))), "copy") == ["first"]
+    assert _load(connection, write(*_load_names(walk, (1, 0.5, 0.25, 0.12, 0.06, 0.03))), "copy") == ["first"]
 
 
 @pytest.mark.parametrize("population", [None, "other"])
 def test_of_what_is_under_several_names_a_plain_copy_is_recognised(connection, write, population):
-    walk = crowd(1)
-    assert _load(connection, write(*_names(walk, (1, 1, 1))), "first") == [""]
-    release_by_hand(connection, "first")
+    walk = draw_crowd(1)
+    assert _load(connection, write(*_load_names(walk, (1, 1, 1))), "first") == [""]
+    record_release(connection, "first")
     assert _load(connection, write(walk.rows()), "second", population=population) == ["first"]
-    assert [dataset for dataset, _ in _copied(connection, "second")] == ["first"]
+    assert [dataset for dataset, _ in _find_copied(connection, "second")] == ["first"]
     # The original comes after the copy, under names of which the copy has some.
-    assert _load(connection, write(*_names(walk, (1,))), "third", population=population) == ["first", "second"]
+    assert _load(connection, write(*_load_names(walk, (1,))), "third", population=population) == ["first", "second"]
 
 
 def test_a_few_people_copied_among_many_others_are_recognised(connection, write):
-    walk = crowd(1, people=200)
+    walk = draw_crowd(1, people=200)
     _load(connection, write(walk.rows()), "first")
     for sets in (1, 2, 3):
-        few = _names(walk, (0.1,) * sets, first="bcd"[sets - 1])
-        assert "first" in _load(connection, write(crowd(2 + sets, people=180).rows(), *few), f"second {sets}")
+        few = _load_names(walk, (0.1,) * sets, first="bcd"[sets - 1])
+        assert "first" in _load(connection, write(draw_crowd(2 + sets, people=180).rows(), *few), f"second {sets}")
         # The other way round, what was doubled is published first.
-        release_by_hand(connection, f"second {sets}")
-        assert f"second {sets}" in dict(_copied(connection, "first"))
+        record_release(connection, f"second {sets}")
+        assert f"second {sets}" in dict(_find_copied(connection, "first"))
 
 
 @pytest.mark.parametrize("of_the_day", [False, True])
 def test_a_copy_in_three_steps_is_recognised_at_each_and_said_once(connection, write, of_the_day):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
-    _load(connection, write(crowd(2).rows()), "second")
+    _load(connection, write(draw_crowd(2).rows()), "second")
     rows = replace(walk, name="b").rows()
     for step in range(3):
         part = [row for i, row in enumerate(rows) if (i % 100 * 3 // 100 if of_the_day else i // 2000) == step]
         told = _load(connection, write(part), "second", mode="append")
         assert told == (["first"] if step == 0 else [])
-        assert value(connection, COPIES) == ["first"]
+        assert read_value(connection, COPIES) == ["first"]
 
 
 def test_datasets_that_look_alike_are_one_notice_and_those_that_were_noticed_none(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     for number in range(3):
         rows = replace(walk, name=f"n{number}").rows()
         _load(connection, write(rows), f"same {number}", population=f"p{number}")
     again = replace(walk, name="b")
     assert _load(connection, write(again.rows()), "copy") == ["same 0", "same 1", "same 2"]
     # The next evening, of which the others have a copy, too.
-    evening = crowd(3, start=START + 86_400)
+    evening = draw_crowd(3, start=START + 86_400)
     for number in range(3):
         rows = replace(evening, name=f"n{number}").rows()
         _load(connection, write(rows), f"same {number}", mode="append")
     later = write(replace(evening, name="b").rows(), name="later.csv")
     assert _load(connection, later, "copy", mode="append") == []
     # One that is new is said alone.
-    _load(connection, write(replace(crowd(4, start=START + 172_800), name="n").rows()), "fourth", population="p4")
-    third = write(replace(crowd(4, start=START + 172_800), name="b").rows())
+    _load(connection, write(replace(draw_crowd(4, start=START + 172_800), name="n").rows()), "fourth", population="p4")
+    third = write(replace(draw_crowd(4, start=START + 172_800), name="b").rows())
     assert _load(connection, third, "copy", mode="append") == ["fourth"]
     # Replaced data are others, of which nothing was said.
     assert _load(connection, later, "copy", mode="replace") == ["same 0", "same 1", "same 2"]
 
 
 def test_one_notice_names_all_datasets_of_which_one_is_a_copy(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     for number in range(5):
         _load(connection, write(walk.rows()), f"same {number}")
     path = write(replace(walk, name="b").rows())
@@ -249,13 +249,13 @@ def test_one_notice_names_all_datasets_of_which_one_is_a_copy(connection, write)
         connection, [path], LoadingTrajectories(dataset="copy", crs="EPSG:32610", srid=32610)
     ).notices
     (notice,) = [notice for notice in told if "under other names" in notice]
-    names(notice, "'same 0'", "'same 1'", "'same 2'", "2 more")
+    demand_named(notice, "'same 0'", "'same 1'", "'same 2'", "2 more")
 
 
 # ---- equal names in another population -------------------------------------------------------------------------------
 
 
-def _known(connection: psycopg.Connection, path: Path, dataset: str, **options) -> list[tuple[str, ...]]:
+def _load_known(connection: psycopg.Connection, path: Path, dataset: str, **options) -> list[tuple[str, ...]]:
     """Load a file; return how many names a notice says are in other populations, and in which."""
     told = load.load_trajectories(
         connection, [path], LoadingTrajectories(dataset=dataset, crs="EPSG:32610", srid=32610, **options)
@@ -265,22 +265,22 @@ def _known(connection: psycopg.Connection, path: Path, dataset: str, **options) 
 
 
 def test_names_that_are_all_in_another_population_are_said_once(connection, write):
-    _load(connection, write(crowd(1).rows()), "first")
-    later = [crowd(seed, people=20, start=START + 86_400 * seed) for seed in range(2, 8)]
+    _load(connection, write(draw_crowd(1).rows()), "first")
+    later = [draw_crowd(seed, people=20, start=START + 86_400 * seed) for seed in range(2, 8)]
     paths = [write(walk.rows(), name=f"{n}.csv") for n, walk in enumerate(later)]
-    assert _known(connection, paths[4], "same") == []
-    assert _known(connection, paths[0], "second", population="b") == [("20", "default")]
+    assert _load_known(connection, paths[4], "same") == []
+    assert _load_known(connection, paths[0], "second", population="b") == [("20", "default")]
     # The next evening brings no name that is new to the population, nor does another dataset of it.
-    assert _known(connection, paths[1], "second", mode="append") == []
-    assert _known(connection, paths[2], "third", population="b") == []
-    assert _known(connection, paths[3], "fourth", population="c") == [("20", "default", "b")]
+    assert _load_known(connection, paths[1], "second", mode="append") == []
+    assert _load_known(connection, paths[2], "third", population="b") == []
+    assert _load_known(connection, paths[3], "fourth", population="c") == [("20", "default", "b")]
     fifth = LoadingTrajectories(dataset="fifth", crs="EPSG:32610", srid=32610, population="d")
     (notice,) = load.load_trajectories(connection, [paths[5]], fifth).notices
-    names(notice, "other populations: 'default', 'b', 'c'")
+    demand_named(notice, "other populations: 'default', 'b', 'c'")
     # A name that is new is one of the other population, too, or not.
-    assert _known(connection, write(["a30,1212600000,5e5,4e6"]), "second", mode="append") == [("21", "default")]
-    assert _known(connection, write(["x,1212600000,5e5,4e6"]), "second", mode="append") == []
-    assert _known(connection, write(["a31,1212600000,5e5,4e6"]), "second", mode="append") == []
+    assert _load_known(connection, write(["a30,1212600000,5e5,4e6"]), "second", mode="append") == [("21", "default")]
+    assert _load_known(connection, write(["x,1212600000,5e5,4e6"]), "second", mode="append") == []
+    assert _load_known(connection, write(["a31,1212600000,5e5,4e6"]), "second", mode="append") == []
 
 
 def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
@@ -305,57 +305,57 @@ def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
 
 
 def test_numbers_of_rows_and_names_of_copies_are_not_said_to_be_in_another_population(connection, write):
-    rows = write(crowd(1, people=100, instants=1).rows())
+    rows = write(draw_crowd(1, people=100, instants=1).rows())
     for population in ("a", "b"):
         _load(connection, rows, population, subject="-", population=population)
     named = write([f"{n:012d},{START + n},5e5,{4e6 + n}" for n in range(1, 101)], name="named.csv")
-    assert _known(connection, named, "numbers") == []
-    path = write(crowd(2).rows())
+    assert _load_known(connection, named, "numbers") == []
+    path = write(draw_crowd(2).rows())
     _load(connection, path, "first")
-    assert _known(connection, path, "copy", population="c") == []
+    assert _load_known(connection, path, "copy", population="c") == []
 
 
 def test_the_same_names_are_other_people_in_another_population_alone(connection, write):
-    path = write(crowd(1).rows())
+    path = write(draw_crowd(1).rows())
     _load(connection, path, "first")
     assert _load(connection, path, "same") == []
     assert _load(connection, path, "other", population="b") == ["first", "same"]
     for dataset in ("first", "same"):
-        release_by_hand(connection, dataset)
-    assert _copied(connection, "same") == []
-    assert [dataset for dataset, _ in _copied(connection, "other")] == ["first", "same"]
+        record_release(connection, dataset)
+    assert _find_copied(connection, "same") == []
+    assert [dataset for dataset, _ in _find_copied(connection, "other")] == ["first", "same"]
 
 
 def test_rows_of_their_own_are_recognised_by_single_fixes(connection, write):
-    people = write(crowd(1, people=600, instants=1).rows())
+    people = write(draw_crowd(1, people=600, instants=1).rows())
     for dataset, copied in (("first", []), ("second", ["first"])):
         assert _load(connection, people, dataset, subject="-") == copied
 
 
 def test_rows_of_their_own_are_not_loaded_twice_into_one_dataset(database, connection, write):
-    path = str(write(crowd(1, people=600, instants=1).rows()))
+    path = str(write(draw_crowd(1, people=600, instants=1).rows()))
     crs = ("--crs", "EPSG:32610", "--srid", "32610")
     words = ("load", "trajectories", path, "--dataset", "first", "--subject", "-", *crs)
     assert call(database, *words).code == 0
-    refused(call(database, *words), 2, "'first'", "--append", "--replace")
-    refused(call(database, *words, "--append"), 3, "600 of the 600 rows", "one more person")
+    demand_refused(call(database, *words), 2, "'first'", "--append", "--replace")
+    demand_refused(call(database, *words, "--append"), 3, "600 of the 600 rows", "one more person")
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (600,)
 
 
 def test_what_is_written_by_hand_is_recognised_too(connection, write):
-    _load(connection, write(crowd(1).rows()), "first")
-    release_by_hand(connection, "first")
+    _load(connection, write(draw_crowd(1).rows()), "first")
+    record_release(connection, "first")
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('second', 32610, 1, 1)")
     connection.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
         "SELECT d.dataset_id, 'x' || t.subject, t.path FROM dbanon.trajectory t, dbanon.dataset d "
         "WHERE d.name = 'second'"
     )
-    assert [dataset for dataset, _ in _copied(connection, "second")] == ["first"]
+    assert [dataset for dataset, _ in _find_copied(connection, "second")] == ["first"]
 
 
 def test_two_copies_loaded_at_once_are_recognised_at_publication(database, connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     paths = {name: write(replace(walk, name=name).rows(), name=f"{name}.csv") for name in ("a", "b")}
     with (
         psycopg.connect(database) as first,
@@ -366,16 +366,16 @@ def test_two_copies_loaded_at_once_are_recognised_at_publication(database, conne
         # Neither sees what the other has not committed.
         assert _load(first, paths["a"], "first") == []
         assert _load(second, paths["b"], "second") == []
-    release_by_hand(connection, "first")
-    assert [dataset for dataset, _ in _copied(connection, "second")] == ["first"]
-    assert _copied(connection, "first") == []
+    record_release(connection, "first")
+    assert [dataset for dataset, _ in _find_copied(connection, "second")] == ["first"]
+    assert _find_copied(connection, "first") == []
 
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_copy_in_another_population_is_recognised_though_both_are_published_at_once(
     database, connection, write, allowed
 ):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
     _load(connection, write(replace(walk, name="b").rows(), name="b.csv"), "second", population="other")
     with open_database(database) as operator:
@@ -384,7 +384,7 @@ def test_a_copy_in_another_population_is_recognised_though_both_are_published_at
     reason = ", allow_overlap => true, reason => 'read by one team alone'" if allowed else ""
     with psycopg.connect(database) as first:
         first.execute("SELECT dbanon.publish(%s, 'one')", [one])
-        thread, found = in_background(database, f"SELECT dbanon.publish({two}, 'two'{reason})")
+        thread, found = start_statement(database, f"SELECT dbanon.publish({two}, 'two'{reason})")
         waiting = f"SELECT 1 FROM pg_locks WHERE NOT granted AND {here.LOCKS}"
         while not connection.execute(waiting).fetchone() and thread.is_alive():
             connection.rollback()
@@ -399,7 +399,7 @@ def test_a_copy_in_another_population_is_recognised_though_both_are_published_at
 
 
 def test_the_same_people_on_another_evening_are_no_copy(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
     later = replace(walk, name="b", t=walk.t + 86_400)
     assert _load(connection, write(later.rows()), "second") == []
@@ -410,15 +410,15 @@ def test_the_same_people_on_another_evening_are_no_copy(connection, write):
 @pytest.mark.parametrize("instants", [1, 50])
 def test_other_people_on_a_coarse_grid_at_the_same_times_are_no_copy(connection, write, grid_m, instants):
     for seed, dataset in ((1, "first"), (2, "second")):
-        other = replace(crowd(seed, people=1500, instants=instants).on_grid(grid_m), name=dataset)
+        other = replace(draw_crowd(seed, people=1500, instants=instants).on_grid(grid_m), name=dataset)
         assert _load(connection, write(other.rows()), dataset) == []
 
 
 def test_a_few_fixes_in_common_are_no_copy(connection, write):
-    walk = crowd(1, people=60)
+    walk = draw_crowd(1, people=60)
     few = [row for row in replace(walk, name="b").rows() if row.startswith("b7,")][:20]
     _load(connection, write(walk.rows()), "first")
-    assert _load(connection, write(crowd(2).rows(), few), "second") == []
+    assert _load(connection, write(draw_crowd(2).rows(), few), "second") == []
 
 
 # ---- the codes -------------------------------------------------------------------------------------------------------
@@ -441,62 +441,66 @@ WHERE CASE WHEN fixes < 3 THEN h % 8 = 0 ELSE h % 64 = 0 AND before IS NOT NULL 
 
 
 def test_codes_are_those_of_three_successive_fixes_or_of_the_one_or_two_there_are(connection, write):
-    walk, pairs, single = crowd(1), replace(crowd(2, 90, 2), name="p"), replace(crowd(3, 90, 1), name="s")
+    walk, pairs, single = (
+        draw_crowd(1),
+        replace(draw_crowd(2, 90, 2), name="p"),
+        replace(draw_crowd(3, 90, 1), name="s"),
+    )
     _load(connection, write(walk.rows(), pairs.rows(), single.rows()), "first")
     expected = set(connection.execute(EXPECTED).fetchall())
     assert len(expected) > 60
-    assert _codes(connection, "first") == expected
+    assert _read_codes(connection, "first") == expected
 
 
 def test_codes_go_with_data_that_were_never_published(connection, write):
-    path = write(crowd(1).rows())
+    path = write(draw_crowd(1).rows())
     _load(connection, path, "first")
-    kept = _codes(connection, "first")
+    kept = _read_codes(connection, "first")
     connection.execute("UPDATE dbanon.trajectory SET path = path")
-    assert _codes(connection, "first") == kept
+    assert _read_codes(connection, "first") == kept
     connection.execute("UPDATE dbanon.trajectory SET subject = 'x' || subject")
-    renamed = _codes(connection, "first")
+    renamed = _read_codes(connection, "first")
     assert not renamed & kept
     assert {code for _, code in renamed} == {code for _, code in kept}
     _load(connection, path, "first", mode="replace")
-    assert _codes(connection, "first") == kept
+    assert _read_codes(connection, "first") == kept
     connection.execute("DELETE FROM dbanon.trajectory WHERE subject LIKE 'a1%'")
-    assert _codes(connection, "first") < kept
+    assert _read_codes(connection, "first") < kept
     connection.execute("TRUNCATE dbanon.trajectory")
-    assert _codes(connection, "first") == set()
+    assert _read_codes(connection, "first") == set()
     _load(connection, path, "first", mode="append")
     connection.execute("DELETE FROM dbanon.dataset")
     assert connection.execute("SELECT count(*) FROM dbanon.fix_code").fetchone() == (0,)
 
 
 def test_codes_of_what_was_published_stay(connection, write):
-    _load(connection, write(crowd(1).rows()), "first")
-    kept = _codes(connection, "first")
-    release_by_hand(connection, "first")
+    _load(connection, write(draw_crowd(1).rows()), "first")
+    kept = _read_codes(connection, "first")
+    record_release(connection, "first")
     connection.execute("DELETE FROM dbanon.trajectory")
     connection.execute("TRUNCATE dbanon.trajectory")
-    assert _codes(connection, "first") == kept
-    assert _load(connection, write(replace(crowd(1), name="b").rows()), "second") == ["first"]
+    assert _read_codes(connection, "first") == kept
+    assert _load(connection, write(replace(draw_crowd(1), name="b").rows()), "second") == ["first"]
 
 
 def test_codes_follow_a_dataset_into_another_population(connection, write):
-    walk = crowd(1)
+    walk = draw_crowd(1)
     _load(connection, write(walk.rows()), "first")
     _load(connection, write(walk.rows()), "second", population="b")
-    first = _codes(connection, "first")
-    assert not first & _codes(connection, "second")
-    more = replace(crowd(2), name="x").rows()
+    first = _read_codes(connection, "first")
+    assert not first & _read_codes(connection, "second")
+    more = replace(draw_crowd(2), name="x").rows()
     assert _load(connection, write(more), "second", mode="append", population="default") == []
-    assert first < _codes(connection, "second")
+    assert first < _read_codes(connection, "second")
 
 
 @pytest.mark.stress
 def test_of_very_many_codes_a_sample_is_compared(connection, write):
     for seed, dataset in enumerate(("first", "second", "third")):
         # Each has fixes of its own, so that only the codes below are shared.
-        _load(connection, write(crowd(seed, people=2, instants=3).rows()), dataset, population=dataset)
-        release_by_hand(connection, dataset)
+        _load(connection, write(draw_crowd(seed, people=2, instants=3).rows()), dataset, population=dataset)
+        record_release(connection, dataset)
     codes = "SELECT d, d * 100 + i % 10, hashint8extended(i, s) FROM generate_series(1, 450000) i"
     connection.execute(f"INSERT INTO dbanon.fix_code {codes}, (VALUES (1, 1), (2, 1), (3, 2)) v (d, s)")
-    assert _copied(connection, "second") == [("first", 10)]
-    assert _copied(connection, "third") == []
+    assert _find_copied(connection, "second") == [("first", 10)]
+    assert _find_copied(connection, "third") == []

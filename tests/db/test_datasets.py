@@ -13,8 +13,8 @@ from dbanon.load import retention
 from dbanon.options.loading import LoadingTrajectories, Mode
 from dbanon.runs import stored
 from tests import importing
-from tests.db.test_forget import _ELSEWHERE, NAME, everywhere, holding, notices, value
-from tests.facts import names, refusal
+from tests.db.test_forget import _ELSEWHERE, NAME, collect_notices, find_holding, read_value, write_everywhere
+from tests.facts import demand_named, expect_refusal
 
 Login = Callable[[str], str]
 HALF_PAST = "2008-06-04 08:00:30+00"  # between the two fixes of each of the run of ten people
@@ -30,7 +30,7 @@ def operator(run: int, login: Login) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def filled(own: psycopg.Connection) -> psycopg.Connection:
     """Ten people, of whom one is called NAME, with a live release, a withdrawn one, and runs never published."""
-    everywhere(own)
+    write_everywhere(own)
     own.execute("UPDATE dbanon.trajectory SET load_id = 901; UPDATE dbanon.request SET load_id = 902")
     return own
 
@@ -41,24 +41,24 @@ def withdrawn(filled: psycopg.Connection) -> psycopg.Connection:
     return filled
 
 
-def erased(connection: psycopg.Connection, call: str, *given: object) -> dict[str, int]:
+def erase_rows(connection: psycopg.Connection, call: str, *given: object) -> dict[str, int]:
     return dict(connection.execute(f"SELECT what, rows FROM dbanon.{call}", given).fetchall())  # type: ignore[arg-type]
 
 
 def forget(connection: psycopg.Connection, before: object, dataset: str = "ten") -> dict[str, int]:
-    return erased(connection, "forget_before(%s, %s)", dataset, before)
+    return erase_rows(connection, "forget_before(%s, %s)", dataset, before)
 
 
 def drop(connection: psycopg.Connection, dataset: str | None = "ten") -> dict[str, int]:
-    return erased(connection, "drop_dataset(%s)", dataset)
+    return erase_rows(connection, "drop_dataset(%s)", dataset)
 
 
-def some(counts: dict[str, int]) -> dict[str, int]:
+def select_some(counts: dict[str, int]) -> dict[str, int]:
     return {what: rows for what, rows in counts.items() if rows}
 
 
-def counts(connection: psycopg.Connection, *tables: str) -> list[int]:
-    return [int(str(value(connection, f"SELECT count(*) FROM dbanon.{table}"))) for table in tables]
+def count_tables(connection: psycopg.Connection, *tables: str) -> list[int]:
+    return [int(str(read_value(connection, f"SELECT count(*) FROM dbanon.{table}"))) for table in tables]
 
 
 def write(path: Path, *fixes: tuple[str, int], x: float = 8.2) -> Path:
@@ -67,7 +67,7 @@ def write(path: Path, *fixes: tuple[str, int], x: float = 8.2) -> Path:
     return path
 
 
-def work_on(connection: psycopg.Connection) -> None:
+def write_work(connection: psycopg.Connection) -> None:
     connection.execute(
         "UPDATE dbanon.run SET todo = 'verify', worker = 'host 1', held_by = dbanon_internal.hold_lock()"
         " WHERE run_id = 1"
@@ -92,10 +92,10 @@ def test_a_dataset_is_listed_with_what_is_in_it(filled: psycopg.Connection) -> N
         "grid_m": 1.0,
         "grid_s": 60,
         "settle_s": 900,
-        "bytes": 10 * (150 + int(str(value(filled, "SELECT max(pg_column_size(path)) FROM dbanon.trajectory")))),
+        "bytes": 10 * (150 + int(str(read_value(filled, "SELECT max(pg_column_size(path)) FROM dbanon.trajectory")))),
         "last_load": 902,
-        "last_loaded_at": value(filled, "SELECT max(loaded_at) FROM dbanon.load"),
-        "last_loaded_by": value(filled, "SELECT session_user"),
+        "last_loaded_at": read_value(filled, "SELECT max(loaded_at) FROM dbanon.load"),
+        "last_loaded_by": read_value(filled, "SELECT session_user"),
         "live_releases": 1,
         "releases": 2,
     }
@@ -110,12 +110,14 @@ def test_a_dataset_is_listed_with_what_is_in_it(filled: psycopg.Connection) -> N
 
 
 def test_every_row_has_the_number_of_the_load_it_came_with(town: psycopg.Connection) -> None:
-    importing.shops(town, ("cafe", "POINT(8.2 53.1)"))
-    importing.areas(town, ("a", importing.SQUARE))
-    importing.calls(town, ("s", 0.0, "x", "1"))
-    importing.seen(town, ("s", 0.0))
-    importing.table(town, "gps", "subject text, time float8, geom geometry", [("n", 0, "SRID=4326;POINT(8.2 53.1)")])
-    importing.table(
+    importing.make_shops(town, ("cafe", "POINT(8.2 53.1)"))
+    importing.make_areas(town, ("a", importing.SQUARE))
+    importing.make_calls(town, ("s", 0.0, "x", "1"))
+    importing.make_seen(town, ("s", 0.0))
+    importing.make_table(
+        town, "gps", "subject text, time float8, geom geometry", [("n", 0, "SRID=4326;POINT(8.2 53.1)")]
+    )
+    importing.make_table(
         town, "yards", "subject text, time float8, geom geometry", [("y", 0, f"SRID=4326;{importing.SQUARE}")]
     )
     more = "SELECT * FROM dbanon.import_trajectories('public.{}', dataset => 'town', mode => 'append'"
@@ -130,11 +132,11 @@ def test_every_row_has_the_number_of_the_load_it_came_with(town: psycopg.Connect
     ]
     for table, statement in made:
         number = town.execute(f"{statement})").fetchone()[0]  # type: ignore[arg-type, index]
-        assert value(town, f"SELECT count(*) FROM dbanon.{table} WHERE load_id = {number}") == 1
-        assert value(town, f"SELECT kind IS NOT NULL FROM dbanon.load WHERE load_id = {number}") is True
-        assert erased(town, "drop_load(%s)", number)["quarantined rows"] == 0
-        assert value(town, f"SELECT count(*) FROM dbanon.{table} WHERE load_id IS NOT NULL") == 0
-    assert counts(town, "trajectory") == [410]  # which came with no load
+        assert read_value(town, f"SELECT count(*) FROM dbanon.{table} WHERE load_id = {number}") == 1
+        assert read_value(town, f"SELECT kind IS NOT NULL FROM dbanon.load WHERE load_id = {number}") is True
+        assert erase_rows(town, "drop_load(%s)", number)["quarantined rows"] == 0
+        assert read_value(town, f"SELECT count(*) FROM dbanon.{table} WHERE load_id IS NOT NULL") == 0
+    assert count_tables(town, "trajectory") == [410]  # which came with no load
 
 
 def test_files_that_were_loaded_together_are_taken_back_together(
@@ -151,18 +153,18 @@ def test_files_that_were_loaded_together_are_taken_back_together(
     assert second[1] == report.load_id
     assert third == (other.load_id, None)
     taken, heard = retention.drop_load(connection, second[0])
-    assert some(taken) == {"trajectories": 2, "quarantined rows": 1}
+    assert select_some(taken) == {"trajectories": 2, "quarantined rows": 1}
     assert heard == ()
-    assert value(connection, "SELECT string_agg(subject, ',') FROM dbanon.trajectory") == "c"
-    assert value(connection, "SELECT array_agg(dropped_at IS NULL ORDER BY load_id) FROM dbanon.load") == [
+    assert read_value(connection, "SELECT string_agg(subject, ',') FROM dbanon.trajectory") == "c"
+    assert read_value(connection, "SELECT array_agg(dropped_at IS NULL ORDER BY load_id) FROM dbanon.load") == [
         False,
         False,
         True,
     ]
     assert retention.list_datasets(connection)[0]["last_load"] == other.load_id
     for number in (first[0], second[0], 99, None):
-        with refusal("DA001", f"load {number or 'NULL'}"):
-            erased(connection, "drop_load(%s)", number)
+        with expect_refusal("DA001", f"load {number or 'NULL'}"):
+            erase_rows(connection, "drop_load(%s)", number)
     audit = "SELECT dataset, (detail ->> 'load_id')::bigint FROM dbanon.audit WHERE action = 'drop_load'"
     assert connection.execute(audit).fetchall() == [("d", report.load_id)]
 
@@ -176,7 +178,7 @@ def test_rows_that_are_their_own_subjects_are_never_numbered_like_those_of_a_loa
         query = (
             f"SELECT string_agg(subject, ',' ORDER BY subject) FROM dbanon.trajectory WHERE load_id = {report.load_id}"
         )
-        return report.load_id, str(value(connection, query))
+        return report.load_id, str(read_value(connection, query))
 
     first, _ = numbers("create", 8.2)
     _, kept = numbers("append", 8.21)
@@ -200,9 +202,9 @@ def test_runs_that_may_have_read_a_load_go_with_it_unless_they_were_published(ow
     own.execute(_LOADED)
     own.execute(before.replace("status)", "status, todo)").replace("'failed')", "'queued', 'compute')"))
     own.execute("UPDATE dbanon.run SET started_at = '2008-06-05', finished_at = now() WHERE run_id = 1")
-    assert some(erased(own, "drop_load(70)")) == {"trajectories": 1, "runs dropped": 1}
+    assert select_some(erase_rows(own, "drop_load(70)")) == {"trajectories": 1, "runs dropped": 1}
     assert own.execute("SELECT status FROM dbanon.run ORDER BY run_id").fetchall() == [("failed",), ("queued",)]
-    assert counts(own, "trajectory", "membership", "region", "period", "record") == [9, 0, 0, 0, 0]
+    assert count_tables(own, "trajectory", "membership", "region", "period", "record") == [9, 0, 0, 0, 0]
 
 
 def test_a_load_stays_while_a_release_from_after_it_is_live(
@@ -213,13 +215,13 @@ def test_a_load_stays_while_a_release_from_after_it_is_live(
     own.execute("UPDATE dbanon.run SET finished_at = now()")
     own.execute("SELECT dbanon.publish(1, 'ten')")
     own.execute(_LOADED.splitlines()[1].replace("70", "71"))
-    with refusal("DA007", "load 70", "ten", "SELECT dbanon.unpublish('ten')"):
-        erased(own, "drop_load(70)")
-    assert counts(own, "trajectory") == [10]
-    assert some(erased(own, "drop_load(71)")) == {}  # from after the release
+    with expect_refusal("DA007", "load 70", "ten", "SELECT dbanon.unpublish('ten')"):
+        erase_rows(own, "drop_load(70)")
+    assert count_tables(own, "trajectory") == [10]
+    assert select_some(erase_rows(own, "drop_load(71)")) == {}  # from after the release
     own.execute("SELECT dbanon.unpublish('ten')")
-    assert some(erased(own, "drop_load(70)")) == {"trajectories": 1}
-    assert counts(own, "run", "grouping") == [1, 2]
+    assert select_some(erase_rows(own, "drop_load(70)")) == {"trajectories": 1}
+    assert count_tables(own, "run", "grouping") == [1, 2]
 
 
 # ---- retention -------------------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def test_a_load_stays_while_a_release_from_after_it_is_live(
 def test_what_is_older_goes_and_names_go_with_the_last_of_their_data(filled: psycopg.Connection) -> None:
     filled.execute(_ELSEWHERE.replace(NAME, "kept"))  # type: ignore[arg-type]
     filled.execute("ANALYZE")
-    assert len(holding(filled)) > 5
+    assert len(find_holding(filled)) > 5
     counted = forget(filled, datetime.now(UTC))
     assert counted == {
         "trajectories": 10,
@@ -240,11 +242,11 @@ def test_what_is_older_goes_and_names_go_with_the_last_of_their_data(filled: psy
         "quarantined rows": 8,
         "names of sources": 2,
     }
-    assert [where for where in holding(filled) if "grouping" not in where] == []
+    assert [where for where in find_holding(filled) if "grouping" not in where] == []
     assert filled.execute("SELECT run_id FROM dbanon.run ORDER BY run_id").fetchall() == [(1,), (202,)]
-    assert counts(filled, "release", "grouping", "cloak") == [3, 5, 4]
-    assert value(filled, "SELECT count(*) FROM dbanon.fix_code WHERE code IN (64, 128)") == 4
-    assert counts(filled, "trajectory", "request", "quasi_identifier", "quarantine") == [1, 1, 1, 1]
+    assert count_tables(filled, "release", "grouping", "cloak") == [3, 5, 4]
+    assert read_value(filled, "SELECT count(*) FROM dbanon.fix_code WHERE code IN (64, 128)") == 4
+    assert count_tables(filled, "trajectory", "request", "quasi_identifier", "quarantine") == [1, 1, 1, 1]
     [line] = filled.execute("SELECT dataset, detail FROM dbanon.audit WHERE action = 'forget_before'").fetchall()
     assert line[0] == "ten"
     assert {what: line[1][what] for what in counted} == counted
@@ -255,13 +257,13 @@ def test_a_trajectory_is_cut_and_becomes_a_point_where_one_fix_is_left(filled: p
         "UPDATE dbanon.trajectory SET path = ST_GeomFromText("
         "'LINESTRING M (1 2 1212566400.25, 3 4 1212566430, 5 6 1212566460.5)', 32610) WHERE trajectory_id = 105"
     )
-    assert some(forget(filled, HALF_PAST)) == {"trajectories cut": 10, "fixes": 10, "runs dropped": 2}
+    assert select_some(forget(filled, HALF_PAST)) == {"trajectories cut": 10, "fixes": 10, "runs dropped": 2}
     shapes = "SELECT ST_AsText(path), ST_SRID(path) FROM dbanon.trajectory WHERE trajectory_id IN (101, 105) ORDER BY 1"
     assert filled.execute(shapes).fetchall() == [
         ("LINESTRING M (3 4 1212566430,5 6 1212566460.5)", 32610),
         ("POINT M (11 1 1212566460)", 32610),
     ]
-    assert counts(filled, "request", "quasi_identifier") == [2, 2]
+    assert count_tables(filled, "request", "quasi_identifier") == [2, 2]
 
 
 def test_exactly_the_fixes_from_the_time_on_are_left(own: psycopg.Connection, rng: np.random.Generator) -> None:
@@ -279,7 +281,7 @@ def test_exactly_the_fixes_from_the_time_on_are_left(own: psycopg.Connection, rn
     kept, every = own.execute(fixes, [before]).fetchall(), own.execute(fixes, ["-infinity"]).fetchall()
     assert forget(own, before)["fixes"] == len(every) - len(kept) > 0
     assert own.execute(fixes, ["-infinity"]).fetchall() == kept
-    assert some(forget(own, before)) == {}
+    assert select_some(forget(own, before)) == {}
 
 
 def test_a_run_is_dropped_for_its_rows_or_for_its_members(own: psycopg.Connection) -> None:
@@ -297,14 +299,14 @@ def test_a_run_is_dropped_for_its_rows_or_for_its_members(own: psycopg.Connectio
 
 
 def test_live_releases_from_before_the_time_are_named_and_stay(filled: psycopg.Connection) -> None:
-    heard = notices(filled)
+    heard = collect_notices(filled)
     shown = "SELECT count(*) FROM published.ten"
-    assert some(forget(filled, "2008-06-04 08:00+00")) == {}
+    assert select_some(forget(filled, "2008-06-04 08:00+00")) == {}
     assert heard == []
     forget(filled, HALF_PAST)
     assert len(heard) == 1
-    names(heard[0], "ten", "SELECT dbanon.unpublish('ten')")
-    assert value(filled, shown) == 4
+    demand_named(heard[0], "ten", "SELECT dbanon.unpublish('ten')")
+    assert read_value(filled, shown) == 4
     filled.execute("SELECT dbanon.unpublish('ten')")
     heard.clear()
     forget(filled, HALF_PAST)
@@ -330,15 +332,15 @@ def test_rejected_rows_and_sources_go_with_the_last_row_of_their_load(
     connection.execute("UPDATE dbanon.load SET loaded_at = '2008-06-04 08:00:10+00'")
     assert forget(connection, "2008-06-04 08:00:15+00", "d")["names of sources"] == 1
     assert connection.execute(sources).fetchall() == [("forgotten", 0), ("forgotten", 0)]
-    assert value(connection, "SELECT string_agg(subject, ',' ORDER BY subject) FROM dbanon.trajectory") == "a,b"
+    assert read_value(connection, "SELECT string_agg(subject, ',' ORDER BY subject) FROM dbanon.trajectory") == "a,b"
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("before", [None, "infinity", "-infinity", "2999-01-01 00:00+00"])
 def test_a_time_that_is_not_in_the_past_is_refused(filled: psycopg.Connection, before: str | None) -> None:
-    with refusal("DA011", "infinity" if before and "inf" in before else (before or "NULL")[:10]):
+    with expect_refusal("DA011", "infinity" if before and "inf" in before else (before or "NULL")[:10]):
         forget(filled, before)
-    assert counts(filled, "trajectory") == [10]
+    assert count_tables(filled, "trajectory") == [10]
 
 
 def test_a_name_that_returns_after_its_data_went_is_the_person_it_was(filled: psycopg.Connection) -> None:
@@ -347,9 +349,9 @@ def test_a_name_that_returns_after_its_data_went_is_the_person_it_was(filled: ps
         f" WHERE dbanon_internal.person_code(dbanon_internal.dataset_key(1), '{NAME}') = ANY (people)"
     )
     forget(filled, datetime.now(UTC))
-    assert value(filled, known) == 2
-    assert some(erased(filled, "forget_subject('ten', %s)", NAME))["places in groups of releases"] == 2
-    assert value(filled, known) == 0
+    assert read_value(filled, known) == 2
+    assert select_some(erase_rows(filled, "forget_subject('ten', %s)", NAME))["places in groups of releases"] == 2
+    assert read_value(filled, known) == 0
 
 
 # ---- the whole of it -------------------------------------------------------------------------------------------------
@@ -358,36 +360,39 @@ def test_a_name_that_returns_after_its_data_went_is_the_person_it_was(filled: ps
 def test_a_dataset_that_was_never_published_leaves_nothing_but_the_audit(own: psycopg.Connection) -> None:
     own.execute("INSERT INTO dbanon.fix_code VALUES (1, 1, 64)")
     own.execute(_LOADED)
-    assert some(drop(own)) == {"trajectories": 10, "requests": 2, "runs dropped": 1}
-    assert counts(own, *TABLES, "dataset", "load", "run", "cloak", "membership", "verification", "fix_code") == [0] * 13
+    assert select_some(drop(own)) == {"trajectories": 10, "requests": 2, "runs dropped": 1}
+    assert (
+        count_tables(own, *TABLES, "dataset", "load", "run", "cloak", "membership", "verification", "fix_code")
+        == [0] * 13
+    )
     lines = own.execute(
         "SELECT action, detail FROM dbanon.audit WHERE dataset = 'ten' ORDER BY audit_id DESC"
     ).fetchall()
     assert [action for action, _ in lines[:2]] == ["delete", "drop"]
     assert lines[1][1]["trajectories"] == 10
-    with refusal("DA001", "ten"):
+    with expect_refusal("DA001", "ten"):
         drop(own)
 
 
 def test_of_a_published_dataset_stays_what_later_releases_are_measured_against(withdrawn: psycopg.Connection) -> None:
-    card = value(withdrawn, "SELECT dbanon.release_card('ten')")
+    card = read_value(withdrawn, "SELECT dbanon.release_card('ten')")
     kept = ("run", "release", "grouping", "exposure", "fix_code", "verification")
-    before = counts(withdrawn, *kept)
+    before = count_tables(withdrawn, *kept)
     dropped = drop(withdrawn)
-    assert some(dropped) == {
+    assert select_some(dropped) == {
         "trajectories": 10,
         "requests": 2,
         "quasi-identifiers": 2,
         "quarantined rows": 8,
         "runs dropped": 2,
     }
-    assert counts(withdrawn, *kept) == [1, *before[1:]]
+    assert count_tables(withdrawn, *kept) == [1, *before[1:]]
     gone = (*TABLES, "load", "quarantine", "region", "period", "record", "membership", "hiding", "atom")
-    assert counts(withdrawn, *gone) == [0] * len(gone)
+    assert count_tables(withdrawn, *gone) == [0] * len(gone)
     assert isinstance(card, dict)
-    assert value(withdrawn, "SELECT dbanon.release_card('ten')") == {**card, "dataset": "ten (dropped 1)"}
-    assert value(withdrawn, "SELECT count(DISTINCT dataset) FROM dbanon.releases") == 1
-    assert [where for where in holding(withdrawn) if "grouping" not in where] == []
+    assert read_value(withdrawn, "SELECT dbanon.release_card('ten')") == {**card, "dataset": "ten (dropped 1)"}
+    assert read_value(withdrawn, "SELECT count(DISTINCT dataset) FROM dbanon.releases") == 1
+    assert [where for where in find_holding(withdrawn) if "grouping" not in where] == []
 
 
 def test_its_name_is_free_and_nothing_finds_it(withdrawn: psycopg.Connection) -> None:
@@ -401,7 +406,7 @@ def test_its_name_is_free_and_nothing_finds_it(withdrawn: psycopg.Connection) ->
             "forget_before({}, '2009-01-01')",
             "drop_dataset({})",
         ):
-            with refusal("DA001", name):
+            with expect_refusal("DA001", name):
                 withdrawn.execute("SELECT dbanon." + call.format(f"'{name}'"))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="must exist"):
             stored.find_dataset(withdrawn, name)
@@ -409,22 +414,22 @@ def test_its_name_is_free_and_nothing_finds_it(withdrawn: psycopg.Connection) ->
         with pytest.raises(psycopg.Error) as caught:
             withdrawn.execute(f"SELECT dbanon.{call}")  # type: ignore[arg-type]
         assert str(caught.value.sqlstate) in ("DA011", "DA005")
-    assert value(withdrawn, "SELECT status FROM dbanon.run") == "verified"
+    assert read_value(withdrawn, "SELECT status FROM dbanon.run") == "verified"
 
 
 def test_another_dataset_of_its_name_may_be_made_and_dropped_as_well(withdrawn: psycopg.Connection) -> None:
     drop(withdrawn)
     withdrawn.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('ten', 32632, 1, 60)")
     assert [row["srid"] for row in retention.list_datasets(withdrawn)] == [32632]
-    assert some(drop(withdrawn)) == {}
+    assert select_some(drop(withdrawn)) == {}
     assert withdrawn.execute("SELECT name FROM dbanon.dataset").fetchall() == [("ten (dropped 1)",)]
 
 
 def test_a_dataset_with_a_live_release_stays(filled: psycopg.Connection) -> None:
-    with refusal("DA007", "ten", "SELECT dbanon.unpublish('ten')") as caught:
+    with expect_refusal("DA007", "ten", "SELECT dbanon.unpublish('ten')") as caught:
         drop(filled)
     assert "other" not in str(caught.value)  # which was withdrawn
-    assert counts(filled, "trajectory", "run") == [10, 3]
+    assert count_tables(filled, "trajectory", "run") == [10, 3]
 
 
 def test_a_failure_on_the_way_undoes_all_of_it(withdrawn: psycopg.Connection) -> None:
@@ -434,11 +439,11 @@ def test_a_failure_on_the_way_undoes_all_of_it(withdrawn: psycopg.Connection) ->
         "INSERT INTO dbanon.hiding SELECT 102, 1, NULL, '{1}'; "
     )
     tables = (*TABLES, "dataset", "run", "load", "quarantine", "cloak", "membership", "audit")
-    before = counts(withdrawn, *tables)
+    before = count_tables(withdrawn, *tables)
     for call in ("drop_dataset('ten')", "forget_before('ten', now())"):
         with pytest.raises(psycopg.errors.DiskFull):
-            erased(withdrawn, call)
-        assert counts(withdrawn, *tables) == before
+            erase_rows(withdrawn, call)
+        assert count_tables(withdrawn, *tables) == before
 
 
 # ---- who and when ----------------------------------------------------------------------------------------------------
@@ -448,19 +453,19 @@ CALLS = ("drop_load(70)", "forget_before('ten', now())", "drop_dataset('ten')")
 
 def test_nothing_goes_while_a_run_of_the_dataset_is_worked_on(own: psycopg.Connection) -> None:
     own.execute(_LOADED)
-    work_on(own)
+    write_work(own)
     for call in CALLS:
-        with refusal("DA013", "run 1", "SELECT dbanon.cancel_run(1)"):
-            erased(own, call)
+        with expect_refusal("DA013", "run 1", "SELECT dbanon.cancel_run(1)"):
+            erase_rows(own, call)
 
 
 def test_an_operator_lists_empties_and_drops(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
     connection.execute(_LOADED)
     assert len(retention.list_datasets(operator)) == 1
     for call in CALLS:
-        erased(operator, call)
-    assert counts(connection, "dataset") == [0]
-    who = value(operator, "SELECT session_user")
+        erase_rows(operator, call)
+    assert count_tables(connection, "dataset") == [0]
+    who = read_value(operator, "SELECT session_user")
     audit = "SELECT login FROM dbanon.audit WHERE action = ANY (%s) AND run_id IS NULL"
     assert connection.execute(audit, [["drop_load", "forget_before", "drop"]]).fetchall() == [(who,)] * 3
 
@@ -471,7 +476,7 @@ def test_only_operators_take_data_away(connection: psycopg.Connection, run: int,
     with psycopg.connect(login(role), autocommit=True) as other:
         for call in CALLS:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                erased(other, call)
+                erase_rows(other, call)
 
 
 @pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker", "dbanon_analyst"])

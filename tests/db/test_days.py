@@ -7,7 +7,7 @@ from dbanon import load
 from dbanon.base.errors import InfeasibleError, ParameterError
 from dbanon.database import Database, open_database
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
-from tests.importing import refused
+from tests.importing import catch_refusal
 
 DAY = 86_400
 ZONE = "America/Los_Angeles"  # midnight is at 07:00 UTC in June
@@ -24,11 +24,11 @@ def write(tmp_path):
     return make
 
 
-def _fixes(subject, *times, x=8.2):
+def _format_fixes(subject, *times, x=8.2):
     return [f"{subject},{t},{x + t % 7 / 1000:.4f},53.1" for t in times]
 
 
-def _per_day(connection, path, **options):
+def _load_per_day(connection, path, **options):
     return _load(connection, path, subject_per_day=True, **options)
 
 
@@ -36,7 +36,7 @@ def _load(connection, path, dataset="town", **options):
     return load.load_trajectories(connection, [path], LoadingTrajectories(dataset=dataset, **options))
 
 
-def _days(connection):
+def _read_days(connection):
     return connection.execute(
         "SELECT subject, day::text, count(*) FROM dbanon.subject_day GROUP BY 1, 2 ORDER BY 1, 2"
     ).fetchall()
@@ -47,10 +47,10 @@ TIMES = [JUNE - 60, JUNE, JUNE + 60, JUNE + DAY - 1, JUNE + DAY, JUNE + 2 * DAY]
 
 @pytest.mark.parametrize("gap", [None, 40])
 def test_a_subject_is_cut_at_each_midnight_of_the_zone(connection, write, gap):
-    path = write(_fixes("anna", *TIMES) + _fixes("bert", JUNE))
-    report = _per_day(connection, path, tz=ZONE, split_gap_s=gap)
+    path = write(_format_fixes("anna", *TIMES) + _format_fixes("bert", JUNE))
+    report = _load_per_day(connection, path, tz=ZONE, split_gap_s=gap)
     assert (report.subjects, report.days, report.kept) == (2, 5, 7)
-    assert [(subject, day) for subject, day, _ in _days(connection)] == [
+    assert [(subject, day) for subject, day, _ in _read_days(connection)] == [
         ("anna", "2008-06-03"),
         ("anna", "2008-06-04"),
         ("anna", "2008-06-05"),
@@ -67,8 +67,8 @@ def test_a_subject_is_cut_at_each_midnight_of_the_zone(connection, write, gap):
 
 
 def test_that_days_are_cut_is_said_when_the_dataset_is_made_alone(connection, write):
-    first = _per_day(connection, write(_fixes("anna", *TIMES)), mode="new", tz=ZONE)
-    again = _per_day(connection, write(_fixes("anna", JUNE + 5 * DAY)), mode="new", tz=ZONE)
+    first = _load_per_day(connection, write(_format_fixes("anna", *TIMES)), mode="new", tz=ZONE)
+    again = _load_per_day(connection, write(_format_fixes("anna", JUNE + 5 * DAY)), mode="new", tz=ZONE)
     assert [any("own, from midnight" in notice for notice in report.notices) for report in (first, again)] == [
         True,
         False,
@@ -77,13 +77,13 @@ def test_that_days_are_cut_is_said_when_the_dataset_is_made_alone(connection, wr
 
 
 def test_without_a_zone_midnight_is_that_of_utc(connection, write):
-    _per_day(connection, write(_fixes("anna", DAY - 1, DAY)))
-    assert _days(connection) == [("anna", "1970-01-01", 1), ("anna", "1970-01-02", 1)]
+    _load_per_day(connection, write(_format_fixes("anna", DAY - 1, DAY)))
+    assert _read_days(connection) == [("anna", "1970-01-01", 1), ("anna", "1970-01-02", 1)]
     assert connection.execute("SELECT day_zone FROM dbanon.dataset").fetchone() == ("UTC",)
 
 
 def test_a_table_is_cut_as_a_file_is(connection, write):
-    _per_day(connection, write(_fixes("anna", *TIMES)), tz=ZONE)
+    _load_per_day(connection, write(_format_fixes("anna", *TIMES)), tz=ZONE)
     connection.execute("CREATE TABLE public.gps AS SELECT subject, t AS time, position AS geom FROM dbanon.fix")
     days = connection.execute(
         "SELECT days, subjects FROM dbanon.import_trajectories("
@@ -98,13 +98,13 @@ def test_a_table_is_cut_as_a_file_is(connection, write):
 
 
 def test_what_is_added_is_cut_as_what_is_there(connection, write):
-    _per_day(connection, write(_fixes("anna", JUNE)), tz=ZONE)
-    more = write(_fixes("anna", JUNE + 2 * DAY, JUNE + 3 * DAY), "more.csv")
+    _load_per_day(connection, write(_format_fixes("anna", JUNE)), tz=ZONE)
+    more = write(_format_fixes("anna", JUNE + 2 * DAY, JUNE + 3 * DAY), "more.csv")
     report = _load(connection, more, dataset="town", mode="append")
     assert (report.trajectories, report.days) == (2, 2)
     with pytest.raises(ParameterError, match="UTC"):
-        _per_day(connection, write(_fixes("anna", 0)), mode="append")
-    whole = write(_fixes("carl", JUNE, JUNE + DAY), "whole.csv")
+        _load_per_day(connection, write(_format_fixes("anna", 0)), mode="append")
+    whole = write(_format_fixes("carl", JUNE, JUNE + DAY), "whole.csv")
     _load(connection, whole, dataset="whole")
     with pytest.raises(ParameterError, match=ZONE):
         _load(connection, more, dataset="whole", mode="append", subject_per_day=True, tz=ZONE)
@@ -114,15 +114,15 @@ def test_what_is_added_is_cut_as_what_is_there(connection, write):
 
 def test_rows_of_their_own_have_no_days(connection, write):
     with pytest.raises(ParameterError, match="'-'"):
-        _per_day(connection, write(_fixes("anna", JUNE)), subject="-")
+        _load_per_day(connection, write(_format_fixes("anna", JUNE)), subject="-")
     assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
     connection.execute("CREATE TABLE public.gps AS SELECT 0 AS time, ST_SetSRID(ST_MakePoint(8, 53), 4326) AS geom")
     statement = "SELECT * FROM dbanon.import_trajectories('public.gps', 'd', subject => '-', subject_per_day => true"
-    assert "'-'" in str(refused(connection, statement))
+    assert "'-'" in str(catch_refusal(connection, statement))
 
 
 def test_forgetting_a_person_erases_all_days_with_what_was_sent_and_seen(connection, write, tmp_path):
-    _per_day(connection, write(_fixes("anna", *TIMES) + _fixes("bert", *TIMES)), tz=ZONE)
+    _load_per_day(connection, write(_format_fixes("anna", *TIMES) + _format_fixes("bert", *TIMES)), tz=ZONE)
     sent = tmp_path / "sent.csv"
     sent.write_text("subject,time,poi\n" + "".join(f"anna,{t},bar\n" for t in TIMES))
     load.load_requests(connection, sent, LoadingRequests(dataset="town", columns=("poi",)))
@@ -140,13 +140,13 @@ def test_forgetting_a_person_erases_all_days_with_what_was_sent_and_seen(connect
         for name in ("trajectory", "request", "quasi_identifier", "subject_day")
     ]
     assert left == [0, 0, 0, 0]
-    assert {subject for subject, _, _ in _days(connection)} == {"bert"}
+    assert {subject for subject, _, _ in _read_days(connection)} == {"bert"}
 
 
 def test_days_of_one_person_never_hide_each_other(database: str, connection: psycopg.Connection, write) -> None:
     """Four people, eight days: k = 5 is not to be had, in bundles or at an instant, in any family."""
-    rows = [row for i in range(4) for row in _fixes(f"s{i}", *range(DAY - 300, DAY + 300, 60), x=8.2 + i / 1000)]
-    _per_day(connection, write(rows))
+    rows = [row for i in range(4) for row in _format_fixes(f"s{i}", *range(DAY - 300, DAY + 300, 60), x=8.2 + i / 1000)]
+    _load_per_day(connection, write(rows))
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (8,)
     site = write(["a,0,8.2,53.1"], "site.csv")
     with open_database(database) as opened:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from tests.facts import names
+from tests.facts import demand_named
 
 Login = Callable[[str], str]
 
@@ -16,7 +16,7 @@ def operator(run: int, login: Login) -> Iterator[psycopg.Connection]:
         yield opened
 
 
-def refusal(connection: psycopg.Connection, run: int | None = 1) -> psycopg.Error:
+def catch_refusal(connection: psycopg.Connection, run: int | None = 1) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as caught:
         connection.execute("SELECT dbanon.drop_run(%s)", [run])
     assert caught.value.diag.message_detail
@@ -24,7 +24,7 @@ def refusal(connection: psycopg.Connection, run: int | None = 1) -> psycopg.Erro
     return caught.value
 
 
-def left(connection: psycopg.Connection) -> tuple[int, ...]:
+def count_left(connection: psycopg.Connection) -> tuple[int, ...]:
     tables = ("run", "cloak", "membership", "verification")
     counts = ", ".join(f"(SELECT count(*) FROM dbanon.{table})" for table in tables)
     return tuple(connection.execute(f"SELECT {counts}").fetchone() or ())
@@ -34,14 +34,14 @@ def test_an_operator_drops_a_run_with_its_rows(connection: psycopg.Connection, o
     connection.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')")
     connection.execute("INSERT INTO dbanon.membership VALUES (2, 1, 100, NULL)")
     assert operator.execute("SELECT dbanon.drop_run(1)").fetchone() == (4,)
-    assert left(connection) == (1, 0, 1, 0)
+    assert count_left(connection) == (1, 0, 1, 0)
 
 
 @pytest.mark.parametrize("run_id", [99, None])
 def test_a_run_that_is_not_there_is_no_run(operator: psycopg.Connection, run_id: int | None) -> None:
-    error = refusal(operator, run_id)
+    error = catch_refusal(operator, run_id)
     assert error.sqlstate == "DA001"
-    names(str(error.diag.message_primary), f"run {run_id or 'NULL'}")
+    demand_named(str(error.diag.message_primary), f"run {run_id or 'NULL'}")
 
 
 _WITHDRAW = "SELECT dbanon.unpublish('again'); SELECT dbanon.unpublish('ten')."
@@ -55,11 +55,11 @@ def test_a_run_that_was_ever_published_stays(
         operator.execute("SELECT dbanon.publish(1, %s)", [name])
         if withdrawn:
             operator.execute("SELECT dbanon.unpublish(%s)", [name])
-    error = refusal(operator)
+    error = catch_refusal(operator)
     assert error.sqlstate == "DA007"
-    names(str(error.diag.message_primary), "run 1", "published")
-    names(str(error.diag.message_hint), hint)
-    assert left(connection) == (1, 4, 10, 1)
+    demand_named(str(error.diag.message_primary), "run 1", "published")
+    demand_named(str(error.diag.message_hint), hint)
+    assert count_left(connection) == (1, 4, 10, 1)
 
 
 @pytest.mark.parametrize("todo", ["compute", "verify"])
@@ -67,10 +67,10 @@ def test_a_run_in_the_queue_is_cancelled_first(
     connection: psycopg.Connection, operator: psycopg.Connection, todo: str
 ) -> None:
     connection.execute("UPDATE dbanon.run SET todo = %s", [todo])
-    error = refusal(operator)
+    error = catch_refusal(operator)
     assert error.sqlstate == "DA013"
-    names(str(error.diag.message_primary), "run 1", "waiting")
-    names(str(error.diag.message_hint), "SELECT dbanon.cancel_run(1).")
+    demand_named(str(error.diag.message_primary), "run 1", "waiting")
+    demand_named(str(error.diag.message_hint), "SELECT dbanon.cancel_run(1).")
 
 
 @pytest.mark.stress
@@ -81,26 +81,26 @@ def test_a_run_that_somebody_works_on_is_cancelled_first(
         worker.execute(
             "UPDATE dbanon.run SET todo = 'verify', worker = 'host 1', held_by = dbanon_internal.hold_lock()"
         )
-        error = refusal(operator)
+        error = catch_refusal(operator)
         assert error.sqlstate == "DA013"
-        names(str(error.diag.message_primary), "run 1", "worked on")
+        demand_named(str(error.diag.message_primary), "run 1", "worked on")
         worker.execute("BEGIN")
         worker.execute(
             "UPDATE dbanon.run SET status = 'running'"
         )  # holds the run's row: nobody may have to wait for it
         operator.execute("SET statement_timeout = '5s'")
-        assert refusal(operator).sqlstate == "DA013"
+        assert catch_refusal(operator).sqlstate == "DA013"
         worker.execute("ROLLBACK")
         worker.execute("UPDATE dbanon.run SET todo = NULL, worker = NULL")
     operator.execute("SELECT dbanon.drop_run(1)")
-    assert left(connection) == (0, 0, 0, 0)
+    assert count_left(connection) == (0, 0, 0, 0)
 
 
 def test_a_run_that_a_dead_worker_had_waits_for_the_next_one(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
     connection.execute("UPDATE dbanon.run SET worker = 'host 1', todo = 'compute'")
-    assert refusal(operator).sqlstate == "DA013"
+    assert catch_refusal(operator).sqlstate == "DA013"
 
 
 def test_nobody_takes_a_run_while_it_is_dropped(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
@@ -108,7 +108,7 @@ def test_nobody_takes_a_run_while_it_is_dropped(connection: psycopg.Connection, 
     operator.execute("SELECT dbanon.drop_run(1)")
     assert connection.execute("SELECT run_id FROM dbanon.run FOR UPDATE SKIP LOCKED").fetchall() == []
     operator.execute("ROLLBACK")
-    assert left(connection) == (1, 4, 10, 1)
+    assert count_left(connection) == (1, 4, 10, 1)
 
 
 @pytest.mark.parametrize("role", ["dbanon_worker", "dbanon_analyst"])

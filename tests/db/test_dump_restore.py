@@ -20,12 +20,12 @@ from dbanon import schema, testing
 from dbanon.postgres.programs import find_binaries, find_installations, run_as
 from dbanon.postgres.server import DATABASE, EmbeddedServer, lacks_postgis_in_dumps
 from dbanon.testing import database_url
-from tests.acceptance.commands import call, json_of
-from tests.clients import client
-from tests.db.parts import day, grow, run_of
+from tests.acceptance.commands import call, read_json
+from tests.clients import find_client
+from tests.db.parts import find_day, publish_part, run_of
 from tests.db.ten_people import CONFIRM
 from tests.db.written import CONTRACTS, write
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -37,19 +37,19 @@ embedded_only = pytest.mark.skipif(
 )
 
 
-def dump(url: str) -> bytes:
-    return subprocess.run([*client("pg_dump", url), "-Fc", "-d", url], check=True, stdout=subprocess.PIPE).stdout
+def dump_database(url: str) -> bytes:
+    return subprocess.run([*find_client("pg_dump", url), "-Fc", "-d", url], check=True, stdout=subprocess.PIPE).stdout
 
 
 @contextmanager
-def restoring(dumped: bytes, url: str) -> Iterator[str]:
+def restore_dump(dumped: bytes, url: str) -> Iterator[str]:
     """Restore into a new database of a server; yields its URL."""
     name = f"dbanon_restored_{secrets.token_hex(4)}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
         try:
             target = database_url(url, dbname=name)
-            command = [*client("pg_restore", url), "--exit-on-error", "-d", target]
+            command = [*find_client("pg_restore", url), "--exit-on-error", "-d", target]
             subprocess.run(command, check=True, input=dumped)
             yield target
         finally:
@@ -59,7 +59,7 @@ def restoring(dumped: bytes, url: str) -> Iterator[str]:
 @pytest.fixture
 def restored(database: str, connection: psycopg.Connection, run: int) -> Iterator[psycopg.Connection]:
     connection.execute("SELECT dbanon.publish(1, 'ten')")
-    with restoring(dump(database), database) as url, psycopg.connect(url, autocommit=True) as opened:
+    with restore_dump(dump_database(database), database) as url, psycopg.connect(url, autocommit=True) as opened:
         yield opened
 
 
@@ -85,7 +85,7 @@ def test_a_restored_release_is_the_same_and_still_guarded(
             restored.execute(statement)
         assert caught.value.sqlstate in ("DA006", "DA007")
     verify(restored)
-    with refusal("DA020", "restore"):
+    with expect_refusal("DA020", "restore"):
         restored.execute("SELECT dbanon.publish(1, 'again')")
     restored.execute(CONFIRM)
     assert restored.execute("SELECT dbanon.publish(1, 'again')").fetchone() == (4,)
@@ -104,7 +104,7 @@ def test_a_restored_release_is_the_same_and_still_guarded(
         "publish",
         "unpublish",
     ]
-    with refusal("DA006", "dbanon.audit", "DELETE"):
+    with expect_refusal("DA006", "dbanon.audit", "DELETE"):
         restored.execute("DELETE FROM dbanon.audit")
 
 
@@ -113,7 +113,7 @@ def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psyc
     """Regions of cells, members for a stretch and hiding sets among them; and they are guarded as they were."""
     made = {name: write(own, contract) for name, contract in CONTRACTS.items()}
     with (
-        restoring(dump(database_url(database, dbname=own.info.dbname)), database) as url,
+        restore_dump(dump_database(database_url(database, dbname=own.info.dbname)), database) as url,
         psycopg.connect(url, autocommit=True) as opened,
     ):
         for table in ("region", "period", "record", "membership", "hiding", "atom", "cloak"):
@@ -144,7 +144,14 @@ def test_a_restored_database_is_upgraded_without_a_change(restored: psycopg.Conn
 
 def test_a_member_of_the_admin_role_dumps_all_of_it(login: Callable[[str], str]) -> None:
     url = login("dbanon_admin")
-    command = [*client("pg_dump", url), "--schema=dbanon", "--schema=dbanon_internal", "--schema=published", "-d", url]
+    command = [
+        *find_client("pg_dump", url),
+        "--schema=dbanon",
+        "--schema=dbanon_internal",
+        "--schema=published",
+        "-d",
+        url,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "CREATE TABLE dbanon.audit" in done.stdout
@@ -169,7 +176,7 @@ def play_demo(server: EmbeddedServer) -> None:
     assert call(server.url, "demo", "--no-page").code == 0
 
 
-def rows(url: str) -> list[tuple[object, ...]]:
+def read_rows(url: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT * FROM published.demo_k5 ORDER BY cloak_id").fetchall()
 
@@ -181,15 +188,15 @@ def test_a_dump_of_the_embedded_server_restores_there_and_on_another_server_and_
 ) -> None:
     play_demo(embedded)
     assert not lacks_postgis_in_dumps(embedded.url)
-    dumped = dump(embedded.url)
+    dumped = dump_database(embedded.url)
     for server in (embedded.url, dbanon_server.url):
-        with restoring(dumped, server) as url:
-            assert rows(url) == rows(embedded.url) != []
+        with restore_dump(dumped, server) as url:
+            assert read_rows(url) == read_rows(embedded.url) != []
             with psycopg.connect(url) as connection:
                 connection.execute(CONFIRM)
             again = ("run", "tp-aware", "--dataset", "demo", "--seed", "1", "--publish", "again")
             done = call(url, "--json", *again, "-p", "k=5")
-            assert (done.code, json_of(done)["status"]) == (0, "verified"), done.stderr
+            assert (done.code, read_json(done)["status"]) == (0, "verified"), done.stderr
             assert call(url, "unpublish", "demo_k5").code == 0
 
 
@@ -213,7 +220,7 @@ def test_a_server_made_in_single_user_mode_is_recognised_and_moved_as_the_page_s
     make_in_single_user_mode(embedded)
     play_demo(embedded)
     assert lacks_postgis_in_dumps(embedded.url)
-    before = rows(embedded.url)
+    before = read_rows(embedded.url)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "DBANON_"))}
     programs = f"{Path(sys.executable).parent}:{find_binaries().bindir}:{os.environ['PATH']}"
     environment |= {"DBANON_HOME": str(embedded.home), "PATH": programs}
@@ -231,9 +238,9 @@ def test_a_server_made_in_single_user_mode_is_recognised_and_moved_as_the_page_s
     moved = bash(block[1])
     assert moved.returncode == 0, moved.stderr
     assert "CREATE EXTENSION" not in bash("dbanon db status").stderr
-    assert rows(embedded.url) == before
-    with restoring(dump(embedded.url), embedded.url) as url:
-        assert rows(url) == before
+    assert read_rows(embedded.url) == before
+    with restore_dump(dump_database(embedded.url), embedded.url) as url:
+        assert read_rows(url) == before
 
 
 def test_a_restored_release_grows_and_is_guarded_as_before(
@@ -241,13 +248,13 @@ def test_a_restored_release_grows_and_is_guarded_as_before(
 ) -> None:
     """With a folded month, a part beside it, and one that was withdrawn while it was read: its table is still there."""
     for number in (0, 1, 27, 28):
-        grow(connection, run_of(connection, number))
+        publish_part(connection, run_of(connection, number))
     connection.execute("SELECT dbanon.fold_release('ten', '2008-07-01Z')")
     with psycopg.connect(login("dbanon_analyst")) as reader:
         reader.execute("SELECT count(*) FROM published.ten")
-        connection.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(28)])
-        dumped = dump(database)
-    with restoring(dumped, database) as url, psycopg.connect(url, autocommit=True) as restored:
+        connection.execute("SELECT dbanon.unpublish_part('ten', %s)", [find_day(28)])
+        dumped = dump_database(database)
+    with restore_dump(dumped, database) as url, psycopg.connect(url, autocommit=True) as restored:
         for query in (
             "SELECT * FROM published.ten ORDER BY cloak_id",
             "SELECT relation::text, bounds FROM dbanon_internal.series_tables(1) ORDER BY bounds",
@@ -257,12 +264,12 @@ def test_a_restored_release_grows_and_is_guarded_as_before(
         ):
             assert restored.execute(query).fetchall() == connection.execute(query).fetchall()
         for relation in ("dbanon.series_1", "dbanon.release_5"):
-            with refusal("DA006"):
+            with expect_refusal("DA006"):
                 restored.execute(f"DELETE FROM {relation}")
         schema.upgrade(url, share_roles=True)
         restored.execute(CONFIRM)
-        assert grow(restored, run_of(restored, 29)) == 4
-        assert grow(restored, run_of(restored, 28, later=timedelta(days=28))) == 4
-        restored.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(0)])
+        assert publish_part(restored, run_of(restored, 29)) == 4
+        assert publish_part(restored, run_of(restored, 28, later=timedelta(days=28))) == 4
+        restored.execute("SELECT dbanon.unpublish_part('ten', %s)", [find_day(0)])
         with psycopg.connect(database_url(login("dbanon_analyst"), dbname=restored.info.dbname)) as analyst:
             assert analyst.execute("SELECT count(*) FROM published.ten").fetchone() == (16,)

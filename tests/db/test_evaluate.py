@@ -163,7 +163,7 @@ def test_what_was_measured_outlives_the_run_and_not_the_dataset(database: str, r
 POINTS = [(f"p{i}", 1212566400 + 60 * j, i // 5 * 70 + i + 10 * j, i // 5 * 70 + i) for i in range(10) for j in (0, 1)]
 
 
-def written(folder: Path, header: str, rows: Sequence[tuple[object, ...]]) -> Path:
+def write_file(folder: Path, header: str, rows: Sequence[tuple[object, ...]]) -> Path:
     file = folder / "other.csv"
     file.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
     return file
@@ -171,7 +171,7 @@ def written(folder: Path, header: str, rows: Sequence[tuple[object, ...]]) -> Pa
 
 def test_the_data_themselves_as_the_output_of_another_program_have_no_error(opened: Database, tmp_path: Path) -> None:
     before = opened.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone()
-    measured = opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
+    measured = opened.evaluate(write_file(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
     assert (measured.run_id, measured.source, measured.against) == (None, "other.csv", "all")
     value = {(one.name, one.side_m): one.value for one in measured.figures}
     assert value["count_error", 62.5] == value["density_jsd", None] == value["trip_jsd", None] == 0
@@ -185,7 +185,7 @@ def test_rectangles_of_another_program_are_asked_as_rows_are_and_may_be_wrong(op
     for off, coverage in ((0, 1.0), (3000, 0.0)):
         rows = [(name, t, t + 60, x + off, y, x + off, y + 1) for name, t, x, y in POINTS]
         rows += [("far", 1212566400, 1212566460, 0, 0, 1, 1)] * (off > 0)
-        measured = opened.evaluate(written(tmp_path, header, rows), queries=100, dataset="ten")
+        measured = opened.evaluate(write_file(tmp_path, header, rows), queries=100, dataset="ten")
         assert measured.answers is not None
         assert measured.true is not None
         covered = (measured.answers.at_least <= measured.true) & (measured.true <= measured.answers.at_most)
@@ -201,19 +201,19 @@ def test_a_session_of_a_pooler_may_have_used_temporary_tables(
         return session
 
     monkeypatch.setattr(evaluating, "connect", used)
-    measured = opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
+    measured = opened.evaluate(write_file(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
     assert measured.figures
 
 
 def test_a_file_needs_a_dataset_and_a_time_of_it_and_a_run_has_its_own(opened: Database, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="Add --dataset"):
-        opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100)
+        opened.evaluate(write_file(tmp_path, "id,time,x,y", POINTS), queries=100)
     with pytest.raises(ParameterError, match="Leave out --dataset"):
         opened.evaluate(1, dataset="ten")
-    early = written(tmp_path, "id,time,x,y", [(name, t - 1e6, x, y) for name, t, x, y in POINTS])
+    early = write_file(tmp_path, "id,time,x,y", [(name, t - 1e6, x, y) for name, t, x, y in POINTS])
     with pytest.raises(DataError, match="a time of the dataset"):
         opened.evaluate(early, queries=100, dataset="ten")
-    timeless = written(tmp_path, "id,x,y", [(name, x, y) for name, _, x, y in POINTS])
+    timeless = write_file(tmp_path, "id,x,y", [(name, x, y) for name, _, x, y in POINTS])
     with pytest.raises(DataError, match="time"):
         opened.evaluate(timeless, queries=100, dataset="ten")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from tests.facts import names
+from tests.facts import demand_named
 
 Login = Callable[[str], str]
 NAME = "Zoë Ångström-7"  # nothing else of a database holds it
@@ -65,14 +65,14 @@ SELECT 901 + i % 2, i, 'bad', c FROM unnest(ARRAY[
 """
 
 
-def everywhere(connection: psycopg.Connection) -> None:
+def write_everywhere(connection: psycopg.Connection) -> None:
     connection.execute(_EVERYWHERE)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def full(connection: psycopg.Connection, run: int) -> psycopg.Connection:
     """Owner's connection to a database that has NAME wherever it can be."""
-    everywhere(connection)
+    write_everywhere(connection)
     return connection
 
 
@@ -85,7 +85,7 @@ def operator(full: psycopg.Connection, login: Login) -> Iterator[psycopg.Connect
 @pytest.fixture
 def filled(own: psycopg.Connection) -> psycopg.Connection:
     """The same, in a database that is a copy."""
-    everywhere(own)
+    write_everywhere(own)
     return own
 
 
@@ -95,7 +95,7 @@ def forget(connection: psycopg.Connection, subject: str = NAME, dataset: str = "
     )
 
 
-def refusal(connection: psycopg.Connection, subject: str | None, dataset: str | None = "ten") -> psycopg.Error:
+def catch_refusal(connection: psycopg.Connection, subject: str | None, dataset: str | None = "ten") -> psycopg.Error:
     with pytest.raises(psycopg.Error) as caught, connection.transaction():
         connection.execute("SELECT dbanon.forget_subject(%s, %s)", [dataset, subject])
     assert caught.value.diag.message_detail
@@ -103,13 +103,13 @@ def refusal(connection: psycopg.Connection, subject: str | None, dataset: str | 
     return caught.value
 
 
-def value(connection: psycopg.Connection, query: str, *given: object) -> object:
+def read_value(connection: psycopg.Connection, query: str, *given: object) -> object:
     row = connection.execute(query, given or None).fetchone()  # type: ignore[arg-type]
     assert row is not None
     return row[0]
 
 
-def holding(connection: psycopg.Connection, name: str = NAME) -> list[str]:
+def find_holding(connection: psycopg.Connection, name: str = NAME) -> list[str]:
     """Columns of schema dbanon, and of its statistics, that hold a name in any spelling."""
     columns = connection.execute(
         "SELECT c.oid::regclass::text, quote_ident(a.attname) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
@@ -134,9 +134,9 @@ def test_an_operator_has_a_subject_forgotten_and_nothing_of_the_name_remains(
 ) -> None:
     full.execute("DELETE FROM dbanon.quarantine WHERE content ->> 'subject' = %s", [NAME + "7"])
     full.execute("ANALYZE")
-    assert len(holding(full)) >= 8
+    assert len(find_holding(full)) >= 8
     assert forget(operator) == EVERYTHING
-    assert holding(full) == []
+    assert find_holding(full) == []
 
 
 def test_the_counts_come_in_one_order(filled: psycopg.Connection) -> None:
@@ -150,15 +150,15 @@ def test_the_name_may_be_spelt_as_files_spell_it(filled: psycopg.Connection, spe
 
 def test_everybody_else_stays(filled: psycopg.Connection) -> None:
     forget(filled)
-    assert value(filled, "SELECT count(*) FROM dbanon.trajectory") == 9
-    assert value(filled, "SELECT string_agg(subject, ',') FROM dbanon.request") == "p3"
-    assert value(filled, "SELECT string_agg(subject, ',') FROM dbanon.quasi_identifier") == "p1"
-    assert value(filled, "SELECT array_agg(line ORDER BY line) FROM dbanon.quarantine") == [6, 7, 8]
-    assert value(filled, "SELECT array_agg(source ORDER BY load_id) FROM dbanon.load") == [
+    assert read_value(filled, "SELECT count(*) FROM dbanon.trajectory") == 9
+    assert read_value(filled, "SELECT string_agg(subject, ',') FROM dbanon.request") == "p3"
+    assert read_value(filled, "SELECT string_agg(subject, ',') FROM dbanon.quasi_identifier") == "p1"
+    assert read_value(filled, "SELECT array_agg(line ORDER BY line) FROM dbanon.quarantine") == [6, 7, 8]
+    assert read_value(filled, "SELECT array_agg(source ORDER BY load_id) FROM dbanon.load") == [
         "/data/forgotten.csv",
         "/data/r.csv",
     ]
-    assert value(filled, "SELECT array_agg(run_id ORDER BY run_id) FROM dbanon.run") == [1, 103]
+    assert read_value(filled, "SELECT array_agg(run_id ORDER BY run_id) FROM dbanon.run") == [1, 103]
 
 
 _ELSEWHERE = f"""
@@ -182,11 +182,11 @@ VALUES (203, 'b', 202, '', 0, dbanon_internal.groups_sum(203, 201));
 
 def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connection) -> None:
     filled.execute(_ELSEWHERE)  # type: ignore[arg-type]
-    heard = notices(filled)
+    heard = collect_notices(filled)
     assert forget(filled) == {**EVERYTHING, "places in groups of releases": 0}
     assert len(heard) == 2
-    names(heard[0], "ten")
-    names(heard[1], "population", "b")
+    demand_named(heard[0], "ten")
+    demand_named(heard[1], "population", "b")
     there = {"quarantined rows": 1, "places in groups of releases": 3, "hashes of fixes": 0, "runs dropped": 0}
     assert forget(filled, dataset="b") == {**EVERYTHING, **there}
 
@@ -229,7 +229,7 @@ def test_groups_keep_their_sizes_and_one_random_code_takes_the_place_of_the_pers
     filled: psycopg.Connection,
 ) -> None:
     before = {row[0] for row in filled.execute(CODES)}
-    code = value(filled, CODE, NAME)
+    code = read_value(filled, CODE, NAME)
     forget(filled)
     after = {row[0] for row in filled.execute(CODES)}
     assert before - after == {code}
@@ -237,13 +237,13 @@ def test_groups_keep_their_sizes_and_one_random_code_takes_the_place_of_the_pers
     rows = filled.execute("SELECT cardinality(people), people FROM dbanon.grouping").fetchall()
     assert [size for size, _ in rows] == [5, 5, 5, 5]
     assert all(people == sorted(people) for _, people in rows)
-    assert value(filled, "SELECT count(DISTINCT person) FROM dbanon.fix_code") == 1
+    assert read_value(filled, "SELECT count(DISTINCT person) FROM dbanon.fix_code") == 1
 
 
 def test_the_stand_in_differs_from_subject_to_subject(filled: psycopg.Connection) -> None:
     forget(filled)
     forget(filled, "p1")
-    assert value(filled, f"SELECT count(*) FROM ({CODES}) c") == 10
+    assert read_value(filled, f"SELECT count(*) FROM ({CODES}) c") == 10
 
 
 def test_a_subject_of_another_dataset_of_the_population_too_stays_known_to_it(filled: psycopg.Connection) -> None:
@@ -253,12 +253,12 @@ def test_a_subject_of_another_dataset_of_the_population_too_stays_known_to_it(fi
         " SELECT dataset_id, %s, 'SRID=32610;POINT M (1 1 1)' FROM dbanon.dataset WHERE name = 'b'",
         [NAME],
     )
-    heard = notices(filled)
+    heard = collect_notices(filled)
     forget(filled)
     assert any("b." in notice and NAME not in notice for notice in heard)
-    assert (value(filled, CODE, NAME),) in filled.execute(CODES).fetchall()
+    assert (read_value(filled, CODE, NAME),) in filled.execute(CODES).fetchall()
     forget(filled, dataset="b")
-    assert (value(filled, CODE, NAME),) not in filled.execute(CODES).fetchall()
+    assert (read_value(filled, CODE, NAME),) not in filled.execute(CODES).fetchall()
 
 
 def test_a_name_is_one_person_in_a_population_but_where_rows_are_their_own_subjects(own: psycopg.Connection) -> None:
@@ -276,7 +276,7 @@ def test_a_name_is_one_person_in_a_population_but_where_rows_are_their_own_subje
     assert len({ten, d1, d3, d4, d5}) == 5
 
 
-def notices(connection: psycopg.Connection) -> list[str]:
+def collect_notices(connection: psycopg.Connection) -> list[str]:
     heard: list[str] = []
     connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
     return heard
@@ -284,12 +284,12 @@ def notices(connection: psycopg.Connection) -> list[str]:
 
 def test_live_releases_with_the_subject_are_named_and_stay(filled: psycopg.Connection) -> None:
     filled.execute(NO_GROUPING)  # the members of the run tell it too
-    heard = notices(filled)
+    heard = collect_notices(filled)
     before = filled.execute("SELECT * FROM published.ten").fetchall()
     forget(filled)
     assert len(heard) == 1
-    names(heard[0], "1 live release", "ten")
-    names(heard[0], "SELECT dbanon.unpublish('ten')")
+    demand_named(heard[0], "1 live release", "ten")
+    demand_named(heard[0], "SELECT dbanon.unpublish('ten')")
     assert "replace => true" in heard[0]
     assert NAME not in heard[0]
     assert filled.execute("SELECT * FROM published.ten").fetchall() == before
@@ -297,7 +297,7 @@ def test_live_releases_with_the_subject_are_named_and_stay(filled: psycopg.Conne
 
 def test_a_release_is_named_also_where_the_trajectories_are_gone(filled: psycopg.Connection) -> None:
     filled.execute("DELETE FROM dbanon.trajectory WHERE subject = %s", [NAME])
-    heard = notices(filled)
+    heard = collect_notices(filled)
     assert forget(filled) == {**EVERYTHING, "trajectories": 0, "runs dropped": 0}
     assert "ten" in heard[0]
 
@@ -307,7 +307,7 @@ def test_a_release_without_the_subject_is_not_named(filled: psycopg.Connection) 
     filled.execute(
         "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (1, 'guest', now(), '{}')"
     )
-    heard = notices(filled)
+    heard = collect_notices(filled)
     assert forget(filled, "guest")["requests"] == 1
     assert heard == []
 
@@ -317,11 +317,11 @@ def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(own: psycopg.Co
     own.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
                     " SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1)")  # fmt: skip
     own.execute("SELECT dbanon.publish(1, 'ten')")
-    heard = notices(own)
+    heard = collect_notices(own)
     forget(own, "p0")
     assert len(heard) == 1
     forget(own, "p9")
-    names(heard[2], "not hidden", "ten", "SELECT dbanon.unpublish('ten').")
+    demand_named(heard[2], "not hidden", "ten", "SELECT dbanon.unpublish('ten').")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -334,15 +334,15 @@ def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(own: psycopg.Co
     ids=["nobody", "part", "capital", "empty", "null", "quotes", "brackets"],
 )
 def test_a_subject_that_is_not_there_is_not_echoed(filled: psycopg.Connection, subject: str | None) -> None:
-    error = refusal(filled, subject)
+    error = catch_refusal(filled, subject)
     assert error.sqlstate == "DA001"
     assert "4711" not in f"{error} {error.diag.message_detail} {error.diag.message_hint} {error.diag.context}"
-    assert value(filled, "SELECT count(*) FROM dbanon.audit WHERE action = 'forget'") == 0
+    assert read_value(filled, "SELECT count(*) FROM dbanon.audit WHERE action = 'forget'") == 0
 
 
 @pytest.mark.parametrize("dataset", ["eleven", None])
 def test_a_dataset_that_is_not_there_is_named(filled: psycopg.Connection, dataset: str | None) -> None:
-    error = refusal(filled, NAME, dataset)
+    error = catch_refusal(filled, NAME, dataset)
     assert error.sqlstate == "DA001"
     assert (dataset or "NULL") in str(error)
 
@@ -356,17 +356,17 @@ def test_nothing_is_forgotten_while_a_run_of_the_dataset_is_worked_on(
         " WHERE run_id = %s"
     )
     full.execute(work, [number])
-    error = refusal(operator, NAME)
+    error = catch_refusal(operator, NAME)
     assert error.sqlstate == "DA013"
-    names(str(error.diag.message_primary), f"run {number}", "worked on")
-    names(str(error.diag.message_hint), f"SELECT dbanon.cancel_run({number}).")
+    demand_named(str(error.diag.message_primary), f"run {number}", "worked on")
+    demand_named(str(error.diag.message_hint), f"SELECT dbanon.cancel_run({number}).")
     full.execute("UPDATE dbanon.run SET todo = NULL, worker = NULL WHERE run_id = %s", [number])
     assert forget(operator) == EVERYTHING
 
 
 def test_a_run_that_a_worker_took_and_has_not_locked_is_worked_on(filled: psycopg.Connection) -> None:
     filled.execute("UPDATE dbanon.run SET worker = 'host 1' WHERE run_id = 103")
-    assert refusal(filled, NAME).sqlstate == "DA013"
+    assert catch_refusal(filled, NAME).sqlstate == "DA013"
 
 
 def test_runs_in_the_queue_stay_there(filled: psycopg.Connection) -> None:
@@ -374,7 +374,7 @@ def test_runs_in_the_queue_stay_there(filled: psycopg.Connection) -> None:
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, todo) VALUES (1, 'tp-aware', 'traj-anon', 'compute')"
     )
     forget(filled)
-    assert value(filled, "SELECT count(*) FROM dbanon.run WHERE todo = 'compute'") == 1
+    assert read_value(filled, "SELECT count(*) FROM dbanon.run WHERE todo = 'compute'") == 1
 
 
 def test_nobody_loads_submits_or_takes_a_run_meanwhile(full: psycopg.Connection, operator: psycopg.Connection) -> None:
@@ -412,12 +412,12 @@ def test_only_operators_have_a_subject_forgotten(full: psycopg.Connection, login
 
 def test_the_audit_has_the_counts_and_no_name(full: psycopg.Connection, operator: psycopg.Connection) -> None:
     forget(operator)
-    login_name = value(operator, "SELECT session_user")
+    login_name = read_value(operator, "SELECT session_user")
     rows = full.execute("SELECT login, dataset, detail FROM dbanon.audit WHERE action = 'forget'").fetchall()
     assert rows == [(login_name, "ten", EVERYTHING)]
 
 
 def test_forgetting_changes_the_revision_so_that_older_verdicts_are_known_to_be_old(filled: psycopg.Connection) -> None:
-    before = value(filled, "SELECT revision FROM dbanon.dataset")
+    before = read_value(filled, "SELECT revision FROM dbanon.dataset")
     forget(filled)
-    assert value(filled, f"SELECT revision > {before} FROM dbanon.dataset") is True
+    assert read_value(filled, f"SELECT revision > {before} FROM dbanon.dataset") is True

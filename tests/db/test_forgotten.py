@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 
 from dbanon import load, releases
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
-from tests.facts import names
+from tests.facts import demand_named
 
 Login = Callable[[str], str]
 WHO = "Zoë-7"
@@ -44,43 +44,43 @@ def forget(connection: psycopg.Connection, *more: Any) -> None:
     connection.execute(f"SELECT dbanon.forget_subject({marks})", ["d", WHO, *more])  # type: ignore[arg-type]
 
 
-def row(connection: psycopg.Connection, query: str, *given: Any) -> dict[str, Any]:
+def fetch_row(connection: psycopg.Connection, query: str, *given: Any) -> dict[str, Any]:
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(query, given).fetchone()  # type: ignore[arg-type]
     assert found is not None
     return found
 
 
-def traces(connection: psycopg.Connection) -> int:
+def count_traces(connection: psycopg.Connection) -> int:
     """Count the rows that name the person, wherever a load could leave some."""
     tables = ("trajectory", "request", "quasi_identifier", "quarantine", "audit", "load")
     query = " UNION ALL ".join(f"SELECT t::text AS line FROM dbanon.{table} t" for table in tables)
-    return int(row(connection, f"SELECT count(*) AS n FROM ({query}) x WHERE line LIKE '%%Zoë%%'")["n"])
+    return int(fetch_row(connection, f"SELECT count(*) AS n FROM ({query}) x WHERE line LIKE '%%Zoë%%'")["n"])
 
 
 def test_a_table_comes_without_the_person_who_was_forgotten(operator: psycopg.Connection) -> None:
     heard: list[str] = []
     operator.add_notice_handler(lambda told: heard.append(told.message_primary or ""))
-    found = row(operator, TABLE, "new")
+    found = fetch_row(operator, TABLE, "new")
     assert (found["known"], found["forgotten"], found["rows_kept"]) == (45, 5, 0)
     [notice] = [one for one in heard if "forgotten" in one and "left out" in one]
-    names(notice, 5)
-    found = row(operator, TABLE, "replace")
+    demand_named(notice, 5)
+    found = fetch_row(operator, TABLE, "replace")
     assert (found["rows_kept"], found["forgotten"]) == (45, 5)
-    assert traces(operator) == 0
+    assert count_traces(operator) == 0
 
 
 def test_rows_that_could_not_be_used_leave_no_copy_of_the_person_either(gps: psycopg.Connection) -> None:
     gps.execute("INSERT INTO gps SELECT cab, ts, NULL, poi FROM gps")
-    found = row(gps, TABLE, "replace")
+    found = fetch_row(gps, TABLE, "replace")
     assert (found["quarantined"], found["forgotten"]) == ({"unparsable-position": 45}, 10)
-    assert traces(gps) == 0
+    assert count_traces(gps) == 0
 
 
 def test_other_spellings_of_the_name_are_left_out_too(gps: psycopg.Connection) -> None:
     gps.execute("UPDATE gps SET cab = E' ' || normalize(cab, NFD) || E'\\t' WHERE cab LIKE 'Z%'")
-    assert row(gps, TABLE, "replace")["forgotten"] == 5
-    assert traces(gps) == 0
+    assert fetch_row(gps, TABLE, "replace")["forgotten"] == 5
+    assert count_traces(gps) == 0
 
 
 def test_files_come_without_the_person(gps: psycopg.Connection, tmp_path: Path) -> None:
@@ -93,22 +93,25 @@ def test_files_come_without_the_person(gps: psycopg.Connection, tmp_path: Path) 
     assert (report.kept, report.forgotten) == (1, 2)
     report = load.load_quasi_identifiers(gps, file, LoadingQuasiIdentifiers(dataset="d"))
     assert (report.kept, report.forgotten) == (1, 2)
-    assert traces(gps) == 0
+    assert count_traces(gps) == 0
 
 
 @pytest.mark.parametrize("call", ["import_requests('public.gps', 'd', ARRAY['poi'], 'cab', 'ts')",
                                   "import_quasi_identifiers('public.gps', 'd', 'cab', 'ts')"])  # fmt: skip
 def test_requests_and_quasi_identifiers_come_without_the_person(operator: psycopg.Connection, call: str) -> None:
-    found = row(operator, f"SELECT * FROM dbanon.{call}")
+    found = fetch_row(operator, f"SELECT * FROM dbanon.{call}")
     assert (found["rows_kept"], found["forgotten"]) == (45, 5)
-    assert traces(operator) == 0
+    assert count_traces(operator) == 0
 
 
 def test_another_dataset_of_the_population_leaves_the_person_out_and_another_population_does_not(
     gps: psycopg.Connection,
 ) -> None:
-    assert row(gps, TABLE.replace("'d'", "'e'"), "create")["forgotten"] == 5
-    assert row(gps, TABLE.replace("'d'", "'f'").replace("%s", "%s, population => 'fleet'"), "create")["forgotten"] == 0
+    assert fetch_row(gps, TABLE.replace("'d'", "'e'"), "create")["forgotten"] == 5
+    assert (
+        fetch_row(gps, TABLE.replace("'d'", "'f'").replace("%s", "%s, population => 'fleet'"), "create")["forgotten"]
+        == 0
+    )
 
 
 WRITES = {
@@ -129,7 +132,7 @@ def test_no_other_way_of_writing_brings_the_person_back(gps: psycopg.Connection,
     assert caught.value.sqlstate == "DA012"
     assert caught.value.diag.message_hint
     assert WHO not in str(caught.value)
-    assert traces(gps) == 0
+    assert count_traces(gps) == 0
 
 
 def test_rows_of_a_dataset_in_which_the_person_was_not_forgotten_can_still_be_changed(
@@ -140,16 +143,16 @@ def test_rows_of_a_dataset_in_which_the_person_was_not_forgotten_can_still_be_ch
         connection.execute(TABLE.replace("'d'", dataset), ["create"])
     forget(connection)
     connection.execute("SELECT dbanon.forget_before('e', '2026-01-05 00:03:30+00')")  # cuts the person's path as others
-    assert row(connection, "SELECT count(*) AS n FROM dbanon.fix WHERE subject = 'Zoë-7'")["n"] == 2
+    assert fetch_row(connection, "SELECT count(*) AS n FROM dbanon.fix WHERE subject = 'Zoë-7'")["n"] == 2
 
 
 def test_a_person_may_be_forgotten_so_that_the_name_can_come_again(gps: psycopg.Connection) -> None:
     assert releases.remember_subject(gps, "default", WHO)
-    assert row(gps, TABLE, "new")["rows_kept"] == 5
+    assert fetch_row(gps, TABLE, "new")["rows_kept"] == 5
     forget(gps, True)
-    assert row(gps, TABLE, "new")["rows_kept"] == 5
-    assert row(gps, "SELECT count(*) AS n FROM dbanon.forgotten")["n"] == 0
-    assert row(
+    assert fetch_row(gps, TABLE, "new")["rows_kept"] == 5
+    assert fetch_row(gps, "SELECT count(*) AS n FROM dbanon.forgotten")["n"] == 0
+    assert fetch_row(
         gps, "SELECT detail -> 'again' AS it FROM dbanon.audit WHERE action = 'forget' ORDER BY audit_id DESC LIMIT 1"
     )["it"]
 
@@ -159,16 +162,16 @@ def test_a_forgotten_person_who_is_remembered_comes_with_the_next_load_and_the_a
 ) -> None:
     assert releases.remember_subject(operator, "default", f" {WHO} ")
     assert not releases.remember_subject(operator, "default", WHO)
-    found = row(
+    found = fetch_row(
         operator, "SELECT array_agg(detail ORDER BY audit_id) AS all FROM dbanon.audit WHERE action = 'remember'"
     )
     assert found["all"] == [{"population": "default", "lifted": True}, {"population": "default", "lifted": False}]
-    assert traces(operator) == 0
-    assert row(operator, TABLE, "new")["rows_kept"] == 5
+    assert count_traces(operator) == 0
+    assert fetch_row(operator, TABLE, "new")["rows_kept"] == 5
     with pytest.raises(psycopg.Error) as caught:
         operator.execute("SELECT dbanon.remember_subject('fleet', 'x')")
     assert caught.value.sqlstate == "DA001"
-    names(str(caught.value), "'fleet'")
+    demand_named(str(caught.value), "'fleet'")
     for nobody in (None, " "):
         with pytest.raises(psycopg.Error) as caught:
             operator.execute("SELECT dbanon.remember_subject('default', %s)", [nobody])
@@ -189,5 +192,5 @@ def test_rows_that_are_their_own_subjects_are_nobody_to_be_forgotten(connection:
     )
     connection.execute("SELECT dbanon.import_trajectories('public.trips', 'd', '-', 'ts', 'at')")
     connection.execute("SELECT dbanon.forget_subject('d', '000000000001')")
-    assert row(connection, "SELECT count(*) AS n FROM dbanon.forgotten")["n"] == 0
-    assert row(connection, "SELECT count(*) AS n FROM dbanon.trajectory")["n"] == 19
+    assert fetch_row(connection, "SELECT count(*) AS n FROM dbanon.forgotten")["n"] == 0
+    assert fetch_row(connection, "SELECT count(*) AS n FROM dbanon.trajectory")["n"] == 19

@@ -25,8 +25,8 @@ from dbanon.options.loading import (
     LoadingSites,
     LoadingTrajectories,
 )
-from tests.facts import names, refusal
-from tests.importing import settle, table
+from tests.facts import demand_named, expect_refusal
+from tests.importing import make_table, settle
 
 Connection = psycopg.Connection[Any]
 START = 1_212_566_400
@@ -44,7 +44,7 @@ def _load(connection: Connection, *given: Any, dataset: str = "d", **options: An
     return load.load_trajectories(connection, list(given), LoadingTrajectories(dataset=dataset, **options))
 
 
-def _stored(connection: Connection, dataset: str = "d") -> list[Any]:
+def _read_stored(connection: Connection, dataset: str = "d") -> list[Any]:
     query = (
         "SELECT subject, ST_AsText(path, 3) FROM dbanon.trajectory JOIN dbanon.dataset USING (dataset_id) "
         "WHERE name = %s ORDER BY trajectory_id"
@@ -52,13 +52,13 @@ def _stored(connection: Connection, dataset: str = "d") -> list[Any]:
     return connection.execute(query, [dataset]).fetchall()
 
 
-def _nothing(connection: Connection) -> bool:
+def _is_empty(connection: Connection) -> bool:
     tables = ("dataset", "trajectory", "load", "quarantine")
     counts = [connection.execute(f"SELECT count(*) FROM dbanon.{name}").fetchone() for name in tables]
     return counts == [(0,)] * 4
 
 
-def _geo(**options: Any) -> gpd.GeoDataFrame:
+def _make_geo(**options: Any) -> gpd.GeoDataFrame:
     frame = FIXES.to_pandas()
     geometry = gpd.points_from_xy(frame["x"], frame["y"], crs="EPSG:4326")
     return gpd.GeoDataFrame(frame[["subject", "time"]], geometry=geometry, **options)
@@ -68,7 +68,7 @@ def test_the_same_fixes_are_stored_whatever_they_come_in(connection: Connection,
     frame = FIXES.to_pandas()
     frame.to_csv(tmp_path / "fixes.csv", index=False)
     pq.write_table(FIXES, tmp_path / "fixes.parquet")
-    _geo().to_parquet(tmp_path / "geo.parquet")
+    _make_geo().to_parquet(tmp_path / "geo.parquet")
     seconds = pd.to_datetime(frame["time"], unit="s", utc=True)
     fixes = FIXES  # DuckDB finds it by its name
     sources = [
@@ -79,8 +79,8 @@ def test_the_same_fixes_are_stored_whatever_they_come_in(connection: Connection,
         FIXES.to_reader(),
         frame,
         frame.assign(time=seconds),
-        _geo(),
-        _geo().to_crs("EPSG:3857"),
+        _make_geo(),
+        _make_geo().to_crs("EPSG:3857"),
         duckdb.sql("SELECT * FROM fixes"),
         pl.from_arrow(FIXES),
     ]
@@ -89,7 +89,7 @@ def test_the_same_fixes_are_stored_whatever_they_come_in(connection: Connection,
         report = _load(connection, source, dataset=f"d{number}")
         assert (report.read, report.kept, report.quarantined) == (5, 3, {"duplicate-fix": 1, "missing-subject": 1})
         assert (report.subjects, report.srid) == (2, 32632)
-        assert _stored(connection, f"d{number}") == _stored(connection, "d0")
+        assert _read_stored(connection, f"d{number}") == _read_stored(connection, "d0")
     recorded = [row[0] for row in connection.execute("SELECT source FROM dbanon.load ORDER BY load_id")]
     assert recorded[3:] == [
         "pyarrow.Table", "pyarrow.RecordBatchReader", "pandas.DataFrame", "pandas.DataFrame", "geopandas.GeoDataFrame",
@@ -105,7 +105,7 @@ def test_the_same_fixes_are_stored_whatever_they_come_in(connection: Connection,
 
 def test_files_and_tables_in_memory_are_loaded_together(connection: Connection, tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text(f"subject,time,x,y\ncid,{START},8.22,53.1\n")
-    report = _load(connection, tmp_path / "more.csv", FIXES, _geo())
+    report = _load(connection, tmp_path / "more.csv", FIXES, _make_geo())
     assert (report.read, report.kept) == (11, 4)
     assert report.quarantined == {"duplicate-fix": 5, "missing-subject": 2}
     assert report.source == [str(tmp_path / "more.csv"), "pyarrow.Table", "geopandas.GeoDataFrame"]
@@ -117,9 +117,9 @@ def test_files_and_tables_in_memory_are_loaded_together(connection: Connection, 
         (FIXES.slice(0, 0), {}, DataError, ("none",)),
         (FIXES.drop(["y"]), {}, DataError, ("pyarrow.Table", "'y'")),
         (FIXES.slice(4), {}, DataError, ("1 missing-subject",)),
-        (_geo().set_crs(None, allow_override=True), {}, ParameterError, ("geopandas.GeoDataFrame", "--crs")),
-        (_geo(), {"crs": "EPSG:25832"}, ParameterError, ("EPSG:4326", "--crs EPSG:25832")),
-        (_geo().assign(geometry=shapely.box(8, 53, 8.1, 53.1)), {}, DataError, ("'geometry'", "points")),
+        (_make_geo().set_crs(None, allow_override=True), {}, ParameterError, ("geopandas.GeoDataFrame", "--crs")),
+        (_make_geo(), {"crs": "EPSG:25832"}, ParameterError, ("EPSG:4326", "--crs EPSG:25832")),
+        (_make_geo().assign(geometry=shapely.box(8, 53, 8.1, 53.1)), {}, DataError, ("'geometry'", "points")),
         (FIXES, {"max_speed_kmh": 0.0}, ParameterError, ("speed", "above 0")),
         (FIXES, {"max_speed_kmh": float("nan")}, ParameterError, ("speed", "NaN")),
     ],
@@ -128,9 +128,9 @@ def test_files_and_tables_in_memory_are_loaded_together(connection: Connection, 
 def test_what_cannot_be_loaded_leaves_nothing(
     connection: Connection, given: Any, options: dict[str, Any], kind: type[Exception], facts: tuple[str, ...]
 ) -> None:
-    with refusal(kind, *facts):
+    with expect_refusal(kind, *facts):
         _load(connection, given, **options)
-    assert _nothing(connection)
+    assert _is_empty(connection)
 
 
 def test_requests_quasi_identifiers_and_places_come_from_tables_in_memory(connection: Connection) -> None:
@@ -150,7 +150,7 @@ def test_requests_quasi_identifiers_and_places_come_from_tables_in_memory(connec
         "SELECT max(ST_HausdorffDistance(s.geom, p.geom)) FROM dbanon.site s JOIN dbanon.poi p ON s.name = p.category"
     )
     assert apart < 0.01
-    with refusal(ParameterError, "EPSG:4326", "--crs"):
+    with expect_refusal(ParameterError, "EPSG:4326", "--crs"):
         load.load_places(town, places, LoadingSites(dataset="town", crs="EPSG:3857"))
 
 
@@ -170,7 +170,7 @@ def test_a_folder_of_tracks_is_one_source_and_its_files_may_be_trips(connection:
     assert (report.read, report.kept, report.subjects, report.trajectories) == (12, 12, 2, 4)
     assert (report.srid, report.source) == (32650, [str(tmp_path)])
     assert str(report.first_time) == "2008-10-23 02:53:04+00:00"
-    with refusal(ParameterError, "EPSG:4326", "--crs EPSG:4326"):
+    with expect_refusal(ParameterError, "EPSG:4326", "--crs EPSG:4326"):
         _load(connection, tmp_path, dataset="e", crs="EPSG:32650")
 
 
@@ -204,7 +204,7 @@ LEFT_OUT = {"duplicate-fix": 1, "missing-subject": 1, "non-finite-position": 1, 
 LEFT_OUT |= {"unparsable-position": 7}
 
 
-def _quarantine(connection: Connection) -> list[Any]:
+def _read_quarantine(connection: Connection) -> list[Any]:
     query = "SELECT line, reason, content FROM dbanon.quarantine WHERE load_id = (SELECT max(load_id) FROM dbanon.load)"
     return sorted(connection.execute(query).fetchall(), key=str)
 
@@ -213,17 +213,19 @@ def test_moving_points_of_a_table_and_of_files_become_the_same_fixes(connection:
     texts = pa.table({"cab": [cab for cab, _ in MOVING], "trip": [text for _, text in MOVING]})
     texts.to_pandas().to_csv(tmp_path / "trips.csv", index=False)
     pq.write_table(texts, tmp_path / "trips.parquet")
-    table(connection, "trips", "cab text, trip text", MOVING)
+    make_table(connection, "trips", "cab text, trip text", MOVING)
     asked = ImportingTrajectories(dataset="d", subject="cab", time="time", geom="trip", tz="UTC")
     report = load.import_trajectories(connection, "trips", asked)
     assert (report.read, report.kept, report.quarantined) == (18, 7, LEFT_OUT)
     assert str(report.first_time) == "2008-06-04 00:00:00+00:00"
-    found = _quarantine(connection)
+    found = _read_quarantine(connection)
     for number, source in enumerate((tmp_path / "trips.csv", tmp_path / "trips.parquet", texts)):
         again = _load(connection, source, dataset=f"f{number}", subject="cab", geom="trip", tz="UTC")
         assert (again.read, again.kept, again.quarantined) == (18, 7, LEFT_OUT)
-        assert _stored(connection, f"f{number}") == _stored(connection)
-        assert [(line, reason) for line, reason, _ in _quarantine(connection)] == [(line, r) for line, r, _ in found]
+        assert _read_stored(connection, f"f{number}") == _read_stored(connection)
+        assert [(line, reason) for line, reason, _ in _read_quarantine(connection)] == [
+            (line, r) for line, r, _ in found
+        ]
     assert [line for line, *_ in sorted(found)] == [3, *range(9, 19)]
 
 
@@ -235,7 +237,7 @@ def test_the_type_of_mobilitydb_is_read_by_its_output(connection: Connection) ->
         "CREATE FUNCTION public.tgeompoint_out(tgeompoint) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT "
         "AS 'textout'; CREATE TYPE public.tgeompoint (INPUT = tgeompoint_in, OUTPUT = tgeompoint_out, LIKE = text)"
     )
-    table(connection, "trips", "cab text, trip tgeompoint", MOVING[1:2])
+    make_table(connection, "trips", "cab text, trip tgeompoint", MOVING[1:2])
     asked = ImportingTrajectories(dataset="d", subject="cab", time="time", geom="trip")
     assert load.import_trajectories(connection, "trips", asked).kept == 2
 
@@ -254,34 +256,34 @@ def test_the_type_of_mobilitydb_is_read_by_its_output(connection: Connection) ->
 def test_a_column_of_texts_that_do_not_move_is_refused(
     connection: Connection, text: str, options: dict[str, Any], kind: type[Exception], facts: tuple[str, ...]
 ) -> None:
-    table(connection, "trips", "cab text, trip text", [("ann", text)])
+    make_table(connection, "trips", "cab text, trip text", [("ann", text)])
     asked = ImportingTrajectories(dataset="d", subject="cab", time="time", geom="trip", **options)
-    with refusal(kind, *facts):
+    with expect_refusal(kind, *facts):
         load.import_trajectories(connection, "trips", asked)
-    assert _nothing(connection)
+    assert _is_empty(connection)
 
 
 def test_moving_points_of_another_system_than_asked_for_name_theirs(connection: Connection) -> None:
     texts = pa.table({"subject": ["a"], "trip": ["SRID=25832;POINT(440000 5880000)@2008-06-04 08:00Z"]})
-    with refusal(ParameterError, "EPSG:25832", "--crs EPSG:25832"):
+    with expect_refusal(ParameterError, "EPSG:25832", "--crs EPSG:25832"):
         _load(connection, texts, geom="trip")
     assert _load(connection, texts, geom="trip", crs="EPSG:25832").kept == 1
     both = pa.table({"subject": ["a", "b"], "trip": ["SRID=4326;POINT(8 53)@2008-06-04 00Z", texts["trip"][0].as_py()]})
-    with refusal(DataError, "EPSG:25832, EPSG:4326"):
+    with expect_refusal(DataError, "EPSG:25832, EPSG:4326"):
         _load(connection, both, dataset="e", geom="trip")
 
 
 # ---- speed -----------------------------------------------------------------------------------------------------------
 
 
-def _ride(*places: tuple[str, int, float]) -> pa.Table:
+def _make_ride(*places: tuple[str, int, float]) -> pa.Table:
     """Rides along a parallel at 53 N, where a degree has 67 km: subject, minute, longitude."""
     subject, minute, x = zip(*places, strict=True)
     time = [START + 60 * m for m in minute]
     return pa.table({"subject": subject, "time": time, "x": x, "y": [53.0] * len(x)})
 
 
-def _minutes(connection: Connection) -> list[Any]:
+def _read_minutes(connection: Connection) -> list[Any]:
     query = "SELECT (extract(epoch FROM t)::bigint - %s) / 60 FROM dbanon.fix WHERE subject = 'a' ORDER BY t"
     return [int(row[0]) for row in connection.execute(query, [START])]
 
@@ -307,26 +309,26 @@ def test_wild_fixes_are_counted_and_left_out_without_their_neighbours(
     connection: Connection, case: str, order: int
 ) -> None:
     places, wild = FAST[case]
-    ride = _ride(*places[::order], ("b", 0, places[0][2]), ("b", 1, places[0][2]))
+    ride = _make_ride(*places[::order], ("b", 0, places[0][2]), ("b", 1, places[0][2]))
     report = _load(connection, ride, max_speed_kmh=100.0)
     assert (report.kept, report.far.get("too-fast", 0)) == (len(ride), len(wild))
     if wild:
-        names(" ".join(report.notices), len(wild), "100 km/h", "--drop-outliers")
+        demand_named(" ".join(report.notices), len(wild), "100 km/h", "--drop-outliers")
     report = _load(connection, ride, max_speed_kmh=100.0, drop_outliers=True, mode="replace")
     assert (report.quarantined.get("too-fast", 0), report.far.get("too-fast", 0)) == (len(wild), 0)
-    assert _minutes(connection) == [m for m in range(10) if m not in wild]
+    assert _read_minutes(connection) == [m for m in range(10) if m not in wild]
 
 
 def test_many_wild_fixes_in_a_row_do_not_take_what_follows(connection: Connection) -> None:
     wild = [("a", m, 10.0 + m * 7 % 13) for m in range(10, 70)]
     later = [("a", m, 8 + m * 0.01) for m in range(70, 90)]
-    report = _load(connection, _ride(*STEADY, *wild, *later), max_speed_kmh=100.0, drop_outliers=True)
+    report = _load(connection, _make_ride(*STEADY, *wild, *later), max_speed_kmh=100.0, drop_outliers=True)
     assert report.quarantined["too-fast"] == 60
-    assert _minutes(connection) == [*range(10), *range(70, 90)]
+    assert _read_minutes(connection) == [*range(10), *range(70, 90)]
 
 
 def test_speeds_are_those_on_the_ground_whatever_the_reference_system(connection: Connection) -> None:
-    ride = _ride(*[*STEADY[:4], ("a", 4, 8.06), *STEADY[5:]]).to_pandas()  # 120 km/h there and 40 back
+    ride = _make_ride(*[*STEADY[:4], ("a", 4, 8.06), *STEADY[5:]]).to_pandas()  # 120 km/h there and 40 back
     geometry = gpd.points_from_xy(ride["x"], ride["y"], crs="EPSG:4326").to_crs("EPSG:3857")
     frame = gpd.GeoDataFrame(ride[["subject", "time"]], geometry=geometry)
     assert _load(connection, frame, max_speed_kmh=130.0).far == {}
@@ -352,13 +354,13 @@ def test_speeds_over_the_seam_of_two_loads_are_those_within_one(
     minutes = [5 + len(wild) + n for n in range(len(good))]
     second = [("a", 5 + n, x) for n, x in enumerate(wild)] + [("a", m, 8 + m * 0.01) for m in minutes]
     first, second = ([(s, order * m, x) for s, m, x in rows] for rows in (STEADY[:5], second))
-    _load(connection, _ride(*first), max_speed_kmh=100.0)
-    report = _load(connection, _ride(*second), max_speed_kmh=100.0, mode=mode)
+    _load(connection, _make_ride(*first), max_speed_kmh=100.0)
+    report = _load(connection, _make_ride(*second), max_speed_kmh=100.0, mode=mode)
     assert (report.kept, report.far.get("too-fast", 0)) == (len(second), len(wild))
     asked: dict[str, Any] = {"max_speed_kmh": 100.0, "drop_outliers": True, "dataset": "e"}
-    _load(connection, _ride(*first), **asked)
+    _load(connection, _make_ride(*first), **asked)
     for n in range(2):  # what was left out is not taken when it comes again beside what is there
-        report = _load(connection, _ride(*first, *second, ("b", n, 8.0)), mode=mode, **asked)
+        report = _load(connection, _make_ride(*first, *second, ("b", n, 8.0)), mode=mode, **asked)
         assert sum(report.quarantined.get(reason, 0) for reason in ("too-fast", "far-position")) == len(wild)
     query = "SELECT count(*) FROM dbanon.fix JOIN dbanon.dataset USING (dataset_id) WHERE name = 'e' AND subject = 'a'"
     assert connection.execute(query).fetchone() == (5 + len(good),)
@@ -367,7 +369,7 @@ def test_speeds_over_the_seam_of_two_loads_are_those_within_one(
 def test_rows_that_are_their_own_subjects_and_tables_have_speeds_as_well(connection: Connection) -> None:
     places = [*STEADY[:4], ("a", 4, 8.2), *STEADY[5:]]
     rows = [(s, START + 60 * m, f"SRID=4326;POINT({x} 53)") for s, m, x in places]
-    table(connection, "rides", "subject text, t bigint, geom geometry", rows)
+    make_table(connection, "rides", "subject text, t bigint, geom geometry", rows)
     asked: dict[str, Any] = {"time": "t", "geom": "geom", "max_speed_kmh": 100.0}
     for subject, far in (("subject", {"too-fast": 1}), ("-", {})):
         chosen = ImportingTrajectories(dataset=f"d{subject}", subject=subject, **asked)

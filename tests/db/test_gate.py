@@ -14,9 +14,9 @@ from dbanon import schema
 from dbanon.postgres.server import Target, parse
 from dbanon.runs import reading
 from dbanon.testing import cloned_database, database_url
-from tests.clients import client
+from tests.clients import find_client
 from tests.db.ten_people import CONFIRM
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 Login = Callable[[str], str]
 Verify = Callable[..., None]
@@ -36,28 +36,28 @@ ADDED = "(dataset_id, subject, path) VALUES (1, 'late', 'SRID=32610;POINT M (1 1
 SQUARE = "ST_MakeEnvelope(0, 0, 9, 9, 32610)"
 
 
-def value(connection: psycopg.Connection, query: str) -> object:
+def read_value(connection: psycopg.Connection, query: str) -> object:
     row = connection.execute(query).fetchone()
     assert row is not None
     return row[0]
 
 
-def together(connection: psycopg.Connection, *statements: str) -> None:
+def run_together(connection: psycopg.Connection, *statements: str) -> None:
     with connection.transaction():
         for statement in statements:
             connection.execute(statement)
 
 
-def sqlstate(connection: psycopg.Connection, *statements: str) -> str | None:
+def find_sqlstate(connection: psycopg.Connection, *statements: str) -> str | None:
     """Run statements in one transaction; returns how it was refused."""
     try:
-        together(connection, *statements)
+        run_together(connection, *statements)
     except psycopg.Error as error:
         return error.sqlstate
     return None
 
 
-def releases(connection: psycopg.Connection) -> list[tuple[object, ...]]:
+def list_releases(connection: psycopg.Connection) -> list[tuple[object, ...]]:
     return connection.execute("SELECT name, (overlap ->> 'below')::int FROM dbanon.release ORDER BY 1").fetchall()
 
 
@@ -127,11 +127,11 @@ ONE_STATEMENT = {
 def test_no_statement_changes_data_and_publishes(
     crossing: psycopg.Connection, operator: psycopg.Connection, statement: str
 ) -> None:
-    assert sqlstate(operator, PUBLISH) == "DA010"
-    assert sqlstate(operator, statement) == "DA015"
-    assert releases(crossing) == [("first", None)]
-    assert value(crossing, "SELECT count(*) FROM dbanon.trajectory") == 10
-    assert sqlstate(operator, PUBLISH) == "DA010"
+    assert find_sqlstate(operator, PUBLISH) == "DA010"
+    assert find_sqlstate(operator, statement) == "DA015"
+    assert list_releases(crossing) == [("first", None)]
+    assert read_value(crossing, "SELECT count(*) FROM dbanon.trajectory") == 10
+    assert find_sqlstate(operator, PUBLISH) == "DA010"
 
 
 BY_OPERATORS = {
@@ -198,18 +198,18 @@ def test_no_transaction_changes_anything_and_publishes(
         admin.execute("SET search_path = public")
         session = admin if who == "admin" else both
         with pytest.raises(psycopg.Error, match=rf"dbanon\.{what.partition(',')[0]}\b") as caught:
-            together(session, *statements, publish)
+            run_together(session, *statements, publish)
         assert caught.value.sqlstate == "DA015"
-        assert releases(crossing) == [("first", None)]
-        assert sqlstate(session, publish) is None
+        assert list_releases(crossing) == [("first", None)]
+        assert find_sqlstate(session, publish) is None
 
 
 def test_a_cursor_that_publishes_at_the_commit_is_refused(
     crossing: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
-    assert sqlstate(operator, f"DECLARE c CURSOR WITH HOLD FOR {PUBLISH}", GONE) == "DA015"
-    assert sqlstate(operator, f"DECLARE c CURSOR FOR {PUBLISH}", GONE, "FETCH c") == "DA015"
-    assert releases(crossing) == [("first", None)]
+    assert find_sqlstate(operator, f"DECLARE c CURSOR WITH HOLD FOR {PUBLISH}", GONE) == "DA015"
+    assert find_sqlstate(operator, f"DECLARE c CURSOR FOR {PUBLISH}", GONE, "FETCH c") == "DA015"
+    assert list_releases(crossing) == [("first", None)]
 
 
 def test_what_was_undone_keeps_nobody_from_publishing(
@@ -218,17 +218,18 @@ def test_what_was_undone_keeps_nobody_from_publishing(
     caught = f"DO $$ BEGIN {GONE}; PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$"
     again = "SELECT dbanon.publish(1, 'again')"
     assert (
-        sqlstate(operator, "SAVEPOINT a", GONE, "ROLLBACK TO a", caught, "SELECT FROM dbanon.trajectory", again) is None
+        find_sqlstate(operator, "SAVEPOINT a", GONE, "ROLLBACK TO a", caught, "SELECT FROM dbanon.trajectory", again)
+        is None
     )
-    assert releases(crossing) == [("again", 0), ("first", None)]
+    assert list_releases(crossing) == [("again", 0), ("first", None)]
 
 
 def test_two_publications_of_one_transaction_see_each_other(
     crossing: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
-    assert sqlstate(operator, "SELECT dbanon.publish(1, 'a')", "SELECT dbanon.publish(1, 'b')") is None
+    assert find_sqlstate(operator, "SELECT dbanon.publish(1, 'a')", "SELECT dbanon.publish(1, 'b')") is None
     crossing.execute("DELETE FROM dbanon.request; SELECT 1")
-    assert sqlstate(operator, "SELECT dbanon.publish(1, 'c')") == "DA005"
+    assert find_sqlstate(operator, "SELECT dbanon.publish(1, 'c')") == "DA005"
 
 
 @pytest.mark.parametrize("kind", ["STABLE", "IMMUTABLE", "VOLATILE PARALLEL SAFE"])
@@ -238,10 +239,10 @@ def test_a_function_that_says_it_changes_nothing_publishes_nothing(
     operator.execute(f"CREATE FUNCTION pg_temp.f() RETURNS bigint LANGUAGE sql {kind} AS $$ {PUBLISH} $$")
     forced = "debug_parallel_query" if operator.info.server_version >= 160000 else "force_parallel_mode"
     operator.execute(f"SET {forced} = on")
-    assert sqlstate(operator, "SELECT pg_temp.f()") in ("DA010", "25000")  # a parallel process may write nothing
-    assert sqlstate(operator, GONE, "SELECT pg_temp.f()") in ("DA015", "25000")
-    assert sqlstate(operator, "DELETE FROM dbanon.trajectory WHERE pg_temp.f() > 0") == "DA015"
-    assert releases(crossing) == [("first", None)]
+    assert find_sqlstate(operator, "SELECT pg_temp.f()") in ("DA010", "25000")  # a parallel process may write nothing
+    assert find_sqlstate(operator, GONE, "SELECT pg_temp.f()") in ("DA015", "25000")
+    assert find_sqlstate(operator, "DELETE FROM dbanon.trajectory WHERE pg_temp.f() > 0") == "DA015"
+    assert list_releases(crossing) == [("first", None)]
 
 
 # --- the names ------------------------------------------------------------------------------------------------------
@@ -262,10 +263,10 @@ NAMES = {
 def test_the_names_that_will_be_recorded_are_part_of_what_was_verified(
     connection: psycopg.Connection, run: int, change: str
 ) -> None:
-    before = value(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = 1")
+    before = read_value(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = 1")
     connection.execute(UNSEEN.format(change))
-    assert value(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = 1") == before
-    assert sqlstate(connection, "SELECT dbanon.publish(1, 'ten')") == "DA005"
+    assert read_value(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = 1") == before
+    assert find_sqlstate(connection, "SELECT dbanon.publish(1, 'ten')") == "DA005"
 
 
 @pytest.mark.many
@@ -283,10 +284,10 @@ def test_who_is_hidden_with_whom_is_known_of_all_members_or_nothing_is_published
 ) -> None:
     connection.execute(change)
     verify(connection)  # a worker that looks at nothing
-    with refusal("DA005", "run 1", *unknown):
+    with expect_refusal("DA005", "run 1", *unknown):
         connection.execute("SELECT dbanon.publish(1, 'ten')")
-    assert sqlstate(connection, "SELECT * FROM dbanon_internal.run_groups(1)") == "DA005"
-    assert releases(connection) == []
+    assert find_sqlstate(connection, "SELECT * FROM dbanon_internal.run_groups(1)") == "DA005"
+    assert list_releases(connection) == []
 
 
 def test_a_run_given_to_another_dataset_is_not_what_was_verified(both: psycopg.Connection) -> None:
@@ -295,7 +296,7 @@ def test_a_run_given_to_another_dataset_is_not_what_was_verified(both: psycopg.C
     while both.execute("SELECT count(DISTINCT revision) FROM dbanon.dataset").fetchone() == (2,):
         both.execute(changes)
     both.execute("UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = 2")
-    assert sqlstate(both, PUBLISH) == "DA005"
+    assert find_sqlstate(both, PUBLISH) == "DA005"
 
 
 # --- children -------------------------------------------------------------------------------------------------------
@@ -345,8 +346,8 @@ READ = (
 def read_by_the_program(url: str) -> list[object]:
     """What a run computes on and what an attack is given, as lists that can be compared."""
     with reading.open_reader(url) as reader:
-        inputs = reader.inputs(1, ("requests", "sites")).values()
-        found = (reader.trajectories(1), *inputs, reader.evidence(2)[0])
+        inputs = reader.read_inputs(1, ("requests", "sites")).values()
+        found = (reader.read_trajectories(1), *inputs, reader.read_evidence(2)[0])
         return [[np.asarray(part).tolist() for part in vars(item).values() if np.ndim(part)] for item in found]
 
 
@@ -356,10 +357,10 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
     before = [crossing.execute(query).fetchall() for query in READ]
     computed = read_by_the_program(database)
     with psycopg.connect(login("dbanon_admin"), autocommit=True) as admin:
-        own = value(admin, "SELECT 'release_' || release_id FROM dbanon.release")
+        own = read_value(admin, "SELECT 'release_' || release_id FROM dbanon.release")
         for table in (*TABLES, own):
             admin.execute(f"CREATE TABLE dbanon.child_of_{table} () INHERITS (dbanon.{table})")
-            given = value(
+            given = read_value(
                 admin,
                 "SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute WHERE attnum > 0 AND attgenerated = ''"
                 f" AND NOT attisdropped AND attrelid = 'dbanon.{table}'::regclass",
@@ -378,10 +379,10 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
     assert str(read_by_the_program(database)) == str(computed)  # NaN is no number, but one text
-    assert sqlstate(crossing, PUBLISH) == "DA010"
-    assert value(crossing, "SELECT dbanon.publish(1, 'again')") == 4
-    assert value(crossing, "SELECT count(*) FROM published.again") == 4
-    assert value(crossing, "SELECT count(*) FROM ONLY dbanon.grouping") == 4
+    assert find_sqlstate(crossing, PUBLISH) == "DA010"
+    assert read_value(crossing, "SELECT dbanon.publish(1, 'again')") == 4
+    assert read_value(crossing, "SELECT count(*) FROM published.again") == 4
+    assert read_value(crossing, "SELECT count(*) FROM ONLY dbanon.grouping") == 4
 
 
 def test_nobody_but_the_owner_makes_children(both: psycopg.Connection) -> None:
@@ -420,7 +421,7 @@ GUARDED = {
 @pytest.mark.parametrize("statement", GUARDED)
 def test_guards_hold_in_a_session_that_is_a_replica(crossing: psycopg.Connection, statement: str) -> None:
     crossing.execute("SET session_replication_role = replica")
-    assert sqlstate(crossing, statement) == GUARDED[statement]
+    assert find_sqlstate(crossing, statement) == GUARDED[statement]
 
 
 TRIGGERS = """SELECT array_agg(format('%s %s %s', c.relname, t.tgname, t.tgenabled) ORDER BY c.relname, t.tgname)
@@ -430,12 +431,12 @@ TRIGGERS = """SELECT array_agg(format('%s %s %s', c.relname, t.tgname, t.tgenabl
 
 def test_a_replica_raises_revisions_and_leaves_lines(crossing: psycopg.Connection) -> None:
     lines = "SELECT array_agg(action ORDER BY audit_id) FROM dbanon.audit WHERE audit_id > {}"
-    last = value(crossing, "SELECT max(audit_id) FROM dbanon.audit")
+    last = read_value(crossing, "SELECT max(audit_id) FROM dbanon.audit")
     crossing.execute("SET session_replication_role = replica")
     crossing.execute("SELECT dbanon.publish(1, 'again')")
     crossing.execute("UPDATE dbanon.trajectory SET path = ST_Translate(path, 1, 0)")
-    assert value(crossing, lines.format(last)) == ["publish", "change"]
-    assert sqlstate(crossing, "SELECT dbanon.publish(1, 'third')") == "DA005"
+    assert read_value(crossing, lines.format(last)) == ["publish", "change"]
+    assert find_sqlstate(crossing, "SELECT dbanon.publish(1, 'third')") == "DA005"
 
 
 def test_every_trigger_is_always_on(crossing: psycopg.Connection) -> None:
@@ -451,12 +452,12 @@ def test_every_trigger_is_always_on(crossing: psycopg.Connection) -> None:
 def test_an_upgrade_puts_triggers_right_that_were_switched_on_by_hand(
     database: str, crossing: psycopg.Connection
 ) -> None:
-    before = value(crossing, TRIGGERS)
+    before = read_value(crossing, TRIGGERS)
     for table in (*TABLES, "release_1"):
         crossing.execute(f"ALTER TABLE dbanon.{table} DISABLE TRIGGER USER, ENABLE TRIGGER USER")
-    assert value(crossing, TRIGGERS) != before
+    assert read_value(crossing, TRIGGERS) != before
     schema.upgrade(database, share_roles=True)
-    assert value(crossing, TRIGGERS) == before
+    assert read_value(crossing, TRIGGERS) == before
 
 
 @pytest.mark.many
@@ -485,17 +486,17 @@ def test_a_restored_database_has_all_guards_on(
 ) -> None:
     name, dumped = f"dbanon_restored_{secrets.token_hex(4)}", tmp_path / "dump"
     url = database_url(database, dbname=name)
-    subprocess.run([*client("pg_dump", database), "-Fc", "-d", database, "-f", dumped], check=True)
+    subprocess.run([*find_client("pg_dump", database), "-Fc", "-d", database, "-f", dumped], check=True)
     crossing.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     try:
-        subprocess.run([*client("pg_restore", database), "--exit-on-error", *way, "-d", url, dumped], check=True)
+        subprocess.run([*find_client("pg_restore", database), "--exit-on-error", *way, "-d", url, dumped], check=True)
         with psycopg.connect(url, autocommit=True) as restored:
-            assert value(restored, TRIGGERS) == value(crossing, TRIGGERS)
+            assert read_value(restored, TRIGGERS) == read_value(crossing, TRIGGERS)
             restored.execute(CONFIRM)
-            assert value(restored, "SELECT dbanon.publish(1, 'again')") == 4
-            assert sqlstate(restored, PUBLISH) == "DA010"
+            assert read_value(restored, "SELECT dbanon.publish(1, 'again')") == 4
+            assert find_sqlstate(restored, PUBLISH) == "DA010"
             restored.execute("SET session_replication_role = replica")
-            assert {statement: sqlstate(restored, statement) for statement in GUARDED} == GUARDED
+            assert {statement: find_sqlstate(restored, statement) for statement in GUARDED} == GUARDED
     finally:
         crossing.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
@@ -509,22 +510,22 @@ def test_a_publication_waits_for_a_load_for_a_bounded_time(
     )
     with psycopg.connect(login("operator")) as loading, psycopg.connect(login("operator"), autocommit=True) as operator:
         loading.execute("DELETE FROM dbanon.request WHERE subject = 'p0'")
-        assert sqlstate(operator, "SELECT dbanon.publish(1, 'ten')") == "DA013"
+        assert find_sqlstate(operator, "SELECT dbanon.publish(1, 'ten')") == "DA013"
 
 
 def test_what_a_release_says_of_its_grid_stays(connection: psycopg.Connection, run: int) -> None:
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     for column in ("grid_m = 100", "grid_s = 3600"):
-        assert sqlstate(connection, f"UPDATE dbanon.dataset SET {column}") == "DA007"
+        assert find_sqlstate(connection, f"UPDATE dbanon.dataset SET {column}") == "DA007"
 
 
 def test_what_a_release_says_of_its_program_is_verified(connection: psycopg.Connection, run: int) -> None:
-    assert sqlstate(connection, "UPDATE dbanon.run SET program_version = 'home of p7: 12, 7'") == "23514"
+    assert find_sqlstate(connection, "UPDATE dbanon.run SET program_version = 'home of p7: 12, 7'") == "23514"
     connection.execute("UPDATE dbanon.run SET program_version = '9.9'")
-    assert sqlstate(connection, "SELECT dbanon.publish(1, 'ten')") == "DA005"
+    assert find_sqlstate(connection, "SELECT dbanon.publish(1, 'ten')") == "DA005"
 
 
 def test_no_channel_stops_the_queue(login: Login) -> None:
     with psycopg.connect(login("worker"), autocommit=True) as worker:
         query = "INSERT INTO dbanon.worker (name, channel, held_by) VALUES ('x', '', dbanon_internal.hold_lock())"
-        assert sqlstate(worker, query) == "23514"
+        assert find_sqlstate(worker, query) == "23514"

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from dbanon.testing import database_url
-from tests.acceptance.commands import Done, call, json_of
-from tests.facts import names
+from tests.acceptance.commands import Done, call, read_json
+from tests.facts import demand_named
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -23,12 +23,12 @@ def check(own: psycopg.Connection, dbanon_server: "Target") -> Callable[[], Done
     return lambda: call(url, "check")
 
 
-def found(connection: psycopg.Connection) -> list[tuple[int, str]]:
+def list_found(connection: psycopg.Connection) -> list[tuple[int, str]]:
     return connection.execute("SELECT level, about FROM dbanon.health ORDER BY level").fetchall()
 
 
 def test_nothing_is_wrong_where_nothing_waits(own: psycopg.Connection, check: Callable[[], Done]) -> None:
-    assert found(own) == []
+    assert list_found(own) == []
     done = check()
     assert (done.code, done.stdout.count("\n")) == (0, 1)
 
@@ -37,7 +37,7 @@ def test_a_run_that_waits_while_no_worker_is_up_is_held_up(own: psycopg.Connecti
     own.execute(SUBMIT)
     done = check()
     assert (done.code, done.stdout.count("\n")) == (2, 1)
-    names(done.stdout, "1 run", "dbanon worker")
+    demand_named(done.stdout, "1 run", "dbanon worker")
 
 
 def test_so_is_a_run_whose_worker_is_dead(own: psycopg.Connection, dbanon_server: "Target") -> None:
@@ -45,10 +45,10 @@ def test_so_is_a_run_whose_worker_is_dead(own: psycopg.Connection, dbanon_server
     with psycopg.connect(database_url(dbanon_server.url, dbname=own.info.dbname), autocommit=True) as holder:
         holder.execute("SELECT dbanon_internal.register_worker('w 1')")
         holder.execute("SELECT FROM dbanon_internal.claim_run('w 1')")
-        assert found(own) == []
+        assert list_found(own) == []
     while own.execute("SELECT count(*) FROM dbanon.workers").fetchone() != (0,):
         pass
-    assert found(own) == [(2, "runs")]
+    assert list_found(own) == [(2, "runs")]
 
 
 def test_a_run_that_waits_for_an_hour_beside_a_worker_is_late(
@@ -60,7 +60,7 @@ def test_a_run_that_waits_for_an_hour_beside_a_worker_is_late(
     own.execute("UPDATE dbanon.run SET created_at = now() - interval '61 min' WHERE run_id > 1")
     done = check()
     assert done.code == 1
-    names(done.stdout, "hour", "Start more of them")
+    demand_named(done.stdout, "hour", "Start more of them")
 
 
 def test_a_forked_history_is_held_up_and_one_that_cannot_be_told_cannot_be_told(
@@ -72,17 +72,17 @@ def test_a_forked_history_is_held_up_and_one_that_cannot_be_told_cannot_be_told(
     own.execute(SUBMIT)
     done = check()
     assert (done.code, done.stdout.count("\n")) == (2, 2)
-    names(done.stdout, "confirm_history('[]', 'why that is certain')")
+    demand_named(done.stdout, "confirm_history('[]', 'why that is certain')")
     own.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
     done = check()
     assert done.code == 3
-    names(done.stdout, "pg_control_system()", "dbanon worker")
+    demand_named(done.stdout, "pg_control_system()", "dbanon worker")
 
 
 def test_the_worst_of_the_findings_decides_in_json_too(own: psycopg.Connection, dbanon_server: "Target") -> None:
     own.execute(SUBMIT)
     done = call(database_url(dbanon_server.url, dbname=own.info.dbname), "--json", "check")
-    said = json_of(done)
+    said = read_json(done)
     assert (done.code, said["level"]) == (2, 2)
     assert said["findings"][0].keys() == {"level", "about", "what", "since", "remedy"}
 

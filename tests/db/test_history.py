@@ -19,7 +19,7 @@ from dbanon.testing import cloned_database, database_url
 from tests.acceptance.commands import call
 from tests.db.conftest import RUN, VERIFY
 from tests.db.ten_people import CONFIRM
-from tests.facts import names, refusal, refused, words
+from tests.facts import demand_named, demand_refused, expect_refusal, read_words
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -72,9 +72,14 @@ def test_a_publication_that_is_undone_leaves_no_line(own: psycopg.Connection) ->
 def test_a_copy_of_what_published_computes_and_measures_but_publishes_nothing(copy: psycopg.Connection) -> None:
     copy.execute("SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 5}')")
     assert copy.execute("SELECT relation FROM dbanon.measure_overlap(1)").fetchone() == ("same",)
-    with refusal("DA020", "restore", "failover") as caught:
+    with expect_refusal("DA020", "restore", "failover") as caught:
         copy.execute(AGAIN)
-    names(words(caught.value), "confirm_history", "timeline 1", *re.findall(r"database \d+", words(caught.value)))
+    demand_named(
+        read_words(caught.value),
+        "confirm_history",
+        "timeline 1",
+        *re.findall(r"database \d+", read_words(caught.value)),
+    )
     assert copy.execute("SELECT count(*) FROM dbanon.releases").fetchone() == (1,)
 
 
@@ -108,7 +113,7 @@ def test_a_line_of_the_log_given_back_is_a_release_to_everybody_of_everybody(
 ) -> None:
     """The very same groups are refused too: of what was published only the line is known."""
     assert confirm(copy, line) == 1
-    with refusal("DA010", "ten (lost)", "10 people"):
+    with expect_refusal("DA010", "ten (lost)", "10 people"):
         copy.execute(AGAIN)
     assert copy.execute("SELECT smallest_crowd, people FROM dbanon.measure_overlap(1)").fetchone() == (0, 10)
     assert copy.execute(ALLOWED).fetchone() == (4,)
@@ -137,7 +142,7 @@ def test_what_is_within_the_time_and_the_reach_of_a_lost_release_is_refused(
     copy.execute("SELECT dbanon_internal.population_id('others')")
     confirm(copy, {"population": "default", **EIGHT, **lost})
     if met:
-        with refusal("DA010", "lost (lost)"):
+        with expect_refusal("DA010", "lost (lost)"):
             copy.execute(AGAIN)
     else:
         assert copy.execute(AGAIN).fetchone() == (4,)
@@ -152,14 +157,14 @@ def test_a_lost_release_without_a_population_counts_for_every_one(copy: psycopg.
         "SELECT p.name FROM dbanon.release l JOIN dbanon.population p USING (population_id) ORDER BY 1"
     ).fetchall()
     assert entered == [("default",), ("others",)]
-    with refusal("DA010", "lost (lost)"):
+    with expect_refusal("DA010", "lost (lost)"):
         copy.execute(AGAIN)
 
 
 def test_a_population_that_does_not_exist_is_refused_and_not_made(copy: psycopg.Connection) -> None:
-    with refusal("DA001", "defualt"):
+    with expect_refusal("DA001", "defualt"):
         confirm(copy, {**EIGHT, "population": "defualt"})
-    with refusal("DA020"):
+    with expect_refusal("DA020"):
         copy.execute(AGAIN)
     assert copy.execute("SELECT count(*) FROM dbanon.population").fetchone() == (1,)
 
@@ -179,7 +184,7 @@ def test_people_who_were_loaded_after_the_restore_are_among_everybody(copy: psyc
         "SELECT item, value, note FROM dbanon.plan_run('new', 'tp-aware', '{\"k\": 5}') p (item, value, exact, note)"
     ).fetchall()}  # fmt: skip
     assert plan["people_published"] == (6, "lost (lost)")
-    with refusal("DA011", "new", "default"):
+    with expect_refusal("DA011", "new", "default"):
         copy.execute(
             "UPDATE dbanon.dataset SET population_id = dbanon_internal.population_id('else') WHERE name = 'new'"
         )
@@ -198,16 +203,16 @@ def test_a_lost_release_is_listed_audited_and_kept_and_has_no_card(
         "default",
     )
     assert copy.execute("SELECT count(*) FROM published.releases WHERE name = 'night'").fetchone() == (0,)
-    with refusal("DA001", "night"):
+    with expect_refusal("DA001", "night"):
         copy.execute("SELECT dbanon.release_card('night')")
-    with refusal("DA006", "dbanon.release"):
+    with expect_refusal("DA006", "dbanon.release"):
         copy.execute("DELETE FROM dbanon.release WHERE run_id IS NULL")
     assert call(database_url(dbanon_server.url, dbname=copy.info.dbname), "releases").code == 0
 
 
 def test_the_command_line_names_the_statement(copy: psycopg.Connection, dbanon_server: "Target") -> None:
     done = call(database_url(dbanon_server.url, dbname=copy.info.dbname), "publish", "1", "again")
-    refused(done, 1, "confirm_history('[]', 'why that is certain')")
+    demand_refused(done, 1, "confirm_history('[]', 'why that is certain')")
 
 
 @pytest.mark.parametrize(
@@ -232,9 +237,9 @@ def test_the_command_line_names_the_statement(copy: psycopg.Connection, dbanon_s
 def test_what_cannot_have_been_published_is_refused_and_nothing_is_entered(
     copy: psycopg.Connection, published: str | None, code: str
 ) -> None:
-    with refusal(code):
+    with expect_refusal(code):
         copy.execute(ENTER, [published])
-    with refusal("DA020"):
+    with expect_refusal("DA020"):
         copy.execute(AGAIN)
     assert copy.execute("SELECT count(*) FROM dbanon.release WHERE run_id IS NULL").fetchone() == (0,)
 
@@ -242,7 +247,7 @@ def test_what_cannot_have_been_published_is_refused_and_nothing_is_entered(
 def test_a_history_is_confirmed_for_a_reason_by_administrators_alone(
     copy: psycopg.Connection, dbanon_server: "Target"
 ) -> None:
-    with refusal("DA002", "reason", "1 word"):
+    with expect_refusal("DA002", "reason", "1 word"):
         copy.execute("SELECT dbanon.confirm_history('[]', 'because')")
     for role, sqlstate in (("dbanon_operator", "42501"), ("dbanon_worker", "42501"), ("dbanon_admin", None)):
         with copy.transaction(force_rollback=True):
@@ -258,7 +263,7 @@ def test_a_history_is_confirmed_for_a_reason_by_administrators_alone(
 def test_where_the_server_is_not_to_be_told_nothing_is_published(own: psycopg.Connection) -> None:
     """As on servers that others manage; the sentence says what to grant."""
     own.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
-    with refusal("DA020", "dbanon_admin", "pg_control_system()"):
+    with expect_refusal("DA020", "dbanon_admin", "pg_control_system()"):
         own.execute(AGAIN)
     assert own.execute("SELECT dbanon_internal.is_forked()").fetchone() == (None,)
     own.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO dbanon_admin")
@@ -297,7 +302,7 @@ def primary() -> Iterator[EmbeddedServer]:
 
 
 @contextmanager
-def standby(primary: EmbeddedServer) -> Iterator[tuple[str, Callable[[str], None]]]:
+def run_standby(primary: EmbeddedServer) -> Iterator[tuple[str, Callable[[str], None]]]:
     """Have a standby up: yields its URL, and what gives it a command of pg_ctl."""
     bindir, data = find_binaries().bindir, primary.home / "standby"
     words = parse(primary.url)
@@ -325,11 +330,11 @@ def standby(primary: EmbeddedServer) -> Iterator[tuple[str, Callable[[str], None
 )
 def test_a_standby_that_was_promoted_asks_at_once_and_its_primary_never(primary: EmbeddedServer) -> None:
     """Before the first checkpoint of the new timeline, of which the control file does not know yet."""
-    with standby(primary) as (url, pg_ctl):
+    with run_standby(primary) as (url, pg_ctl):
         assert call(url, "check").code == 0
         pg_ctl("promote")
         with psycopg.connect(url, autocommit=True) as promoted:
-            with refusal("DA020", "timeline 1", "timeline 2"):
+            with expect_refusal("DA020", "timeline 1", "timeline 2"):
                 promoted.execute(AGAIN)
             refused_check = call(url, "check")
             assert refused_check.code == 2, refused_check

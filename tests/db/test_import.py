@@ -7,7 +7,7 @@ from dbanon import load
 from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 from dbanon.runs import reading, stored
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 COLUMNS = {"subject": "cab", "time": "at", "geom": "place"}
 ROWS = [
@@ -49,7 +49,7 @@ def _import(connection, table="gps", dataset="d", **options):
     return load.import_trajectories(connection, table, ImportingTrajectories(dataset=dataset, **COLUMNS | options))
 
 
-def _outcome(connection, dataset):
+def _read_outcome(connection, dataset):
     paths = connection.execute(
         "SELECT subject, ST_AsEWKT(path, 3) FROM dbanon.trajectory JOIN dbanon.dataset USING (dataset_id) "
         "WHERE name = %s ORDER BY trajectory_id",
@@ -74,8 +74,8 @@ def test_a_table_and_a_file_of_the_same_rows_give_the_same(gps, tmp_path, option
     from_table = _import(gps, dataset="table", **options)
     for name in ("read", "kept", "quarantined", "trajectories", "subjects", "srid", "far", "notices"):
         assert getattr(from_table, name) == getattr(from_file, name), name
-    paths, left_out = _outcome(gps, "table")
-    file_paths, file_left_out = _outcome(gps, "file")
+    paths, left_out = _read_outcome(gps, "table")
+    file_paths, file_left_out = _read_outcome(gps, "file")
     assert paths == file_paths
     assert [(line + 1, reason) for line, reason in left_out] == file_left_out
     assert len({reason for _, reason in left_out}) >= 9
@@ -126,7 +126,7 @@ def test_points_with_swapped_axes_are_refused_with_the_way_to_swap_them(connecti
         "CREATE TABLE public.gps AS SELECT 'a' AS cab, i AS at, ST_SetSRID(ST_MakePoint(37.7, -122.4), 4326) AS place "
         "FROM generate_series(1, 9) i"
     )
-    with refusal(ParameterError, "'place'", "longitude", "latitude", "ST_FlipCoordinates"):
+    with expect_refusal(ParameterError, "'place'", "longitude", "latitude", "ST_FlipCoordinates"):
         _import(connection)
 
 
@@ -167,7 +167,7 @@ def test_a_table_with_row_level_security_is_not_read_in_part(gps, login):
     gps.execute("CREATE POLICY few ON public.gps USING (cab = 'a')")
     with (
         psycopg.connect(login("dbanon_operator"), autocommit=True) as operator,
-        refusal(DataError, "row-level security", "public.gps"),
+        expect_refusal(DataError, "row-level security", "public.gps"),
     ):
         _import(operator)
 
@@ -249,7 +249,7 @@ def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, tabl
     gps.execute("CREATE COLLATION blurred (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
     gps.execute("CREATE VIEW public.loose AS SELECT cab COLLATE blurred AS cab, at, place FROM gps")
     gps.execute("CREATE TABLE public.empty AS SELECT * FROM gps WHERE false")
-    with refusal(error, *facts):
+    with expect_refusal(error, *facts):
         _import(gps, table, **columns)
     assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
@@ -290,7 +290,7 @@ def areas(connection):
     return make
 
 
-def _shaped(connection):
+def _read_shaped(connection):
     return connection.execute(
         "SELECT subject, ST_AsText(path, 3), ST_AsText(shape, 3) FROM dbanon.trajectory ORDER BY trajectory_id"
     ).fetchall()
@@ -307,8 +307,8 @@ def test_each_area_or_line_becomes_a_trajectory_of_one_fix_at_the_middle_of_its_
     report = _import(connection, srid=32632)
     assert (report.read, report.kept, report.trajectories, report.subjects) == (5, 5, 5, 4)
     (notice,) = report.notices
-    names(notice, "Notice: ", "4 rows", "lines or areas", "rectangle", "ST_DumpPoints")
-    assert _shaped(connection) == [
+    demand_named(notice, "Notice: ", "4 rows", "lines or areas", "rectangle", "ST_DumpPoints")
+    assert _read_shaped(connection) == [
         ("a", "POINT M (120 115 0)", "POLYGON((100 100,100 130,140 130,140 100,100 100))"),
         ("a", "POINT M (7 8 60)", None),
         ("b", "POINT M (20 12.5 0)", "POLYGON((10 5,10 20,30 20,30 5,10 5))"),
@@ -334,7 +334,7 @@ def test_a_run_reads_the_sides_of_shapes(database, areas):
     connection = areas(("a", 0, SQUARE), ("b", 0, "POINT (7 8)"))
     _import(connection, srid=32632)
     with reading.open_reader(database) as reader:
-        places = reader.inputs(stored.find_dataset(connection, "d").dataset_id, ["sites"])["sites"]
+        places = reader.read_inputs(stored.find_dataset(connection, "d").dataset_id, ["sites"])["sites"]
     assert places.shape_bounds.tolist() == [[100, 100, 140, 130]]
     (key,) = connection.execute("SELECT trajectory_id FROM dbanon.trajectory WHERE subject = 'a'").fetchone()
     assert places.shape_trajectory.tolist() == [key]
@@ -350,18 +350,18 @@ def test_areas_that_are_there_already_and_those_that_contradict_are_told_apart(a
     assert report.quarantined == {"duplicate-fix": 1, "contradicting-fix": 3}
     told = connection.execute("SELECT content->>'place' FROM dbanon.quarantine ORDER BY line").fetchall()
     assert [text.split("(")[0] for (text,) in told] == ["POLYGON", "POLYGON", "POINT", "POINT"]
-    with refusal(DataError, "nothing to add"):
+    with expect_refusal(DataError, "nothing to add"):
         _import(connection, srid=32632, mode="append")
     connection.execute("INSERT INTO gps SELECT 'z', at, place FROM gps LIMIT 1")
     more = _import(connection, srid=32632, mode="append")
-    assert (more.kept, len(_shaped(connection))) == (1, 3)
+    assert (more.kept, len(_read_shaped(connection))) == (1, 3)
 
 
 def test_an_area_imported_again_in_degrees_is_the_same(areas):
     connection = areas(("a", 0, "POLYGON ((8 53, 8.2 53, 8.1 53.2, 8 53))"), srid=4326)
     _import(connection)
     connection.execute("UPDATE gps SET place = ST_Transform(place, 32632)")
-    with refusal(DataError, "(1 duplicate-fix)"):
+    with expect_refusal(DataError, "(1 duplicate-fix)"):
         _import(connection, mode="append")
 
 
@@ -419,7 +419,7 @@ def test_areas_across_the_antimeridian_lie_the_short_way_round(areas):
 def test_areas_cannot_be_cut(areas, options):
     connection = areas(("a", 0, SQUARE))
     option = "--split-gap-s 60" if "split_gap_s" in options else "--trip cab"
-    with refusal(ParameterError, option, "lines or areas"):
+    with expect_refusal(ParameterError, option, "lines or areas"):
         _import(connection, **options)
     assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
@@ -438,6 +438,6 @@ def test_rows_of_their_own_that_repeat_others_are_counted_shapes_by_their_rectan
     options = {"subject": "-", "srid": 32632}
     report = _import(connection, **options)
     assert report.kept == report.subjects == 5
-    names(report.notices[-1], "Notice: ", "2 rows", "time and place")
-    with refusal(DataError, "time and place", "5 of the 5 rows"):
+    demand_named(report.notices[-1], "Notice: ", "2 rows", "time and place")
+    with expect_refusal(DataError, "time and place", "5 of the 5 rows"):
         _import(connection, mode="append", **options)

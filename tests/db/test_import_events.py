@@ -5,16 +5,16 @@ import pytest
 
 from dbanon import load
 from dbanon.options.loading import LoadingRequests
-from tests.facts import names
+from tests.facts import demand_named
 from tests.importing import (
     CALLS,
     SIGHTINGS,
     call,
-    calls,
-    everything,
-    left_out,
-    refused,
-    seen,
+    catch_refusal,
+    fetch_everything,
+    list_left_out,
+    make_calls,
+    make_seen,
     settle,
 )
 
@@ -46,17 +46,17 @@ EVENTS = [
 def test_requests_of_a_table_are_those_of_a_file_of_the_same_rows(database, tmp_path):
     with psycopg.connect(database, autocommit=True) as own:
         settle(own)
-        calls(own, *EVENTS)
+        make_calls(own, *EVENTS)
         path = tmp_path / "calls.csv"
         path.write_text("subject,time,poi,radius\n" + "".join(",".join(c or "" for c in row) + "\n" for row in EVENTS))
         query = "SELECT subject, sent_at, content FROM dbanon.request ORDER BY request_id"
         read, kept, reasons = call(own, CALLS)
-        stored = everything(own, query)
+        stored = fetch_everything(own, query)
         own.execute("DELETE FROM dbanon.request")
         report = load.load_requests(own, path, LoadingRequests(dataset="town", columns=("poi", "radius")))
         assert (report.read, report.kept, report.quarantined) == (read, kept, reasons)
-        assert everything(own, query) == stored
-        lines = left_out(own)
+        assert fetch_everything(own, query) == stored
+        lines = list_left_out(own)
         half = len(lines) // 2
         assert [(line + 1, reason) for line, reason in lines[:half]] == lines[half:]
         assert len(reasons) == 7
@@ -65,22 +65,22 @@ def test_requests_of_a_table_are_those_of_a_file_of_the_same_rows(database, tmp_
 
 
 def test_requests_that_are_there_already_add_nothing(town):
-    calls(town, *EVENTS[:2])
+    make_calls(town, *EVENTS[:2])
     assert call(town, CALLS) == (2, 2, {})
     town.execute(
         "INSERT INTO public.calls VALUES ('a', 1212562800, 'pharmacy', '6'), ('b', 1212562800, 'pharmacy', '5')"
     )
     assert call(town, CALLS) == (4, 2, {"duplicate-request": 2})
-    names(str(refused(town, CALLS)), "4 rows", "duplicate-request")
+    demand_named(str(catch_refusal(town, CALLS)), "4 rows", "duplicate-request")
     content = "SELECT content FROM dbanon.quarantine WHERE reason = 'duplicate-request' LIMIT 1"
-    told = everything(town, content)[0][0]
+    told = fetch_everything(town, content)[0][0]
     assert told == {"subject": "a", "time": "1212562800", "poi": "pharmacy", "radius": "5"}
 
 
 @pytest.mark.parametrize(("statement", "name"), [(CALLS, "request"), (SIGHTINGS, "quasi_identifier")])
 def test_what_another_dataset_has_is_no_duplicate(town, statement, name):
-    calls(town, EVENTS[0])
-    seen(town, ("a", 1212562800))
+    make_calls(town, EVENTS[0])
+    make_seen(town, ("a", 1212562800))
     call(town, statement)
     town.execute(f"UPDATE dbanon.{name} SET dataset_id = (SELECT dataset_id FROM dbanon.dataset WHERE name = 'ten')")
     assert call(town, statement) == (1, 1, {})
@@ -91,34 +91,36 @@ def test_a_request_may_have_more_columns_than_a_function_arguments(town):
     columns = ", ".join(f"{i} AS {name}" for i, name in enumerate(names))
     town.execute(f"CREATE TABLE public.wide AS SELECT 'a' AS subject, 0 AS time, {columns}")
     town.execute("SELECT dbanon.import_requests('public.wide', 'town', %s)", [names])
-    content = everything(town, "SELECT content FROM dbanon.request WHERE subject = 'a'")[0][0]
+    content = fetch_everything(town, "SELECT content FROM dbanon.request WHERE subject = 'a'")[0][0]
     assert content == {name: str(i) for i, name in enumerate(names)}
 
 
 def test_quasi_identifiers_are_stored_and_recorded(town):
-    seen(town, ("a", 1212562800), ("a", 1212562860), (" a", 1212562800), ("b", 1212562800), (None, 0), ("b", None))
+    make_seen(town, ("a", 1212562800), ("a", 1212562860), (" a", 1212562800), ("b", 1212562800), (None, 0), ("b", None))
     assert call(town, SIGHTINGS) == (
         6,
         3,
         {"missing-subject": 1, "unparsable-time": 1, "duplicate-quasi-identifier": 1},
     )
-    stored = everything(
+    stored = fetch_everything(
         town, "SELECT subject, extract(epoch FROM at)::float8 FROM dbanon.quasi_identifier ORDER BY 1, 2"
     )
     assert stored == [("a", 1212562800.0), ("a", 1212562860.0), ("b", 1212562800.0)]
-    assert everything(town, "SELECT kind, source FROM dbanon.load") == [("quasi-identifiers", "table public.seen")]
+    assert fetch_everything(town, "SELECT kind, source FROM dbanon.load") == [
+        ("quasi-identifiers", "table public.seen")
+    ]
     content = "SELECT content FROM dbanon.quarantine WHERE reason = 'duplicate-quasi-identifier'"
-    assert everything(town, content) == [({"subject": " a", "time": "1212562800"},)]
+    assert fetch_everything(town, content) == [({"subject": " a", "time": "1212562800"},)]
 
 
 def test_quasi_identifiers_are_added_once_or_replaced(town):
-    seen(town, ("a", 1212562800), ("b", 1212562800))
+    make_seen(town, ("a", 1212562800), ("b", 1212562800))
     call(town, SIGHTINGS)
-    names(str(refused(town, SIGHTINGS)), "nothing to add", "duplicate-quasi-identifier")
+    demand_named(str(catch_refusal(town, SIGHTINGS)), "nothing to add", "duplicate-quasi-identifier")
     town.execute("INSERT INTO public.seen VALUES ('c', 1212562800)")
     assert call(town, SIGHTINGS) == (3, 1, {"duplicate-quasi-identifier": 2})
     assert call(town, SIGHTINGS, ", replace => true") == (3, 3, {})
-    assert everything(town, "SELECT count(*) FROM dbanon.quasi_identifier") == [(3,)]
+    assert fetch_everything(town, "SELECT count(*) FROM dbanon.quasi_identifier") == [(3,)]
 
 
 # ---- times -----------------------------------------------------------------------------------------------------------
@@ -141,9 +143,9 @@ def test_quasi_identifiers_are_added_once_or_replaced(town):
 )
 def test_times_are_read_as_from_other_sources(town, kind, given, tz, seconds):
     town.execute("SET LOCAL TimeZone = 'Asia/Kathmandu'")
-    seen(town, ("a", given), kind=kind)
+    make_seen(town, ("a", given), kind=kind)
     call(town, SIGHTINGS, f", tz => '{tz}'" if tz else "")
-    assert everything(town, "SELECT extract(epoch FROM at)::float8 FROM dbanon.quasi_identifier") == [(seconds,)]
+    assert fetch_everything(town, "SELECT extract(epoch FROM at)::float8 FROM dbanon.quasi_identifier") == [(seconds,)]
 
 
 @pytest.mark.many
@@ -161,5 +163,5 @@ def test_times_are_read_as_from_other_sources(town, kind, given, tz, seconds):
     ],
 )
 def test_times_that_are_none_are_kept_aside(town, kind, given, reason):
-    seen(town, ("a", "2008-06-04" if kind != "numeric" else "5"), ("a", given), kind=kind)
+    make_seen(town, ("a", "2008-06-04" if kind != "numeric" else "5"), ("a", given), kind=kind)
     assert call(town, SIGHTINGS, ", tz => 'Europe/Berlin'") == (2, 1, {reason: 1})

@@ -4,21 +4,21 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import DataError, ParameterError
-from tests.facts import names
+from tests.facts import demand_named
 from tests.importing import (
     CELLS,
     POIS,
     REASONS,
     SIGHTINGS,
     SQUARE,
-    areas,
     call,
-    everything,
-    left_out,
-    refused,
-    seen,
-    shops,
-    table,
+    catch_refusal,
+    fetch_everything,
+    list_left_out,
+    make_areas,
+    make_seen,
+    make_shops,
+    make_table,
 )
 
 # ---- places ----------------------------------------------------------------------------------------------------------
@@ -26,24 +26,26 @@ from tests.importing import (
 
 def test_pois_are_stored_where_postgis_puts_them_and_recorded(town):
     revision = "SELECT revision FROM dbanon.dataset WHERE name = 'town'"
-    before = everything(town, revision)[0][0]
-    shops(
+    before = fetch_everything(town, revision)[0][0]
+    make_shops(
         town, ("  cafe\t", "POINT(8.2 53.1)"), ("bar", "POINT Z (8.21 53.1 4)"), ("park", SQUARE), (None, "POINT(8 53)")
     )
     assert call(town, POIS) == (4, 3, {"missing-category": 1})
-    stored = everything(
+    stored = fetch_everything(
         town,
         "SELECT category, ST_Equals(p.geom, ST_Force2D(ST_Transform(s.geom, 32632))), "
         "ST_NDims(p.geom), ST_SRID(p.geom) "
         "FROM dbanon.poi p JOIN public.shops s ON btrim(s.kind, E' \\t') = category ORDER BY poi_id",
     )
     assert stored == [("cafe", True, 2, 32632), ("bar", True, 2, 32632), ("park", True, 2, 32632)]
-    record = everything(town, "SELECT kind, source, rows_read, rows_kept, quarantined, loaded_by FROM dbanon.load")
+    record = fetch_everything(
+        town, "SELECT kind, source, rows_read, rows_kept, quarantined, loaded_by FROM dbanon.load"
+    )
     assert record == [("pois", "table public.shops", 4, 3, {"missing-category": 1}, town.info.user)]
-    assert everything(town, "SELECT line, reason, content FROM dbanon.quarantine") == [
+    assert fetch_everything(town, "SELECT line, reason, content FROM dbanon.quarantine") == [
         (4, "missing-category", {"geom": "POINT(8 53)"})
     ]
-    assert everything(town, revision)[0][0] == before + 1
+    assert fetch_everything(town, revision)[0][0] == before + 1
 
 
 @pytest.mark.many
@@ -76,10 +78,10 @@ def test_pois_are_stored_where_postgis_puts_them_and_recorded(town):
 def test_every_poi_that_cannot_be_used_is_kept_aside_with_a_reason(town, kind, geom, reason):
     assert reason in REASONS
     good = [("caf\u00e9", "SRID=4326;POINT(8.25 53.15)"), ("bar", "POINT(8.25 53.15)")]
-    table(town, "shops", "kind text, geom geometry", [*good, (kind, geom)])
+    make_table(town, "shops", "kind text, geom geometry", [*good, (kind, geom)])
     assert call(town, POIS) == (3, 2, {reason: 1})
-    assert left_out(town) == [(3, reason)]
-    assert everything(town, "SELECT category FROM dbanon.poi ORDER BY poi_id") == [("caf\u00e9",), ("bar",)]
+    assert list_left_out(town) == [(3, reason)]
+    assert fetch_everything(town, "SELECT category FROM dbanon.poi ORDER BY poi_id") == [("caf\u00e9",), ("bar",)]
 
 
 @pytest.mark.many
@@ -107,10 +109,10 @@ def test_every_cell_that_cannot_be_used_is_kept_aside_with_a_reason(town, geom, 
     assert reason in REASONS
     heard: list[str | None] = []
     town.add_notice_handler(lambda said: heard.append(said.sqlstate))
-    table(town, "areas", "geom geometry", [("SRID=4326;" + SQUARE,), (geom,)])
+    make_table(town, "areas", "geom geometry", [("SRID=4326;" + SQUARE,), (geom,)])
     assert call(town, CELLS) == (2, 1, {reason: 1})
-    assert left_out(town) == [(2, reason)]
-    assert everything(town, "SELECT name, GeometryType(geom), ST_SRID(geom) FROM dbanon.cell") == [
+    assert list_left_out(town) == [(2, reason)]
+    assert fetch_everything(town, "SELECT name, GeometryType(geom), ST_SRID(geom) FROM dbanon.cell") == [
         (None, "POLYGON", 32632)
     ]
     # PostGIS would say where a polygon crosses itself.
@@ -120,9 +122,9 @@ def test_every_cell_that_cannot_be_used_is_kept_aside_with_a_reason(town, geom, 
 def test_cells_are_stored_with_their_names_in_whole(town):
     ring, hole = "(8.2 53.1,8.3 53.1,8.3 53.2,8.2 53.1)", "(8.22 53.11,8.28 53.11,8.28 53.15,8.22 53.11)"
     pieces = f"MULTIPOLYGON(({ring},{hole}),((9 53,9.1 53,9 53.1,9 53)))"
-    areas(town, ("north ", SQUARE), ("", pieces), ("north", SQUARE.replace("8.2 ", "8.19 ")))
+    make_areas(town, ("north ", SQUARE), ("", pieces), ("north", SQUARE.replace("8.2 ", "8.19 ")))
     assert call(town, CELLS, ", name => 'station'") == (3, 3, {})
-    stored = everything(
+    stored = fetch_everything(
         town,
         "SELECT c.name, ST_OrderingEquals(c.geom, ST_Transform(a.geom, 32632)) FROM dbanon.cell c "
         "JOIN public.areas a ON ST_Equals(c.geom, ST_Transform(a.geom, 32632)) ORDER BY cell_id",
@@ -132,7 +134,7 @@ def test_cells_are_stored_with_their_names_in_whole(town):
 
 def test_a_cell_too_small_to_have_an_area_is_kept_aside(town):
     corners = "0 0, 1e-170 0, 1e-170 1e-170, 0 1e-170, 0 0"
-    table(
+    make_table(
         town,
         "areas",
         "geom geometry",
@@ -145,28 +147,28 @@ def test_two_cells_in_one_rectangle_are_two(town):
     half = "SRID=32632;POLYGON((442000 5880000, 442100 5880000, 442100 5880100, 442000 5880000))"
     other = "SRID=32632;POLYGON((442000 5880000, 442100 5880100, 442000 5880100, 442000 5880000))"
     rows = [("a", half), ("a", other), ("b", half), ("a", other.replace("442000 5880100", "442000.0002 5880100"))]
-    table(town, "areas", "station text, geom geometry", rows)
+    make_table(town, "areas", "station text, geom geometry", rows)
     assert call(town, CELLS, ", name => 'station'") == (4, 3, {"duplicate-cell": 1})
-    assert left_out(town) == [(4, "duplicate-cell")]
+    assert list_left_out(town) == [(4, "duplicate-cell")]
 
 
 def test_what_is_there_already_adds_nothing_and_what_is_new_is_added(town):
-    shops(town, ("cafe", "POINT(8.2 53.1)"), ("bar", "POINT(8.2 53.1)"))
+    make_shops(town, ("cafe", "POINT(8.2 53.1)"), ("bar", "POINT(8.2 53.1)"))
     call(town, POIS)
-    again = refused(town, POIS)
+    again = catch_refusal(town, POIS)
     assert isinstance(again, DataError)
-    names(str(again), "nothing to add", "2 rows", "2 duplicate-poi")
-    assert everything(town, "SELECT count(*) FROM dbanon.load") == [(1,)]
+    demand_named(str(again), "nothing to add", "2 rows", "2 duplicate-poi")
+    assert fetch_everything(town, "SELECT count(*) FROM dbanon.load") == [(1,)]
     town.execute("INSERT INTO public.shops VALUES ('cafe', 'SRID=4326;POINT(8.2001 53.1)')")
     assert call(town, POIS) == (3, 1, {"duplicate-poi": 2})
-    assert everything(town, "SELECT category, count(*) FROM dbanon.poi GROUP BY 1 ORDER BY 1") == [
+    assert fetch_everything(town, "SELECT category, count(*) FROM dbanon.poi GROUP BY 1 ORDER BY 1") == [
         ("bar", 1),
         ("cafe", 2),
     ]
 
 
 def test_what_another_dataset_has_is_no_duplicate(town):
-    shops(town, ("cafe", "POINT(8.2 53.1)"))
+    make_shops(town, ("cafe", "POINT(8.2 53.1)"))
     call(town, POIS)
     town.execute(
         "UPDATE dbanon.poi SET geom = ST_SetSRID(geom, 32610), dataset_id = (SELECT dataset_id FROM dbanon.dataset "
@@ -185,18 +187,18 @@ def test_replacing_deletes_those_of_this_dataset_alone(town):
         "INSERT INTO dbanon.cell (dataset_id, name, geom) SELECT dataset_id, 'old', ST_MakeEnvelope(0, 0, 1, 1, srid) "
         "FROM dbanon.dataset"
     )
-    shops(town, ("cafe", "POINT(8.2 53.1)"))
-    areas(town, ("new", SQUARE))
+    make_shops(town, ("cafe", "POINT(8.2 53.1)"))
+    make_areas(town, ("new", SQUARE))
     call(town, POIS, ", replace => true")
     call(town, POIS, ", replace => true")
     call(town, CELLS, ", name => 'station', replace => true")
-    assert everything(
+    assert fetch_everything(
         town, "SELECT name, category FROM dbanon.poi JOIN dbanon.dataset USING (dataset_id) ORDER BY 1"
     ) == [
         ("ten", "old"),
         ("town", "cafe"),
     ]
-    assert everything(
+    assert fetch_everything(
         town, "SELECT d.name, c.name FROM dbanon.cell c JOIN dbanon.dataset d USING (dataset_id) ORDER BY 1"
     ) == [
         ("ten", "old"),
@@ -205,50 +207,52 @@ def test_replacing_deletes_those_of_this_dataset_alone(town):
 
 
 def test_a_replacement_of_which_nothing_is_usable_leaves_what_is_there(town):
-    shops(town, ("cafe", "POINT(8.2 53.1)"))
+    make_shops(town, ("cafe", "POINT(8.2 53.1)"))
     call(town, POIS)
     town.execute("UPDATE public.shops SET kind = NULL")
-    names(str(refused(town, POIS, ", replace => true")), "usable", "1 row", "1 missing-category", "crs")
-    assert everything(town, "SELECT category FROM dbanon.poi") == [("cafe",)]
+    demand_named(str(catch_refusal(town, POIS, ", replace => true")), "usable", "1 row", "1 missing-category", "crs")
+    assert fetch_everything(town, "SELECT category FROM dbanon.poi") == [("cafe",)]
 
 
 def test_an_empty_table_is_nothing_usable(town):
-    shops(town)
-    names(str(refused(town, POIS)), "usable", "0 rows", "crs")
+    make_shops(town)
+    demand_named(str(catch_refusal(town, POIS)), "usable", "0 rows", "crs")
 
 
 @pytest.mark.parametrize("given", ["POINT(53.1 8.2)", "POINT(53.1 98.2)"])
 def test_axes_that_are_swapped_in_most_rows_are_refused(town, given):
-    shops(town, ("cafe", given), ("bar", given), ("cafe", "POINT(8.2 53.1)"))
-    error = refused(town, POIS)
+    make_shops(town, ("cafe", given), ("bar", given), ("cafe", "POINT(8.2 53.1)"))
+    error = catch_refusal(town, POIS)
     assert isinstance(error, ParameterError)
-    names(str(error), "longitude", "latitude", "'geom'", "ST_FlipCoordinates")
+    demand_named(str(error), "longitude", "latitude", "'geom'", "ST_FlipCoordinates")
 
 
 def test_places_far_from_the_trajectories_are_kept(town):
-    shops(town, ("cafe", "POINT(11 48)"))
+    make_shops(town, ("cafe", "POINT(11 48)"))
     assert call(town, POIS) == (1, 1, {})
 
 
 def test_without_trajectories_only_the_projection_decides(town):
     town.execute("DELETE FROM dbanon.trajectory")
-    shops(town, ("cafe", "POINT(53.1 8.2)"), ("cafe", "POINT(8.2 89.99)"), ("bar", "LINESTRING(8 53, 8 120)"))
+    make_shops(town, ("cafe", "POINT(53.1 8.2)"), ("cafe", "POINT(8.2 89.99)"), ("bar", "LINESTRING(8 53, 8 120)"))
     assert call(town, POIS) == (3, 2, {"swapped-axes": 1})
 
 
 def test_the_reference_system_may_be_given_where_geometries_name_none(town):
-    table(town, "shops", "kind text, geom geometry", [("cafe", "POINT(446436.316 5883693.844)")])
-    error = refused(town, POIS)
+    make_table(town, "shops", "kind text, geom geometry", [("cafe", "POINT(446436.316 5883693.844)")])
+    error = catch_refusal(town, POIS)
     assert isinstance(error, DataError)
-    names(str(error), "'geom'", "reference system", 0, "--crs EPSG:4326")
+    demand_named(str(error), "'geom'", "reference system", 0, "--crs EPSG:4326")
     assert call(town, POIS, ", crs => 'EPSG:25832'") == (1, 1, {})
-    assert everything(town, "SELECT ST_X(ST_Transform(geom, 4326))::numeric(9, 6)::float8 FROM dbanon.poi") == [(8.2,)]
+    assert fetch_everything(town, "SELECT ST_X(ST_Transform(geom, 4326))::numeric(9, 6)::float8 FROM dbanon.poi") == [
+        (8.2,)
+    ]
 
 
 def test_a_geography_is_a_geometry(town):
     town.execute("CREATE TABLE public.shops AS SELECT 1 AS kind, 'POINT(8.2 53.1)'::geography AS geom")
     assert call(town, POIS) == (1, 1, {})
-    assert everything(town, "SELECT category, ST_SRID(geom) FROM dbanon.poi") == [("1", 32632)]
+    assert fetch_everything(town, "SELECT category, ST_SRID(geom) FROM dbanon.poi") == [("1", 32632)]
 
 
 def test_columns_and_tables_may_be_called_anything(town):
@@ -258,7 +262,7 @@ def test_columns_and_tables_may_be_called_anything(town):
     names = ["""public."Öde %s 'x"" y" """, "kind \"%s'", "% L"]
     statement = "SELECT rows_kept FROM dbanon.import_pois(%s, 'town', category => %s, geom => %s)"
     assert town.execute(statement, names).fetchall() == [(1,)]
-    assert everything(town, "SELECT source FROM dbanon.load") == [("""table public."Öde %s 'x"" y\"""",)]
+    assert fetch_everything(town, "SELECT source FROM dbanon.load") == [("""table public."Öde %s 'x"" y\"""",)]
 
 
 def test_shapes_across_the_antimeridian_have_their_middle_the_short_way_round(connection):
@@ -268,7 +272,7 @@ def test_shapes_across_the_antimeridian_have_their_middle_the_short_way_round(co
         "dataset_id, 's', ST_Force3DM(ST_Transform("
         "ST_SetSRID(ST_MakePoint(-179.9, -17), 4326), 32601), 0) FROM dbanon.dataset WHERE name = 'town'"
     )
-    shops(connection, ("reef", "LINESTRING(179.99 -17, -179.97 -17)"), ("reef", "POINT(-179.95 -17)"))
+    make_shops(connection, ("reef", "LINESTRING(179.99 -17, -179.97 -17)"), ("reef", "POINT(-179.95 -17)"))
     assert call(connection, POIS) == (2, 2, {})
 
 
@@ -276,12 +280,12 @@ def test_shapes_across_the_antimeridian_have_their_middle_the_short_way_round(co
 
 
 def test_several_imports_may_be_of_one_transaction(town):
-    shops(town, ("cafe", "POINT(8.2 53.1)"), (None, "POINT(8.2 53.1)"))
-    seen(town, ("a", 5), (None, 5))
+    make_shops(town, ("cafe", "POINT(8.2 53.1)"), (None, "POINT(8.2 53.1)"))
+    make_seen(town, ("a", 5), (None, 5))
     for _ in range(2):
         call(town, POIS, ", replace => true")
         call(town, SIGHTINGS, ", replace => true")
-    assert left_out(town) == [(2, "missing-category"), (2, "missing-subject")] * 2
+    assert list_left_out(town) == [(2, "missing-category"), (2, "missing-subject")] * 2
 
 
 def test_temporary_tables_and_views_may_be_imported(town):
@@ -300,13 +304,15 @@ def test_temporary_tables_and_views_may_be_imported(town):
     ],
 )
 def test_the_tables_are_guarded_as_those_of_sites_are(town, values):
-    ((dataset, revision),) = everything(town, "SELECT dataset_id, revision FROM dbanon.dataset WHERE name = 'town'")
+    ((dataset, revision),) = fetch_everything(
+        town, "SELECT dataset_id, revision FROM dbanon.dataset WHERE name = 'town'"
+    )
     name = values.split()[0]
     town.execute("DELETE FROM dbanon.trajectory WHERE dataset_id = %s", [dataset])
     town.execute("INSERT INTO dbanon." + values.format(dataset, 32632))
     town.execute(f"UPDATE dbanon.{name} SET dataset_id = dataset_id")
     query = "SELECT revision FROM dbanon.dataset WHERE name = 'town'"
-    assert everything(town, query) == [(revision + 3,)]
+    assert fetch_everything(town, query) == [(revision + 3,)]
     with pytest.raises(psycopg.Error) as caught, town.transaction():
         town.execute("INSERT INTO dbanon." + values.format(-1, 32632))
     assert caught.value.sqlstate == "DA009"
@@ -319,4 +325,4 @@ def test_the_tables_are_guarded_as_those_of_sites_are(town, values):
                 town.execute(statement)
             assert caught.value.sqlstate == "DA008"
     town.execute("DELETE FROM dbanon.dataset WHERE dataset_id = %s", [dataset])
-    assert everything(town, f"SELECT count(*) FROM dbanon.{name}") == [(0,)]
+    assert fetch_everything(town, f"SELECT count(*) FROM dbanon.{name}") == [(0,)]

@@ -9,21 +9,21 @@ from psycopg import sql
 
 from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.testing import database_url
-from tests.facts import names
+from tests.facts import demand_named
 from tests.importing import (
     CALLS,
     CELLS,
     POIS,
     SIGHTINGS,
     SQUARE,
-    areas,
     call,
-    calls,
-    everything,
-    refused,
-    seen,
+    catch_refusal,
+    fetch_everything,
+    make_areas,
+    make_calls,
+    make_seen,
+    make_shops,
     settle,
-    shops,
 )
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -139,9 +139,9 @@ def test_every_refusal_names_what_is_wrong_and_what_to_do(town, statement, famil
     town.execute("CREATE COLLATION public.blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
     town.execute("CREATE TABLE public.blurred (subject text COLLATE public.blind, time int)")
     town.execute("CREATE VIEW public.digits AS SELECT 'a' AS subject, 20080604090000 AS time")
-    error = refused(town, statement)
+    error = catch_refusal(town, statement)
     assert type(error) is family
-    names(str(error), *facts)
+    demand_named(str(error), *facts)
 
 
 @pytest.fixture
@@ -149,10 +149,10 @@ def operator(database, login) -> Iterator[psycopg.Connection]:
     """An operator who may read table public.shops, in a database with the dataset town; `owner` made them."""
     with psycopg.connect(database, autocommit=True) as owner:
         settle(owner)
-        shops(owner, ("cafe", "POINT(8.2 53.1)"), ("bar", "POINT(8.2 53.1)"))
-        areas(owner, ("north", SQUARE))
-        calls(owner, ("a", 1212562800, "pharmacy", "5"))
-        seen(owner, ("a", 1212562800))
+        make_shops(owner, ("cafe", "POINT(8.2 53.1)"), ("bar", "POINT(8.2 53.1)"))
+        make_areas(owner, ("north", SQUARE))
+        make_calls(owner, ("a", 1212562800, "pharmacy", "5"))
+        make_seen(owner, ("a", 1212562800))
         owner.execute("CREATE TABLE public.secret AS TABLE public.shops")
         owner.execute("CREATE SCHEMA hidden")
         owner.execute("CREATE TABLE hidden.shops AS TABLE public.shops")
@@ -167,7 +167,7 @@ def operator(database, login) -> Iterator[psycopg.Connection]:
 def test_an_operator_imports_with_rights_of_its_own(operator):
     for statement in (POIS, CELLS, CALLS, SIGHTINGS):
         assert call(operator, statement)[1] >= 1
-    assert everything(operator, "SELECT DISTINCT loaded_by = session_user FROM dbanon.load") == [(True,)]
+    assert fetch_everything(operator, "SELECT DISTINCT loaded_by = session_user FROM dbanon.load") == [(True,)]
     for statement in (POIS, CELLS, SIGHTINGS):
         call(operator, statement, ", replace => true")
 
@@ -183,9 +183,9 @@ def test_a_table_that_the_login_may_not_read_is_not_read(database, operator, sou
     else:
         statement, name = POIS.replace("public.shops", source), source
         right = f"SELECT ON {source}"
-    error = refused(operator, statement)
+    error = catch_refusal(operator, statement)
     assert isinstance(error, StoreError)
-    names(str(error), name, f"GRANT {right} TO {operator.info.user};")
+    demand_named(str(error), name, f"GRANT {right} TO {operator.info.user};")
 
 
 def test_the_rights_that_a_login_lacks_can_be_typed_as_the_hint_has_them(database, operator):
@@ -203,9 +203,9 @@ def test_the_rights_that_a_login_lacks_can_be_typed_as_the_hint_has_them(databas
 def test_row_level_security_that_hides_rows_is_refused(database, operator):
     with psycopg.connect(database) as owner:
         owner.execute("ALTER TABLE public.shops ENABLE ROW LEVEL SECURITY")
-    error = refused(operator, POIS)
+    error = catch_refusal(operator, POIS)
     assert isinstance(error, DataError)
-    names(str(error), "row-level security", "public.shops", "this login")
+    demand_named(str(error), "row-level security", "public.shops", "this login")
 
 
 @pytest.mark.parametrize("role", ["dbanon_worker", "dbanon_analyst"])
@@ -239,9 +239,9 @@ def test_one_load_into_a_dataset_waits_for_another(operator):
 
 def test_the_reach_of_a_dataset_is_three_times_the_extent_of_most_of_it(connection):
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('town', 32632, 1, 1)")
-    ((dataset,),) = everything(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = 'town'")
+    ((dataset,),) = fetch_everything(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = 'town'")
     query = f"SELECT * FROM dbanon_internal.trajectory_bounds({dataset})"
-    assert everything(connection, query) == [(-np.inf, np.inf, -np.inf, np.inf)]
+    assert fetch_everything(connection, query) == [(-np.inf, np.inf, -np.inf, np.inf)]
     x, y = np.random.default_rng(3).uniform(0, 20000, (2, 300)).round()
     x[0] = 9e6
     with connection.cursor() as cursor:
@@ -256,4 +256,4 @@ def test_the_reach_of_a_dataset_is_three_times_the_extent_of_most_of_it(connecti
     for axis in np.sort(places, axis=0).T:
         low, high = axis[cut], axis[len(axis) - 1 - cut]
         spans += [low - 3 * (high - low), high + 3 * (high - low)]
-    assert everything(connection, query) == [tuple(spans)]
+    assert fetch_everything(connection, query) == [tuple(spans)]

@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 
 from dbanon import load
 from dbanon.options.loading import ImportingTrajectories, LoadingSites, LoadingTrajectories
-from tests.facts import names
+from tests.facts import demand_named
 
 CALL = "SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd'{})"
 SITES = "SELECT * FROM dbanon.import_sites('public.clinics', dataset => 'd', geom => 'place'{})"
@@ -36,7 +36,7 @@ def said(connection):
     return heard
 
 
-def _refused(connection, statement):
+def _catch_refusal(connection, statement):
     with pytest.raises(psycopg.Error) as refused:
         connection.execute(statement)
     told = refused.value.diag
@@ -77,8 +77,8 @@ def test_what_became_of_the_rows_is_one_row(gps, said):
         "late_periods": [],
     }
     position, moment = said
-    names(position, "NOTICE: ", "1 position", "kept", "drop_outliers => true", "bbox => ")
-    names(moment, "NOTICE: ", "1 time", "kept", "drop_outliers => true")
+    demand_named(position, "NOTICE: ", "1 position", "kept", "drop_outliers => true", "bbox => ")
+    demand_named(moment, "NOTICE: ", "1 time", "kept", "drop_outliers => true")
     assert gps.execute("SELECT source, rows_read, loaded_by = session_user FROM dbanon.load").fetchall() == [
         ("table public.gps", 94, True)
     ]
@@ -90,10 +90,10 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
     asked = ImportingTrajectories(dataset="d", subject="subject", time="time", geom="geom")
     report = load.import_trajectories(gps, "gps", asked, lambda *stage: told.append(stage))
     (notice,) = report.notices
-    names(notice, "Notice: ", "1 position", "kept", "--drop-outliers", "--bbox")
+    demand_named(notice, "Notice: ", "1 position", "kept", "--drop-outliers", "--bbox")
     assert [done for _, *done in told] == [[0, None], [0, None], [0, None], [10, 10]]
-    names(told[0][0], "public.gps")
-    names(told[-1][0], "trajectories")
+    demand_named(told[0][0], "public.gps")
+    demand_named(told[-1][0], "trajectories")
     assert gps.execute("SHOW client_min_messages").fetchone() == ("notice",)
 
 
@@ -156,10 +156,10 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
 )
 def test_arguments_that_cannot_be_used_are_refused_in_words_of_sql(gps, arguments, code, facts, hint):
     more = "".join(f', "{name}" => {value}' for name, value in arguments.items())
-    told = _refused(gps, CALL.format(more))
+    told = _catch_refusal(gps, CALL.format(more))
     assert told[0] == code
-    names(told[1], *facts)
-    names(told[2], hint)
+    demand_named(told[1], *facts)
+    demand_named(told[2], hint)
     assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
@@ -181,11 +181,11 @@ def test_the_hint_for_coordinates_and_for_texts_is_what_works(connection, column
         about = f"'public.\"{source}\"', \"time\" => '{time}', {position}"
         return f"SELECT rows_kept FROM dbanon.import_trajectories({about}, dataset => 'd', subject => 'cab'{crs})"
 
-    code, _, hint = _refused(connection, statement())
+    code, _, hint = _catch_refusal(connection, statement())
     assert code == "DA012"
     position = re.search(r"x => '\w+', y => '\w+'", hint)[0]
     for _ in range(1 + 2 * ("text" in columns)):
-        code, _, hint = _refused(connection, statement())
+        code, _, hint = _catch_refusal(connection, statement())
         assert code == "DA012"
         made, source, column = re.search(
             r'(CREATE VIEW public."(.+?)" .* AS "?(\w+)_read"? FROM public."[^"]+")', hint
@@ -199,20 +199,20 @@ def test_the_hint_for_coordinates_and_for_texts_is_what_works(connection, column
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["NULL", "''", "' '", "E'a\\nb'", "E'a\\u200bb'", "repeat('d', 201)"])
 def test_a_dataset_needs_a_name_that_can_be_seen(gps, name):
-    told = _refused(gps, f"SELECT * FROM dbanon.import_trajectories('public.gps', dataset => {name})")
+    told = _catch_refusal(gps, f"SELECT * FROM dbanon.import_trajectories('public.gps', dataset => {name})")
     assert told[0] == "DA011"
-    names(told[1], "name", "1 to 200")
+    demand_named(told[1], "name", "1 to 200")
 
 
 def test_a_dataset_that_is_there_is_added_to_or_replaced_by_name(gps):
     _import(gps)
-    code, message, hint = _refused(gps, CALL.format(""))
+    code, message, hint = _catch_refusal(gps, CALL.format(""))
     assert code == "DA011"
-    names(message, "'d'", "already")
-    names(hint, "mode => 'append'", "mode => 'replace'")
-    code, message, _ = _refused(gps, CALL.format(", mode => 'append'"))
+    demand_named(message, "'d'", "already")
+    demand_named(hint, "mode => 'append'", "mode => 'replace'")
+    code, message, _ = _catch_refusal(gps, CALL.format(", mode => 'append'"))
     assert code == "DA012"
-    names(message, "nothing to add", "90 rows")
+    demand_named(message, "nothing to add", "90 rows")
     (row,) = _import(gps, mode="'replace'", split_gap_s="30", grid_m="5")
     assert row["trajectories"] == 90
     assert gps.execute("SELECT grid_m FROM dbanon.dataset").fetchall() == [(5,)]
@@ -260,9 +260,9 @@ def test_a_view_may_call_functions_that_name_postgis_by_the_search_path(connecti
 
 def test_an_operator_imports_what_it_may_read_and_others_may_not(gps, login):
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
-        code, message, hint = _refused(operator, CALL.format(""))
+        code, message, hint = _catch_refusal(operator, CALL.format(""))
         assert code == "DA014"
-        names(message + hint, "public.gps", "GRANT SELECT")
+        demand_named(message + hint, "public.gps", "GRANT SELECT")
         gps.execute("GRANT SELECT ON public.gps TO PUBLIC")
         assert _import(operator, drop_outliers="true")[0]["rows_kept"] == 90
     for role in ("dbanon_worker", "dbanon_analyst"):
@@ -320,7 +320,7 @@ def town(connection):
     return connection
 
 
-def _clinics(connection, *rows, srid=32632):
+def _make_clinics(connection, *rows, srid=32632):
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO public.clinics VALUES (%s, ST_SetSRID(ST_GeomFromText(%s), %s))",
@@ -328,12 +328,12 @@ def _clinics(connection, *rows, srid=32632):
         )
 
 
-def _stored(connection):
+def _read_stored(connection):
     return connection.execute("SELECT name, ST_AsText(geom) FROM dbanon.site ORDER BY site_id").fetchall()
 
 
 def test_sites_are_stored_as_they_are_and_every_other_row_has_its_reason(town, said):
-    _clinics(town, *(row[:2] for row in ODD))
+    _make_clinics(town, *(row[:2] for row in ODD))
     endless = "ST_SetSRID(ST_MakeLine(ARRAY[ST_MakePoint(1, 1), ST_MakePoint('{0}', 3), ST_MakePoint(4, 4)]), 32632)"
     for wild in ("NaN", "Infinity"):
         town.execute(f"INSERT INTO clinics SELECT 'k', {endless.format(wild)}")
@@ -345,9 +345,9 @@ def test_sites_are_stored_as_they_are_and_every_other_row_has_its_reason(town, s
     assert (load_id, rows_read, rows_kept) == (1, len(reasons), reasons.count(None))
     assert quarantined == {reason: reasons.count(reason) for reason in reasons if reason is not None}
     square = SQUARE.replace("N (", "N(").replace(", ", ",")
-    assert _stored(town) == [("a", square), ("b", square), (None, "POINT(7 8)"), ("j", "POINT(90000 500)")]
+    assert _read_stored(town) == [("a", square), ("b", square), (None, "POINT(7 8)"), ("j", "POINT(90000 500)")]
     (notice,) = said
-    names(notice, "NOTICE: ", "1 site", "kept", "drop_outliers => true", "bbox => ")
+    demand_named(notice, "NOTICE: ", "1 site", "kept", "drop_outliers => true", "bbox => ")
     told = town.execute("SELECT content FROM dbanon.quarantine WHERE line = 2").fetchone()
     assert told == ({"title": " a ", "place": square},)
     assert town.execute("SELECT kind, source FROM dbanon.load").fetchone() == ("sites", "table public.clinics")
@@ -376,13 +376,13 @@ def test_names_with_control_characters_are_left_out_of_tables_as_of_files(connec
 
 @pytest.mark.parametrize("wild", ["\x1b]0;pwned\x07", "a\tb", "a\u009bb"])
 def test_sites_whose_names_have_control_characters_are_left_out_of_tables_as_of_files(town, tmp_path, wild):
-    _clinics(town, ("good", "POINT (7 8)"), (wild, "POINT (9 8)"), (wild, "POINT EMPTY"))
+    _make_clinics(town, ("good", "POINT (7 8)"), (wild, "POINT (9 8)"), (wild, "POINT EMPTY"))
     assert town.execute(SITES.format(", name => 'title'")).fetchone()[1:] == (3, 1, {"control-characters": 2})
     file = tmp_path / "sites.parquet"
     pq.write_table(pa.table({"name": ["good", wild], "x": [17.0, 9.0], "y": [8.0, 8.0]}), file)
     report = load.load_places(town, file, LoadingSites(dataset="d", name="name", crs="EPSG:32632"))
     assert (report.kept, report.quarantined) == (1, {"control-characters": 1})
-    assert [name for name, _ in _stored(town)] == ["good", "good"]
+    assert [name for name, _ in _read_stored(town)] == ["good", "good"]
 
 
 def test_a_table_of_sites_and_a_file_of_the_same_give_the_same(town, tmp_path):
@@ -391,17 +391,17 @@ def test_a_table_of_sites_and_a_file_of_the_same_give_the_same(town, tmp_path):
     path.write_text("title,place\n" + "".join(f'{name or ""},"{text}"\n' for name, text in rows))
     asked = LoadingSites(dataset="d", name="title", geom="place", crs="EPSG:32632")
     report = load.load_places(town, path, asked)
-    before = _stored(town)
-    _clinics(town, *rows)
+    before = _read_stored(town)
+    _make_clinics(town, *rows)
     row = town.execute(SITES.format(", name => 'title', replace => true")).fetchone()
     assert row[1:] == (report.read, report.kept, report.quarantined)
-    assert _stored(town) == before
-    again = _refused(town, SITES.format(", name => 'title'"))
+    assert _read_stored(town) == before
+    again = _catch_refusal(town, SITES.format(", name => 'title'"))
     assert "none usable (6 duplicate-site, 1 non-finite-position, " in again[1]
 
 
 def test_sites_are_reprojected_kept_to_a_box_and_left_out_where_far(town):
-    _clinics(town, ("a", "POINT (8.2 53.1)"), ("b", "POINT (8.3 53.1)"), srid=4326)
+    _make_clinics(town, ("a", "POINT (8.2 53.1)"), ("b", "POINT (8.3 53.1)"), srid=4326)
     town.execute("DELETE FROM dbanon.trajectory")
     town.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT 1, 'a', "
@@ -456,27 +456,29 @@ def test_sites_are_reprojected_kept_to_a_box_and_left_out_where_far(town):
     ],
 )
 def test_sites_that_cannot_be_imported_are_refused_and_nothing_is_replaced(town, statement, code, facts, hint):
-    _clinics(town, ("a", "POINT (70 80)"), ("b", "POINT (70 90)"))
+    _make_clinics(town, ("a", "POINT (70 80)"), ("b", "POINT (70 90)"))
     town.execute("INSERT INTO dbanon.site (dataset_id, name, geom) VALUES (1, 'old', 'SRID=32632;POINT (1 1)')")
-    told = _refused(town, statement.removesuffix(")") + ", replace => true)")
+    told = _catch_refusal(town, statement.removesuffix(")") + ", replace => true)")
     assert told[0] == code
-    names(told[1], *facts)
-    names(told[2], hint)
-    assert _stored(town) == [("old", "POINT(1 1)")]
+    demand_named(told[1], *facts)
+    demand_named(told[2], hint)
+    assert _read_stored(town) == [("old", "POINT(1 1)")]
 
 
 def test_sites_that_lie_among_the_users_only_with_x_and_y_exchanged_are_refused(town):
     town.execute("UPDATE dbanon.trajectory SET path = ST_Translate(path, 400000, 5000000)")
-    _clinics(town, ("a", "POINT (5000100 400100)"), ("b", "POINT (5000200 400100)"), ("c", "POINT (400100 5000100)"))
-    code, message, hint = _refused(town, SITES.format(""))
+    _make_clinics(
+        town, ("a", "POINT (5000100 400100)"), ("b", "POINT (5000200 400100)"), ("c", "POINT (400100 5000100)")
+    )
+    code, message, hint = _catch_refusal(town, SITES.format(""))
     assert code == "DA011"
-    names(message, "longitude", "latitude")
-    names(hint, "'place'", "ST_FlipCoordinates")
-    assert _stored(town) == []
+    demand_named(message, "longitude", "latitude")
+    demand_named(hint, "'place'", "ST_FlipCoordinates")
+    assert _read_stored(town) == []
 
 
 def test_an_operator_imports_sites_and_others_may_not(town, login):
-    _clinics(town, ("a", "POINT (1 1)"))
+    _make_clinics(town, ("a", "POINT (1 1)"))
     town.execute("GRANT SELECT ON public.clinics TO PUBLIC")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
         assert operator.execute(SITES.format("")).fetchone()[2] == 1

@@ -15,7 +15,7 @@ from dbanon.runs import reading
 DATASET = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, 1, 1) RETURNING dataset_id"
 
 
-def new_dataset(connection, name="d"):
+def make_dataset(connection, name="d"):
     return connection.execute(DATASET, [name]).fetchone()[0]
 
 
@@ -45,13 +45,13 @@ def add_paths(connection, dataset, paths):
         )
 
 
-def inputs(url, dataset, *names, **params):
+def read_inputs(url, dataset, *names, **params):
     with reading.open_reader(url) as reader:
-        data = reader.trajectories(dataset)
-        return data, reader.inputs(dataset, names, params)
+        data = reader.read_trajectories(dataset)
+        return data, reader.read_inputs(dataset, names, params)
 
 
-def tiles(rng, columns=5, rows=4):
+def draw_tiles(rng, columns=5, rows=4):
     """Rectangles between uneven lines; some columns of rows of their own, so that edges meet edges in their middle."""
     cells = []
     across = np.cumsum(rng.integers(1, 9, columns + 1))
@@ -61,7 +61,7 @@ def tiles(rng, columns=5, rows=4):
     return cells
 
 
-def meet(a, b):
+def is_meeting(a, b):
     """Whether two rectangles share an edge."""
     wide = min(a[2], b[2]) - max(a[0], b[0])
     high = min(a[3], b[3]) - max(a[1], b[1])
@@ -69,14 +69,14 @@ def meet(a, b):
 
 
 def test_cells_are_those_of_plain_loops(database, connection, rng):
-    boxes = tiles(rng)
+    boxes = draw_tiles(rng)
     spots = [(float(x), float(y)) for x, y in rng.integers(0, 45, (300, 2)) + rng.choice([0, 0.5], (300, 2))]
-    for dataset in (new_dataset(connection, "other"), new_dataset(connection)):  # of the other nothing is seen
+    for dataset in (make_dataset(connection, "other"), make_dataset(connection)):  # of the other nothing is seen
         add_cells(connection, dataset, [shapely.box(*box) for box in boxes])
         add_pois(connection, dataset, [("abc"[i % 3], shapely.Point(s)) for i, s in enumerate(spots[:200])])
         walks = [(f"s{i}", [(j, *spots[(i * 7 + j) % 300]) for j in range(i % 5 + 1)]) for i in range(40)]
         add_paths(connection, dataset, walks)
-    data, found = inputs(database, dataset, "cells")
+    data, found = read_inputs(database, dataset, "cells")
     cells = found["cells"]
     assert isinstance(cells, Cells)
     ids = [
@@ -86,7 +86,7 @@ def test_cells_are_those_of_plain_loops(database, connection, rng):
     assert cells.cell_id.tolist() == ids
     assert cells.area_m2.tolist() == [float((b[2] - b[0]) * (b[3] - b[1])) for b in boxes]
     assert cells.neighbours.tolist() == [
-        [i, j] for i in range(len(boxes)) for j in range(i + 1, len(boxes)) if meet(boxes[i], boxes[j])
+        [i, j] for i in range(len(boxes)) for j in range(i + 1, len(boxes)) if is_meeting(boxes[i], boxes[j])
     ]
 
     def holder(x, y):  # of several cells that share an edge or corner the first
@@ -109,9 +109,9 @@ def test_coverage_of_stations_meets_where_they_are_nearest_to_one_another(databa
     whole = shapely.voronoi_polygons(shapely.MultiPoint(points), extend_to=shapely.box(-5000, -5000, 6000, 6000))
     area = shapely.box(-4000, -4000, 5000, 5000)
     parts = sorted(whole.geoms, key=lambda p: next(i for i, q in enumerate(points) if p.contains(shapely.Point(q))))
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     add_cells(connection, dataset, [p.intersection(area) for p in parts])
-    pairs = {tuple(pair) for pair in inputs(database, dataset, "cells")[1]["cells"].neighbours.tolist()}
+    pairs = {tuple(pair) for pair in read_inputs(database, dataset, "cells")[1]["cells"].neighbours.tolist()}
     sides = {tuple(sorted(map(int, (s[i], s[i - 1])))) for s in Delaunay(points).simplices for i in range(3)}
     shared = {(i, j) for i, j in sides if parts[i].intersection(parts[j]).intersection(area).length > 0.01}
     assert shared <= pairs <= sides
@@ -119,21 +119,21 @@ def test_coverage_of_stations_meets_where_they_are_nearest_to_one_another(databa
 
 
 def test_cells_that_meet_in_a_corner_or_hold_nothing_are_nobodys_neighbours(database, connection):
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     add_cells(connection, dataset, [shapely.box(0, 0, 1, 1), shapely.box(1, 1, 2, 2), shapely.box(9, 9, 10, 10)])
-    cells = inputs(database, dataset, "cells")[1]["cells"]
+    cells = read_inputs(database, dataset, "cells")[1]["cells"]
     assert (cells.neighbours.shape, cells.categories, cells.pois.shape) == ((0, 2), (), (3, 0))
 
 
 def test_a_point_of_interest_that_is_a_shape_counts_once(database, connection):
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     add_cells(connection, dataset, [shapely.box(0, 0, 1, 1), shapely.box(1, 0, 9, 1)])
     add_pois(connection, dataset, [("park", shapely.box(0.5, 0.2, 8, 0.8))])
-    assert inputs(database, dataset, "cells")[1]["cells"].pois.sum() == 1
+    assert read_inputs(database, dataset, "cells")[1]["cells"].pois.sum() == 1
 
 
 def test_quasi_identifiers_are_those_of_the_set_that_a_parameter_names(database, connection):
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     add_paths(connection, dataset, [("b", [(0, 0, 0)]), ("a", [(0, 0, 0)])])
     rows = [("b", 9, "default"), ("b", 5, "default"), ("b", 5, "default"), ("z", 1, "default"), ("a", 7, "day")]
     for subject, t, name in rows:
@@ -142,31 +142,31 @@ def test_quasi_identifiers_are_those_of_the_set_that_a_parameter_names(database,
             "VALUES (%s, %s, to_timestamp(%s), %s)",
             [dataset, subject, t, name],
         )
-    found = inputs(database, dataset, "quasi_identifiers")[1]["quasi_identifiers"]
+    found = read_inputs(database, dataset, "quasi_identifiers")[1]["quasi_identifiers"]
     assert isinstance(found, QuasiIdentifiers)
     assert (found.subject.tolist(), found.t.tolist()) == ([-1, 1, 1], [1, 5, 9])
-    day = inputs(database, dataset, "quasi_identifiers", qid_set="day")[1]["quasi_identifiers"]
+    day = read_inputs(database, dataset, "quasi_identifiers", qid_set="day")[1]["quasi_identifiers"]
     assert (day.subject.tolist(), day.t.tolist()) == ([0], [7])
     with pytest.raises(ParameterError, match=r"'night'.*'day', 'default'"):
-        inputs(database, dataset, "quasi_identifiers", qid_set="night")
+        read_inputs(database, dataset, "quasi_identifiers", qid_set="night")
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["", " day", "x" * 61, "a\nb"])
 def test_the_name_of_a_set_is_one_that_a_parameter_can_have(connection, name):
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     query = "INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at, set_name) VALUES (%s, 'a', now(), %s)"
     with pytest.raises(psycopg.errors.CheckViolation):
         connection.execute(query, [dataset, name])
 
 
 def test_inputs_come_by_name_and_only_those_named(database, connection):
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     add_paths(connection, dataset, [("a", [(0, 0, 0)])])
     connection.execute(
         "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, 'a', to_timestamp(3), %s)",
         [dataset, Jsonb({"q": 1})],
     )
-    found = inputs(database, dataset, "requests", "sites")[1]
+    found = read_inputs(database, dataset, "requests", "sites")[1]
     assert {name: type(value) for name, value in found.items()} == {"requests": Requests, "sites": Sites}
     assert (found["requests"].t.tolist(), found["sites"].site_id.tolist()) == ([3], [])

@@ -5,8 +5,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.db.nights import add, compute, day, night, source, step, value
-from tests.facts import refusal
+from tests.db.nights import add, compute, find_day, make_source, read_value, run_night, take_step
+from tests.facts import expect_refusal
 
 LOAD = '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'
 ROW = "SELECT to_jsonb(j) - '{looked_at,held_by}'::text[] FROM dbanon.job j"
@@ -16,15 +16,15 @@ REQUESTS = '{"kind": "requests", "source": "public.gps", "columns": ["lon"], "su
 @pytest.fixture
 def own(connection: psycopg.Connection) -> psycopg.Connection:
     """Connection to a database with a source of three days and the day before them."""
-    source(connection)
+    make_source(connection)
     return connection
 
 
 def change(connection: psycopg.Connection[Any], rest: str) -> dict[str, Any]:
     """Change the job; which columns have become what."""
-    before = value(connection, ROW)
+    before = read_value(connection, ROW)
     connection.execute(f"SELECT dbanon.add_job('taxi', {rest}, replace => true)")  # type: ignore[arg-type]
-    return {name: now for name, now in value(connection, ROW).items() if now != before[name]}
+    return {name: now for name, now in read_value(connection, ROW).items() if now != before[name]}
 
 
 # ---- changing
@@ -82,31 +82,31 @@ def test_another_method_begins_with_its_own_parameters_and_algorithm(own):
     ],
 )
 def test_a_new_job_must_have_source_load_and_method(own, call, lacking):
-    with refusal("DA011", "taxi", *lacking):
+    with expect_refusal("DA011", "taxi", *lacking):
         own.execute(f"SELECT dbanon.add_job('taxi', {call})")
 
 
-def heard(connection: psycopg.Connection[Any]) -> list[str]:
+def collect_notices(connection: psycopg.Connection[Any]) -> list[str]:
     said: list[str] = []
     connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
     return said
 
 
 def test_the_notice_names_the_period_that_comes_next(own):
-    said = heard(own)
+    said = collect_notices(own)
     add(own)
     assert "2008-06-01 00:00:00+00 to 2008-06-02" in said[-1]
-    assert night(own) == "done"
+    assert run_night(own) == "done"
     own.execute("SELECT dbanon.add_job('taxi', every => '6 hours', replace => true)")
     assert "2008-06-02 00:00:00+00 to 2008-06-02 06:00:00" in said[-1]
-    assert value(own, "SELECT lower(dbanon_internal.next_period(j)) FROM dbanon.job j") == day(1)
+    assert read_value(own, "SELECT lower(dbanon_internal.next_period(j)) FROM dbanon.job j") == find_day(1)
 
 
 def test_periods_of_a_job_that_is_changed_keep_their_raster(own):
     add(own, ", every => '12 hours'")
-    assert night(own) == "done"
+    assert run_night(own) == "done"
     assert change(own, "wait => '2 hours'").keys() == {"wait"}
-    assert value(own, "SELECT dbanon_internal.next_period(j)::text FROM dbanon.job j").startswith(
+    assert read_value(own, "SELECT dbanon_internal.next_period(j)::text FROM dbanon.job j").startswith(
         '["2008-06-01 12:00:00+00"'
     )
 
@@ -136,11 +136,11 @@ def test_periods_of_a_job_that_is_changed_keep_their_raster(own):
     ],
 )
 def test_a_word_of_the_load_that_each_night_would_refuse_is_refused(own, word, state):
-    with refusal(state):
+    with expect_refusal(state):
         own.execute(
             f"SELECT dbanon.add_job('taxi', 'public.gps', '{LOAD[:-1]}, {word}}}', 'tp-aware')"  # type: ignore[arg-type]
         )
-    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+    assert read_value(own, "SELECT count(*) FROM dbanon.job") == 0
 
 
 @pytest.mark.parametrize(
@@ -166,34 +166,34 @@ def test_a_word_of_the_load_that_each_night_would_refuse_is_refused(own, word, s
     ],
 )
 def test_a_further_load_that_its_import_would_refuse_is_refused(own, further, state, facts):
-    with refusal(state, *facts):
+    with expect_refusal(state, *facts):
         add(own, f", further => '[{further}]'")
-    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+    assert read_value(own, "SELECT count(*) FROM dbanon.job") == 0
 
 
 def test_trying_the_loads_leaves_nothing_behind(own, login):
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as nina:
         add(nina, f", further => '[{REQUESTS}]'")
     for table in ("dataset", "load", "request", "trajectory", "quarantine"):
-        assert value(own, f"SELECT count(*) FROM dbanon.{table}") == 0
-    assert value(own, "SELECT array_agg(action) FROM dbanon.audit") == ["add_job"]
+        assert read_value(own, f"SELECT count(*) FROM dbanon.{table}") == 0
+    assert read_value(own, "SELECT array_agg(action) FROM dbanon.audit") == ["add_job"]
 
 
 def test_a_job_is_not_added_while_its_dataset_is_being_loaded(own, database):
     own.execute("ALTER FUNCTION dbanon_internal.try_loads(dbanon.job) SET lock_timeout = '10ms'")
     with psycopg.connect(database) as other:
         other.execute("SELECT dbanon_internal.lock_dataset('taxi')")
-        with refusal("DA013", "taxi"):
+        with expect_refusal("DA013", "taxi"):
             add(own)
     add(own)
 
 
 def test_a_limit_on_a_figure_that_no_run_of_the_method_has_is_refused(own):
-    with refusal("DA011", "nofig"):
+    with expect_refusal("DA011", "nofig"):
         add(own, """, limits => '{"nofig": 1}'""")
     # Figures of a run that was verified here count, too.
     add(own, """, limits => '{"requests_of_few_over_parts": 0, "requests_of_few_over_windows": 0}'""")
-    assert [step(own), step(own)] == ["run", "compute"]
+    assert [take_step(own), take_step(own)] == ["run", "compute"]
     run = compute(own)
     own.execute("""UPDATE dbanon.verification SET figures = '{"seen": 6, "odd": 1}' WHERE run_id = %s""", [run])
     assert change(own, """limits => '{"odd": 2}'""") == {"limits": {"odd": 2}}
@@ -203,15 +203,15 @@ def test_a_limit_on_a_figure_that_no_run_of_the_method_has_is_refused(own):
     "starts", ["infinity", "-infinity", "0001-01-01Z", "1969-12-31Z", "2099-01-01Z", "294276-01-01Z"]
 )
 def test_an_endless_or_far_start_is_refused(own, starts):
-    with refusal("DA011", "starts"):
+    with expect_refusal("DA011", "starts"):
         add(own, f", starts => '{starts}'")
 
 
 def test_a_job_whose_name_has_a_live_release_that_does_not_grow_is_refused(own):
     add(own)
-    assert night(own) == "done"
+    assert run_night(own) == "done"
     own.execute("SELECT dbanon.publish(run_id, 'other') FROM dbanon.run")
-    with refusal("DA003", "other"):
+    with expect_refusal("DA003", "other"):
         add(own, name="other")
     own.execute("SELECT dbanon.unpublish('other')")
     add(own, name="other")
@@ -224,8 +224,8 @@ def test_a_job_whose_name_has_a_live_release_that_does_not_grow_is_refused(own):
 def test_what_all_parts_have_alike_stays_while_the_release_is_live(own, rest, argument):
     own.execute("CREATE ROLE a_reader")
     add(own)
-    assert night(own) == "done"
-    with refusal("DA011", argument):
+    assert run_night(own) == "done"
+    with expect_refusal("DA011", argument):
         change(own, rest)
     own.execute("DROP ROLE a_reader")
 
@@ -247,7 +247,7 @@ def test_what_all_parts_have_alike_stays_while_the_release_is_live(own, rest, ar
     ],
 )
 def test_a_refusal_names_the_one_argument_that_is_wrong(own, rest, argument):
-    with refusal("DA011") as refused:
+    with expect_refusal("DA011") as refused:
         add(own, rest)
     said = refused.value.diag.message_primary
     names = {"every", "wait", "lateness", "keep_data", "keep_parts", "retry", "at_least", "max_tries", "on_held"}
@@ -271,7 +271,7 @@ def test_a_refusal_names_the_one_argument_that_is_wrong(own, rest, argument):
 def test_no_operator_writes_a_job_that_cannot_be_one(own, login, broken):
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as nina:
         add(nina)
-        with refusal("DA002" if "name" in broken else "DA011"):
+        with expect_refusal("DA002" if "name" in broken else "DA011"):
             nina.execute("SELECT dbanon_internal.write_job(jsonb_populate_record(j, %s)) FROM dbanon.job j", [broken])
         nina.execute("SELECT * FROM dbanon.jobs")
         nina.execute("SELECT * FROM dbanon.health")
@@ -294,5 +294,5 @@ def test_no_operator_writes_a_job_that_cannot_be_one(own, login, broken):
 )
 def test_the_table_of_jobs_holds_no_job_that_breaks_its_views(own, column):
     add(own)
-    with refusal("23514"):
+    with expect_refusal("23514"):
         own.execute(f"UPDATE dbanon.job SET {column}")

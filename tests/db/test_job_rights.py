@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.db.nights import add, compute, day, periods, source, step, value
-from tests.facts import refusal
+from tests.db.nights import add, compute, find_day, list_periods, make_source, read_value, take_step
+from tests.facts import expect_refusal
 
 Login = Callable[[str], str]
 RUN = "CALL dbanon.run_jobs(wait => false)"
@@ -33,7 +33,7 @@ GRANT SELECT ON public.trap TO PUBLIC;
 
 @pytest.fixture
 def own(connection: psycopg.Connection) -> psycopg.Connection:
-    source(connection)
+    make_source(connection)
     return connection
 
 
@@ -52,7 +52,7 @@ def other(own: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]
 
 
 def name_of(connection: psycopg.Connection[Any]) -> str:
-    return str(value(connection, "SELECT session_user"))
+    return str(read_value(connection, "SELECT session_user"))
 
 
 def test_an_operator_runs_jobs_of_its_own_through_to_a_part(own, nina):
@@ -60,16 +60,16 @@ def test_an_operator_runs_jobs_of_its_own_through_to_a_part(own, nina):
     assert nina.execute(RUN).fetchone() == (2, 0)
     compute(own)
     assert nina.execute(RUN).fetchone() == (5, 0)
-    assert value(own, "SELECT published_by FROM dbanon.release") == name_of(nina)
-    assert value(own, "SELECT loaded_by FROM dbanon.load LIMIT 1") == name_of(nina)
+    assert read_value(own, "SELECT published_by FROM dbanon.release") == name_of(nina)
+    assert read_value(own, "SELECT loaded_by FROM dbanon.load LIMIT 1") == name_of(nina)
 
 
 def test_jobs_of_others_are_left_alone(own, nina, other):
     add(nina)
     assert other.execute(RUN).fetchone() == (0, 0)
     assert own.execute(RUN).fetchone() == (0, 0)
-    assert periods(own) == []
-    with refusal("DA014"):
+    assert list_periods(own) == []
+    with expect_refusal("DA014"):
         other.execute("CALL dbanon.run_jobs('taxi')")
 
 
@@ -86,25 +86,25 @@ def test_jobs_of_others_are_left_alone(own, nina, other):
 )
 def test_no_step_of_a_job_can_be_taken_by_another_login(own, nina, other, call):
     add(nina)
-    assert value(own, "SELECT job_id FROM dbanon.job") == 1
-    step(nina)
-    before = periods(own, "state, changed_at")
-    with refusal("DA014"):
+    assert read_value(own, "SELECT job_id FROM dbanon.job") == 1
+    take_step(nina)
+    before = list_periods(own, "state, changed_at")
+    with expect_refusal("DA014"):
         other.execute(call)
-    assert periods(own, "state, changed_at") == before
+    assert list_periods(own, "state, changed_at") == before
 
 
 def test_another_operator_pauses_and_decides_but_neither_changes_nor_removes(own, nina, other):
     add(nina)
-    with refusal("DA014"):
+    with expect_refusal("DA014"):
         add(other, ", replace => true")
-    with refusal("DA014"):
+    with expect_refusal("DA014"):
         other.execute("SELECT dbanon.steer_job('taxi', 'remove')")
-    with refusal("DA014"):
+    with expect_refusal("DA014"):
         add(other, f", owner => '{name_of(nina)}'", name="hers")
     other.execute("SELECT dbanon.steer_job('taxi', 'pause'), dbanon.steer_job('taxi', 'resume')")
-    other.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the receivers were broken')", [day(0)])
-    assert value(own, "SELECT owner FROM dbanon.jobs") == name_of(nina)
+    other.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the receivers were broken')", [find_day(0)])
+    assert read_value(own, "SELECT owner FROM dbanon.jobs") == name_of(nina)
 
 
 def test_a_job_is_added_for_a_role_that_the_login_may_become(own, nina, other):
@@ -121,7 +121,7 @@ def test_nobody_writes_the_tables_of_jobs(own, nina):
         "DELETE FROM dbanon.job",
         "INSERT INTO dbanon.job_period (job_id, period) VALUES (1, '[2008-06-01Z,2008-06-02Z)')",
     ):
-        with refusal("42501"):
+        with expect_refusal("42501"):
             nina.execute(statement)
 
 
@@ -142,11 +142,11 @@ def test_a_session_that_has_become_the_owner_runs_no_job(own, nina, become):
     add(nina, source="public.trap")
     own.execute("TRUNCATE public.caught")
     own.execute(sql.SQL(become).format(sql.Identifier(name_of(nina))))  # type: ignore[arg-type]
-    with refusal("DA014"):
+    with expect_refusal("DA014"):
         own.execute(RUN)
     own.execute("RESET SESSION AUTHORIZATION")
     own.execute("RESET ROLE")
-    assert value(own, "SELECT count(*) FROM public.caught") == 0
+    assert read_value(own, "SELECT count(*) FROM public.caught") == 0
 
 
 def test_a_job_of_a_superuser_is_pointed_out(own):
@@ -158,15 +158,15 @@ def test_a_job_of_a_superuser_is_pointed_out(own):
 
 def test_a_source_that_may_not_be_read_is_refused_and_stops_no_other_job(own, nina):
     own.execute("CREATE TABLE public.other AS SELECT 'o' || cab AS cab, ts, lon, lat FROM public.gps")
-    with refusal("DA014"):
+    with expect_refusal("DA014"):
         add(nina, name="other", source="public.other")
     own.execute("GRANT SELECT ON public.other TO PUBLIC")
     add(nina, name="other", source="public.other")
     add(nina)
     own.execute("REVOKE SELECT ON public.other FROM PUBLIC")
     nina.execute(RUN)
-    assert periods(own, "state, sqlstate", "other") == [("load", "DA014")]
-    assert periods(own, "state") == ["compute"]
+    assert list_periods(own, "state, sqlstate", "other") == [("load", "DA014")]
+    assert list_periods(own, "state") == ["compute"]
 
 
 def test_a_job_whose_owner_is_gone_is_orphaned_and_stops_no_other(own, nina):
@@ -175,14 +175,14 @@ def test_a_job_whose_owner_is_gone_is_orphaned_and_stops_no_other(own, nina):
     own.execute("DROP ROLE gone_soon")
     add(nina)
     nina.execute(RUN)
-    assert periods(own, "state") == ["compute"]
-    assert value(own, "SELECT state FROM dbanon.jobs WHERE name = 'behind'") == "orphaned"
-    assert value(own, "SELECT level FROM dbanon.health WHERE about = 'job behind' AND what LIKE '%%owner%%'") == 2
+    assert list_periods(own, "state") == ["compute"]
+    assert read_value(own, "SELECT state FROM dbanon.jobs WHERE name = 'behind'") == "orphaned"
+    assert read_value(own, "SELECT level FROM dbanon.health WHERE about = 'job behind' AND what LIKE '%%owner%%'") == 2
     # It stays of its owner until it is given another, who reads its source from then on.
-    with refusal("DA014", "gone_soon"):
+    with expect_refusal("DA014", "gone_soon"):
         nina.execute("SELECT dbanon.add_job('behind', wait => '2 hours', replace => true)")
     nina.execute("SELECT dbanon.add_job('behind', owner => session_user, replace => true)")
-    assert value(own, "SELECT owner FROM dbanon.jobs WHERE name = 'behind'") == name_of(nina)
+    assert read_value(own, "SELECT owner FROM dbanon.jobs WHERE name = 'behind'") == name_of(nina)
 
 
 def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(own, nina, login):
@@ -198,7 +198,7 @@ def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(ow
         )
         seen += str(worker.execute("SELECT h::text FROM dbanon.health h").fetchall())
         seen += str(worker.execute("SELECT v::text FROM dbanon_internal.vitals() v").fetchall())
-        with refusal("42501"):
+        with expect_refusal("42501"):
             worker.execute("SELECT * FROM dbanon.job")
     seen += str(own.execute("SELECT a::text FROM dbanon.audit a").fetchall())
     assert "job_lag_seconds" in seen

@@ -14,10 +14,22 @@ from dbanon.testing import cloned_database
 from dbanon.worker.events import Log
 from dbanon.worker.schedule import Schedule
 from tests import here
-from tests.acceptance.workers import FIELDS, until
-from tests.db.nights import VERDICT, add, again, compute, day, night, periods, rows, source, step, value
+from tests.acceptance.workers import FIELDS, wait_until
+from tests.db.nights import (
+    VERDICT,
+    add,
+    compute,
+    find_day,
+    insert_rows,
+    let_try_again,
+    list_periods,
+    make_source,
+    read_value,
+    run_night,
+    take_step,
+)
 from tests.db.ten_people import CONFIRM
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -40,7 +52,7 @@ SELECT dbanon.add_job('{name}', 'public.gps', dataset => '{dataset}', method => 
 @pytest.fixture
 def own(connection: psycopg.Connection) -> psycopg.Connection:
     """Connection to a database with a source of three days and the day before them."""
-    source(connection)
+    make_source(connection)
     return connection
 
 
@@ -51,141 +63,143 @@ def job(own: psycopg.Connection) -> psycopg.Connection:
     return own
 
 
-def held(connection: psycopg.Connection[Any]) -> list[Any]:
-    return periods(connection, "sqlstate", "taxi")
+def list_held(connection: psycopg.Connection[Any]) -> list[Any]:
+    return list_periods(connection, "sqlstate", "taxi")
 
 
 def test_a_period_is_loaded_computed_and_published_as_a_part(job):
-    assert [step(job) for _ in range(3)] == ["run", "compute", "waiting"]
+    assert [take_step(job) for _ in range(3)] == ["run", "compute", "waiting"]
     compute(job)
-    assert [step(job) for _ in range(3)] == ["publish", "retain", "done"]
+    assert [take_step(job) for _ in range(3)] == ["publish", "retain", "done"]
     assert job.execute("SELECT name, lower(bounds), upper(bounds) FROM dbanon.releases").fetchall() == [
-        ("taxi", day(0), day(1))
+        ("taxi", find_day(0), find_day(1))
     ]
-    assert periods(job, "at_source, rows_new, known, late, forgotten, error") == [(144, 288, 0, 0, 0, None)]
+    assert list_periods(job, "at_source, rows_new, known, late, forgotten, error") == [(144, 288, 0, 0, 0, None)]
 
 
 def test_periods_that_have_passed_are_caught_up_in_order(job):
-    assert [night(job) for _ in range(3)] == ["done", "done", "idle"]
-    assert periods(job) == [(day(0), "done"), (day(1), "done"), (day(2), "load")]
-    assert value(job, "SELECT count(*) FROM published.parts WHERE name = 'taxi'") == 2
+    assert [run_night(job) for _ in range(3)] == ["done", "done", "idle"]
+    assert list_periods(job) == [(find_day(0), "done"), (find_day(1), "done"), (find_day(2), "load")]
+    assert read_value(job, "SELECT count(*) FROM published.parts WHERE name = 'taxi'") == 2
 
 
 def test_a_period_waits_until_the_source_has_a_row_from_after_it(job):
-    assert [night(job), night(job)] == ["done", "done"]
-    assert step(job) == "load"
-    assert periods(job, "error IS NULL, sqlstate, tries")[2] == (False, None, 0)
-    rows(job, 3, 3.1)
-    again(job)
-    assert night(job) == "done"
+    assert [run_night(job), run_night(job)] == ["done", "done"]
+    assert take_step(job) == "load"
+    assert list_periods(job, "error IS NULL, sqlstate, tries")[2] == (False, None, 0)
+    insert_rows(job, 3, 3.1)
+    let_try_again(job)
+    assert run_night(job) == "done"
 
 
 def test_a_period_is_due_only_when_its_wait_is_over(own):
-    today = value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
+    today = read_value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
     add(own, f", starts => '{today - timedelta(days=1)}', wait => '30 days'")
-    assert step(own) == "idle"
-    assert periods(own) == []
+    assert take_step(own) == "idle"
+    assert list_periods(own) == []
 
 
 def test_a_period_without_rows_is_skipped_and_opened_again_when_rows_come(own):
-    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
-    rows(own, 3, 4)
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [find_day(1), find_day(2)])
+    insert_rows(own, 3, 4)
     add(own)
-    assert [night(own), night(own)] == ["done", "skipped"]
-    rows(own, 1, 2)
-    assert step(own) == "run"
-    assert periods(own) == [(day(0), "done"), (day(1), "load"), (day(2), "run")]
-    assert [night(own), night(own)] == ["done", "done"]
-    assert periods(own, "state") == ["done"] * 3
+    assert [run_night(own), run_night(own)] == ["done", "skipped"]
+    insert_rows(own, 1, 2)
+    assert take_step(own) == "run"
+    assert list_periods(own) == [(find_day(0), "done"), (find_day(1), "load"), (find_day(2), "run")]
+    assert [run_night(own), run_night(own)] == ["done", "done"]
+    assert list_periods(own, "state") == ["done"] * 3
 
 
 def test_rows_that_come_after_publication_are_left_out_and_counted(job):
-    assert night(job) == "done"
-    job.execute("INSERT INTO public.gps VALUES ('late', %s, 8.2, 53.1)", [day(0.5)])
-    assert night(job) == "done"
-    assert periods(job, "late") == [0, 1]
-    assert "omitted them" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
+    assert run_night(job) == "done"
+    job.execute("INSERT INTO public.gps VALUES ('late', %s, 8.2, 53.1)", [find_day(0.5)])
+    assert run_night(job) == "done"
+    assert list_periods(job, "late") == [0, 1]
+    assert "omitted them" in read_value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
 
 
 def test_rows_that_the_source_deleted_after_publication_are_counted_and_change_nothing(job):
-    rows(job, 3, 4)
-    assert [night(job), night(job)] == ["done", "done"]
-    job.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s AND cab IN ('c1', 'c2')", [day(0), day(0.25)])
+    insert_rows(job, 3, 4)
+    assert [run_night(job), run_night(job)] == ["done", "done"]
+    job.execute(
+        "DELETE FROM public.gps WHERE ts >= %s AND ts < %s AND cab IN ('c1', 'c2')", [find_day(0), find_day(0.25)]
+    )
     # What comes late of another day hides nothing.
     job.execute(
         "INSERT INTO public.gps SELECT 'late', %s + i * interval '1 minute', 8.2, 53.1 FROM generate_series(1, 20) i",
-        [day(1)],
+        [find_day(1)],
     )
-    kept = value(job, "SELECT count(*) FROM dbanon.fix")
-    assert night(job) == "done"
-    assert periods(job, "gone, late") == [(0, 0), (0, 0), (12, 20)]
-    assert value(job, "SELECT count(*) FROM dbanon.fix") == kept + 144
+    kept = read_value(job, "SELECT count(*) FROM dbanon.fix")
+    assert run_night(job) == "done"
+    assert list_periods(job, "gone, late") == [(0, 0), (0, 0), (12, 20)]
+    assert read_value(job, "SELECT count(*) FROM dbanon.fix") == kept + 144
     said = job.execute("SELECT level, what FROM dbanon.health WHERE about = 'job taxi' ORDER BY what").fetchall()
     assert [level for level, what in said if "fewer rows" in what or "omitted" in what] == [1, 1]
 
 
 def test_deleted_rows_are_looked_for_as_far_back_as_rows_may_be_late(own):
     add(own, ", lateness => '1 day'")
-    rows(own, 3, 4)
-    assert [night(own), night(own)] == ["done", "done"]
-    own.execute("DELETE FROM public.gps WHERE ts < %s", [day(1)])
-    assert night(own) == "done"
-    assert periods(own, "gone") == [0, 0, 0]
+    insert_rows(own, 3, 4)
+    assert [run_night(own), run_night(own)] == ["done", "done"]
+    own.execute("DELETE FROM public.gps WHERE ts < %s", [find_day(1)])
+    assert run_night(own) == "done"
+    assert list_periods(own, "gone") == [0, 0, 0]
 
 
 def test_a_period_of_too_few_people_is_skipped(job):
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     compute(job, "failed", "Too few.", "infeasible")
-    assert step(job) == "skipped"
-    assert periods(job, "skipped_as") == ["infeasible"]
-    assert night(job) == "done"
+    assert take_step(job) == "skipped"
+    assert list_periods(job, "skipped_as") == ["infeasible"]
+    assert run_night(job) == "done"
 
 
 def test_a_thin_period_waits_then_is_held_and_is_taken_as_it_is_when_asked(own):
-    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s AND cab <> 'c1'", [day(1), day(2)])
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s AND cab <> 'c1'", [find_day(1), find_day(2)])
     add(own, ", max_tries => 2")
-    assert night(own) == "done"
-    assert step(own) == "load"
-    assert periods(own, "sqlstate, tries, rows_new")[1] == ("DA012", 1, None)
-    again(own)
-    assert step(own) == "held"
-    assert value(own, "SELECT dbanon.steer_job('taxi', 'retry')") == 1
-    assert step(own) == "run"
+    assert run_night(own) == "done"
+    assert take_step(own) == "load"
+    assert list_periods(own, "sqlstate, tries, rows_new")[1] == ("DA012", 1, None)
+    let_try_again(own)
+    assert take_step(own) == "held"
+    assert read_value(own, "SELECT dbanon.steer_job('taxi', 'retry')") == 1
+    assert take_step(own) == "run"
 
 
 def test_a_run_that_the_attack_refuses_is_held_and_the_next_period_goes_on(job):
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     compute(job, "refused")
-    assert step(job) == "held"
-    assert night(job) == "done"
-    assert periods(job, "state, sqlstate") == [("held", "DA004"), ("done", None)]
+    assert take_step(job) == "held"
+    assert run_night(job) == "done"
+    assert list_periods(job, "state, sqlstate") == [("held", "DA004"), ("done", None)]
 
 
 def test_no_later_period_is_begun_where_the_job_is_to_stop(own):
     add(own, ", on_held => 'stop'")
-    assert [step(own), step(own)] == ["run", "compute"]
+    assert [take_step(own), take_step(own)] == ["run", "compute"]
     compute(own, "refused")
-    assert [step(own), step(own)] == ["held", "idle"]
-    assert value(own, "SELECT dbanon.steer_job('taxi', 'skip', reason => 'the receivers were broken')") == 1
-    assert night(own) == "done"
+    assert [take_step(own), take_step(own)] == ["held", "idle"]
+    assert read_value(own, "SELECT dbanon.steer_job('taxi', 'skip', reason => 'the receivers were broken')") == 1
+    assert run_night(own) == "done"
 
 
 def test_what_breaks_an_earlier_promise_is_held_and_never_overridden(job):
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     first = compute(job)
     job.execute("SELECT dbanon.publish(%s, 'by_hand')", [first])
     # One person more in the same hour: beside the first release that person is alone.
     job.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
         "SELECT dataset_id, 'new', ST_SetSRID(ST_MakePointM(0, 0, %s), srid) FROM dbanon.dataset",
-        [day(0).timestamp()],
+        [find_day(0).timestamp()],
     )
     job.execute("UPDATE dbanon.job_period SET state = 'run'")
-    assert step(job) == "compute"
+    assert take_step(job) == "compute"
     compute(job)
-    assert [step(job), step(job)] == ["publish", "held"]
-    assert periods(job, "sqlstate") == ["DA010"]
-    assert value(job, "SELECT count(*) FROM dbanon.release WHERE name = 'taxi'") == 0
+    assert [take_step(job), take_step(job)] == ["publish", "held"]
+    assert list_periods(job, "sqlstate") == ["DA010"]
+    assert read_value(job, "SELECT count(*) FROM dbanon.release WHERE name = 'taxi'") == 0
 
 
 @pytest.fixture
@@ -197,39 +211,39 @@ def outlier(own: psycopg.Connection) -> psycopg.Connection:
 
 
 def test_a_gap_of_a_source_is_one_period_but_for_what_may_come_late(outlier):
-    assert [step(outlier), step(outlier)] == ["run", "compute"]
+    assert [take_step(outlier), take_step(outlier)] == ["run", "compute"]
     compute(outlier, "failed", "Too few.", "infeasible")
-    assert [night(outlier) for _ in range(6)] == ["skipped"] * 5 + ["done"]
+    assert [run_night(outlier) for _ in range(6)] == ["skipped"] * 5 + ["done"]
     first = datetime(1970, 1, 1, tzinfo=UTC)
-    wanted = [first, first + timedelta(days=1), *(day(number) for number in range(-4, 1))]
-    assert periods(outlier, "since") == [*wanted[:2], *wanted[2:6]]
-    assert periods(outlier, "until")[1] == day(-4)
+    wanted = [first, first + timedelta(days=1), *(find_day(number) for number in range(-4, 1))]
+    assert list_periods(outlier, "since") == [*wanted[:2], *wanted[2:6]]
+    assert list_periods(outlier, "until")[1] == find_day(-4)
     # A row of the gap that comes late opens its period, as ever.
-    rows(outlier, -3, -2)
-    assert step(outlier) == "run"
-    assert (day(-3), "load") in periods(outlier)
+    insert_rows(outlier, -3, -2)
+    assert take_step(outlier) == "run"
+    assert (find_day(-3), "load") in list_periods(outlier)
 
 
 def test_a_plan_passes_over_a_gap_as_the_job_does(outlier):
     found = outlier.execute("SELECT since, until, at_source FROM dbanon.plan_job('taxi', 4)").fetchall()
     assert [row[2] for row in found] == [1, 0, 0, 0]
-    assert found[1][1] == day(-4)
-    assert found[2][:2] == (day(-4), day(-3))
+    assert found[1][1] == find_day(-4)
+    assert found[2][:2] == (find_day(-4), find_day(-3))
 
 
 def test_a_gap_that_is_looked_at_again_is_divided_where_its_rows_are(outlier):
-    assert [step(outlier), step(outlier)] == ["run", "compute"]
+    assert [take_step(outlier), take_step(outlier)] == ["run", "compute"]
     compute(outlier, "failed", "Too few.", "infeasible")
-    assert [night(outlier), night(outlier)] == ["skipped", "skipped"]
-    rows(outlier, -100, -98)
+    assert [run_night(outlier), run_night(outlier)] == ["skipped", "skipped"]
+    insert_rows(outlier, -100, -98)
     outlier.execute("SELECT dbanon.steer_job('taxi', 'retry', '1970-01-02Z')")
     for _ in range(20):
-        if step(outlier) == "waiting":
+        if take_step(outlier) == "waiting":
             compute(outlier)
-    found = periods(outlier, "since, until, state, at_source")
-    assert found[1][1:] == (day(-100), "skipped", 0)
+    found = list_periods(outlier, "since, until, state, at_source")
+    assert found[1][1:] == (find_day(-100), "skipped", 0)
     assert [row[2:] for row in found[2:4]] == [("done", 144), ("done", 144)]
-    assert found[4] == (day(-98), day(-4), "skipped", 0)
+    assert found[4] == (find_day(-98), find_day(-4), "skipped", 0)
 
 
 def test_a_figure_above_its_limit_holds_the_period(own):
@@ -237,11 +251,11 @@ def test_a_figure_above_its_limit_holds_the_period(own):
     logged: list[str] = []
     own.add_notice_handler(lambda notice: logged.append(notice.message_primary or ""))
     own.execute("SET client_min_messages = log")
-    assert [step(own), step(own)] == ["run", "compute"]
+    assert [take_step(own), take_step(own)] == ["run", "compute"]
     compute(own)
-    assert [step(own), step(own)] == ["publish", "held"]
-    assert "seen" in periods(own, "error")[0]
-    assert value(own, "SELECT count(*) FROM dbanon.release") == 0
+    assert [take_step(own), take_step(own)] == ["publish", "held"]
+    assert "seen" in list_periods(own, "error")[0]
+    assert read_value(own, "SELECT count(*) FROM dbanon.release") == 0
     # An administrator enters each line of the log after a restore.
     assert not [said for said in logged if "dbanon: published" in said]
 
@@ -260,17 +274,20 @@ def ask(connection: psycopg.Connection[Any], run: int, people: list[str]) -> Non
 
 
 def test_a_night_over_the_limit_of_what_all_parts_tell_is_held_and_others_go_on(own):
-    rows(own, 3, 3.1)
+    insert_rows(own, 3, 3.1)
     add(own, """, limits => '{"requests_of_few_over_parts": 0}'""")
     ends = []
     for people in (["c1", "c2", "c3"], ["c2", "c3", "c4"], ["c1", "c2", "c3"]):
-        assert [step(own), step(own)] == ["run", "compute"]
+        assert [take_step(own), take_step(own)] == ["run", "compute"]
         ask(own, compute(own), people)
-        ends.append(night(own))
+        ends.append(run_night(own))
     assert ends == ["done", "held", "done"]
-    assert [state for state in held(own) if state] == ["DA004"]
-    assert "requests_of_few_over_parts" in periods(own, "error")[1]
-    assert own.execute("SELECT since FROM published.parts ORDER BY since").fetchall() == [(day(0),), (day(2),)]
+    assert [state for state in list_held(own) if state] == ["DA004"]
+    assert "requests_of_few_over_parts" in list_periods(own, "error")[1]
+    assert own.execute("SELECT since FROM published.parts ORDER BY since").fetchall() == [
+        (find_day(0),),
+        (find_day(2),),
+    ]
 
 
 def test_a_step_that_fails_is_tried_again_later_and_later_then_held(own):
@@ -278,141 +295,141 @@ def test_a_step_that_fails_is_tried_again_later_and_later_then_held(own):
     own.execute("ALTER TABLE public.gps RENAME TO away")
     waits = []
     for tries in (1, 2, 3):
-        assert step(own) == "load"
-        assert periods(own, "tries, sqlstate") == [(tries, "DA012")]
-        assert step(own) == "idle"
-        waits.append(value(own, "SELECT extract(epoch FROM next_at - changed_at)::float8 FROM dbanon.job_runs"))
-        again(own)
+        assert take_step(own) == "load"
+        assert list_periods(own, "tries, sqlstate") == [(tries, "DA012")]
+        assert take_step(own) == "idle"
+        waits.append(read_value(own, "SELECT extract(epoch FROM next_at - changed_at)::float8 FROM dbanon.job_runs"))
+        let_try_again(own)
     assert all(later > sooner for sooner, later in itertools.pairwise(waits))
-    assert step(own) == "held"
+    assert take_step(own) == "held"
     own.execute("ALTER TABLE public.away RENAME TO gps")
     own.execute("SELECT dbanon.steer_job('taxi', 'retry')")
-    assert night(own) == "done"
+    assert run_night(own) == "done"
 
 
 def test_a_run_that_failed_or_was_cancelled_is_queued_anew(job):
-    assert step(job) == "run"
+    assert take_step(job) == "run"
     for status in ("failed", "cancelled"):
-        assert step(job) == "compute"
+        assert take_step(job) == "compute"
         compute(job, status, "It failed.", "other" if status == "failed" else None)
-        assert step(job) == "run"
-        again(job)
-    assert step(job) == "compute"
+        assert take_step(job) == "run"
+        let_try_again(job)
+    assert take_step(job) == "compute"
     compute(job)
-    assert [step(job) for _ in range(3)] == ["publish", "retain", "done"]
+    assert [take_step(job) for _ in range(3)] == ["publish", "retain", "done"]
 
 
 def test_data_that_changed_after_the_run_lead_to_another_run(job):
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     compute(job)
-    assert step(job) == "publish"
+    assert take_step(job) == "publish"
     job.execute("DELETE FROM dbanon.trajectory WHERE subject = 'c6'")
-    assert step(job) == "run"
-    assert periods(job, "sqlstate, tries") == [("DA005", 1)]
+    assert take_step(job) == "run"
+    assert list_periods(job, "sqlstate, tries") == [("DA005", 1)]
 
 
 @pytest.mark.parametrize("steps", range(1, 6))
 def test_a_job_goes_on_when_a_person_is_forgotten_before_any_step(own, steps):
     add(own)
     for _ in range(steps):
-        if step(own) == "waiting":
+        if take_step(own) == "waiting":
             compute(own)
     own.execute("SELECT dbanon.forget_subject('taxi', 'c6')")
-    assert night(own) == "done"
-    assert periods(own, "state, sqlstate, error, tries") == [("done", None, None, 0)]
-    assert value(own, "SELECT count(*) FROM published.parts") == 1
-    assert value(own, "SELECT count(*) FROM dbanon.trajectory WHERE subject = 'c6'") == 0
+    assert run_night(own) == "done"
+    assert list_periods(own, "state, sqlstate, error, tries") == [("done", None, None, 0)]
+    assert read_value(own, "SELECT count(*) FROM published.parts") == 1
+    assert read_value(own, "SELECT count(*) FROM dbanon.trajectory WHERE subject = 'c6'") == 0
     # Of a part that was published before, the notice says what can be done.
-    assert value(own, "SELECT max(subjects) FROM published.taxi") == (6 if steps > 4 else 5)
+    assert read_value(own, "SELECT max(subjects) FROM published.taxi") == (6 if steps > 4 else 5)
 
 
 def test_another_run_is_queued_where_somebody_dropped_the_one_that_waits(job):
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     compute(job)
-    assert step(job) == "publish"
+    assert take_step(job) == "publish"
     job.execute("SELECT dbanon.drop_run(run_id) FROM dbanon.run")
-    assert step(job) == "run"
-    assert periods(job, "run_id, tries, sqlstate, next_at <= now()") == [(None, 0, None, True)]
-    assert night(job) == "done"
+    assert take_step(job) == "run"
+    assert list_periods(job, "run_id, tries, sqlstate, next_at <= now()") == [(None, 0, None, True)]
+    assert run_night(job) == "done"
 
 
 def test_a_name_that_a_release_has_which_does_not_grow_holds_the_period_at_once(job):
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     job.execute("SELECT dbanon.publish(%s, 'taxi')", [compute(job)])
-    assert [step(job), step(job)] == ["publish", "held"]
-    assert periods(job, "sqlstate, tries, finished_at IS NULL") == [("DA003", 1, False)]
-    assert "replace => true" not in periods(job, "error")[0]
+    assert [take_step(job), take_step(job)] == ["publish", "held"]
+    assert list_periods(job, "sqlstate, tries, finished_at IS NULL") == [("DA003", 1, False)]
+    assert "replace => true" not in list_periods(job, "error")[0]
     for call in ("dbanon.unpublish('taxi')", "dbanon.steer_job('taxi', 'retry')"):
-        assert call in periods(job, "error")[0]
+        assert call in list_periods(job, "error")[0]
         job.execute(f"SELECT {call}")
-    assert night(job) == "done"
-    assert value(job, "SELECT count(*) FROM published.parts") == 1
+    assert run_night(job) == "done"
+    assert read_value(job, "SELECT count(*) FROM published.parts") == 1
 
 
 def test_what_is_busy_is_tried_again_without_end(job, database):
     job.execute("ALTER FUNCTION dbanon_internal.lock_releases() SET lock_timeout = '10ms'")
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     compute(job)
-    assert step(job) == "publish"
+    assert take_step(job) == "publish"
     with psycopg.connect(database) as other:
         other.execute("SELECT dbanon_internal.lock_releases()")
-        assert step(job) == "publish"
-        assert periods(job, "sqlstate, tries") == [("DA013", 0)]
-    again(job)
-    assert step(job) == "retain"
+        assert take_step(job) == "publish"
+        assert list_periods(job, "sqlstate, tries") == [("DA013", 0)]
+    let_try_again(job)
+    assert take_step(job) == "retain"
 
 
 def test_a_period_that_was_published_by_hand_is_done(job):
-    assert [step(job), step(job)] == ["run", "compute"]
+    assert [take_step(job), take_step(job)] == ["run", "compute"]
     run = compute(job)
     job.execute("SELECT dbanon.publish(%s, 'taxi', grow => true)", [run])
-    assert [step(job) for _ in range(3)] == ["publish", "retain", "done"]
-    assert value(job, "SELECT count(*) FROM dbanon.release") == 1
+    assert [take_step(job) for _ in range(3)] == ["publish", "retain", "done"]
+    assert read_value(job, "SELECT count(*) FROM dbanon.release") == 1
 
 
 def test_a_period_whose_part_was_withdrawn_is_published_again_when_asked(job):
-    assert [night(job), night(job)] == ["done", "done"]
+    assert [run_night(job), run_night(job)] == ["done", "done"]
     parts = "SELECT array_agg(since ORDER BY since) FROM published.parts"
-    job.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
-    with refusal("DA013"):
-        job.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the clocks were wrong')", [day(0)])
-    assert value(job, "SELECT dbanon.steer_job('taxi', 'retry', %s)", day(0)) == 1
-    assert night(job) == "done"
-    assert value(job, parts) == [day(0), day(1)]
-    with refusal("DA013"):
-        job.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [day(0)])
+    job.execute("SELECT dbanon.unpublish_part('taxi', %s)", [find_day(0)])
+    with expect_refusal("DA013"):
+        job.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the clocks were wrong')", [find_day(0)])
+    assert read_value(job, "SELECT dbanon.steer_job('taxi', 'retry', %s)", find_day(0)) == 1
+    assert run_night(job) == "done"
+    assert read_value(job, parts) == [find_day(0), find_day(1)]
+    with expect_refusal("DA013"):
+        job.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [find_day(0)])
 
 
 def test_a_job_that_is_added_again_goes_on_where_its_release_ends(job):
-    assert night(job) == "done"
+    assert run_night(job) == "done"
     job.execute("SELECT dbanon.steer_job('taxi', 'remove')")
-    assert value(job, "SELECT count(*) FROM dbanon.jobs") == 0
+    assert read_value(job, "SELECT count(*) FROM dbanon.jobs") == 0
     add(job, ", starts => NULL")
-    assert night(job) == "done"
-    assert periods(job) == [(day(0), "done"), (day(1), "done")]
+    assert run_night(job) == "done"
+    assert list_periods(job) == [(find_day(0), "done"), (find_day(1), "done")]
 
 
 def test_a_job_that_is_changed_keeps_its_periods(job):
-    assert night(job) == "done"
+    assert run_night(job) == "done"
     add(job, ", every => '12 hours', replace => true")
-    assert night(job) == "done"
-    assert periods(job, "since, until") == [(day(0), day(1)), (day(1), day(1.5))]
-    wanted = value(job, "SELECT array_agg(action ORDER BY audit_id) FROM dbanon.audit WHERE action ~ 'job'")
+    assert run_night(job) == "done"
+    assert list_periods(job, "since, until") == [(find_day(0), find_day(1)), (find_day(1), find_day(1.5))]
+    wanted = read_value(job, "SELECT array_agg(action ORDER BY audit_id) FROM dbanon.audit WHERE action ~ 'job'")
     assert wanted == ["add_job", "change_job"]
 
 
 def test_a_paused_job_begins_nothing(job):
     job.execute("SELECT dbanon.steer_job('taxi', 'pause')")
-    assert step(job) == "idle"
-    assert value(job, "SELECT state FROM dbanon.jobs") == "paused"
+    assert take_step(job) == "idle"
+    assert read_value(job, "SELECT state FROM dbanon.jobs") == "paused"
     job.execute("SELECT dbanon.steer_job('taxi', 'resume')")
-    assert step(job) == "run"
+    assert take_step(job) == "run"
 
 
 def test_what_steers_a_job_is_audited_with_its_reason(job):
-    job.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the clocks were wrong')", [day(0)])
-    assert night(job) == "done"
-    assert periods(job) == [(day(0), "skipped"), (day(1), "done")]
+    job.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the clocks were wrong')", [find_day(0)])
+    assert run_night(job) == "done"
+    assert list_periods(job) == [(find_day(0), "skipped"), (find_day(1), "done")]
     found = job.execute("SELECT release, detail ->> 'reason' FROM dbanon.audit WHERE action = 'skip_period'").fetchall()
     assert found == [("taxi", "the clocks were wrong")]
 
@@ -431,18 +448,18 @@ def test_what_steers_a_job_is_audited_with_its_reason(job):
     ],
 )
 def test_a_job_or_period_that_cannot_be_steered_is_refused(job, statement, state):
-    with refusal(state):
+    with expect_refusal(state):
         job.execute(statement)
 
 
 def test_a_plan_says_what_would_become_of_each_period_and_writes_nothing(job):
-    job.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
+    job.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [find_day(1), find_day(2)])
     found = job.execute("SELECT since, at_source, note FROM dbanon.plan_job('taxi', 4)").fetchall()
-    assert [row[:2] for row in found] == [(day(0), 144), (day(1), 0), (day(2), 144), (day(3), 0)]
+    assert [row[:2] for row in found] == [(find_day(0), 144), (find_day(1), 0), (find_day(2), 144), (find_day(3), 0)]
     assert [word in note for (_, _, note), word in zip(found, ["", "skipped", "waits", "waits"], strict=True)] == [
         True
     ] * 4
-    assert periods(job) == []
+    assert list_periods(job) == []
 
 
 # ---- a database that went back in time
@@ -451,41 +468,44 @@ def test_a_plan_says_what_would_become_of_each_period_and_writes_nothing(job):
 @pytest.fixture
 def restored(job: psycopg.Connection, dbanon_server: "Target") -> Iterator[psycopg.Connection]:
     """Connection to a copy of a database whose job has published a night; the next is computed, and waits."""
-    assert night(job) == "done"
+    assert run_night(job) == "done"
     name = job.info.dbname
     job.close()
     with cloned_database(dbanon_server, name) as url, psycopg.connect(url, autocommit=True) as copy:
-        assert [step(copy), step(copy)] == ["run", "compute"]
+        assert [take_step(copy), take_step(copy)] == ["run", "compute"]
         compute(copy)
-        assert [step(copy), step(copy), step(copy)] == ["publish", "publish", "idle"]
+        assert [take_step(copy), take_step(copy), take_step(copy)] == ["publish", "publish", "idle"]
         yield copy
 
 
 @pytest.mark.parametrize("by", ["itself", "retry"])
 def test_a_job_of_a_restored_database_waits_without_end_and_publishes_once_its_history_is_confirmed(restored, by):
     for _ in range(12):
-        again(restored)
-        assert step(restored) == "publish"
-    assert periods(restored, "state, sqlstate, tries")[1] == ("publish", "DA020", 0)
-    assert "confirm_history" in periods(restored, "error")[1]
+        let_try_again(restored)
+        assert take_step(restored) == "publish"
+    assert list_periods(restored, "state, sqlstate, tries")[1] == ("publish", "DA020", 0)
+    assert "confirm_history" in list_periods(restored, "error")[1]
     restored.execute(CONFIRM)
     if by == "retry":
-        restored.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [day(1)])
+        restored.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [find_day(1)])
     else:
-        again(restored)
-    assert night(restored) == "done"
-    assert value(restored, "SELECT count(*) FROM published.parts") == 2
+        let_try_again(restored)
+    assert run_night(restored) == "done"
+    assert read_value(restored, "SELECT count(*) FROM published.parts") == 2
 
 
 def test_a_night_that_was_published_after_the_dump_is_held_and_the_next_goes_on(restored):
-    lost = [{"since": day(1).isoformat(), "until": day(2).isoformat(), "reach_s": 0}]
+    lost = [{"since": find_day(1).isoformat(), "until": find_day(2).isoformat(), "reach_s": 0}]
     restored.execute("SELECT dbanon.confirm_history(%s, 'as the log has it')", [json.dumps(lost)])
-    again(restored)
-    assert step(restored) == "held"
-    assert held(restored) == [None, "DA010"]
-    rows(restored, 3, 3.1)
-    assert night(restored) == "done"
-    assert restored.execute("SELECT since FROM published.parts ORDER BY since").fetchall() == [(day(0),), (day(2),)]
+    let_try_again(restored)
+    assert take_step(restored) == "held"
+    assert list_held(restored) == [None, "DA010"]
+    insert_rows(restored, 3, 3.1)
+    assert run_night(restored) == "done"
+    assert restored.execute("SELECT since FROM published.parts ORDER BY since").fetchall() == [
+        (find_day(0),),
+        (find_day(2),),
+    ]
 
 
 # ---- retention
@@ -493,94 +513,94 @@ def test_a_night_that_was_published_after_the_dump_is_held_and_the_next_goes_on(
 
 def test_retention_forgets_old_data_but_spares_the_history_of_the_next_period(own):
     add(own, ", keep_data => '1 day', lateness => '0'")
-    assert [night(own), night(own)] == ["done", "done"]
-    first = value(own, "SELECT to_timestamp(min(first_s)) FROM dbanon.trajectory")
-    assert first == day(1)
-    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1)
+    assert [run_night(own), run_night(own)] == ["done", "done"]
+    first = read_value(own, "SELECT to_timestamp(min(first_s)) FROM dbanon.trajectory")
+    assert first == find_day(1)
+    assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(1)
 
 
 def test_retention_never_forgets_what_a_held_period_needs(own):
     add(own, ", keep_data => '1 day'")
-    assert [step(own), step(own)] == ["run", "compute"]
+    assert [take_step(own), take_step(own)] == ["run", "compute"]
     compute(own, "refused")
-    assert step(own) == "held"
-    assert night(own) == "done"
-    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(0) - timedelta(seconds=900)
+    assert take_step(own) == "held"
+    assert run_night(own) == "done"
+    assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(0) - timedelta(seconds=900)
 
 
 def test_retention_never_forgets_what_another_job_of_the_dataset_needs(own):
-    rows(own, 3, 3.1)
+    insert_rows(own, 3, 3.1)
     add(own, ", dataset => 'd'", "slow")
     add(own, ", dataset => 'd', keep_data => '1 day', lateness => '0'", "quick")
-    assert [step(own, "slow"), step(own, "slow")] == ["run", "compute"]
+    assert [take_step(own, "slow"), take_step(own, "slow")] == ["run", "compute"]
     compute(own, "refused")
-    assert step(own, "slow") == "held"
+    assert take_step(own, "slow") == "held"
     for done in range(2):
-        assert step(own, "quick") == "run"
-        assert step(own, "quick") == "compute"
+        assert take_step(own, "quick") == "run"
+        assert take_step(own, "quick") == "compute"
         compute(own)
         own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE state = 'compute'")
-        assert step(own, "quick") == "done"
-        assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(0) - timedelta(seconds=900), done
+        assert take_step(own, "quick") == "done"
+        assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(0) - timedelta(seconds=900), done
     # The next night of the other job begins a day later.
     own.execute("SELECT dbanon.steer_job('slow', 'skip', reason => 'the receivers were broken')")
-    own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE lower(period) = %s", [day(1)])
-    assert step(own, "quick") == "done"
-    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1) - timedelta(seconds=900)
+    own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE lower(period) = %s", [find_day(1)])
+    assert take_step(own, "quick") == "done"
+    assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(1) - timedelta(seconds=900)
     own.execute("SELECT dbanon.steer_job('slow', 'remove')")
-    own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE lower(period) = %s", [day(1)])
-    assert step(own, "quick") == "done"
-    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1)
+    own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE lower(period) = %s", [find_day(1)])
+    assert take_step(own, "quick") == "done"
+    assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(1)
 
 
 def test_retention_never_forgets_what_may_open_a_skipped_period_again(own):
-    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
-    rows(own, 3, 6)
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [find_day(1), find_day(2)])
+    insert_rows(own, 3, 6)
     add(own, ", keep_data => '1 day', lateness => '2 days'")
-    assert [night(own) for _ in range(3)] == ["done", "skipped", "done"]
-    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1) - timedelta(seconds=900)
-    rows(own, 1, 2)
-    assert step(own) == "run"
-    assert [night(own), night(own)] == ["done", "done"]
-    assert periods(own, "state") == ["done"] * 4
-    assert periods(own, "at_source")[1] == 144
+    assert [run_night(own) for _ in range(3)] == ["done", "skipped", "done"]
+    assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(1) - timedelta(seconds=900)
+    insert_rows(own, 1, 2)
+    assert take_step(own) == "run"
+    assert [run_night(own), run_night(own)] == ["done", "done"]
+    assert list_periods(own, "state") == ["done"] * 4
+    assert list_periods(own, "at_source")[1] == 144
 
 
 def test_a_period_whose_data_were_forgotten_is_held_at_once(own):
     add(own, ", keep_data => '1 day', lateness => '0'")
-    assert [night(own), night(own)] == ["done", "done"]
-    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
-    own.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [day(0)])
-    assert step(own) == "held"
-    assert "'skip'" in periods(own, "error")[0]
-    assert "forgotten" in periods(own, "error")[0]
+    assert [run_night(own), run_night(own)] == ["done", "done"]
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [find_day(0)])
+    own.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [find_day(0)])
+    assert take_step(own) == "held"
+    assert "'skip'" in list_periods(own, "error")[0]
+    assert "forgotten" in list_periods(own, "error")[0]
 
 
 def test_a_skipped_period_that_no_row_opens_any_more_is_forgotten(own):
-    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
-    rows(own, 3, 6)
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [find_day(1), find_day(2)])
+    insert_rows(own, 3, 6)
     add(own, ", keep_data => '1 day', lateness => '1 day'")
-    assert [night(own) for _ in range(4)] == ["done", "skipped", "done", "done"]
-    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(3)
+    assert [run_night(own) for _ in range(4)] == ["done", "skipped", "done", "done"]
+    assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(3)
 
 
 def test_old_parts_are_withdrawn(own):
-    today = value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
-    own.execute("UPDATE public.gps SET ts = ts + (%s - %s::timestamptz)", [today - timedelta(days=3), day(0)])
-    rows(own, (today - day(0)).days, (today - day(0)).days + 0.05)
+    today = read_value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
+    own.execute("UPDATE public.gps SET ts = ts + (%s - %s::timestamptz)", [today - timedelta(days=3), find_day(0)])
+    insert_rows(own, (today - find_day(0)).days, (today - find_day(0)).days + 0.05)
     add(own, f", starts => '{today - timedelta(days=3)}', keep_parts => '1 day', wait => '0'")
-    assert [night(own) for _ in range(3)] == ["done"] * 3
+    assert [run_night(own) for _ in range(3)] == ["done"] * 3
     parts = own.execute("SELECT until FROM published.parts").fetchall()
     assert parts
     assert all(until > today - timedelta(days=1) for (until,) in parts)
     # What the runs of withdrawn parts wrote is gone; what later ones are compared with stays.
     live = "SELECT array_agg(run_id ORDER BY run_id) FROM dbanon.release WHERE withdrawn_at IS NULL"
     for written in ("region", "period", "record", "membership"):
-        assert value(own, f"SELECT array_agg(DISTINCT run_id ORDER BY run_id) FROM dbanon.{written}") == value(
-            own, live
-        )
-    assert value(own, "SELECT count(DISTINCT release_id) FROM dbanon.grouping") == 3
-    assert value(own, "SELECT count(*) FROM dbanon.run") == 3
+        assert read_value(
+            own, f"SELECT array_agg(DISTINCT run_id ORDER BY run_id) FROM dbanon.{written}"
+        ) == read_value(own, live)
+    assert read_value(own, "SELECT count(DISTINCT release_id) FROM dbanon.grouping") == 3
+    assert read_value(own, "SELECT count(*) FROM dbanon.run") == 3
     [dropped] = own.execute(
         "SELECT sum((detail ->> 'runs')::int) FROM dbanon.audit WHERE action = 'drop_rows'"
     ).fetchall()
@@ -596,61 +616,61 @@ def test_old_parts_are_withdrawn(own):
     )
     own.execute("SELECT dbanon.submit_run('taxi', 'tp-aware', %s)", [Jsonb(params)])
     other = compute(own)
-    with refusal("DA010"):
+    with expect_refusal("DA010"):
         own.execute("SELECT dbanon.publish(%s, 'other')", [other])
 
 
 def test_the_rows_of_a_part_that_was_withdrawn_early_or_is_published_elsewhere_stay(own):
     add(own, ", keep_parts => '100 years'")
-    assert night(own) == "done"
+    assert run_night(own) == "done"
     written = "SELECT count(*) FROM dbanon.region"
     drop = "SELECT dbanon_internal.drop_part_rows(job_id) FROM dbanon.job"
-    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [find_day(0)])
     # It can be published again.
-    assert value(own, drop) == 0
+    assert read_value(own, drop) == 0
     own.execute("SELECT dbanon.publish(run_id, 'elsewhere') FROM dbanon.release")
     own.execute("UPDATE dbanon.job SET keep_parts = '1 day'")
-    assert value(own, drop) == 0
-    assert value(own, written) == 1
+    assert read_value(own, drop) == 0
+    assert read_value(own, written) == 1
 
 
 def test_rows_of_a_part_can_be_deleted_only_when_it_is_withdrawn(own):
     add(own)
-    assert night(own) == "done"
-    with refusal("DA007"):
+    assert run_night(own) == "done"
+    with expect_refusal("DA007"):
         own.execute("DELETE FROM dbanon.membership")
-    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [find_day(0)])
     for change in ("UPDATE dbanon.region SET crowd = 9", "TRUNCATE dbanon.region"):
-        with refusal("DA007"):
+        with expect_refusal("DA007"):
             own.execute(change)
     own.execute("DELETE FROM dbanon.region")
-    with refusal("DA005"):
+    with expect_refusal("DA005"):
         own.execute("SELECT dbanon.publish(run_id, 'taxi', grow => true) FROM dbanon.release")
 
 
 def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
     add(own, ", keep_data => '1 day'")
-    assert [step(own), step(own)] == ["run", "compute"]
+    assert [take_step(own), take_step(own)] == ["run", "compute"]
     compute(own)
-    assert [step(own), step(own)] == ["publish", "retain"]
-    busy = value(own, "SELECT dbanon.submit_run('taxi', 'tp-aware', '{\"k\": 3}')")
+    assert [take_step(own), take_step(own)] == ["publish", "retain"]
+    busy = read_value(own, "SELECT dbanon.submit_run('taxi', 'tp-aware', '{\"k\": 3}')")
     own.execute("UPDATE dbanon.run SET worker = 'w', held_by = dbanon_internal.hold_lock() WHERE run_id = %s", [busy])
-    assert step(own) == "done"
-    assert "being worked on" in periods(own, "error")[0]
+    assert take_step(own) == "done"
+    assert "being worked on" in list_periods(own, "error")[0]
     own.execute("UPDATE dbanon.run SET worker = NULL, todo = NULL, status = 'failed' WHERE run_id = %s", [busy])
-    assert night(own) == "done"
-    assert periods(own, "error")[1] is None
+    assert run_night(own) == "done"
+    assert list_periods(own, "error")[1] is None
 
 
 def test_the_parts_of_a_month_are_put_into_one_table_when_it_is_over(own):
-    rows(own, -3, -1)
+    insert_rows(own, -3, -1)
     add(own, ", starts => '2008-05-30Z'")
     tables = "SELECT count(*) FROM dbanon_internal.series_tables(1)"
-    assert [night(own), night(own)] == ["done", "done"]
-    assert value(own, tables) == 2
-    assert night(own) == "done"
-    assert value(own, tables) == 2
-    assert value(own, "SELECT count(*) FROM published.parts") == 3
+    assert [run_night(own), run_night(own)] == ["done", "done"]
+    assert read_value(own, tables) == 2
+    assert run_night(own) == "done"
+    assert read_value(own, tables) == 2
+    assert read_value(own, "SELECT count(*) FROM published.parts") == 3
 
 
 def test_requests_of_each_period_are_loaded_beside_it(own):
@@ -659,9 +679,9 @@ def test_requests_of_each_period_are_loaded_beside_it(own):
         "SELECT cab AS subject, ts AS time, 'pharmacy' AS poi FROM public.gps WHERE cab < 'c3'"
     )
     add(own, """, further => '[{"columns": ["poi"], "source": "public.asked", "kind": "requests"}]'""")
-    assert [night(own), night(own)] == ["done", "done"]
-    assert periods(own, "cardinality(load_ids)")[:2] == [2, 2]
-    assert value(own, "SELECT count(*) FROM dbanon.request") == 2 * 24 * 3
+    assert [run_night(own), run_night(own)] == ["done", "done"]
+    assert list_periods(own, "cardinality(load_ids)")[:2] == [2, 2]
+    assert read_value(own, "SELECT count(*) FROM dbanon.request") == 2 * 24 * 3
 
 
 # ---- periods
@@ -679,11 +699,11 @@ def test_requests_of_each_period_are_loaded_beside_it(own):
     ],
 )
 def test_periods_are_counted_from_their_anchor(scratch, zone, starts, every, bounds):
-    since = value(scratch, "SELECT %s::timestamp AT TIME ZONE %s", starts, zone)
+    since = read_value(scratch, "SELECT %s::timestamp AT TIME ZONE %s", starts, zone)
     found, at = [], since
     for _ in range(4):
-        found.append(value(scratch, "SELECT to_char(%s AT TIME ZONE %s, 'MM-DD HH24')", at, zone))
-        at = value(
+        found.append(read_value(scratch, "SELECT to_char(%s AT TIME ZONE %s, 'MM-DD HH24')", at, zone))
+        at = read_value(
             scratch, "SELECT upper(dbanon_internal.period_from(%s, %s::interval, %s, %s))", since, every, zone, at
         )
     assert found == bounds
@@ -692,14 +712,16 @@ def test_periods_are_counted_from_their_anchor(scratch, zone, starts, every, bou
 @pytest.mark.parametrize(("start", "hours"), [("2026-03-29", 23), ("2026-10-25", 25)])
 def test_days_of_23_and_25_hours_are_days(scratch, start, hours):
     asked = "SELECT upper(p) - lower(p) FROM dbanon_internal.period_from(s, '1 day', 'Europe/Berlin', s) p"
-    length = value(scratch, f"SELECT ({asked}) FROM (SELECT %s::timestamp AT TIME ZONE 'Europe/Berlin' AS s) a", start)
+    length = read_value(
+        scratch, f"SELECT ({asked}) FROM (SELECT %s::timestamp AT TIME ZONE 'Europe/Berlin' AS s) a", start
+    )
     assert length == timedelta(hours=hours)
 
 
 def test_a_job_begins_at_the_first_midnight_of_its_source(own):
     own.execute("UPDATE public.gps SET ts = ts + interval '90 minutes'")
     add(own, ", tz => 'Europe/Berlin', starts => NULL")
-    assert value(own, "SELECT starts FROM dbanon.job") == datetime(2008, 6, 1, 22, tzinfo=UTC) - timedelta(days=1)
+    assert read_value(own, "SELECT starts FROM dbanon.job") == datetime(2008, 6, 1, 22, tzinfo=UTC) - timedelta(days=1)
 
 
 # ---- bad input: one sentence each, nothing half done
@@ -723,10 +745,10 @@ def test_a_job_begins_at_the_first_midnight_of_its_source(own):
     ],
 )
 def test_a_job_that_cannot_be_one_is_refused(own, rest, state, said):
-    with refusal(state) as refused:
+    with expect_refusal(state) as refused:
         add(own, rest)
     assert said in str(refused.value)
-    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+    assert read_value(own, "SELECT count(*) FROM dbanon.job") == 0
 
 
 @pytest.mark.parametrize(
@@ -743,10 +765,10 @@ def test_a_job_that_cannot_be_one_is_refused(own, rest, state, said):
     ],
 )
 def test_a_load_that_cannot_be_one_is_refused_without_its_text(own, load, state):
-    with refusal(state) as refused:
+    with expect_refusal(state) as refused:
         own.execute("SELECT dbanon.add_job('taxi', 'public.gps', load => %s, method => 'tp-aware')", [load])
     assert "cab =" not in str(refused.value)
-    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+    assert read_value(own, "SELECT count(*) FROM dbanon.job") == 0
 
 
 SITES = """
@@ -765,13 +787,13 @@ LOAD = '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"'
     ],
 )
 def test_snapshots_must_be_further_apart_than_they_reach(own, load, params, every):
-    asked = [LOAD + load + "}", '{"k": 3' + params + "}", day(0)]
-    with refusal("DA011") as refused:
+    asked = [LOAD + load + "}", '{"k": 3' + params + "}", find_day(0)]
+    with expect_refusal("DA011") as refused:
         own.execute(SITES, [*asked, every])
     assert "every" in str(refused.value)
     own.execute("SELECT set_config('client_min_messages', 'warning', false)")
     own.execute(SITES.replace("%s)", "%s::interval + '1 minute')"), [*asked, every])
-    assert value(own, "SELECT count(*) FROM dbanon.job") == 1
+    assert read_value(own, "SELECT count(*) FROM dbanon.job") == 1
 
 
 def test_what_shows_nobody_exactly_may_follow_at_once(own):
@@ -780,12 +802,12 @@ def test_what_shows_nobody_exactly_may_follow_at_once(own):
 
 def test_exact_rows_must_be_further_apart_than_they_reach(own):
     asked = "SELECT dbanon.add_job('mob', 'public.gps', %s, 'mob', %s, starts => %s, every => '15 minutes')"
-    with refusal("DA011"):
-        own.execute(asked, [LOAD + "}", '{"k": 3, "qid_only": false, "step_s": 60}', day(0)])
-    own.execute(asked, [LOAD + "}", '{"k": 3, "step_s": 60}', day(0)])
+    with expect_refusal("DA011"):
+        own.execute(asked, [LOAD + "}", '{"k": 3, "qid_only": false, "step_s": 60}', find_day(0)])
+    own.execute(asked, [LOAD + "}", '{"k": 3, "step_s": 60}', find_day(0)])
 
 
-def rivals(connection: psycopg.Connection[Any], query: str) -> str | None:
+def list_rivals(connection: psycopg.Connection[Any], query: str) -> str | None:
     """Add a job; what it says of others that publish its people, if anything."""
     heard: list[str] = []
     connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
@@ -797,40 +819,40 @@ def rivals(connection: psycopg.Connection[Any], query: str) -> str | None:
 
 def test_a_job_is_told_of_others_that_publish_its_people(job):
     same = ADDED.format(name="two", dataset="taxi", method="tp-aware", rest="")
-    assert (said := rivals(job, same)) is not None
+    assert (said := list_rivals(job, same)) is not None
     assert "job taxi" in said
     assert "too few" in said
     # Another dataset of the same source; and a method that stands alone.
     alone = ADDED.format(name="three", dataset="three", method="kte", rest="")
-    assert (said := rivals(job, alone)) is not None
+    assert (said := list_rivals(job, alone)) is not None
     assert "job taxi, job two" in said
     assert "stands alone" in said
 
 
 def test_a_job_is_told_of_releases_of_its_times_and_of_no_others(job):
-    assert night(job) == "done"
+    assert run_night(job) == "done"
     job.execute("SELECT dbanon.steer_job('taxi', 'remove')")
     # Read from another source, into another dataset of the population.
     job.execute("CREATE TABLE public.later AS SELECT * FROM public.gps")
     job.execute(
         "SELECT dbanon.import_trajectories('public.later', 'other', 'cab', 'ts', x => 'lon', y => 'lat', until => %s)",
-        [day(0)],
+        [find_day(0)],
     )
     asked = ADDED.replace("public.gps", "public.later")
     about = {"name": "other", "dataset": "other", "method": "tp-aware"}
-    assert (said := rivals(job, asked.format(**about, rest=f", starts => '{day(0)}'"))) is not None
+    assert (said := list_rivals(job, asked.format(**about, rest=f", starts => '{find_day(0)}'"))) is not None
     assert "release taxi" in said
     job.execute("SELECT dbanon.steer_job('other', 'remove')")
-    assert rivals(job, asked.format(**about, rest=f", starts => '{day(1)}'")) is None
+    assert list_rivals(job, asked.format(**about, rest=f", starts => '{find_day(1)}'")) is None
 
 
 def test_two_jobs_cannot_have_one_name(job):
-    with refusal("DA003"):
+    with expect_refusal("DA003"):
         add(job)
 
 
 def test_the_times_of_runs_are_those_of_periods(own):
-    with refusal("DA011"):
+    with expect_refusal("DA011"):
         own.execute("SELECT dbanon.add_job('taxi', 'public.gps', '{}', 'tp-aware', '{\"k\": 3, \"since\": 0}')")
 
 
@@ -848,21 +870,21 @@ def test_a_source_that_is_lost_or_changed_stops_no_other_job(job, change, state)
     add(job, "", "other", "public.other")
     job.execute(change)
     job.execute(RUN)
-    assert periods(job, "state, sqlstate, tries") == [("load", state, 1)]
-    assert periods(job, "state", "other") == ["compute"]
+    assert list_periods(job, "state, sqlstate, tries") == [("load", state, 1)]
+    assert list_periods(job, "state", "other") == ["compute"]
 
 
 def test_a_row_of_the_future_does_not_show_that_the_source_has_gone_on(own):
-    own.execute("DELETE FROM public.gps WHERE ts >= %s", [day(0.5)])
+    own.execute("DELETE FROM public.gps WHERE ts >= %s", [find_day(0.5)])
     own.execute("INSERT INTO public.gps VALUES ('c1', now() + interval '3 days', 8.2, 53.1)")
     add(own)
-    assert step(own) == "load"
-    assert value(own, "SELECT note FROM dbanon.plan_job('taxi', 1)").startswith("waits")
-    rows(own, 0.5, 2)
-    again(own)
-    assert night(own) == "done"
-    assert periods(own, "at_source, late") == [(144, 0)]
-    assert value(own, "SELECT to_timestamp(max(last_s)) FROM dbanon.trajectory") < day(1)
+    assert take_step(own) == "load"
+    assert read_value(own, "SELECT note FROM dbanon.plan_job('taxi', 1)").startswith("waits")
+    insert_rows(own, 0.5, 2)
+    let_try_again(own)
+    assert run_night(own) == "done"
+    assert list_periods(own, "at_source, late") == [(144, 0)]
+    assert read_value(own, "SELECT to_timestamp(max(last_s)) FROM dbanon.trajectory") < find_day(1)
 
 
 # ---- the log of who runs them
@@ -876,7 +898,7 @@ def test_the_log_says_what_becomes_of_periods_and_nothing_of_their_data(own, cap
     add(own, "", "second", "public.other")
     add(own, "", "last", "public.third")
     own.execute("ALTER TABLE public.other DROP COLUMN lat")
-    own.execute("DELETE FROM public.third WHERE ts >= %s", [day(1)])
+    own.execute("DELETE FROM public.third WHERE ts >= %s", [find_day(1)])
     own.execute(FORGER)
     own.execute("CREATE VIEW public.forged AS SELECT cab, public.forge(ts) AS ts, lon, lat FROM public.third")
     add(own, "", "forging", "public.forged")
@@ -898,15 +920,15 @@ def test_the_log_says_what_becomes_of_periods_and_nothing_of_their_data(own, cap
         ("taxi", "load", "run", None, "info"),
         ("taxi", "run", "compute", None, "info"),
     ]
-    waits = periods(own, "error", "last")[0]
+    waits = list_periods(own, "error", "last")[0]
     assert [said for line in lines if (said := line.get("sentence"))] == [waits, waits]
 
 
 def test_no_period_of_a_source_that_stops_is_skipped(own):
     own.execute("INSERT INTO public.gps VALUES ('c1', now() + interval '3 days', 8.2, 53.1)")
     add(own)
-    assert [night(own), night(own), night(own)] == ["done", "done", "idle"]
-    assert periods(own, "state") == ["done", "done", "load"]
+    assert [run_night(own), run_night(own), run_night(own)] == ["done", "done", "idle"]
+    assert list_periods(own, "state") == ["done", "done", "load"]
 
 
 def test_a_job_whose_zone_is_unknown_is_said_and_stops_no_other(job):
@@ -914,7 +936,7 @@ def test_a_job_whose_zone_is_unknown_is_said_and_stops_no_other(job):
     add(job, ", dataset => 'taxi'", "other")
     job.execute("UPDATE dbanon.job SET tz = 'Europe/Atlantis' WHERE name = 'taxi'")
     assert job.execute(RUN).fetchone() == (2, 0)
-    assert periods(job, "state", "other") == ["compute"]
+    assert list_periods(job, "state", "other") == ["compute"]
     found = job.execute("SELECT name, next_at IS NULL FROM dbanon.jobs ORDER BY name").fetchall()
     assert found == [("other", False), ("taxi", True)]
     assert 2 in [row[0] for row in job.execute("SELECT level FROM dbanon.health WHERE about = 'job taxi'")]
@@ -922,12 +944,12 @@ def test_a_job_whose_zone_is_unknown_is_said_and_stops_no_other(job):
 
 
 def test_a_source_that_is_awaited_is_no_error_until_the_job_is_late(own):
-    today = value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
-    own.execute("UPDATE public.gps SET ts = ts + (%s - %s::timestamptz)", [today, day(3)])
+    today = read_value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
+    own.execute("UPDATE public.gps SET ts = ts + (%s - %s::timestamptz)", [today, find_day(3)])
     add(own, f", starts => '{today - timedelta(days=1)}', wait => '0'")
-    assert step(own) == "load"
-    assert periods(own, "sqlstate, error IS NULL") == [(None, False)]
-    assert value(own, "SELECT last_error FROM dbanon.jobs") is None
+    assert take_step(own) == "load"
+    assert list_periods(own, "sqlstate, error IS NULL") == [(None, False)]
+    assert read_value(own, "SELECT last_error FROM dbanon.jobs") is None
     # Not more than an hour after midnight, when the job is late.
     own.execute("UPDATE dbanon.job SET wait = '1 day'")
     assert own.execute("SELECT level, what FROM dbanon.health WHERE about = 'job taxi'").fetchall() == []
@@ -946,16 +968,16 @@ def test_run_jobs_takes_all_steps_and_says_how_many(job):
 
 
 def test_run_jobs_is_refused_within_a_transaction(job):
-    with refusal("DA015"), job.transaction():
+    with expect_refusal("DA015"), job.transaction():
         job.execute(RUN)
 
 
 def test_strict_is_an_error_after_all_work_is_committed(job):
     job.execute(RUN)
     compute(job, "refused")
-    with refusal("DA019"):
+    with expect_refusal("DA019"):
         job.execute("CALL dbanon.run_jobs(wait => false, strict => true)")
-    assert periods(job, "state") == ["held", "compute"]
+    assert list_periods(job, "state") == ["held", "compute"]
 
 
 @pytest.mark.parametrize(
@@ -972,24 +994,24 @@ def test_what_a_function_of_a_source_sets_ends_with_the_step(own, setting):
     add(own, "", "bad", "public.trap")
     add(own, "", "good", "public.other")
     name = setting.split()[0]
-    before = value(own, f"SHOW {name}")
+    before = read_value(own, f"SHOW {name}")
     own.execute("SET spoil.now = 'yes'")
     assert own.execute(RUN).fetchone() == (4, 0)
-    assert value(own, f"SHOW {name}") == before
-    assert [periods(own, "state", job) for job in ("bad", "good")] == [["compute"], ["compute"]]
+    assert read_value(own, f"SHOW {name}") == before
+    assert [list_periods(own, "state", job) for job in ("bad", "good")] == [["compute"], ["compute"]]
 
 
 def test_a_job_that_another_session_runs_is_left_to_it(job, database):
     with psycopg.connect(database, autocommit=True) as other:
-        assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
+        assert read_value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
         assert job.execute(RUN).fetchone() == (0, 0)
         # Its own claim, of a call that was interrupted, is no obstacle.
         assert other.execute(RUN).fetchone() == (2, 0)
-    assert value(job, LOCKS) == 0
+    assert read_value(job, LOCKS) == 0
 
 
 def test_a_job_whose_session_has_ended_is_taken_over(job, database):
     with psycopg.connect(database, autocommit=True) as other:
-        assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
-    until(lambda: value(job, LOCKS) == 0)
+        assert read_value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
+    wait_until(lambda: read_value(job, LOCKS) == 0)
     assert job.execute(RUN).fetchone() == (2, 0)

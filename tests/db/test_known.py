@@ -8,8 +8,8 @@ import pytest
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.db.ten_people import CONFIRM
-from tests.db.test_gate import CROSSING, PUBLISH, sqlstate, value
-from tests.facts import names, refusal
+from tests.db.test_gate import CROSSING, PUBLISH, find_sqlstate, read_value
+from tests.facts import demand_named, expect_refusal
 
 Login = Callable[[str], str]
 
@@ -100,16 +100,16 @@ def test_nobody_changes_what_is_known_and_each_attempt_leaves_a_line_in_the_serv
     for session in (admin, connection):
         session.execute("SET client_min_messages = log")
         session.add_notice_handler(lambda d: said.append((d.severity_nonlocalized, d.message_primary)))
-        user = str(value(session, "SELECT session_user"))
+        user = str(read_value(session, "SELECT session_user"))
         for table, statements in CHANGES.items():
             for statement in statements:
                 said.clear()
-                with refusal("DA006", f"dbanon.{table}"), session.transaction():
+                with expect_refusal("DA006", f"dbanon.{table}"), session.transaction():
                     session.execute(statement)  # type: ignore[arg-type]
                 line = [text for severity, text in said if severity == "LOG"]
                 assert len(line) == 1, statement
-                names(line[0] or "", user, statement.split(maxsplit=1)[0], f"dbanon.{table}")
-    assert sqlstate(connection, PUBLISH) == "DA010"
+                demand_named(line[0] or "", user, statement.split(maxsplit=1)[0], f"dbanon.{table}")
+    assert find_sqlstate(connection, PUBLISH) == "DA010"
 
 
 def test_a_sum_changed_by_a_trigger_of_the_owner_leaves_a_line_in_the_servers_log(admin: psycopg.Connection) -> None:
@@ -123,8 +123,8 @@ def test_a_sum_changed_by_a_trigger_of_the_owner_leaves_a_line_in_the_servers_lo
             "CREATE TRIGGER pull AFTER INSERT ON lever FOR EACH ROW EXECUTE FUNCTION pg_temp.pull()"
         )
         admin.execute("INSERT INTO lever VALUES (1)")
-        assert value(admin, AS_STORED) is False
-    names(" ".join(filter(None, said)), str(value(admin, "SELECT session_user")), "groups_sum")
+        assert read_value(admin, AS_STORED) is False
+    demand_named(" ".join(filter(None, said)), str(read_value(admin, "SELECT session_user")), "groups_sum")
 
 
 UNSEEN = "ALTER TABLE dbanon.{0} DISABLE TRIGGER USER; {1}; ALTER TABLE dbanon.{0} ENABLE TRIGGER USER"
@@ -150,10 +150,10 @@ def test_with_guards_switched_off_the_next_comparison_finds_what_was_changed(
     admin.execute(UNSEEN.format(table, change))  # type: ignore[arg-type]
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
         for statement in (PUBLISH, "SELECT dbanon.measure_overlap(2)", "SELECT dbanon.publish(1, 'again')"):
-            with refusal("DA005", "first", "number 1", "dbanon.grouping"):
+            with expect_refusal("DA005", "first", "number 1", "dbanon.grouping"):
                 operator.execute(statement)  # type: ignore[arg-type]
         allowed = "SELECT dbanon.publish(2, 'second', allow_overlap => true, reason => 'nobody reads both')"
-        assert sqlstate(operator, allowed) == "DA005"
+        assert find_sqlstate(operator, allowed) == "DA005"
 
 
 # ---- forgetting ------------------------------------------------------------------------------------------------------
@@ -162,23 +162,23 @@ AS_STORED = "SELECT groups_sum = dbanon_internal.groups_sum(release_id, 1) FROM 
 
 
 def test_forgetting_passes_is_told_and_carries_the_sum_on(connection: psycopg.Connection, login: Login) -> None:
-    before = value(connection, "SELECT groups_sum FROM dbanon.release")
-    connection.execute("INSERT INTO dbanon.fix_code SELECT 1, %s, 128", [value(connection, f"SELECT {CODE}")])
+    before = read_value(connection, "SELECT groups_sum FROM dbanon.release")
+    connection.execute("INSERT INTO dbanon.fix_code SELECT 1, %s, 128", [read_value(connection, f"SELECT {CODE}")])
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
         operator.execute("SELECT dbanon.forget_subject('ten', 'p0')")
         user = operator.info.user
-    assert value(connection, "SELECT groups_sum FROM dbanon.release") != before
-    assert value(connection, AS_STORED) is True
+    assert read_value(connection, "SELECT groups_sum FROM dbanon.release") != before
+    assert read_value(connection, AS_STORED) is True
     lines = connection.execute(
         "SELECT login, dataset, detail ->> 'statement', detail -> 'rows' FROM dbanon.audit"
         " WHERE action = 'change' AND detail ->> 'table' = 'grouping'"
     ).fetchall()
     assert lines == [(user, "ten", "UPDATE", 1)]
     for setting in ("forgotten", "drawn"):
-        assert value(connection, f"SELECT current_setting('dbanon.{setting}', true)") in (None, "")
+        assert read_value(connection, f"SELECT current_setting('dbanon.{setting}', true)") in (None, "")
     connection.execute("SELECT dbanon.unpublish('first')")
     connection.execute("SELECT dbanon.drop_dataset('ten')")
-    assert value(connection, AS_STORED) is True
+    assert read_value(connection, AS_STORED) is True
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_naming_a_person_lets_nothing_pass_but_the_forgetting_of_that_person(
     admin.execute("SELECT set_config('dbanon.drawn', gen_random_uuid()::text, false)")
     if gone:
         admin.execute("DELETE FROM dbanon.trajectory WHERE subject = 'p0'")
-    assert sqlstate(admin, statement) == "DA006"
+    assert find_sqlstate(admin, statement) == "DA006"
     if gone:
-        assert sqlstate(admin, REPLACED.format(CODE, DRAWN)) is None
-    assert value(connection, AS_STORED) is True
+        assert find_sqlstate(admin, REPLACED.format(CODE, DRAWN)) is None
+    assert read_value(connection, AS_STORED) is True

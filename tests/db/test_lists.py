@@ -28,7 +28,7 @@ def ask(connection: psycopg.Connection, query: str, *parameters: object) -> obje
     return row[0]
 
 
-def listed(connection: psycopg.Connection, name: str) -> list[str]:
+def read_list(connection: psycopg.Connection, name: str) -> list[str]:
     found = ask(connection, f"SELECT dbanon_internal.{name}()")
     assert isinstance(found, list)
     return found
@@ -37,18 +37,18 @@ def listed(connection: psycopg.Connection, name: str) -> list[str]:
 def test_every_table_of_loaded_data_or_of_runs_is_in_its_list(connection: psycopg.Connection) -> None:
     others = ["dataset", "fix_code", "load", "run", "verification", "evaluation", "release", "audit", "job_period"]
     for column, name in (("dataset_id", "data_tables"), ("run_id", "run_tables")):
-        assert ask(connection, _COLUMN, column, others) == sorted(listed(connection, name))
+        assert ask(connection, _COLUMN, column, others) == sorted(read_list(connection, name))
 
 
 def test_tables_in_the_lists_have_their_triggers_and_rights(connection: psycopg.Connection) -> None:
     every = "SELECT INSERT UPDATE DELETE"
-    for table in listed(connection, "data_tables"):
+    for table in read_list(connection, "data_tables"):
         own = ["code_fixes"] * 4 if table == "trajectory" else []
         own += ["guard_forgotten"] * 2 if table in ("trajectory", "request", "quasi_identifier") else []
         assert ask(connection, _TRIGGERS, table) == ["audit_rows"] * 4 + ["bump_revision"] * 4 + own
         assert ask(connection, _RIGHTS, "dbanon_operator", table) == every
         assert ask(connection, _RIGHTS, "dbanon_worker", table) == "SELECT"
-    for table in listed(connection, "run_tables"):
+    for table in read_list(connection, "run_tables"):
         assert ask(connection, _TRIGGERS, table) == ["guard_run_rows"] * 4
         assert ask(connection, _RIGHTS, "dbanon_operator", table) is None
         assert ask(connection, _RIGHTS, "dbanon_worker", table) == every
@@ -61,7 +61,7 @@ def test_triggers_are_made_in_one_file_and_on_the_tables_of_releases() -> None:
 
 def test_schema_dbanon_has_the_functions_that_people_call_and_no_other(connection: psycopg.Connection) -> None:
     public = {name for names in reference.GROUPS.values() for name in names}
-    found = [thing for thing in reference.things(connection) if thing.callable]
+    found = [thing for thing in reference.read_things(connection) if thing.callable]
     assert {thing.name for thing in found if thing.schema == "dbanon"} <= public
     assert not {thing.name for thing in found if thing.schema == "dbanon_internal"} & public
     assert {thing.schema for thing in found} == {"dbanon", "dbanon_internal", "published"}

@@ -16,7 +16,7 @@ from dbanon.options.loading import LoadingRequests, LoadingTrajectories
 from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres.connection import connect
 from dbanon.runs import queue, stored
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 HEAD = "subject,time,x,y\n"
 GOOD = HEAD + "a,0,-122.4,37.7\na,60,-122.41,37.71\nb,0,-122.5,37.8\n"
@@ -37,42 +37,42 @@ def _load(connection, *paths, dataset="d", progress=report_nothing, **options):
     return load.load_trajectories(connection, list(paths), chosen, progress)
 
 
-def _all(connection, query, *params):
+def _fetch_all(connection, query, *params):
     return connection.execute(query, params).fetchall()
 
 
-def _paths(connection):
-    return _all(connection, "SELECT subject, ST_AsText(path, 0) FROM dbanon.trajectory ORDER BY trajectory_id")
+def _read_paths(connection):
+    return _fetch_all(connection, "SELECT subject, ST_AsText(path, 0) FROM dbanon.trajectory ORDER BY trajectory_id")
 
 
-def _quarantine(connection):
-    return _all(connection, "SELECT line, reason FROM dbanon.quarantine ORDER BY quarantine_id")
+def _read_quarantine(connection):
+    return _fetch_all(connection, "SELECT line, reason FROM dbanon.quarantine ORDER BY quarantine_id")
 
 
-def _stored(connection):
+def _count_stored(connection):
     tables = ("dataset", "trajectory", "load", "quarantine", "request")
-    return [_all(connection, f"SELECT count(*) FROM dbanon.{t}")[0][0] for t in tables]
+    return [_fetch_all(connection, f"SELECT count(*) FROM dbanon.{t}")[0][0] for t in tables]
 
 
 def test_one_subject_becomes_one_line_and_a_single_fix_a_point(connection, write):
     report = _load(connection, write(GOOD))
     assert (report.read, report.kept, report.quarantined) == (3, 3, {})
     assert (report.trajectories, report.subjects, report.srid) == (2, 2, 32610)
-    kinds = _all(
+    kinds = _fetch_all(
         connection,
         "SELECT subject, GeometryType(path), ST_SRID(path), ST_M(ST_StartPoint(path)), ST_M(ST_EndPoint(path)) "
         "FROM dbanon.trajectory ORDER BY trajectory_id",
     )
     assert kinds[0] == ("a", "LINESTRINGM", 32610, 0.0, 60.0)
     assert kinds[1][:3] == ("b", "POINTM", 32610)
-    assert _all(connection, "SELECT kind, rows_read, rows_kept, quarantined FROM dbanon.load") == [
+    assert _fetch_all(connection, "SELECT kind, rows_read, rows_kept, quarantined FROM dbanon.load") == [
         ("trajectories", 3, 3, {})
     ]
 
 
 def test_positions_are_reprojected_as_postgis_does_it_fix_by_fix(connection, write):
     _load(connection, write(GOOD))
-    ((off,),) = _all(
+    ((off,),) = _fetch_all(
         connection,
         "SELECT max(ST_Distance(f.position, ST_Transform(ST_SetSRID(ST_MakePoint(v.x, v.y), 4326), 32610))) "
         "FROM dbanon.fix f JOIN (VALUES ('a', 0, -122.4, 37.7), ('a', 60, -122.41, 37.71), ('b', 0, -122.5, 37.8)) "
@@ -85,8 +85,8 @@ def test_fixes_are_ordered_by_time_whatever_their_order_in_the_files(connection,
     first = write(HEAD + "a,30,3,0\na,10,1,0\n", "one.csv")
     second = write(HEAD + "a,20,2,0\na,1,0,0\n", "two.csv")
     _load(connection, first, second, crs="EPSG:32610", srid=32610)
-    assert _paths(connection) == [("a", "LINESTRING M (0 0 1,1 0 10,2 0 20,3 0 30)")]
-    assert _all(connection, "SELECT source, rows_kept FROM dbanon.load ORDER BY load_id") == [
+    assert _read_paths(connection) == [("a", "LINESTRING M (0 0 1,1 0 10,2 0 20,3 0 30)")]
+    assert _fetch_all(connection, "SELECT source, rows_kept FROM dbanon.load ORDER BY load_id") == [
         (str(first), 2),
         (str(second), 2),
     ]
@@ -119,20 +119,20 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
     ]
     report = _load(connection, write(HEAD + "".join(row + "\n" for row, _ in rows)))
     expected = [(line, reason) for line, (_, reason) in enumerate(rows, 2) if reason]
-    assert _quarantine(connection) == expected
+    assert _read_quarantine(connection) == expected
     assert report.quarantined == {r: [e[1] for e in expected].count(r) for _, r in expected}
     assert (report.read, report.kept) == (22, 2)
     assert sum(report.quarantined.values()) + report.kept == report.read
-    content = dict(_all(connection, "SELECT line, content FROM dbanon.quarantine"))
+    content = dict(_fetch_all(connection, "SELECT line, content FROM dbanon.quarantine"))
     assert content[8] == {"subject": "a", "time": "noon", "x": "1", "y": "1"}
     assert content[21] == {"subject": "a", "time": "0", "x": "1", "y": "2"}
-    assert _all(connection, "SELECT quarantined FROM dbanon.load") == [(report.quarantined,)]
+    assert _fetch_all(connection, "SELECT quarantined FROM dbanon.load") == [(report.quarantined,)]
 
 
 def test_the_first_of_contradicting_fixes_in_file_order_is_kept(connection, write):
     first, second = write(HEAD + "b,0,5,5\na,0,5,5\n", "one.csv"), write(HEAD + "a,0,6,6\na,1,7,7\n", "two.csv")
     _load(connection, first, second, crs="32610", srid=32610)
-    assert _paths(connection) == [("a", "LINESTRING M (5 5 0,7 7 1)"), ("b", "POINT M (5 5 0)")]
+    assert _read_paths(connection) == [("a", "LINESTRING M (5 5 0,7 7 1)"), ("b", "POINT M (5 5 0)")]
 
 
 def test_a_fix_that_cannot_be_reprojected_is_left_out_alone(connection, write):
@@ -140,7 +140,7 @@ def test_a_fix_that_cannot_be_reprojected_is_left_out_alone(connection, write):
     report = _load(connection, write(far))
     assert report.quarantined == {"position-out-of-range": 1}
     assert (report.kept, report.trajectories) == (3000, 7)
-    assert _quarantine(connection) == [(3002, "position-out-of-range")]
+    assert _read_quarantine(connection) == [(3002, "position-out-of-range")]
 
 
 def test_a_twin_of_a_fix_that_cannot_be_reprojected_is_kept(connection, write):
@@ -154,7 +154,7 @@ def test_trips_and_gaps_cut_a_subject_into_trajectories(connection, write):
     columns = {"subject": "s", "time": "t", "x": "e", "y": "n", "trip": "ride"}
     report = _load(connection, path, **columns, crs="32610", srid=32610, split_gap_s=100)
     assert (report.trajectories, report.subjects) == (3, 1)
-    assert [text for _, text in _paths(connection)] == [
+    assert [text for _, text in _read_paths(connection)] == [
         "LINESTRING M (0 0 0,1 0 10)",
         "POINT M (2 0 20)",
         "LINESTRING M (3 0 500,4 0 505)",
@@ -171,8 +171,8 @@ def test_a_dash_makes_every_row_a_subject_of_its_own_also_when_appended(connecti
     assert _load(connection, path, subject="-").subjects == 3
     more = write("time,x,y\n1,1,1\n1,1,1\nx,1,1\n1,2,2\n", "more.csv")
     assert _load(connection, more, subject="-", mode="append").subjects == 3
-    assert _all(connection, "SELECT count(DISTINCT subject), count(*) FROM dbanon.trajectory") == [(6, 6)]
-    assert _quarantine(connection) == [(4, "unparsable-time")] * 2
+    assert _fetch_all(connection, "SELECT count(DISTINCT subject), count(*) FROM dbanon.trajectory") == [(6, 6)]
+    assert _read_quarantine(connection) == [(4, "unparsable-time")] * 2
 
 
 METRES = {"crs": "EPSG:32610", "srid": 32610, "subject": "-"}
@@ -184,9 +184,9 @@ def test_a_file_named_twice_is_refused_whatever_it_is_called(connection, write, 
     path, link = write(GOOD), tmp_path / "link.csv"
     link.symlink_to(path)
     for twice in (path, tmp_path / ".." / tmp_path.name / path.name, link):
-        with refusal(ParameterError, ".csv", "once"):
+        with expect_refusal(ParameterError, ".csv", "once"):
             _load(connection, path, write(ROWS, "other.csv"), twice, subject=subject)
-    assert _stored(connection) == [0] * 5
+    assert _count_stored(connection) == [0] * 5
 
 
 @pytest.mark.many
@@ -204,7 +204,7 @@ def test_rows_of_their_own_that_repeat_others_are_kept_and_counted(connection, w
     assert report.subjects == report.kept == 4 + more.count("\n")
     assert len(report.notices) == (facts is not None)
     for notice in report.notices:
-        names(notice, "Notice: ", *facts)
+        demand_named(notice, "Notice: ", *facts)
 
 
 def test_named_subjects_at_one_place_get_no_notice(connection, write):
@@ -216,7 +216,7 @@ def test_rows_of_their_own_are_counted_among_what_is_added_and_what_is_there(con
     added = write("time,x,y\n0,1,1\n5,1,1\n5,1,1\n5,2,1\n", "more.csv")
     report = _load(connection, added, mode="append", **METRES)
     assert report.kept == 4
-    names(report.notices[0], "Notice: ", "2 rows", "time and place")
+    demand_named(report.notices[0], "Notice: ", "2 rows", "time and place")
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_rows_of_their_own_are_counted_among_what_is_added_and_what_is_there(con
 )
 def test_adding_rows_of_their_own_is_refused_if_half_are_there(connection, write, rows, again):
     _load(connection, write(ROWS), **METRES)
-    before = _stored(connection)
-    with refusal(DataError, "new", again):
+    before = _count_stored(connection)
+    with expect_refusal(DataError, "new", again):
         _load(connection, write("time,x,y\n" + rows, "more.csv"), mode="append", **METRES)
-    assert _stored(connection) == before
+    assert _count_stored(connection) == before
 
 
 def test_one_row_of_its_own_is_compared_with_no_other_dataset(connection, write):
@@ -244,8 +244,8 @@ def test_replacing_rows_of_their_own_by_the_same_is_no_repetition(connection, wr
 
 def test_the_same_rows_in_another_reference_system_are_there_already(connection, write):
     _load(connection, write("time,x,y\n0,-122.4,37.7\n"), subject="-")
-    moved = _all(connection, "SELECT ST_X(path), ST_Y(path) FROM dbanon.trajectory")[0]
-    with refusal(DataError, "new"):
+    moved = _fetch_all(connection, "SELECT ST_X(path), ST_Y(path) FROM dbanon.trajectory")[0]
+    with expect_refusal(DataError, "new"):
         _load(connection, write(f"time,x,y\n0,{moved[0]!r},{moved[1]!r}\n", "m.csv"), mode="append", **METRES)
 
 
@@ -263,7 +263,7 @@ def test_the_same_rows_as_csv_gzip_and_parquet_give_the_same_paths(connection, t
     pq.write_table(pa.table({"subject": who.astype(np.int16), "time": stamps, "x": x, "y": y}), parquet)
     for name, path in (("csv", write(text)), ("gzip", zipped), ("parquet", parquet)):
         _load(connection, path, dataset=name)
-    assert _all(
+    assert _fetch_all(
         connection,
         "SELECT count(*), count(DISTINCT (subject, ST_AsBinary(path))) FROM dbanon.trajectory",
     ) == [(15, 5)]
@@ -273,9 +273,9 @@ def test_naive_times_are_read_in_the_zone_given(connection, write):
     path = write(HEAD + "a,2008-06-04T00:01:24,-122.4,37.7\n")
     with pytest.raises(ParameterError, match="--tz"):
         _load(connection, path)
-    assert _stored(connection) == [0] * 5
+    assert _count_stored(connection) == [0] * 5
     _load(connection, path, tz="America/Los_Angeles")
-    assert _all(connection, "SELECT ST_M(path) FROM dbanon.trajectory") == [(1212562884.0,)]
+    assert _fetch_all(connection, "SELECT ST_M(path) FROM dbanon.trajectory") == [(1212562884.0,)]
 
 
 @pytest.mark.parametrize(("lon", "lat", "srid"), [(13.4, 52.5, 32633), (151.2, -33.9, 32756), (179.99, 1, 32660)])
@@ -308,13 +308,13 @@ def test_the_default_srid_of_projected_positions_is_a_utm_zone_too(connection, w
     ],
 )
 def test_options_that_cannot_be_used_are_refused_and_nothing_is_stored(connection, write, options, word):
-    with refusal(ParameterError, word):
+    with expect_refusal(ParameterError, word):
         _load(connection, write(GOOD), **options)
-    assert _stored(connection) == [0] * 5
+    assert _count_stored(connection) == [0] * 5
 
 
 def test_a_load_without_files_is_refused(connection):
-    with refusal(ParameterError, "file", "none"):
+    with expect_refusal(ParameterError, "file", "none"):
         _load(connection)
 
 
@@ -324,18 +324,18 @@ def test_a_second_file_that_is_no_table_undoes_the_first(connection, write, text
     with pytest.raises(DataError) as refused:
         _load(connection, write(GOOD, "good.csv"), write(text))
     assert "122" not in str(refused.value)
-    assert _stored(connection) == [0] * 5
+    assert _count_stored(connection) == [0] * 5
 
 
 def test_a_file_of_bad_rows_says_how_many_of_which_kind(connection, write):
-    with refusal(DataError, "3 rows", "1 missing-subject", "2 unparsable-time"):
+    with expect_refusal(DataError, "3 rows", "1 missing-subject", "2 unparsable-time"):
         _load(connection, write(HEAD + "a,x,1,1\na,y,1,1\n,0,1,1\n"))
 
 
 def test_only_fixes_off_the_map_are_nothing_usable(connection, write):
     with pytest.raises(DataError, match="position-out-of-range"):
         _load(connection, write(HEAD + "a,0,-33,0\n"), srid=32610)
-    assert _stored(connection) == [0] * 5
+    assert _count_stored(connection) == [0] * 5
 
 
 def test_creating_a_dataset_twice_is_refused_with_the_two_ways_out(connection, write):
@@ -346,7 +346,7 @@ def test_creating_a_dataset_twice_is_refused_with_the_two_ways_out(connection, w
 
 def test_an_unknown_dataset_names_those_there_are(connection, write):
     _load(connection, write(GOOD), dataset="cabs")
-    with refusal(ParameterError, "'cab'", "'cabs'"):
+    with expect_refusal(ParameterError, "'cab'", "'cabs'"):
         _load(connection, write(GOOD), dataset="cab", mode="append")
 
 
@@ -357,9 +357,9 @@ def test_appending_adds_on_the_datasets_own_grid(connection, write):
     after = stored.find_dataset(connection, "d")
     assert (after.srid, after.grid_m, after.grid_s) == (32610, 10, 60)
     assert after.revision > before.revision
-    assert _all(connection, "SELECT count(*), count(DISTINCT ST_SRID(path)) FROM dbanon.trajectory") == [(3, 1)]
+    assert _fetch_all(connection, "SELECT count(*), count(DISTINCT ST_SRID(path)) FROM dbanon.trajectory") == [(3, 1)]
     for name, has, other in (("grid_m", 10, 5), ("grid_s", 60, 30), ("srid", 32610, 32611)):
-        with refusal(ParameterError, "'d'", f"{name.upper() if name == 'srid' else name} {has}", other):
+        with expect_refusal(ParameterError, "'d'", f"{name.upper() if name == 'srid' else name} {has}", other):
             _load(connection, write(GOOD), mode="append", **{name: other})
 
 
@@ -370,15 +370,15 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
     )
     data = stored.find_dataset(connection, "d")
     queued = queue.submit_run(connection, "tp-aware", Submitting(dataset="d", algorithm="traj-anon", seed=1))
-    with refusal(StoreError, f"run {queued}", "waiting"):
+    with expect_refusal(StoreError, f"run {queued}", "waiting"):
         _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     connection.execute("SELECT dbanon.cancel_run(%s)", [queued])
     _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     after = stored.find_dataset(connection, "d")
     assert (after.dataset_id, after.srid, after.grid_m) == (data.dataset_id, 32633, 7)
-    assert _all(connection, "SELECT subject FROM dbanon.trajectory") == [("z",)]
-    assert _all(connection, "SELECT count(*) FROM dbanon.run") == [(0,)]
-    assert _all(connection, "SELECT count(*) FROM dbanon.request") == [(1,)]
+    assert _fetch_all(connection, "SELECT subject FROM dbanon.trajectory") == [("z",)]
+    assert _fetch_all(connection, "SELECT count(*) FROM dbanon.run") == [(0,)]
+    assert _fetch_all(connection, "SELECT count(*) FROM dbanon.request") == [(1,)]
 
 
 @pytest.mark.parametrize("withdrawn", [False, True])
@@ -386,9 +386,9 @@ def test_replacing_what_was_ever_published_is_refused(connection, run, write, wi
     releases.publish(connection, run, "ten_people", Publishing())
     if withdrawn:
         releases.unpublish(connection, "ten_people")
-    with refusal(ParameterError, "'ten'", "releases", 1):
+    with expect_refusal(ParameterError, "'ten'", "releases", 1):
         _load(connection, write(GOOD), dataset="ten", mode="replace")
-    assert _all(connection, "SELECT count(*) FROM dbanon.trajectory") == [(10,)]
+    assert _fetch_all(connection, "SELECT count(*) FROM dbanon.trajectory") == [(10,)]
 
 
 def test_two_loads_of_one_new_dataset_at_once_end_with_one(database, connection, write):
@@ -408,7 +408,7 @@ def test_two_loads_of_one_new_dataset_at_once_end_with_one(database, connection,
     for thread in threads:
         thread.join()
     assert sorted(ends, key=str) == [5000, ParameterError]
-    assert _all(connection, "SELECT count(*) FROM dbanon.load") == [(1,)]
+    assert _fetch_all(connection, "SELECT count(*) FROM dbanon.load") == [(1,)]
 
 
 @pytest.mark.stress
@@ -420,9 +420,9 @@ def test_a_load_whose_server_goes_away_half_way_leaves_nothing(database, connect
             connection.execute("SELECT pg_terminate_backend(%s)", [own.info.backend_pid])
 
     own = connect(database)
-    with own, refusal(StoreError, "connection", "lost"):
+    with own, expect_refusal(StoreError, "connection", "lost"):
         _load(own, path, progress=cut)
-    assert _stored(connection) == [0] * 5
+    assert _count_stored(connection) == [0] * 5
 
 
 def test_an_operator_may_load_and_append_and_a_worker_may_not(connection, login, write):
@@ -441,11 +441,13 @@ def test_column_names_and_subjects_are_never_taken_for_sql(connection, write):
     path = write(f'"{odd}","%s",x,y\n"{odd}",0,1,1\n"{odd}",0,1,1\n')
     report = _load(connection, path, dataset=odd, subject=odd, time="%s")
     assert report.quarantined == {"duplicate-fix": 1}
-    assert _all(connection, "SELECT subject FROM dbanon.trajectory") == [(odd,)]
-    assert _all(connection, "SELECT content FROM dbanon.quarantine") == [({odd: odd, "%s": "0", "x": "1", "y": "1"},)]
+    assert _fetch_all(connection, "SELECT subject FROM dbanon.trajectory") == [(odd,)]
+    assert _fetch_all(connection, "SELECT content FROM dbanon.quarantine") == [
+        ({odd: odd, "%s": "0", "x": "1", "y": "1"},)
+    ]
     requests = write(f'subject,time,"{odd}"\n{"x"},0,1\n')
     load.load_requests(connection, requests, LoadingRequests(dataset=odd, columns=(odd,)))
-    assert _all(connection, "SELECT content FROM dbanon.request") == [({odd: "1"},)]
+    assert _fetch_all(connection, "SELECT content FROM dbanon.request") == [({odd: "1"},)]
 
 
 def test_requests_become_name_value_objects_without_empty_cells(connection, write):
@@ -461,12 +463,12 @@ def test_requests_become_name_value_objects_without_empty_cells(connection, writ
         "non-finite-time": 1,
         "empty-request": 1,
     }
-    assert _all(connection, "SELECT subject, extract(epoch FROM sent_at)::int, content FROM dbanon.request") == [
+    assert _fetch_all(connection, "SELECT subject, extract(epoch FROM sent_at)::int, content FROM dbanon.request") == [
         ("a", 0, {"poi": "bank"}),
         ("b", 99999999, {"price": "cheap"}),
         ("nobody", 5, {"poi": "shop", "price": "dear"}),
     ]
-    assert _quarantine(connection) == [
+    assert _read_quarantine(connection) == [
         (5, "missing-subject"),
         (6, "unparsable-time"),
         (7, "non-finite-time"),
@@ -479,13 +481,13 @@ def test_requests_that_are_there_already_are_not_added_again(connection, write):
     rows = "subject,time,poi\na,0,bar\na,5,bar\nb,0,\n"
     asked = LoadingRequests(dataset="d", columns=("poi",))
     assert load.load_requests(connection, write(rows, "one.csv"), asked).kept == 2
-    with refusal(DataError, "nothing to add"):
+    with expect_refusal(DataError, "nothing to add"):
         load.load_requests(connection, write("subject,time,poi\na,0,bar\n", "two.csv"), asked)
     more = load.load_requests(connection, write(rows + "a,0,pub\n", "three.csv"), asked)
     assert more.quarantined == {"empty-request": 1, "duplicate-request": 2}
-    assert _all(connection, "SELECT count(*) FROM dbanon.request") == [(3,)]
+    assert _fetch_all(connection, "SELECT count(*) FROM dbanon.request") == [(3,)]
     told = "SELECT line, content FROM dbanon.quarantine WHERE reason = 'duplicate-request' ORDER BY line LIMIT 1"
-    line, content = _all(connection, told)[0]
+    line, content = _fetch_all(connection, told)[0]
     assert line == 2
     assert content["poi"] == "bar"
 
@@ -514,4 +516,4 @@ def test_a_connection_in_a_transaction_keeps_it(database, write):
         outer.execute("SELECT 1")
         _load(outer, write(GOOD))
         outer.rollback()
-        assert _all(outer, "SELECT count(*) FROM dbanon.dataset") == [(0,)]
+        assert _fetch_all(outer, "SELECT count(*) FROM dbanon.dataset") == [(0,)]

@@ -6,7 +6,7 @@ import pytest
 from dbanon import load
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.options.loading import LoadingTrajectories
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 HEAD = "subject,time,x,y\n"
 rng = np.random.default_rng(5)
@@ -28,11 +28,11 @@ def _load(connection, path, dataset="d", **options):
     return load.load_trajectories(connection, [path], LoadingTrajectories(dataset=dataset, **options))
 
 
-def _quarantine(connection):
+def _read_quarantine(connection):
     return connection.execute("SELECT line, reason FROM dbanon.quarantine ORDER BY line").fetchall()
 
 
-def _width_m(connection):
+def _measure_width_m(connection):
     return connection.execute("SELECT ST_XMax(e) - ST_XMin(e) FROM (SELECT ST_Extent(path) e FROM dbanon.trajectory) s")
 
 
@@ -52,8 +52,8 @@ def test_dropped_wild_fixes_are_in_quarantine_and_stretch_nothing(connection, wr
     report = _load(connection, write(rows), drop_outliers=True)
     assert report.quarantined == {"far-position": 2, "far-time": 1}
     assert (report.far, report.notices) == ({}, ())
-    assert _quarantine(connection) == [(402, "far-position"), (403, "far-position"), (404, "far-time")]
-    assert _width_m(connection).fetchone()[0] < 10_000
+    assert _read_quarantine(connection) == [(402, "far-position"), (403, "far-position"), (404, "far-time")]
+    assert _measure_width_m(connection).fetchone()[0] < 10_000
 
 
 def test_a_wild_fix_among_a_few_is_found(connection, write):
@@ -75,14 +75,14 @@ def test_a_single_jump_of_the_clock_is_told_as_one(connection, write):
     late = [f"s{i % 20},{1212562884 + i * 10},8.2,53.1" for i in range(300)]
     report = _load(connection, write([*late, "s1,0,8.2,53.1"]))
     (notice,) = report.notices
-    names(notice, "Notice: ", "1 time", "kept", "--drop-outliers")
+    demand_named(notice, "Notice: ", "1 time", "kept", "--drop-outliers")
 
 
 def test_a_jump_of_the_clock_is_counted(connection, write):
     late = [f"s{i % 20},{1212562884 + i * 10},8.2,53.1" for i in range(300)]
     report = _load(connection, write([*late, "s1,0,8.2,53.1", "s2,4102444800,8.2,53.1"]))
     assert report.far == {"far-time": 2}
-    names(report.notices[0], "Notice: ", "2 times", "kept", "--drop-outliers")
+    demand_named(report.notices[0], "Notice: ", "2 times", "kept", "--drop-outliers")
 
 
 def test_towns_on_the_antimeridian_are_one_town(connection, write):
@@ -90,7 +90,7 @@ def test_towns_on_the_antimeridian_are_one_town(connection, write):
     report = _load(connection, write(rows))
     assert report.far == {}
     assert report.srid in (32701, 32760)
-    assert _width_m(connection).fetchone()[0] < 12_000
+    assert _measure_width_m(connection).fetchone()[0] < 12_000
 
 
 def test_a_few_usable_rows_among_many_are_enough(connection):
@@ -140,7 +140,7 @@ def test_the_first_and_the_last_time_are_told(connection, write):
 
 def test_a_dataset_wider_than_its_zone_is_told_apart(connection, write):
     rows = [*TOWN, *(f"t{i},{i},{2 + i / 10},50" for i in range(300))]
-    names(_load(connection, write(rows)).notices[0], "6 degrees", "SRID", "%")
+    demand_named(_load(connection, write(rows)).notices[0], "6 degrees", "SRID", "%")
 
 
 # ---- boxes -----------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_a_box_may_cross_the_antimeridian(connection, write):
 
 
 def test_a_box_in_metres_does_not_cross_the_antimeridian(connection, write):
-    with refusal(ParameterError, "box in metres", "XMIN", "XMAX"):
+    with expect_refusal(ParameterError, "box in metres", "XMIN", "XMAX"):
         _load(connection, write(["a,0,440000,5900000"]), crs="EPSG:32632", bbox=(500000, 0, 400000, 6000000))
 
 
@@ -171,11 +171,11 @@ def test_a_box_that_is_none_is_refused(connection, write, box):
 # ---- swapped axes ----------------------------------------------------------------------------------------------------
 
 
-def _swapped(rows):
+def _swap_rows(rows):
     return [",".join([*row.split(",")[:2], *row.split(",")[:1:-1]]) for row in rows]
 
 
-def _refused(connection, path, **options):
+def _catch_refusal(connection, path, **options):
     with pytest.raises(ParameterError) as refused:
         _load(connection, path, **options)
     assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone()[0] == options.get("left", 0)
@@ -184,39 +184,39 @@ def _refused(connection, path, **options):
 
 def test_latitudes_beyond_90_degrees_are_longitudes(connection, write):
     rows = [f"s{i % 9},{i},37.7,-122.{i}" for i in range(100, 150)]
-    names(_refused(connection, write(rows)), "longitude", "latitude", "'x'", "'y'", "--x y --y x")
+    demand_named(_catch_refusal(connection, write(rows)), "longitude", "latitude", "'x'", "'y'", "--x y --y x")
 
 
 def test_columns_that_say_what_they_are_are_believed(connection, write):
     path = write(TOWN, head="subject,time,Lat,LON\n")
-    assert "--x LON --y Lat" in _refused(connection, path, x="Lat", y="LON")
+    assert "--x LON --y Lat" in _catch_refusal(connection, path, x="Lat", y="LON")
 
 
 def test_swapped_axes_are_seen_by_the_reference_system_of_the_dataset(connection, write):
-    assert "--x y --y x" in _refused(connection, write(_swapped(TOWN)), srid=32632)
+    assert "--x y --y x" in _catch_refusal(connection, write(_swap_rows(TOWN)), srid=32632)
 
 
 def test_swapped_axes_are_seen_when_more_is_added(connection, write):
     _load(connection, write(TOWN))
     with pytest.raises(ParameterError, match="--x y --y x"):
-        _load(connection, write(_swapped(TOWN)), mode="append")
+        _load(connection, write(_swap_rows(TOWN)), mode="append")
 
 
 def test_northings_before_eastings_are_seen(connection, write):
     rows = [f"s{i % 9},{i},{5900000 + i},{440000 + i}" for i in range(50)]
-    assert "--x y --y x" in _refused(connection, write(rows), crs="EPSG:32632")
-    assert _load(connection, write(_swapped(rows)), crs="EPSG:32632").srid == 32632
+    assert "--x y --y x" in _catch_refusal(connection, write(rows), crs="EPSG:32632")
+    assert _load(connection, write(_swap_rows(rows)), crs="EPSG:32632").srid == 32632
 
 
 @pytest.mark.parametrize("wrong", [3, 40, 180])
 def test_fixes_with_swapped_axes_are_left_out(connection, write, wrong):
-    report = _load(connection, write([*_swapped(TOWN[:wrong]), *TOWN[wrong:]]))
+    report = _load(connection, write([*_swap_rows(TOWN[:wrong]), *TOWN[wrong:]]))
     assert report.quarantined == {"swapped-axes": wrong}
     assert (report.far, report.notices, report.srid) == ({}, (), 32632)
 
 
 def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
-    files = [write(TOWN[:300], "right.csv"), write(_swapped(TOWN[300:]), "wrong.csv")]
+    files = [write(TOWN[:300], "right.csv"), write(_swap_rows(TOWN[300:]), "wrong.csv")]
     with pytest.raises(ParameterError, match="--x y --y x"):
         load.load_trajectories(connection, files, LoadingTrajectories(dataset="d"))
 
@@ -226,7 +226,7 @@ def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
 
 def test_the_same_file_a_second_time_adds_nothing_and_says_so(connection, write):
     _load(connection, write(TOWN))
-    with refusal(DataError, "nothing to add"):
+    with expect_refusal(DataError, "nothing to add"):
         _load(connection, write(TOWN), mode="append")
     assert connection.execute("SELECT count(*) FROM dbanon.load").fetchone() == (1,)
 
@@ -236,7 +236,7 @@ def test_added_fixes_that_are_there_or_contradict_those_there_are_left_out(conne
     rows = ["a,60,8.3,53.1", "a,0,8.25,53.1", "b,0,8.2,53.2", "b,0,8.9,53.2", "a,120,8.3,53.1", "c,0,8.2,53.1"]
     report = _load(connection, write(rows), mode="append")
     assert report.quarantined == {"duplicate-fix": 2, "contradicting-fix": 2}
-    assert _quarantine(connection) == [
+    assert _read_quarantine(connection) == [
         (2, "duplicate-fix"), (3, "contradicting-fix"), (4, "duplicate-fix"), (5, "contradicting-fix")
     ]  # fmt: skip
     stored = connection.execute("SELECT subject, extract(epoch FROM t)::int FROM dbanon.fix ORDER BY 1, 2").fetchall()

@@ -32,7 +32,7 @@ from sqlalchemy.pool import NullPool
 from dbanon import models
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.testing import cloned_database, database_url, logins
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -47,7 +47,7 @@ LISTS = {"published.releases", "published.parts", "published.columns", "publishe
 IS_FREE = "BEGIN; LOCK TABLE published.ten IN ACCESS EXCLUSIVE MODE NOWAIT; COMMIT"
 
 
-def engine_of(url: str) -> Engine:
+def make_engine(url: str) -> Engine:
     return create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
 
 
@@ -72,7 +72,7 @@ def published(owner: psycopg.Connection, dbanon_server: "Target") -> Iterator[Ca
 
 @pytest.fixture(scope="module")
 def engine(published: Callable[[str], str]) -> Engine:
-    return engine_of(published("analyst"))
+    return make_engine(published("analyst"))
 
 
 @pytest.fixture
@@ -173,14 +173,14 @@ def test_what_is_no_release_of_this_login_is_refused(engine: Engine, name: str) 
 
 
 def test_another_driver_and_a_server_that_refuses_are_named(published: Callable[[str], str]) -> None:
-    with refusal(ParameterError, "pysqlite", "postgresql+psycopg"):
+    with expect_refusal(ParameterError, "pysqlite", "postgresql+psycopg"):
         models.release(create_engine("sqlite://"), "ten")
     url = published("analyst")
     with pytest.raises(StoreError) as caught:
-        models.release(engine_of(database_url(url, user="dbanon_unknown")), "ten")
+        models.release(make_engine(database_url(url, user="dbanon_unknown")), "ten")
     assert caught.value.sqlstate in ("28000", "28P01")  # by peer or by password, as the server asks
     with pytest.raises(StoreError) as caught:
-        models.reflect(engine_of(database_url(url, host="127.0.0.1", port="1")))
+        models.reflect(make_engine(database_url(url, host="127.0.0.1", port="1")))
     assert caught.value.sqlstate == "08001"
 
 
@@ -228,7 +228,7 @@ def test_what_goes_while_all_is_read_is_left_out_or_said(engine: Engine, owner: 
                 assert found.keys() - {"published.brief"} == {*LISTS, "published.ten", "published.by_hand"}
             except StoreError as error:
                 ends.add("said")
-                names(str(error), "withdrawn", "again")
+                demand_named(str(error), "withdrawn", "again")
     finally:
         event.remove(engine, "before_cursor_execute", drop)
         owner.execute("DROP VIEW IF EXISTS published.brief")
@@ -242,9 +242,9 @@ def test_a_login_finds_what_it_may_read_and_nothing_else(published: Callable[[st
     with engine.connect() as connection:
         for name in found:
             connection.execute(select(found[name]).limit(1))
-    operators = models.reflect(engine_of(published("operator"))).tables
+    operators = models.reflect(make_engine(published("operator"))).tables
     assert {"dbanon.runs", "dbanon.releases", "dbanon.release", "published.audited", *LISTS} <= operators.keys()
     assert {"dbanon.worker", "dbanon.cloak", "dbanon.population"} & operators.keys() == set()
     assert isinstance(operators["dbanon.release"].c.readers.type, ARRAY)
-    assert models.reflect(engine_of(published("pg_monitor"))).tables.keys() == {*LISTS, "published.audited"}
-    assert models.reflect(engine_of(published("pg_checkpoint"))).tables == {}
+    assert models.reflect(make_engine(published("pg_monitor"))).tables.keys() == {*LISTS, "published.audited"}
+    assert models.reflect(make_engine(published("pg_checkpoint"))).tables == {}

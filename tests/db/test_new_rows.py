@@ -12,7 +12,7 @@ from dbanon import load
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
 from dbanon.postgres import sqlstate
-from tests.facts import names
+from tests.facts import demand_named
 
 DAY = 86400
 CALL = """SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab', "time" => 'ts',
@@ -55,7 +55,7 @@ def said(connection: psycopg.Connection) -> list[str]:
     return heard
 
 
-def loaded(connection: psycopg.Connection, statement: str = CALL, **arguments: str) -> dict[str, Any]:
+def load_rows(connection: psycopg.Connection, statement: str = CALL, **arguments: str) -> dict[str, Any]:
     more = "".join(f', "{name}" => {value}' for name, value in arguments.items())
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(statement.format(more)).fetchone()  # type: ignore[arg-type]
@@ -63,14 +63,14 @@ def loaded(connection: psycopg.Connection, statement: str = CALL, **arguments: s
     return row
 
 
-def new(connection: psycopg.Connection, statement: str = CALL, **arguments: str) -> dict[str, Any]:
-    return loaded(connection, statement, **{"mode": "'new'"} | arguments)
+def load_new(connection: psycopg.Connection, statement: str = CALL, **arguments: str) -> dict[str, Any]:
+    return load_rows(connection, statement, **{"mode": "'new'"} | arguments)
 
 
-def refused(connection: psycopg.Connection, **arguments: str) -> psycopg.Error:
+def catch_refusal(connection: psycopg.Connection, **arguments: str) -> psycopg.Error:
     before = connection.execute("SELECT count(*) FROM dbanon.load").fetchone()
     with pytest.raises(psycopg.Error) as caught:
-        loaded(connection, **arguments)
+        load_rows(connection, **arguments)
     assert caught.value.diag.message_detail
     assert caught.value.diag.message_hint
     assert connection.execute("SELECT count(*) FROM dbanon.load").fetchone() == before
@@ -88,7 +88,7 @@ def publish(connection: psycopg.Connection, first: str, last: str) -> None:
     )
 
 
-def fixes(connection: psycopg.Connection) -> int:
+def count_fixes(connection: psycopg.Connection) -> int:
     row = connection.execute("SELECT count(*) FROM dbanon.fix").fetchone()
     assert row is not None
     return int(row[0])
@@ -98,25 +98,25 @@ def fixes(connection: psycopg.Connection) -> int:
 
 
 def test_the_first_load_of_new_rows_makes_the_dataset_and_the_next_adds_the_next_day(gps: psycopg.Connection) -> None:
-    row = new(gps)
+    row = load_new(gps)
     assert (row["rows_read"], row["rows_kept"], row["known"], row["left_out"]) == (60, 60, 0, {})
     drive(gps, 1)
-    row = new(gps)
+    row = load_new(gps)
     assert (row["rows_read"], row["rows_kept"], row["known"], row["quarantined"]) == (120, 60, 60, {})
     drive(gps, 2)
-    row = new(gps)  # from a day before the last fix
+    row = load_new(gps)  # from a day before the last fix
     assert (row["rows_read"], row["rows_kept"], row["known"]) == (130, 60, 70)
-    assert fixes(gps) == 180
+    assert count_fixes(gps) == 180
     assert gps.execute("SELECT count(*) FROM dbanon.quarantine").fetchone() == (0,)
 
 
 def test_that_there_is_nothing_new_is_a_notice_and_a_load_of_no_rows(gps: psycopg.Connection, said: list[str]) -> None:
-    new(gps)
+    load_new(gps)
     said.clear()
-    row = new(gps)
+    row = load_new(gps)
     assert (row["rows_kept"], row["known"], row["trajectories"], row["first_time"]) == (0, 60, 0, None)
     (notice,) = said
-    names(notice, "NOTICE: ", 60, "loaded before")
+    demand_named(notice, "NOTICE: ", 60, "loaded before")
     assert gps.execute("SELECT rows_read, rows_kept, left_out FROM dbanon.load WHERE load_id = 2").fetchone() == (
         60,
         0,
@@ -124,10 +124,10 @@ def test_that_there_is_nothing_new_is_a_notice_and_a_load_of_no_rows(gps: psycop
     )
     said.clear()
     gps.execute("TRUNCATE public.gps")
-    assert new(gps)["rows_read"] == 0
+    assert load_new(gps)["rows_read"] == 0
     assert gps.execute("SELECT count(*) FROM dbanon.load").fetchone() == (3,)
     (notice,) = said
-    names(notice, "no rows of this time")
+    demand_named(notice, "no rows of this time")
 
 
 def test_late_rows_of_published_times_are_counted_by_period_and_those_between_are_loaded(
@@ -135,34 +135,34 @@ def test_late_rows_of_published_times_are_counted_by_period_and_those_between_ar
 ) -> None:
     for day in (1, 2):
         drive(gps, day)
-    new(gps)
+    load_new(gps)
     publish(gps, "2026-01-05 00:00+00", "2026-01-06 00:00+00")
     publish(gps, "2026-01-07 00:00+00", "2026-01-08 00:00+00")
     gps.execute("UPDATE dbanon.release SET withdrawn_at = now(), withdrawn_by = 'x' WHERE run_id = 1")
     for day, cabs in ((0, 3), (1, 4), (2, 5)):
         drive(gps, day, cabs, 1, shift=60)
     said.clear()
-    row = new(gps, since="'2026-01-05 00:00+00'")
+    row = load_new(gps, since="'2026-01-05 00:00+00'")
     assert (row["rows_kept"], row["known"], row["late"], row["quarantined"]) == (4, 180, 8, {})
     periods = [(datetime.fromisoformat(p["since"]), p["rows"]) for p in row["late_periods"]]
     assert periods == [(datetime(2026, 1, 5, tzinfo=UTC), 3), (datetime(2026, 1, 7, tzinfo=UTC), 5)]
-    names(said[0], "times that are published", 8)
+    demand_named(said[0], "times that are published", 8)
 
 
 def test_rows_of_the_future_and_without_a_time_are_counted_and_not_loaded(gps: psycopg.Connection) -> None:
     gps.execute("INSERT INTO gps SELECT 'c1', now() + interval '1 day', 8.2, 53.1")
     gps.execute("INSERT INTO gps SELECT 'c1', t, 8.2, 53.1 FROM unnest(ARRAY[NULL, 'infinity']::timestamptz[]) t")
-    row = new(gps)
+    row = load_new(gps)
     assert (row["rows_kept"], row["left_out"], row["quarantined"]) == (60, {"future-time": 1, "no-time": 2}, {})
     assert gps.execute("SELECT max(last_s) < extract(epoch FROM now()) FROM dbanon.trajectory").fetchone() == (True,)
 
 
 def test_a_correction_at_the_source_is_quarantined_once_however_often_it_is_read(gps: psycopg.Connection) -> None:
-    new(gps)
+    load_new(gps)
     gps.execute("UPDATE gps SET lon = lon + 0.01 WHERE cab = 'c1' AND ts = '2026-01-05 01:00+00'")
     gps.execute("INSERT INTO gps VALUES ('c2', '2026-01-05 02:30+00', 400, 53.1)")
     for _ in range(3):
-        row = new(gps)
+        row = load_new(gps)
         assert (row["known"], row["quarantined"]) == (59, {"contradicting-fix": 1, "position-out-of-range": 1})
     assert gps.execute("SELECT load_id, reason FROM dbanon.quarantine ORDER BY reason").fetchall() == [
         (4, "contradicting-fix"),
@@ -177,9 +177,9 @@ def test_a_correction_at_the_source_is_quarantined_once_however_often_it_is_read
 
 def test_times_outside_of_what_is_read_stay_in_quarantine(gps: psycopg.Connection) -> None:
     gps.execute("INSERT INTO gps VALUES ('c2', '2026-01-05 02:30+00', 400, 53.1)")
-    new(gps)
+    load_new(gps)
     drive(gps, 5)
-    new(gps, since="'2026-01-08 00:00+00'")
+    load_new(gps, since="'2026-01-08 00:00+00'")
     assert gps.execute("SELECT load_id, at FROM dbanon.quarantine").fetchall() == [
         (1, datetime(2026, 1, 5, 2, 30, tzinfo=UTC))
     ]
@@ -190,7 +190,7 @@ def test_times_outside_of_what_is_read_stay_in_quarantine(gps: psycopg.Connectio
 
 def test_a_filter_and_a_span_choose_rows_and_leave_no_word_of_the_filter_behind(gps: psycopg.Connection) -> None:
     drive(gps, 1)
-    row = loaded(
+    row = load_rows(
         gps, filter="'cab IN (''c1'', ''c2'') -- Zoe'", since="'2026-01-05 03:00+00'", until="'2026-01-06 02:00+00'"
     )
     assert (row["rows_read"], row["rows_kept"], row["subjects"]) == (10, 10, 2)
@@ -214,7 +214,7 @@ def test_a_span_stands_on_the_column_in_its_own_type_so_that_its_index_serves(
     drive(gps, 1)
     gps.execute(f"CREATE TABLE public.own AS SELECT cab, ({expression})::{kind} AS ts, lon, lat FROM gps")
     gps.execute("CREATE INDEX ON public.own (ts)")
-    row = loaded(
+    row = load_rows(
         gps, CALL.replace("public.gps", "public.own"), tz="'Europe/Berlin'",
         since="'2026-01-05 03:00+00'", until="'2026-01-06 02:00+00'",
     )  # fmt: skip
@@ -244,7 +244,7 @@ def test_the_hour_that_comes_twice_is_read_whole_and_judged_as_time(connection: 
         "8.2 + c * 1e-3 AS lon, 53.1 AS lat FROM generate_series(1, 9) c, generate_series(0, 9) m"
     )
     # 02:00 in Berlin comes first at 00:00 UTC; rows of 02:00 and 02:30 are taken for the first.
-    row = loaded(connection, tz="'Europe/Berlin'", since="'2025-10-26 00:00+00'", until="'2025-10-26 01:00+00'")
+    row = load_rows(connection, tz="'Europe/Berlin'", since="'2025-10-26 00:00+00'", until="'2025-10-26 01:00+00'")
     assert (row["rows_kept"], row["first_time"]) == (18, datetime(2025, 10, 26, 0, 0, tzinfo=UTC))
     assert row["left_out"]["outside-period"] == row["rows_read"] - 18
 
@@ -255,20 +255,20 @@ def test_the_unit_of_numbers_is_that_of_the_first_load_of_the_source(connection:
         "8.2 + c * 1e-3 AS lon, "
         "53.1 AS lat FROM generate_series(1, 9) c, generate_series(0, 9) f"
     )
-    new(connection)
+    load_new(connection)
     assert connection.execute("SELECT units_per_s FROM dbanon.load").fetchone() == (1000,)
     connection.execute(
         "DELETE FROM gps; INSERT INTO gps SELECT 'c1', 2000000000000000 + f, 8.2, 53.1 FROM generate_series(1, 9) f"
     )
-    error = refused(connection, mode="'new'")  # microseconds, in one night
+    error = catch_refusal(connection, mode="'new'")  # microseconds, in one night
     assert error.sqlstate == "DA012"
-    names(str(error), 9, "no-time")
+    demand_named(str(error), 9, "no-time")
 
 
 def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.Connection, said: list[str]) -> None:
     gps.execute("CREATE TABLE public.heap AS SELECT g.*, repeat('x', 200) AS pad FROM gps g, generate_series(1, 700)")
     gps.execute("UPDATE public.heap SET ts = ts + random() * interval '30 min'")
-    loaded(gps, CALL.replace("public.gps", "public.heap"), until="now()")
+    load_rows(gps, CALL.replace("public.gps", "public.heap"), until="now()")
     assert [notice for notice in said if "index" in notice and "heap" in notice]
 
 
@@ -276,13 +276,13 @@ def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.
 
 
 def test_columns_of_coordinates_are_degrees_unless_a_system_is_named(gps: psycopg.Connection) -> None:
-    assert loaded(gps)["srid"] == 32632
+    assert load_rows(gps)["srid"] == 32632
     gps.execute(
         "CREATE TABLE public.metres AS "
         "SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps"
     )
     call = CALL.replace("public.gps", "public.metres").replace("'d'", "'m'")
-    assert loaded(gps, call, crs="'EPSG:32632'")["rows_kept"] == 60
+    assert load_rows(gps, call, crs="'EPSG:32632'")["rows_kept"] == 60
 
 
 def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_columns(
@@ -291,7 +291,7 @@ def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_
     gps.execute(
         "INSERT INTO gps VALUES ('c1', '2026-01-05 00:30+00', NULL, 53.1), ('c1', '2026-01-05 00:31+00', 8.2, 'NaN')"
     )
-    assert loaded(gps)["quarantined"] == {"unparsable-position": 1, "non-finite-position": 1}
+    assert load_rows(gps)["quarantined"] == {"unparsable-position": 1, "non-finite-position": 1}
     [(content,)] = gps.execute("SELECT content FROM dbanon.quarantine WHERE reason = 'non-finite-position'").fetchall()
     assert (set(content), content["lon"], content["lat"]) == ({"cab", "ts", "lon", "lat"}, "8.2", "NaN")
 
@@ -299,7 +299,7 @@ def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_
 def test_a_table_without_points_is_told_of_its_columns_of_coordinates(gps: psycopg.Connection) -> None:
     with pytest.raises(psycopg.Error) as caught:
         gps.execute("SELECT dbanon.import_trajectories('public.gps', 'd', 'cab', 'ts')")
-    names(str(sqlstate.translate(caught.value)), "--x lon", "--y lat")
+    demand_named(str(sqlstate.translate(caught.value)), "--x lon", "--y lat")
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -323,32 +323,32 @@ FILTERS = {
 
 @pytest.mark.parametrize("given", FILTERS)
 def test_a_filter_that_is_no_condition_is_refused_without_its_text(gps: psycopg.Connection, given: str) -> None:
-    error = refused(gps, filter="'" + given.replace("'", "''") + "'")
+    error = catch_refusal(gps, filter="'" + given.replace("'", "''") + "'")
     assert error.sqlstate == "DA011"
-    names(str(error), "public.gps", FILTERS[given])
+    demand_named(str(error), "public.gps", FILTERS[given])
     assert given == "" or given not in str(sqlstate.translate(error))
     assert gps.execute("SELECT to_regclass('public.gps') IS NOT NULL").fetchone() == (True,)
 
 
 def test_a_filter_that_fails_while_it_runs_stores_nothing(gps: psycopg.Connection) -> None:
-    error = refused(gps, filter="'1 / (lon - lon)::int > 0'")
+    error = catch_refusal(gps, filter="'1 / (lon - lon)::int > 0'")
     assert error.sqlstate == "DA012"
-    names(str(error), "public.gps", "22012")
+    demand_named(str(error), "public.gps", "22012")
 
 
 @pytest.mark.parametrize("given", ["random() < 0.5", "public.drawn(cab)", "cab IN (SELECT 'c' || (random() * 9)::int)"])
 def test_a_filter_that_calls_a_volatile_function_is_refused(gps: psycopg.Connection, given: str) -> None:
     gps.execute("CREATE FUNCTION public.drawn(text) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
-    error = refused(gps, filter="'" + given.replace("'", "''") + "'")
+    error = catch_refusal(gps, filter="'" + given.replace("'", "''") + "'")
     assert error.sqlstate == "DA011"
-    names(str(error), "volatile")
+    demand_named(str(error), "volatile")
 
 
 @pytest.mark.parametrize(
     "given", ["ts < now()", "cab IN (SELECT cab FROM public.gps)", "lon BETWEEN 8 AND 9 AND cab LIKE 'c%'"]
 )
 def test_a_filter_may_ask_other_tables_and_the_clock(gps: psycopg.Connection, given: str) -> None:
-    assert loaded(gps, filter="'" + given.replace("'", "''") + "'")["rows_kept"] == 60
+    assert load_rows(gps, filter="'" + given.replace("'", "''") + "'")["rows_kept"] == 60
 
 
 @pytest.mark.parametrize(
@@ -374,23 +374,23 @@ def test_what_cannot_be_asked_for_gets_a_sentence_and_stores_nothing(
     with pytest.raises(psycopg.Error) as caught:
         gps.execute(f"SELECT dbanon.import_trajectories('public.gps', dataset => 'd'{more})")  # type: ignore[arg-type]
     assert caught.value.sqlstate == code
-    names(str(caught.value), *facts)
+    demand_named(str(caught.value), *facts)
 
 
 def test_a_source_that_lost_a_column_is_refused_and_the_dataset_stays(gps: psycopg.Connection) -> None:
-    new(gps)
+    load_new(gps)
     gps.execute("ALTER TABLE gps DROP COLUMN lat")
-    error = refused(gps, mode="'new'")
+    error = catch_refusal(gps, mode="'new'")
     assert error.sqlstate == "DA012"
-    names(str(error), "public.gps", "'lat'", "cab, ts, lon")
-    assert fixes(gps) == 60
+    demand_named(str(error), "public.gps", "'lat'", "cab, ts, lon")
+    assert count_fixes(gps) == 60
 
 
 def test_coordinates_that_are_no_numbers_are_refused(gps: psycopg.Connection) -> None:
     gps.execute("ALTER TABLE gps ALTER lon TYPE text")
-    error = refused(gps)
+    error = catch_refusal(gps)
     assert error.sqlstate == "DA012"
-    names(str(error), "'lon'", "text")
+    demand_named(str(error), "'lon'", "text")
 
 
 # ---- files, requests, quasi-identifiers ------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ def test_a_file_may_be_loaded_again_for_what_is_new(connection: psycopg.Connecti
     assert (report.read, report.kept, report.known, report.quarantined) == (99, 9, 90, {})
     report = load.load_trajectories(connection, written(99), asked)
     assert (report.kept, report.known, report.first_time) == (0, 99, None)
-    names(report.notices[0], 99, "loaded before")
+    demand_named(report.notices[0], 99, "loaded before")
     span = LoadingTrajectories(
         dataset="e", since=datetime(2026, 1, 5, 0, 0, 2, tzinfo=UTC), until=datetime(2026, 1, 5, 0, 0, 4, tzinfo=UTC)
     )
@@ -421,18 +421,18 @@ def test_requests_and_quasi_identifiers_know_what_is_there(
     gps: psycopg.Connection, said: list[str], function: str
 ) -> None:
     relation, call = EVENTS[function]
-    loaded(gps)
+    load_rows(gps)
     gps.execute("CREATE TABLE public.calls AS SELECT cab, ts, 'bank' AS poi FROM gps")
-    assert new(gps, call)["rows_kept"] == 60
+    assert load_new(gps, call)["rows_kept"] == 60
     said.clear()
-    row = new(gps, call)
+    row = load_new(gps, call)
     assert (row["rows_kept"], row["known"], row["quarantined"]) == (0, 60, {})
-    names(said[0], 60, "loaded before")
+    demand_named(said[0], 60, "loaded before")
     publish(gps, "2026-01-05 00:00+00", "2026-01-06 00:00+00")
     gps.execute("INSERT INTO calls SELECT cab, ts + interval '7 s', 'bar' FROM gps WHERE cab = 'c1'")
     gps.execute("INSERT INTO calls SELECT 'c1', now() + interval '1 day', 'bar'")
     gps.execute("INSERT INTO calls SELECT 'c1', timestamptz '2026-01-06 00:00+00', 'bar'")
-    row = new(gps, call, filter="'poi <> ''bank'''")
+    row = load_new(gps, call, filter="'poi <> ''bank'''")
     assert (row["rows_read"], row["rows_kept"], row["late"], row["left_out"]["future-time"]) == (8, 1, 6, 1)
     assert [p["rows"] for p in row["late_periods"]] == [6]
     assert gps.execute(f"SELECT count(*) FROM dbanon.{relation}").fetchone() == (61,)
@@ -440,7 +440,7 @@ def test_requests_and_quasi_identifiers_know_what_is_there(
 
 
 def test_files_of_requests_and_quasi_identifiers_know_what_is_there(gps: psycopg.Connection, tmp_path: Path) -> None:
-    loaded(gps)
+    load_rows(gps)
     (file := tmp_path / "f.csv").write_text("subject,time,poi\nc1,1767571200,bank\nc2,1767571260,bank\n")
     for _ in range(2):
         asked = LoadingRequests(dataset="d", columns=["poi"], mode="new", until=datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
@@ -450,12 +450,12 @@ def test_files_of_requests_and_quasi_identifiers_know_what_is_there(gps: psycopg
 
 
 def test_to_replace_and_to_add_what_is_new_is_refused(gps: psycopg.Connection) -> None:
-    loaded(gps)
+    load_rows(gps)
     with pytest.raises(psycopg.Error) as caught:
-        loaded(gps, EVENTS["import_quasi_identifiers"][1].replace("calls", "gps"), mode="'new'", replace="true")
+        load_rows(gps, EVENTS["import_quasi_identifiers"][1].replace("calls", "gps"), mode="'new'", replace="true")
     assert caught.value.sqlstate == "DA011"
     with pytest.raises(psycopg.Error) as caught:
-        loaded(gps, EVENTS["import_requests"][1].replace("calls", "gps").replace("poi", "lon"), mode="'replace'")
+        load_rows(gps, EVENTS["import_requests"][1].replace("calls", "gps").replace("poi", "lon"), mode="'replace'")
     assert caught.value.sqlstate == "DA011"
 
 
@@ -463,17 +463,17 @@ def test_a_time_that_was_forgotten_is_left_out_of_every_later_load(
     gps: psycopg.Connection, said: list[str], tmp_path: Path
 ) -> None:
     drive(gps, 1)
-    new(gps)
+    load_new(gps)
     gps.execute("SELECT dbanon.forget_before('d', '2026-01-06 00:00+00')")
     gps.execute("SELECT dbanon.forget_before('d', '2026-01-05 12:00+00')")  # forgets no less
     said.clear()
-    row = new(gps, since="'2026-01-01 00:00+00'")
+    row = load_new(gps, since="'2026-01-01 00:00+00'")
     assert (row["rows_kept"], row["known"], row["left_out"]["forgotten-time"]) == (0, 60, 60)
     assert [notice for notice in said if "that time was forgotten" in notice]
     (file := tmp_path / "f.csv").write_text("subject,time,x,y\nc1,1767571200,8.2,53.1\n")
     with pytest.raises(DataError) as caught:
         load.load_trajectories(gps, [file], LoadingTrajectories(dataset="d", mode="append"))
-    names(str(caught.value), "forgotten-time")
+    demand_named(str(caught.value), "forgotten-time")
     assert gps.execute("SELECT count(*) FROM dbanon.quarantine").fetchone() == (0,)
 
 
@@ -481,7 +481,7 @@ def test_a_time_that_was_forgotten_is_left_out_of_every_later_load(
 
 
 def test_a_load_reads_the_paths_of_the_subjects_and_times_that_it_adds_and_no_others(gps: psycopg.Connection) -> None:
-    loaded(gps)
+    load_rows(gps)
     reads = (
         "SELECT coalesce(sum(heap_blks_read + heap_blks_hit + toast_blks_read + toast_blks_hit), 0) "
         "FROM pg_statio_all_tables WHERE relname = 'trajectory'"
@@ -491,7 +491,7 @@ def test_a_load_reads_the_paths_of_the_subjects_and_times_that_it_adds_and_no_ot
         drive(gps, day)
         gps.execute("SELECT pg_stat_force_next_flush()")
         [before] = gps.execute(reads).fetchone() or [0]
-        new(gps)
+        load_new(gps)
         gps.execute("SELECT pg_stat_force_next_flush()")
         [after] = gps.execute(reads).fetchone() or [0]
         return int(after - before)

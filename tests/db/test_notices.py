@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.facts import names
+from tests.facts import demand_named
 
 HELP = "{windows} windows of {k}, {others_needed} needed."
 TRAITS = {
@@ -16,7 +16,7 @@ TRAITS = {
 }
 
 
-def notices(
+def write_notices(
     connection: psycopg.Connection, left_out: dict[str, Any], figures: dict[str, int], traits: dict[str, Any] = TRAITS
 ) -> list[str]:
     """Say what run 1 says where it leaves this out and its attack counts that."""
@@ -29,8 +29,8 @@ def notices(
 def test_more_than_half_of_anything_is_a_notice_that_says_why_and_what_would_help(scratch: psycopg.Connection) -> None:
     left_out = {"samples": {"few_alike": 910, "silence": 2}, "subjects": {"few_alike": 5}}
     known = {"seen": 10, "samples": 1000, "windows": 98, "others_needed": 392}
-    said, helpful = notices(scratch, left_out, known)
-    names(said, "Run 1", "92 % of the samples", "few_alike", "Too few were alike.")
+    said, helpful = write_notices(scratch, left_out, known)
+    demand_named(said, "Run 1", "92 % of the samples", "few_alike", "Too few were alike.")
     assert "people" not in said  # of whom half are left out, and not more
     assert helpful == "98 windows of 5, 392 needed."
 
@@ -47,18 +47,18 @@ def test_more_than_half_of_anything_is_a_notice_that_says_why_and_what_would_hel
 def test_half_is_no_notice_and_neither_is_what_is_not_known(
     scratch: psycopg.Connection, left_out: dict[str, Any], figures: dict[str, int]
 ) -> None:
-    assert notices(scratch, left_out, figures) == []
+    assert write_notices(scratch, left_out, figures) == []
 
 
 def test_help_that_names_a_figure_the_attack_has_not_is_not_said(scratch: psycopg.Connection) -> None:
     left_out = {"subjects": {"other": 8}}
-    (said,) = notices(scratch, left_out, {"seen": 10, "windows": 3})
-    names(said, "80 % of the people seen", "other")
+    (said,) = write_notices(scratch, left_out, {"seen": 10, "windows": 3})
+    demand_named(said, "80 % of the people seen", "other")
 
 
 def test_publishing_says_it_again(own: psycopg.Connection) -> None:
     figures = {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
-    before = notices(own, {"subjects": {"few_alike": 8}}, figures)
+    before = write_notices(own, {"subjects": {"few_alike": 8}}, figures)
     assert len(before) == 3
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
     heard: list[str | None] = []
@@ -78,7 +78,7 @@ SELECT %s, attack, passed, figures || %s, dbanon_internal.run_digest(%s) FROM db
 """
 
 
-def again(connection: psycopg.Connection, figures: dict[str, int]) -> int:
+def run_again(connection: psycopg.Connection, figures: dict[str, int]) -> int:
     """Run the same a second time, with these figures besides."""
     row = connection.execute(AGAIN).fetchone()
     assert row is not None
@@ -87,10 +87,12 @@ def again(connection: psycopg.Connection, figures: dict[str, int]) -> int:
 
 
 def test_of_two_identical_runs_the_second_says_only_what_is_new(own: psycopg.Connection) -> None:
-    first = notices(own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2})
+    first = write_notices(
+        own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
+    )
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
     said = "SELECT array(SELECT dbanon_internal.run_notices(%s))"
-    same, other = again(own, {}), again(own, {"followed": 3})
+    same, other = run_again(own, {}), run_again(own, {"followed": 3})
     assert own.execute(said, [same]).fetchone() == ([],)
     assert own.execute(said, [other]).fetchone() == (["3 are followed."],)
     # All of it is there for who asks.
@@ -101,13 +103,13 @@ def test_of_two_identical_runs_the_second_says_only_what_is_new(own: psycopg.Con
 
 
 def test_a_publication_says_what_no_publication_has_said(own: psycopg.Connection) -> None:
-    before = notices(
+    before = write_notices(
         own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
     )
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
     heard: list[str | None] = []
     own.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
-    runs = [again(own, {}) for _ in range(2)]
+    runs = [run_again(own, {}) for _ in range(2)]
     for run in runs:
         own.execute("SELECT dbanon.publish(%s, %s)", [run, f"r{run}"])
     assert [said for said in heard if said and "leaves out" in said] == [before[0].replace("Run 1", f"Run {runs[0]}")]

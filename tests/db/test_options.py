@@ -31,7 +31,7 @@ OTHERS = {  # what a public function takes, and which options are of files alone
 }
 
 
-def sql_type(option: Field) -> str:
+def name_sql_type(option: Field) -> str:
     """The server's type for a field's; of texts and choices that is text."""
     kinds = get_args(option.type) if isinstance(option.type, types.UnionType) else (option.type,)
     [kind] = [kind for kind in kinds if kind is not type(None)]
@@ -46,7 +46,7 @@ RUNS = {  # what a public function takes, and what it takes before the options
 }
 
 
-def taken(connection: psycopg.Connection[Any], function: str) -> dict[str, tuple[str, str | None]]:
+def list_taken(connection: psycopg.Connection[Any], function: str) -> dict[str, tuple[str, str | None]]:
     """Types and defaults of a public function's arguments; results are no arguments."""
     rows = connection.execute(
         "SELECT p.parameter_name, CASE p.data_type WHEN 'ARRAY' THEN 'double precision[]' ELSE p.data_type END, "
@@ -59,7 +59,7 @@ def taken(connection: psycopg.Connection[Any], function: str) -> dict[str, tuple
     return {name: (kind, default) for name, kind, default in rows if name != "source"}
 
 
-def value(connection: psycopg.Connection[Any], expression: str | None) -> Any:
+def compute_value(connection: psycopg.Connection[Any], expression: str | None) -> Any:
     return None if expression is None else connection.execute(f"SELECT {expression}").fetchone()[0]
 
 
@@ -68,13 +68,13 @@ def test_the_server_takes_what_an_import_can_be_asked_for(connection: psycopg.Co
         "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a "
         "WHERE a.attrelid = 'dbanon_internal.loading'::regclass ORDER BY a.attnum"
     ).fetchall()
-    options, arguments = list_fields(ImportingTrajectories), taken(connection, "import_trajectories")
-    types = {one.name: sql_type(one) for one in options}
+    options, arguments = list_fields(ImportingTrajectories), list_taken(connection, "import_trajectories")
+    types = {one.name: name_sql_type(one) for one in options}
     assert {name: kind for name, (kind, _) in arguments.items()} == types
     # For a sentence on more than an integer holds.
     assert dict(attributes) == {name: "numeric" if kind == "integer" else kind for name, kind in types.items()}
     for one in options:
-        default = value(connection, arguments[one.name][1])
+        default = compute_value(connection, arguments[one.name][1])
         if one.default is inspect.Parameter.empty:
             assert default == NAMED_BY_SQL.get(one.name), one.name
         else:
@@ -96,11 +96,11 @@ def test_an_import_of_anything_else_has_the_options_of_its_load(
     connection: psycopg.Connection[Any], function: str
 ) -> None:
     record, of_files = OTHERS[function]
-    options, arguments = {one.name: one for one in list_fields(record)}, taken(connection, function)
+    options, arguments = {one.name: one for one in list_fields(record)}, list_taken(connection, function)
     assert set(options) == set(arguments) - {"filter"} | of_files
     for name, (_, expression) in arguments.items() - {("filter", arguments.get("filter"))}:
         given = options[name].default
-        default = value(connection, expression)
+        default = compute_value(connection, expression)
         assert default in (None if given is inspect.Parameter.empty else given, NAMED_BY_SQL.get(name)), name
 
 
@@ -111,12 +111,12 @@ def test_a_run_and_a_publication_have_the_options_of_their_functions(
     record, before = RUNS[function]
     # Where data are read from is said to the process that computes, which is none of SQL.
     options = {one.name: one for one in list_fields(record) if one not in list_fields(Reading)}
-    arguments = taken(connection, function)
+    arguments = list_taken(connection, function)
     if "publish_as" in arguments:  # in SQL `publish` is the function
         arguments["publish"] = arguments.pop("publish_as")
     assert {*options, *before} == set(arguments)
     for name, option in options.items():
-        default, given = value(connection, arguments[name][1]), option.default
+        default, given = compute_value(connection, arguments[name][1]), option.default
         if name != "params":  # NULL and no parameters are the same
             assert default == (None if given is inspect.Parameter.empty else given), name
 

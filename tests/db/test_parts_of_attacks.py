@@ -26,7 +26,7 @@ class Elsewhere:
     def __init__(self, spoil: Callable[[list[Any]], list[Any]] = list, before: Callable[[], object] = int) -> None:
         self.spoil, self.before, self.sent = spoil, before, list[bytes]()
 
-    def readers(self, threads: int = 1) -> int:
+    def count_readers(self, threads: int = 1) -> int:
         return 2
 
     def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[Any]:
@@ -48,9 +48,9 @@ def here(database: str, run: int, monkeypatch: pytest.MonkeyPatch) -> str:
     return database
 
 
-def judged(url: str, run: int, tasks: Elsewhere | None) -> tuple[Verdict, bytes]:
+def judge_run(url: str, run: int, tasks: Elsewhere | None) -> tuple[Verdict, bytes]:
     with reading.open_reader(url) as reader:
-        evidence, digest = reader.evidence(run) if tasks is None else reader.evidence(run, None, tasks)
+        evidence, digest = reader.read_evidence(run) if tasks is None else reader.read_evidence(run, None, tasks)
         assert is_without_fixes(evidence) == (tasks is not None)
         return import_attacker("dbanon.attacks.tp_aware").attack(evidence), digest
 
@@ -68,7 +68,7 @@ def complete(url: str) -> None:
 def test_parts_come_to_the_verdict_and_digest_of_the_whole_and_carry_no_name_and_no_login(here: str, run: int) -> None:
     complete(here)
     tasks = Elsewhere()
-    whole, divided = judged(here, run, None), judged(here, run, tasks)
+    whole, divided = judge_run(here, run, None), judge_run(here, run, tasks)
     assert divided == whole
     assert {clause.name: clause.violations for clause in whole[0].clauses}["covers"] == 0
     assert len(tasks.sent) > 1
@@ -83,9 +83,9 @@ def test_a_change_after_the_snapshot_is_in_no_part(here: str, run: int) -> None:
         with psycopg.connect(here, autocommit=True) as connection:
             connection.execute(ANOTHER)
 
-    whole = judged(here, run, None)
-    assert judged(here, run, Elsewhere(before=change)) == whole
-    assert judged(here, run, None) != whole
+    whole = judge_run(here, run, None)
+    assert judge_run(here, run, Elsewhere(before=change)) == whole
+    assert judge_run(here, run, None) != whole
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_answers_that_are_not_all_about_their_parts_are_no_verdict(
 ) -> None:
     complete(here)
     with pytest.raises(StoreError) as caught:
-        judged(here, run, Elsewhere(spoil))
+        judge_run(here, run, Elsewhere(spoil))
     assert caught.value.sqlstate == sqlstate.CHANGED
 
 
@@ -117,7 +117,7 @@ def test_the_fault_of_a_machine_is_no_verdict(here: str, run: int, fault: Except
         raise fault
 
     with pytest.raises(StoreError) as caught:
-        judged(here, run, Elsewhere(before=fail))
+        judge_run(here, run, Elsewhere(before=fail))
     assert caught.value.sqlstate == sqlstate.CHANGED
 
 
@@ -130,7 +130,7 @@ def test_what_is_undecidable_in_a_part_is_a_refusal_as_it_is_in_one_process(
 
     complete(here)
     monkeypatch.setattr(parts, "_read", fail)
-    verdict, _ = judged(here, run, Elsewhere())
+    verdict, _ = judge_run(here, run, Elsewhere())
     assert [(clause.name, clause.passed, clause.sentence) for clause in verdict.clauses] == [
         ("decidable", False, str(doubt))
     ]
@@ -147,13 +147,13 @@ def test_rows_of_an_earlier_attack_serve_no_later_one(here: str, run: int, monke
         return get_ready(snapshot, place, question)
 
     monkeypatch.setattr(parts, "_make_ready", note)
-    first, again = (judged(here, run, Elsewhere()) for _ in range(2))
+    first, again = (judge_run(here, run, Elsewhere()) for _ in range(2))
     places = {replace(place, snapshot="the same") for place in kept}
     assert len(places) == 2
     with psycopg.connect(here, autocommit=True) as connection:
         connection.execute("UPDATE dbanon.region SET region = public.ST_Translate(region, 5000, 0)")
-    moved = judged(here, run, Elsewhere())
-    assert moved == judged(here, run, None)
+    moved = judge_run(here, run, Elsewhere())
+    assert moved == judge_run(here, run, None)
     assert first == again != moved
 
 
@@ -162,7 +162,7 @@ def test_a_part_that_was_left_out_is_no_verdict(here: str, run: int, monkeypatch
     cut = parts._cut_people
     monkeypatch.setattr(parts, "_cut_people", lambda *arguments: cut(*arguments)[1:])
     with pytest.raises(StoreError) as caught:
-        judged(here, run, Elsewhere())
+        judge_run(here, run, Elsewhere())
     assert caught.value.sqlstate == sqlstate.CHANGED
 
 
@@ -181,14 +181,14 @@ def test_another_state_than_that_of_the_run_is_no_verdict(here: str, run: int, m
 
     for what in (ANOTHER, "UPDATE dbanon.region SET crowd = crowd + 1"):
         with pytest.raises(StoreError) as caught:
-            judged(here, run, Elsewhere(before=change(what)))
+            judge_run(here, run, Elsewhere(before=change(what)))
         assert caught.value.sqlstate == sqlstate.CHANGED
 
 
 def test_a_snapshot_that_is_over_is_no_verdict(here: str, run: int) -> None:
     complete(here)
     tasks = Elsewhere()
-    judged(here, run, tasks)
+    judge_run(here, run, tasks)
     task, each = pickle.loads(tasks.sent[0])
     with pytest.raises(StoreError) as caught:
         task(*each)

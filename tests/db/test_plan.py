@@ -14,12 +14,12 @@ from tests.db.written import CONTRACTS, write
 FIXES = 1212566400  # 2008-06-04 08:00 UTC: where the ten people of `tests.db.conftest.RUN` begin
 
 
-def planned(connection, method, params=None, algorithm=None, dataset="ten"):
+def plan_run(connection, method, params=None, algorithm=None, dataset="ten"):
     items = stored.plan_run(connection, method, Planning(dataset=dataset, algorithm=algorithm, params=params))
     return {item.item: item for item in items}
 
 
-def verified_run(connection, dataset="ten", *, k=5, rows=40, total_s=24.5, **columns):
+def store_verified_run(connection, dataset="ten", *, k=5, rows=40, total_s=24.5, **columns):
     """Store a run that came out somehow; returns its number."""
     told = {"status": "verified", "algorithm": "traj-anon", **columns}
     return connection.execute(
@@ -31,7 +31,7 @@ def verified_run(connection, dataset="ten", *, k=5, rows=40, total_s=24.5, **col
     ).fetchone()[0]  # fmt: skip
 
 
-def half(connection):
+def make_half(connection):
     """A dataset of half as many fixes."""
     connection.execute(
         "WITH d AS (INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('half', 32610, 1, 60) "
@@ -41,7 +41,7 @@ def half(connection):
 
 
 def test_what_is_there_is_counted(scratch):
-    plan = planned(scratch, "tp-aware", {"k": 2})
+    plan = plan_run(scratch, "tp-aware", {"k": 2})
     counted = {"subjects": 10, "trajectories": 10, "fixes": 20, "span_s": 120, "requests": 2}
     assert {name: plan[name].value for name in counted} == counted
     assert all(plan[name].exact for name in counted)
@@ -51,7 +51,7 @@ def test_what_is_there_is_counted(scratch):
 
 @pytest.mark.parametrize("family", METHODS.values(), ids=METHODS)
 def test_a_plan_counts_what_each_family_reads_and_joins(scratch, family):
-    plan = planned(scratch, family.name, family.example)
+    plan = plan_run(scratch, family.name, family.example)
     assert {*family.reads, *family.joins} <= plan.keys()
     missing = [name for name in family.reads if not plan[name].value]
     assert plan["exit_code"].value == (3 if missing else 0)
@@ -71,7 +71,7 @@ def test_a_plan_counts_what_each_family_reads_and_joins(scratch, family):
     ],
 )
 def test_the_time_a_run_may_cover_follows_from_its_parameters(scratch, method, params, seconds):
-    assert planned(scratch, method, {"k": 2, **params})["span_s"].value == seconds
+    assert plan_run(scratch, method, {"k": 2, **params})["span_s"].value == seconds
 
 
 @pytest.mark.many
@@ -88,7 +88,7 @@ def test_the_time_a_run_may_cover_follows_from_its_parameters(scratch, method, p
 def test_a_plan_names_the_releases_a_run_would_be_compared_with(own, method, params, compared):
     own.execute("SELECT dbanon.publish(1, 'first')")
     own.execute("SELECT dbanon.unpublish('first')")
-    near = planned(own, method, {"k": 2, **params})["releases_compared"]
+    near = plan_run(own, method, {"k": 2, **params})["releases_compared"]
     assert (near.value, near.note) == (compared, "first (withdrawn)" * compared)
 
 
@@ -108,7 +108,7 @@ def test_a_plan_foretells_that_a_release_stands_alone(own, published, *, method,
     own.execute(f"INSERT INTO dbanon.site (dataset_id, geom) SELECT dataset_id, {spot} FROM dbanon.dataset")
     own.execute("DELETE FROM dbanon.run")
     own.execute("SELECT dbanon.publish(%s, 'first')", [write(own, CONTRACTS[published])])
-    plan = planned(own, method, {"k": 2, **params}, algorithm)
+    plan = plan_run(own, method, {"k": 2, **params}, algorithm)
     ending = plan["exit_code"]
     if people is None:
         assert "people_published" not in plan
@@ -130,44 +130,44 @@ def test_a_plan_of_the_same_run_again_foretells_no_refusal(own):
     own.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
                 " SELECT %s, 'kte', true, dbanon_internal.run_digest(%s)", [first, first])  # fmt: skip
     own.execute("SELECT dbanon.publish(%s, 'first')", [first])
-    assert planned(own, "kte", {"k": 2})["exit_code"].value == 0
-    assert planned(own, "kte", {"k": 3})["people_published"].value == 3
+    assert plan_run(own, "kte", {"k": 2})["exit_code"].value == 0
+    assert plan_run(own, "kte", {"k": 3})["people_published"].value == 3
     own.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
         " SELECT dataset_id, 'late', path FROM dbanon.trajectory LIMIT 1"
     )
-    late = planned(own, "kte", {"k": 2})  # other data, so other groups
+    late = plan_run(own, "kte", {"k": 2})  # other data, so other groups
     assert (late["people_published"].value, late["exit_code"].value) == (3, 5)
 
 
 def test_there_must_be_k_subjects(scratch):
-    ending = planned(scratch, "tp-aware", {"k": 11})["exit_code"]
+    ending = plan_run(scratch, "tp-aware", {"k": 11})["exit_code"]
     assert (ending.value, ending.exact) == (4, True)
     assert "k = 11" in ending.note
     assert "10" in ending.note
-    assert planned(scratch, "tp-aware", {"k": 10})["exit_code"].value == 0
+    assert plan_run(scratch, "tp-aware", {"k": 10})["exit_code"].value == 0
 
 
 def test_a_missing_input_is_named(scratch):
-    ending = planned(scratch, "sensitive-sites", {"k": 11})["exit_code"]
+    ending = plan_run(scratch, "sensitive-sites", {"k": 11})["exit_code"]
     assert (ending.value, ending.exact) == (3, True)
     assert "sites" in ending.note
 
 
 def test_without_an_earlier_run_nothing_is_made_up(scratch):
-    verified_run(scratch, status="refused")
-    verified_run(scratch, algorithm="another")
-    plan = planned(scratch, "tp-aware", {"k": 5})
+    store_verified_run(scratch, status="refused")
+    store_verified_run(scratch, algorithm="another")
+    plan = plan_run(scratch, "tp-aware", {"k": 5})
     assert not {"rows", "seconds", "memory_mb", "median_cloak_side_m"} & plan.keys()
     assert (plan["earlier_runs"].value, plan["earlier_runs"].exact) == (0, True)
 
 
 def test_rows_seconds_memory_and_cloaks_are_those_of_an_earlier_run(scratch):
-    half(scratch)
-    verified_run(scratch, "half", rows=11, total_s=12)
-    number = verified_run(scratch)
-    verified_run(scratch, k=2, rows=70)  # of another k
-    plan = planned(scratch, "tp-aware", {"k": 5})
+    make_half(scratch)
+    store_verified_run(scratch, "half", rows=11, total_s=12)
+    number = store_verified_run(scratch)
+    store_verified_run(scratch, k=2, rows=70)  # of another k
+    plan = plan_run(scratch, "tp-aware", {"k": 5})
     told = {"rows": 40, "seconds": 20.5, "memory_mb": 985, "median_cloak_side_m": 12.3}
     assert {name: plan[name].value for name in told} == told
     assert not any(plan[name].exact for name in told)
@@ -175,23 +175,23 @@ def test_rows_seconds_memory_and_cloaks_are_those_of_an_earlier_run(scratch):
 
 
 def test_a_run_on_another_dataset_is_scaled_by_fixes(scratch):
-    half(scratch)
-    verified_run(scratch, "half", rows=11, total_s=14)
-    plan = planned(scratch, "tp-aware", {"k": 5})
+    make_half(scratch)
+    store_verified_run(scratch, "half", rows=11, total_s=14)
+    plan = plan_run(scratch, "tp-aware", {"k": 5})
     told = {"rows": 22, "seconds": 20, "memory_mb": 1970, "median_cloak_side_m": 12.3}
     assert {name: plan[name].value for name in told} == told
     assert "scaled by 2" in plan["rows"].note
     scratch.execute("UPDATE dbanon.run SET method = 'sensitive-sites', algorithm = 'bk'")
-    verified_run(scratch, rows=40, total_s=14)
-    smaller = planned(scratch, "tp-aware", {"k": 5}, dataset="half")
+    store_verified_run(scratch, rows=40, total_s=14)
+    smaller = plan_run(scratch, "tp-aware", {"k": 5}, dataset="half")
     assert (smaller["rows"].value, smaller["memory_mb"].value) == (20, 985)  # whatever is read, a program takes some
 
 
 def test_a_plan_is_made_by_an_operator_and_writes_nothing(connection, run, login):
     with psycopg.connect(login("dbanon_operator")) as operator:
         operator.execute("SET TRANSACTION READ ONLY")
-        assert planned(operator, "tp-aware", {"k": 2})["exit_code"].value == 0
-        assert planned(operator, "sensitive-sites", {"k": 2, "at": 0})["exit_code"].value == 3
+        assert plan_run(operator, "tp-aware", {"k": 2})["exit_code"].value == 0
+        assert plan_run(operator, "sensitive-sites", {"k": 2, "at": 0})["exit_code"].value == 3
     with psycopg.connect(login("dbanon_analyst")) as analyst, pytest.raises(errors.InsufficientPrivilege):
         analyst.execute("SELECT * FROM dbanon.plan_run('ten', 'tp-aware')")
 
@@ -215,7 +215,7 @@ def test_what_no_run_would_take_is_refused(scratch, arguments, state, word):
 
 def test_a_dataset_of_nothing_has_no_time_and_nobody(scratch):
     scratch.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('none', 32610, 1, 60)")
-    plan = planned(scratch, "tp-aware", {"k": 2}, dataset="none")
+    plan = plan_run(scratch, "tp-aware", {"k": 2}, dataset="none")
     assert {name: plan[name].value for name in ("subjects", "fixes", "span_s", "exit_code")} == {
         "subjects": 0, "fixes": 0, "span_s": 0, "exit_code": 4,
     }  # fmt: skip

@@ -12,8 +12,8 @@ from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
 from dbanon.options.loading import LoadingTrajectories, Mode
 from tests.acceptance.commands import call
-from tests.facts import names, refusal, refused
-from tests.importing import release_by_hand
+from tests.facts import demand_named, demand_refused, expect_refusal
+from tests.importing import record_release
 
 PEOPLE = (
     "SELECT p.name, d.settle_s, d.own_subjects FROM dbanon.dataset d JOIN dbanon.population p USING (population_id) "
@@ -51,16 +51,16 @@ def _load(
     return load.load_trajectories(connection, [path], options)
 
 
-def _people(connection: psycopg.Connection, dataset: str = "d") -> tuple[object, ...] | None:
+def _count_people(connection: psycopg.Connection, dataset: str = "d") -> tuple[object, ...] | None:
     return connection.execute(PEOPLE, [dataset]).fetchone()
 
 
 def test_a_dataset_is_of_the_default_population_unless_another_is_named(connection, fixes):
     _load(connection, fixes(0))
-    assert _people(connection) == ("default", 900, False)
+    assert _count_people(connection) == ("default", 900, False)
     for dataset in ("e", "f"):
         _load(connection, fixes(0), dataset=dataset, population="fleet b", settle_s=0)
-        assert _people(connection, dataset) == ("fleet b", 0, False)
+        assert _count_people(connection, dataset) == ("fleet b", 0, False)
     assert connection.execute("SELECT count(*) FROM dbanon.population").fetchone() == (2,)
 
 
@@ -82,7 +82,7 @@ def test_all_ways_of_making_a_dataset_name_its_population(database, connection, 
     ):
         assert call(database, *arguments).code == 0
     for dataset in ("sql", "table", "file", "made", "by load", "by import", "by synth"):
-        assert _people(connection, dataset) == ("fleet-b", 60, False)
+        assert _count_people(connection, dataset) == ("fleet-b", 60, False)
 
 
 @pytest.mark.many
@@ -98,23 +98,23 @@ def test_all_ways_of_making_a_dataset_name_its_population(database, connection, 
     ],
 )
 def test_what_is_no_population_or_settle_time_is_refused(connection, fixes, options, facts):
-    with refusal(ParameterError, *facts):
+    with expect_refusal(ParameterError, *facts):
         _load(connection, fixes(0), **options)
     assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
 def test_generated_files_have_no_population(database, tmp_path):
     for option in (("--population", "a"), ("--settle-s", "1")):
-        refused(call(database, "synth", "--csv", str(tmp_path), *option), 2, option[0], "--csv")
+        demand_refused(call(database, "synth", "--csv", str(tmp_path), *option), 2, option[0], "--csv")
 
 
 @pytest.mark.parametrize("mode", ["append", "replace"])
 def test_a_dataset_without_releases_may_change_its_population_and_settle_time(connection, fixes, mode):
     _load(connection, fixes(0), settle_s=60)
     _load(connection, fixes(10), mode=mode)
-    assert _people(connection) == ("default", 60, False)
+    assert _count_people(connection) == ("default", 60, False)
     _load(connection, fixes(20), mode=mode, population="b", settle_s=30)
-    assert _people(connection) == ("b", 30, False)
+    assert _count_people(connection) == ("b", 30, False)
     told = connection.execute("SELECT detail FROM dbanon.audit WHERE action = 'settle'").fetchall()
     was = {"population": "default", "settle_s": 60}
     assert told == [({"population": "b", "settle_s": 30, "was": was},)]
@@ -122,14 +122,14 @@ def test_a_dataset_without_releases_may_change_its_population_and_settle_time(co
 
 def test_a_dataset_with_a_release_stays_in_its_population(database, connection, fixes):
     _load(connection, fixes(0), population="a")
-    release_by_hand(connection, "d")
+    record_release(connection, "d")
     more = ("load", "trajectories", str(fixes(10)), "--dataset", "d", "--append")
     for option in (("--population", "b"), ("--settle-s", "899")):
-        refused(call(database, *more, *option), 2, "population 'a'", "900 seconds", "--population", "--settle-s")
-    assert _people(connection) == ("a", 900, False)
+        demand_refused(call(database, *more, *option), 2, "population 'a'", "900 seconds", "--population", "--settle-s")
+    assert _count_people(connection) == ("a", 900, False)
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (10,)
     assert call(database, *more, "--population", "a", "--settle-s", "901").code == 0
-    assert _people(connection) == ("a", 901, False)
+    assert _count_people(connection) == ("a", 901, False)
 
 
 def test_an_operator_moves_no_dataset_with_a_release_by_hand(connection, login, fixes):
@@ -137,12 +137,12 @@ def test_an_operator_moves_no_dataset_with_a_release_by_hand(connection, login, 
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
         operator.execute("SELECT dbanon_internal.population_id('b')")
         operator.execute("UPDATE dbanon.dataset SET population_id = 2, settle_s = 100, own_subjects = true")
-        release_by_hand(connection, "d")
+        record_release(connection, "d")
         for change in ("population_id = 1", "settle_s = 99", "own_subjects = false"):
-            with refusal("DA011", "'b'", "100 seconds"):
+            with expect_refusal("DA011", "'b'", "100 seconds"):
                 operator.execute(f"UPDATE dbanon.dataset SET {change}")
         operator.execute("UPDATE dbanon.dataset SET settle_s = 101")
-    assert _people(connection) == ("b", 101, True)
+    assert _count_people(connection) == ("b", 101, True)
 
 
 @pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker", "dbanon_analyst"])
@@ -163,7 +163,7 @@ def test_no_role_reads_the_key_of_a_population(login, role):
 def test_rows_of_their_own_match_no_subject_of_another_dataset(connection, fixes):
     for dataset in ("d", "e"):
         _load(connection, fixes(0), dataset=dataset, subject=OWN)
-        assert _people(connection, dataset) == ("default", 900, True)
+        assert _count_people(connection, dataset) == ("default", 900, True)
     people = (
         "SELECT count(*), count(DISTINCT t.subject), "
         "count(DISTINCT dbanon_internal.person_code(dbanon_internal.dataset_key(t.dataset_id), t.subject)) "
@@ -182,16 +182,16 @@ def test_rows_of_their_own_are_added_under_further_numbers(connection, fixes):
 @pytest.mark.parametrize(("first", "second"), [(OWN, NAMED), (NAMED, OWN)])
 def test_subjects_with_and_without_names_are_not_mixed(connection, fixes, first, second):
     _load(connection, fixes(0), subject=first)
-    with refusal(ParameterError, "'d'", "names", "separate"):
+    with expect_refusal(ParameterError, "'d'", "names", "separate"):
         _load(connection, fixes(100), subject=second, mode="append")
     _load(connection, fixes(100), subject=second, mode="replace")
-    assert _people(connection) == ("default", 900, second is OWN)
+    assert _count_people(connection) == ("default", 900, second is OWN)
 
 
 def test_a_table_without_names_is_not_added_to_one_with_names(connection):
     connection.execute(GPS)
     connection.execute("SELECT dbanon.import_trajectories('public.gps', 'd')")
     statement = "SELECT dbanon.import_trajectories('public.gps', 'd', subject => '-', mode => 'append')"
-    with refusal("DA011", "'d'", "names") as caught:
+    with expect_refusal("DA011", "'d'", "names") as caught:
         connection.execute(statement)
-    names(str(caught.value.diag.message_hint), "separate dataset")
+    demand_named(str(caught.value.diag.message_hint), "separate dataset")

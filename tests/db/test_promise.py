@@ -16,7 +16,7 @@ from dbanon.methods import METHODS, describe
 from dbanon.postgres.programs import find_binaries
 from dbanon.postgres.server import format_uri
 from tests import pages
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 Login = Callable[[str], str]
 
@@ -60,13 +60,13 @@ def prepare(
     connection.execute("SELECT dbanon.publish(1, 'ten')")
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> Any:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> Any:
     row = connection.execute(query, params).fetchone()
     assert row is not None
     return row[0]
 
 
-def comments(connection: psycopg.Connection) -> dict[str, str]:
+def read_comments(connection: psycopg.Connection) -> dict[str, str]:
     """The comments of published.ten by column; that of the view under an empty name."""
     rows = connection.execute(
         "SELECT coalesce(a.attname, ''), d.description FROM pg_description d"
@@ -76,9 +76,9 @@ def comments(connection: psycopg.Connection) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
-def promise(connection: psycopg.Connection) -> dict[str, str]:
+def read_promise(connection: psycopg.Connection) -> dict[str, str]:
     """The lines of the view's comment by their first word."""
-    return dict(line.split(": ", 1) for line in comments(connection)[""].splitlines() if ": " in line)
+    return dict(line.split(": ", 1) for line in read_comments(connection)[""].splitlines() if ": " in line)
 
 
 # --- comments ---------------------------------------------------------------------------------------------------------
@@ -86,38 +86,38 @@ def promise(connection: psycopg.Connection) -> dict[str, str]:
 
 def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum(own: psycopg.Connection) -> None:
     prepare(own)
-    lines = promise(own)
+    lines = read_promise(own)
     family = METHODS["tp-aware"]
     made = "Made with tp-aware (traj-anon) by dbanon 0.1.0. Method"
     assert list(lines) == ["Rows", "Promise", "Against", "Places", "Left out", "Counting", made]
     assert lines["Rows"] == family.row_meaning
     assert lines["Promise"].startswith(family.guarantee)
-    names(lines["Promise"].removeprefix(family.guarantee), "k is 5")
+    demand_named(lines["Promise"].removeprefix(family.guarantee), "k is 5")
     assert lines["Against"] == family.adversary
-    names(lines["Places"], "SRID 32610", "grid of 1 m", "grid of 60 s")
-    names(lines["Counting"], "subjects", "crowd", "Never add it up")
+    demand_named(lines["Places"], "SRID 32610", "grid of 1 m", "grid of 60 s")
+    demand_named(lines["Counting"], "subjects", "crowd", "Never add it up")
     assert lines[made] == f"{family.paper}."
 
 
 def test_every_column_has_a_comment_and_units_are_told_where_they_are(own: psycopg.Connection) -> None:
     prepare(own)
-    told = comments(own)
+    told = read_comments(own)
     columns = own.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = 'published.ten'::regclass AND attnum > 0"
     ).fetchall()
     assert set(told) == {"", *(name for (name,) in columns)}
-    names(told["region"], "metres", "SRID 32610", "grid of 1 m")
-    names(told["period"], "grid of 60 s", "time zone")
-    names(told["crowd"], "Never add it up")
-    names(told["subjects"], "add it up")
+    demand_named(told["region"], "metres", "SRID 32610", "grid of 1 m")
+    demand_named(told["period"], "grid of 60 s", "time zone")
+    demand_named(told["crowd"], "Never add it up")
+    demand_named(told["subjects"], "add it up")
     assert told["requests"] == METHODS["tp-aware"].columns[0].comment
 
 
 def test_what_was_left_out_is_told_as_a_share(own: psycopg.Connection) -> None:
     prepare(own)
-    told = promise(own)["Left out"]
+    told = read_promise(own)["Left out"]
     assert told.startswith(METHODS["tp-aware"].left_out)
-    names(told, "seen: 48 %.")  # 9 of 19
+    demand_named(told, "seen: 48 %.")  # 9 of 19
 
 
 @pytest.mark.many
@@ -125,8 +125,8 @@ def test_what_was_left_out_is_told_as_a_share(own: psycopg.Connection) -> None:
 def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int) -> None:
     left_out = {**SUPPRESSED, "subjects": {"absent_at_some_instant": count}, "requests": {"outside_windows": count}}
     prepare(own, left_out)
-    told = promise(own)["Left out"]
-    names(told, "seen: fewer than 5", "requests: fewer than 5")
+    told = read_promise(own)["Left out"]
+    demand_named(told, "seen: fewer than 5", "requests: fewer than 5")
     assert "%" not in told
 
 
@@ -148,21 +148,21 @@ def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int
 def test_shares_are_rounded_up_to_percent(
     own: psycopg.Connection, total: int | None, left_out: int, k: int | None, told: str | None
 ) -> None:
-    assert value(own, "SELECT dbanon_internal.describe_share(%s, %s, %s)", total, left_out, k) == told
+    assert read_value(own, "SELECT dbanon_internal.describe_share(%s, %s, %s)", total, left_out, k) == told
 
 
 def test_without_figures_of_the_attack_no_share_is_made_up(own: psycopg.Connection) -> None:
     prepare(own, figures={})
-    told = promise(own)["Left out"]
+    told = read_promise(own)["Left out"]
     assert told.startswith(METHODS["tp-aware"].left_out)
     assert "seen:" not in told
-    names(told, "requests: fewer than 5")
+    demand_named(told, "requests: fewer than 5")
 
 
 def test_comments_hold_no_seed_run_dataset_or_subject(own: psycopg.Connection) -> None:
     own.execute("UPDATE dbanon.dataset SET name = 'very-private'")
     prepare(own)
-    told = " ".join(comments(own).values())
+    told = " ".join(read_comments(own).values())
     assert "424242" not in told
     assert "very-private" not in told
     assert not re.search(r"\bp\d\b|\brun\b|pharmacy", told)
@@ -174,15 +174,15 @@ def test_an_upgrade_renews_the_comments_of_live_releases(connection: psycopg.Con
     from dbanon import schema
 
     prepare(connection)
-    before = comments(connection)
+    before = read_comments(connection)
     connection.execute("COMMENT ON VIEW published.ten IS 'old'")
     connection.execute("SELECT dbanon.publish(1, 'gone')")
     connection.execute("SELECT dbanon.unpublish('gone')")
-    schema.upgrade(_url(connection), share_roles=True)
-    assert comments(connection) == before
+    schema.upgrade(_make_url(connection), share_roles=True)
+    assert read_comments(connection) == before
 
 
-def _url(connection: psycopg.Connection) -> str:
+def _make_url(connection: psycopg.Connection) -> str:
     from dbanon.postgres.server import format_uri
 
     return format_uri({**connection.info.get_parameters(), "password": connection.info.password or ""})
@@ -191,8 +191,8 @@ def _url(connection: psycopg.Connection) -> str:
 # --- the card ---------------------------------------------------------------------------------------------------------
 
 
-def card(connection: psycopg.Connection, name: str = "ten") -> dict[str, Any]:
-    told = value(connection, "SELECT dbanon.release_card(%s)", name)
+def read_card(connection: psycopg.Connection, name: str = "ten") -> dict[str, Any]:
+    told = read_value(connection, "SELECT dbanon.release_card(%s)", name)
     assert isinstance(told, dict)
     return told
 
@@ -205,13 +205,13 @@ def test_an_algorithm_has_the_promise_of_its_family_or_one_of_its_own(
     connection: psycopg.Connection, name: str, algorithm: str
 ) -> None:
     query = "SELECT dbanon_internal.promise_of(m, %s) FROM dbanon.method m WHERE name = %s"
-    assert value(connection, query, algorithm, name) == METHODS[name].find_promise(algorithm)
+    assert read_value(connection, query, algorithm, name) == METHODS[name].find_promise(algorithm)
     assert (METHODS[name].find_promise(algorithm) == METHODS[name].guarantee) == (algorithm != "k-merge")
 
 
 def test_a_card_tells_method_promise_attack_rows_and_period(own: psycopg.Connection) -> None:
     prepare(own)
-    told = card(own)
+    told = read_card(own)
     family = METHODS["tp-aware"]
     assert (told["release"], told["live"], told["dataset"]) == ("ten", True, "ten")
     assert (told["method"], told["algorithm"], told["k"]) == ("tp-aware", "traj-anon", 5)
@@ -225,14 +225,14 @@ def test_a_card_tells_method_promise_attack_rows_and_period(own: psycopg.Connect
     assert attack["left_open"].keys() == {"singling out", "linkability", "inference"}
     assert (told["rows"], told["srid"], told["grid_m"], told["grid_s"]) == (4, 32610, 1, 60)
     assert told["period"] == {"since": "2008-06-04T08:00:00+00:00", "until": "2008-06-04T08:02:00+00:00"}
-    assert told["published_by"] == value(own, "SELECT session_user")
+    assert told["published_by"] == read_value(own, "SELECT session_user")
     assert (told["withdrawn_at"], told["withdrawn_by"], told["overlap_reason"]) == (None, None, None)
     assert told["program_version"] == "0.1.0"
 
 
 def test_a_card_counts_what_was_left_out_by_hour_and_reason(own: psycopg.Connection) -> None:
     prepare(own)
-    left_out = card(own)["left_out"]
+    left_out = read_card(own)["left_out"]
     assert left_out["reasons"] == METHODS["tp-aware"].reasons
     assert left_out["in_all"] == {name: SUPPRESSED[name] for name in ("subjects", "requests")}
     assert left_out["by_hour"] == SUPPRESSED["by_hour"]
@@ -244,23 +244,23 @@ def test_a_card_counts_what_was_left_out_by_hour_and_reason(own: psycopg.Connect
 
 def test_a_card_never_holds_the_seed(own: psycopg.Connection) -> None:
     prepare(own)
-    assert "424242" not in json.dumps(card(own))
+    assert "424242" not in json.dumps(read_card(own))
 
 
 def test_the_card_is_of_the_live_release_else_of_the_latest_withdrawn_one(own: psycopg.Connection) -> None:
     prepare(own)
     own.execute("SELECT dbanon.unpublish('ten')")
-    told = card(own)
+    told = read_card(own)
     assert told["live"] is False
-    assert told["withdrawn_by"] == value(own, "SELECT session_user")
+    assert told["withdrawn_by"] == read_value(own, "SELECT session_user")
     assert told["period"]["since"] == "2008-06-04T08:00:00+00:00"
     own.execute("INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('ten', 1, '', 7)")
-    assert (card(own)["live"], card(own)["rows"]) == (True, 7)
+    assert (read_card(own)["live"], read_card(own)["rows"]) == (True, 7)
     own.execute(
         "UPDATE dbanon.release SET withdrawn_at = withdrawn + interval '1 s', withdrawn_by = 'x'"
         " FROM (SELECT max(withdrawn_at) FROM dbanon.release) m (withdrawn) WHERE withdrawn_at IS NULL"
     )
-    assert card(own)["rows"] == 7
+    assert read_card(own)["rows"] == 7
 
 
 def test_each_release_of_a_name_has_its_card(own: psycopg.Connection) -> None:
@@ -270,16 +270,16 @@ def test_each_release_of_a_name_has_its_card(own: psycopg.Connection) -> None:
     rows = own.execute(query).fetchall()
     assert sorted((name, live) for _, name, live, _ in rows) == [("more", True), ("ten", False), ("ten", True)]
     for release_id, name, live, _ in rows:
-        told = value(own, "SELECT dbanon.release_card(%s, release_id => %s)", name, release_id)
+        told = read_value(own, "SELECT dbanon.release_card(%s, release_id => %s)", name, release_id)
         assert (told["release_id"], told["release"], told["live"]) == (release_id, name, live)
-    assert card(own)["release_id"] == max(row[0] for row in rows if row[1] == "ten")
+    assert read_card(own)["release_id"] == max(row[0] for row in rows if row[1] == "ten")
 
 
 def test_a_release_of_another_name_has_no_card_under_this(own: psycopg.Connection) -> None:
     prepare(own)
-    release_id = value(own, "SELECT release_id FROM dbanon.releases")
+    release_id = read_value(own, "SELECT release_id FROM dbanon.releases")
     for name, wanted in (("more", release_id), ("ten", release_id + 1)):
-        with refusal("DA001", f"'{name}'", wanted), own.transaction():
+        with expect_refusal("DA001", f"'{name}'", wanted), own.transaction():
             own.execute("SELECT dbanon.release_card(%s, %s)", [name, wanted])
 
 
@@ -290,12 +290,12 @@ def test_the_verdict_on_a_card_is_of_what_was_published(own: psycopg.Connection)
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " VALUES (1, 'tp-aware', false, dbanon_internal.run_digest(1))"
     )
-    assert card(own)["attack"]["passed"] is True
+    assert read_card(own)["attack"]["passed"] is True
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT 1, 'tp-aware', false, digest FROM dbanon.release"
     )
-    assert card(own)["attack"]["passed"] is False
+    assert read_card(own)["attack"]["passed"] is False
 
 
 def test_another_attack_does_not_speak_for_a_release(own: psycopg.Connection) -> None:
@@ -304,19 +304,19 @@ def test_another_attack_does_not_speak_for_a_release(own: psycopg.Connection) ->
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT 1, 'gentle', true, digest FROM dbanon.release"
     )
-    assert card(own)["attack"]["figures"] == FIGURES
+    assert read_card(own)["attack"]["figures"] == FIGURES
 
 
 @pytest.mark.parametrize("name", ["never", None, "x" * 99])
 def test_a_release_that_never_was_has_no_card(own: psycopg.Connection, name: str | None) -> None:
     prepare(own)
-    with refusal("DA001", "release", "NULL" if name is None else f"'{name[:57]}"):
+    with expect_refusal("DA001", "release", "NULL" if name is None else f"'{name[:57]}"):
         own.execute("SELECT dbanon.release_card(%s)", [name])
 
 
 def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
     prepare(own)
-    text = report.format_card(card(own))
+    text = report.format_card(read_card(own))
     for words in (
         "Promise: At least k people",
         "Adversary: A reader knows",
@@ -346,7 +346,7 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
     prepare(own)
     own.execute(LONGEST)
     page = "docs/administrators/run-and-publish.md"
-    typed = [block for _, block in pages.blocks(page, "sql") if "release_card" in block]
+    typed = [block for _, block in pages.list_blocks(page, "sql") if "release_card" in block]
     words = {name: str(getattr(own.info, name)) for name in ("host", "port", "dbname", "user", "password")}
     command = [find_binaries().bindir / "psql", "-X", "-P", "columns=100", format_uri(words)]
     done = subprocess.run(command, input=typed[0].replace("taxi_k5", "ten"), capture_output=True, text=True, check=True)
@@ -361,10 +361,10 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
 
 def test_a_method_without_a_paper_has_none_on_its_card(own: psycopg.Connection) -> None:
     prepare(own)
-    assert "Paper: " in report.format_card(card(own))
+    assert "Paper: " in report.format_card(read_card(own))
     own.execute("UPDATE dbanon.method SET paper = ''")
-    assert card(own)["paper"] is None
-    assert "Paper" not in report.format_card(card(own))
+    assert read_card(own)["paper"] is None
+    assert "Paper" not in report.format_card(read_card(own))
 
 
 # --- who reads what ---------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def reader(published: psycopg.Connection, login: Login, request: pytest.FixtureR
 
 
 def test_operators_and_workers_read_cards_and_the_list_of_releases(reader: psycopg.Connection) -> None:
-    assert card(reader)["rows"] == 4
+    assert read_card(reader)["rows"] == 4
     cursor = reader.execute("SELECT * FROM dbanon.releases")
     assert [column.name for column in cursor.description or ()] == [
         *("release_id", "name", "live", "run_id", "dataset", "method", "algorithm", "k", "rows"),
@@ -396,7 +396,7 @@ def test_operators_and_workers_read_cards_and_the_list_of_releases(reader: psyco
 
 def test_analysts_read_the_comments_and_no_card(published: psycopg.Connection, login: Login) -> None:
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
-        names(comments(analyst)[""], "k is 5")
+        demand_named(read_comments(analyst)[""], "k is 5")
         for statement in ("SELECT dbanon.release_card('ten')", "SELECT * FROM dbanon.releases"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 analyst.execute(statement)

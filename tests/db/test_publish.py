@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from dbanon.methods import METHODS
 from dbanon.postgres.connection import make_sql
 from dbanon.schema import _text
-from tests.facts import names
+from tests.facts import demand_named
 
 Verify = Callable[..., None]
 
@@ -28,17 +28,17 @@ def run(scratch: psycopg.Connection) -> int:
     return 1
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
     row = connection.execute(query, params).fetchone()
     assert row is not None
     return row[0]
 
 
 def publish(connection: psycopg.Connection, name: str = "ten", run: int = 1) -> object:
-    return value(connection, "SELECT dbanon.publish(%s, %s)", run, name)
+    return read_value(connection, "SELECT dbanon.publish(%s, %s)", run, name)
 
 
-def refusal(connection: psycopg.Connection, statement: str, *params: object) -> psycopg.Error:
+def catch_refusal(connection: psycopg.Connection, statement: str, *params: object) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as caught, connection.transaction():
         connection.execute(statement, params)
     assert caught.value.sqlstate is not None
@@ -48,18 +48,18 @@ def refusal(connection: psycopg.Connection, statement: str, *params: object) -> 
     return caught.value
 
 
-def own_table(connection: psycopg.Connection) -> str:
-    return str(value(connection, "SELECT 'dbanon.release_' || max(release_id) FROM dbanon.release"))
+def name_own_table(connection: psycopg.Connection) -> str:
+    return str(read_value(connection, "SELECT 'dbanon.release_' || max(release_id) FROM dbanon.release"))
 
 
-def another_run(connection: psycopg.Connection) -> object:
-    return value(
+def write_another_run(connection: psycopg.Connection) -> object:
+    return read_value(
         connection,
         "INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon') RETURNING run_id",
     )
 
 
-def copies(connection: psycopg.Connection) -> list[tuple[object, ...]]:
+def list_copies(connection: psycopg.Connection) -> list[tuple[object, ...]]:
     return connection.execute(
         "SELECT seq, period, ST_AsText(region), crowd, subjects, valid_from, valid_to, requests FROM published.ten"
         " ORDER BY ST_XMin(region), seq"
@@ -75,7 +75,7 @@ def test_a_verified_run_becomes_a_view_of_the_same_rows(connection: psycopg.Conn
         "SELECT seq, period, ST_AsText(region), crowd, subjects, lower(period), upper(period),"
         " coalesce(extra -> 'requests', '[]') FROM dbanon.cloak ORDER BY ST_XMin(region), seq"
     ).fetchall()
-    assert copies(connection) == stored
+    assert list_copies(connection) == stored
     assert connection.execute(
         "SELECT name, run_id, rows, digest = dbanon_internal.run_digest(1) FROM dbanon.release"
     ).fetchall() == [("ten", 1, 4, True)]
@@ -86,7 +86,7 @@ def test_the_longest_row_is_one_of_those_published(own: psycopg.Connection, veri
     own.execute("INSERT INTO dbanon.period (run_id, period_no, period) VALUES (1, 99, %s)", [period])
     verify(own)
     publish(own)
-    assert value(own, "SELECT longest_s FROM dbanon.release") == 60
+    assert read_value(own, "SELECT longest_s FROM dbanon.release") == 60
 
 
 def test_no_row_is_looked_for_before_the_first_time_of_its_part(connection: psycopg.Connection, run: int) -> None:
@@ -126,7 +126,7 @@ def test_the_view_has_the_fixed_columns_first_and_then_the_methods_own(
 def test_the_view_selects_everything_without_a_condition(connection: psycopg.Connection, run: int) -> None:
     for replace in (False, True):
         connection.execute("SELECT dbanon.publish(1, 'ten', replace => %s)", [replace])
-        definition = str(value(connection, "SELECT pg_get_viewdef('published.ten'::regclass)"))
+        definition = str(read_value(connection, "SELECT pg_get_viewdef('published.ten'::regclass)"))
         assert "WHERE" not in definition
         assert re.search(r"FROM ONLY (dbanon\.)?release_\d+;", definition)
 
@@ -144,17 +144,19 @@ def test_the_releases_table_is_indexed_by_space_time_and_key(connection: psycopg
 
 def test_comments_tell_the_guarantee_and_k_but_no_seed(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
-    claim = str(value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')"))
+    claim = str(read_value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')"))
     assert "At least k people" in claim
     assert "k is 5" in claim
     bare = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'published.ten'::regclass AND attnum > 0"
-    assert value(connection, bare + " AND col_description(attrelid, attnum) IS NULL") == 0
-    assert value(connection, "SELECT count(*) FROM pg_description WHERE description LIKE '%%424242%%'") == 0
+    assert read_value(connection, bare + " AND col_description(attrelid, attnum) IS NULL") == 0
+    assert read_value(connection, "SELECT count(*) FROM pg_description WHERE description LIKE '%%424242%%'") == 0
 
 
 def test_ids_are_numbered_from_one_in_the_order_rows_are_stored(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
-    rows = connection.execute(f"SELECT record_id, seq, cloak_id FROM {own_table(connection)} ORDER BY ctid").fetchall()
+    rows = connection.execute(
+        f"SELECT record_id, seq, cloak_id FROM {name_own_table(connection)} ORDER BY ctid"
+    ).fetchall()
     assert rows == [(1, 1, 1), (1, 2, 2), (2, 1, 3), (2, 2, 4)]
 
 
@@ -162,7 +164,7 @@ def test_the_numbering_differs_from_release_to_release(connection: psycopg.Conne
     firsts = set()
     for number in itertools.takewhile(lambda _: len(firsts) < 2, range(40)):
         publish(connection, f"r{number}")
-        firsts.add(value(connection, f"SELECT ST_XMin(region) FROM published.r{number} WHERE cloak_id = 1"))
+        firsts.add(read_value(connection, f"SELECT ST_XMin(region) FROM published.r{number} WHERE cloak_id = 1"))
     assert firsts == {0.0, 70.0}
 
 
@@ -184,7 +186,7 @@ def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
     own.execute("UPDATE dbanon.verification SET figures = jsonb_build_object(%s::text, 3)", [figure])
     publish(own, "three")
     assert len(notices) == 2
-    names(str(notices[0]), "same", "silent (withdrawn)")
+    demand_named(str(notices[0]), "same", "silent (withdrawn)")
     assert notices[1] == sentence % 3
 
 
@@ -192,34 +194,34 @@ def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
 
 
 def test_a_run_that_does_not_exist_is_refused(connection: psycopg.Connection) -> None:
-    assert refusal(connection, "SELECT dbanon.publish(99, 'ten')").sqlstate == "DA001"
-    assert refusal(connection, "SELECT dbanon.publish(NULL, 'ten')").sqlstate == "DA001"
+    assert catch_refusal(connection, "SELECT dbanon.publish(99, 'ten')").sqlstate == "DA001"
+    assert catch_refusal(connection, "SELECT dbanon.publish(NULL, 'ten')").sqlstate == "DA001"
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("status", ["queued", "running", "computed", "refused", "failed", "cancelled"])
 def test_only_verified_runs_are_published(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
-    error = refusal(connection, "SELECT dbanon.publish(1, 'ten')")
+    error = catch_refusal(connection, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA004"
-    names(str(error.diag.message_primary), "verified", "run 1", status)
+    demand_named(str(error.diag.message_primary), "verified", "run 1", status)
 
 
 def test_a_run_without_a_verification_is_refused(own: psycopg.Connection) -> None:
     own.execute("DELETE FROM dbanon.verification")
-    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    assert catch_refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
 
 
 def test_the_latest_verification_counts(own: psycopg.Connection, verify: Verify) -> None:
     verify(own, passed=False)
-    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    assert catch_refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
     verify(own)
     assert publish(own) == 4
 
 
 def test_a_verification_by_another_attack_does_not_count(own: psycopg.Connection) -> None:
     own.execute("UPDATE dbanon.verification SET attack = 'gentle'")
-    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    assert catch_refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
 
 
 def test_a_run_of_an_algorithm_that_left_the_registry_stays_refused(own: psycopg.Connection, verify: Verify) -> None:
@@ -230,9 +232,9 @@ def test_a_run_of_an_algorithm_that_left_the_registry_stays_refused(own: psycopg
     assert publish(own, "while_it_is_known") == 4
     own.execute(make_sql(_text._format_method(METHODS["tp-aware"])))  # as an upgrade does
     verify(own)
-    error = refusal(own, "SELECT dbanon.publish(1, 'ten')")
+    error = catch_refusal(own, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA004"
-    names(str(error.diag.message_primary), "registry", "tp-aware", "Run 1", "older")
+    demand_named(str(error.diag.message_primary), "registry", "tp-aware", "Run 1", "older")
 
 
 TAMPERINGS = {
@@ -269,12 +271,12 @@ TAMPERINGS = {
 @pytest.mark.parametrize("statement", TAMPERINGS.values(), ids=TAMPERINGS.keys())
 def test_any_change_since_the_verification_is_refused(own: psycopg.Connection, statement: str) -> None:
     own.execute(statement)
-    error = refusal(own, "SELECT dbanon.publish(1, 'ten')")
+    error = catch_refusal(own, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA005"
     loaded = "SELECT r.dataset_revision <> d.revision FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id)"
     changed = own.execute(loaded).fetchone() == (True,)
-    names(str(error.diag.message_hint), "CALL dbanon.anonymize" if changed else "SELECT dbanon.verify_run(1)")
-    assert value(own, "SELECT count(*) FROM dbanon.release") == 0
+    demand_named(str(error.diag.message_hint), "CALL dbanon.anonymize" if changed else "SELECT dbanon.verify_run(1)")
+    assert read_value(own, "SELECT count(*) FROM dbanon.release") == 0
 
 
 def test_undoing_a_change_of_rows_makes_the_verdict_good_again(own: psycopg.Connection) -> None:
@@ -285,14 +287,14 @@ def test_undoing_a_change_of_rows_makes_the_verdict_good_again(own: psycopg.Conn
 
 def test_a_name_is_free_again_only_after_withdrawal(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
-    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA003"
+    assert catch_refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA003"
     connection.execute("SELECT dbanon.unpublish('ten')")
     assert publish(connection) == 4
 
 
 def test_a_foreign_object_in_published_is_never_replaced(connection: psycopg.Connection, run: int) -> None:
     connection.execute("CREATE TABLE published.ten (a integer)")
-    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA003"
+    assert catch_refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA003"
 
 
 # --- the digest -------------------------------------------------------------------------------------------------------
@@ -316,23 +318,23 @@ def test_a_foreign_object_in_published_is_never_replaced(connection: psycopg.Con
 )
 def test_the_digest_does_not_depend_on_settings(connection: psycopg.Connection, run: int, setting: str) -> None:
     connection.execute("""UPDATE dbanon.cloak SET extra = '{"requests": [{"poi": "Zoë", "n": 1.50}]}' WHERE seq = 1""")
-    before = value(connection, "SELECT dbanon_internal.run_digest(1)")
+    before = read_value(connection, "SELECT dbanon_internal.run_digest(1)")
     connection.execute(f"SET {setting}")
-    assert value(connection, "SELECT dbanon_internal.run_digest(1)") == before
+    assert read_value(connection, "SELECT dbanon_internal.run_digest(1)") == before
 
 
 def test_the_digest_does_not_depend_on_the_order_rows_lie_in(connection: psycopg.Connection, run: int) -> None:
-    before = value(connection, "SELECT dbanon_internal.run_digest(1)")
+    before = read_value(connection, "SELECT dbanon_internal.run_digest(1)")
     connection.execute("UPDATE dbanon.membership SET record_id = record_id WHERE trajectory_id % 2 = 0")
     connection.execute("UPDATE dbanon.cloak SET crowd = crowd WHERE seq = 1")
-    assert value(connection, "SELECT dbanon_internal.run_digest(1)") == before
+    assert read_value(connection, "SELECT dbanon_internal.run_digest(1)") == before
 
 
 def test_the_digest_of_no_run_is_null_and_of_an_empty_one_is_not(connection: psycopg.Connection, run: int) -> None:
-    assert value(connection, "SELECT dbanon_internal.run_digest(99)") is None
+    assert read_value(connection, "SELECT dbanon_internal.run_digest(99)") is None
     connection.execute("DELETE FROM dbanon.cloak")
     connection.execute("DELETE FROM dbanon.membership")
-    assert len(bytes(value(connection, "SELECT dbanon_internal.run_digest(1)"))) == 32  # type: ignore[call-overload]
+    assert len(bytes(read_value(connection, "SELECT dbanon_internal.run_digest(1)"))) == 32  # type: ignore[call-overload]
 
 
 # --- what stays -------------------------------------------------------------------------------------------------------
@@ -360,8 +362,8 @@ def test_the_digest_of_no_run_is_null_and_of_an_empty_one_is_not(connection: psy
 def test_a_release_is_never_changed(connection: psycopg.Connection, run: int, statement: str) -> None:
     publish(connection)
     connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as at its commit
-    statement = statement.replace("{table}", own_table(connection))
-    assert refusal(connection, statement).sqlstate == "DA006"
+    statement = statement.replace("{table}", name_own_table(connection))
+    assert catch_refusal(connection, statement).sqlstate == "DA006"
 
 
 @pytest.mark.many
@@ -396,7 +398,7 @@ def test_what_was_ever_published_keeps_its_grouping(
     publish(connection)
     if withdrawn:
         connection.execute("SELECT dbanon.unpublish('ten')")
-    assert refusal(connection, statement).sqlstate == "DA007"
+    assert catch_refusal(connection, statement).sqlstate == "DA007"
 
 
 @pytest.mark.parametrize("withdrawn", [False, True])
@@ -410,7 +412,7 @@ def test_in_a_dataset_that_was_ever_published_nobody_takes_another_name(
     publish(own)
     if withdrawn:
         own.execute("SELECT dbanon.unpublish('ten')")
-    assert refusal(own, rename, "p4b").sqlstate == "DA007"
+    assert catch_refusal(own, rename, "p4b").sqlstate == "DA007"
     own.execute(rename, ["p4"])  # the name it has
     own.execute(
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('eleven', 32610, 1, 60);"
@@ -419,14 +421,14 @@ def test_in_a_dataset_that_was_ever_published_nobody_takes_another_name(
         "UPDATE dbanon.trajectory SET subject = 'newer' WHERE subject = 'new'"  # nothing of that was published
     )
     away = "UPDATE dbanon.trajectory SET dataset_id = (SELECT max(dataset_id) FROM dbanon.dataset)"
-    assert refusal(own, away).sqlstate == "DA007"
+    assert catch_refusal(own, away).sqlstate == "DA007"
 
 
 def test_rows_cannot_be_moved_into_a_released_run(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
-    other = another_run(connection)
+    other = write_another_run(connection)
     connection.execute("INSERT INTO dbanon.membership VALUES (%s, 1, 100, NULL)", [other])
-    error = refusal(connection, "UPDATE dbanon.membership SET run_id = 1 WHERE run_id = %s", other)
+    error = catch_refusal(connection, "UPDATE dbanon.membership SET run_id = 1 WHERE run_id = %s", other)
     assert error.sqlstate == "DA007"
 
 
@@ -440,11 +442,11 @@ def test_a_released_run_cannot_be_deleted_nor_its_dataset(connection: psycopg.Co
 
 def test_other_runs_can_be_written_beside_a_released_one(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
-    other = another_run(connection)
+    other = write_another_run(connection)
     copy = "INSERT INTO dbanon.membership SELECT %s, record_id, trajectory_id, period FROM dbanon.membership"
     connection.execute(copy, [other])
     connection.execute("DELETE FROM dbanon.run WHERE run_id = %s", [other])
-    assert value(connection, "SELECT count(*) FROM dbanon.membership") == 10
+    assert read_value(connection, "SELECT count(*) FROM dbanon.membership") == 10
 
 
 # --- withdrawal -------------------------------------------------------------------------------------------------------
@@ -452,27 +454,27 @@ def test_other_runs_can_be_written_beside_a_released_one(connection: psycopg.Con
 
 def test_withdrawal_drops_the_rows_and_keeps_the_record_of_it(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
-    table = own_table(connection)
-    assert value(connection, "SELECT dbanon.unpublish('ten')") == 1
-    assert value(connection, "SELECT to_regclass('published.ten')") is None
-    assert value(connection, "SELECT to_regclass(%s)", table) is None
+    table = name_own_table(connection)
+    assert read_value(connection, "SELECT dbanon.unpublish('ten')") == 1
+    assert read_value(connection, "SELECT to_regclass('published.ten')") is None
+    assert read_value(connection, "SELECT to_regclass(%s)", table) is None
     row = connection.execute("SELECT withdrawn_at IS NOT NULL, withdrawn_by = session_user, name FROM dbanon.release")
     assert row.fetchone() == (True, True, "ten")
-    assert value(connection, "SELECT count(*) FROM dbanon.membership") == 10
+    assert read_value(connection, "SELECT count(*) FROM dbanon.membership") == 10
 
 
 def test_withdrawing_twice_says_there_is_none(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
     connection.execute("SELECT dbanon.unpublish('ten')")
-    assert refusal(connection, "SELECT dbanon.unpublish('ten')").sqlstate == "DA001"
-    assert refusal(connection, "UPDATE dbanon.release SET withdrawn_at = now()").sqlstate == "DA006"
+    assert catch_refusal(connection, "SELECT dbanon.unpublish('ten')").sqlstate == "DA001"
+    assert catch_refusal(connection, "UPDATE dbanon.release SET withdrawn_at = now()").sqlstate == "DA006"
 
 
 def test_views_on_a_release_do_not_hold_up_its_withdrawal(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
     connection.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
     connection.execute("SELECT dbanon.unpublish('ten')")
-    assert value(connection, "SELECT to_regclass('public.mine')") is None
+    assert read_value(connection, "SELECT to_regclass('public.mine')") is None
 
 
 # --- the dead ---------------------------------------------------------------------------------------------------------
@@ -481,17 +483,17 @@ def test_views_on_a_release_do_not_hold_up_its_withdrawal(connection: psycopg.Co
 @pytest.mark.parametrize("status", ["running", "computed"])
 def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s, todo = 'compute', worker = 'w', attempts = 3", [status])
-    assert value(connection, "SELECT dbanon_internal.reap_runs()") == 1
+    assert read_value(connection, "SELECT dbanon_internal.reap_runs()") == 1
     row = connection.execute("SELECT status, finished_at IS NOT NULL, error FROM dbanon.run").fetchone()
     assert row[:2] == ("failed", True)
-    names(row[2], "process", "start another run")
-    assert value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
-    assert value(connection, "SELECT count(*) FROM dbanon.membership") == 0
+    demand_named(row[2], "process", "start another run")
+    assert read_value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
+    assert read_value(connection, "SELECT count(*) FROM dbanon.membership") == 0
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("status", ["queued", "verified", "refused", "failed", "cancelled"])
 def test_runs_that_wait_or_are_done_are_left_alone(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
-    assert value(connection, "SELECT dbanon_internal.reap_runs()") == 0
-    assert value(connection, "SELECT status FROM dbanon.run") == status
+    assert read_value(connection, "SELECT dbanon_internal.reap_runs()") == 0
+    assert read_value(connection, "SELECT status FROM dbanon.run") == status

@@ -28,15 +28,15 @@ VALUES (%s, %s, %s, tstzrange(to_timestamp(%s), to_timestamp(%s)),
 """
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> int:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> int:
     return connection.execute(query, params).fetchone()[0]
 
 
 @pytest.mark.parametrize("grid_m", [0.1, 7.5])
 def test_queries_find_what_loops_find(connection: psycopg.Connection, rng: np.random.Generator, grid_m: float) -> None:
-    dataset = value(connection, _DATASET, grid_m)
+    dataset = read_value(connection, _DATASET, grid_m)
     connection.execute(_PATH, [dataset, -50.2 * grid_m, -30.5 * grid_m, 50.5 * grid_m, 70.5 * grid_m])
-    run, other = (value(connection, _RUN, dataset) for _ in range(2))
+    run, other = (read_value(connection, _RUN, dataset) for _ in range(2))
     rows = []
     for record in range(1, 40):
         for seq in range(1, 4):

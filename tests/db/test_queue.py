@@ -11,7 +11,7 @@ from dbanon.base.errors import ParameterError, StoreError
 from dbanon.options.publishing import Submitting
 from dbanon.postgres.connection import connect, translate_errors
 from dbanon.runs import queue, stored
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 LOST = ("lock", "run 2", "lost")
 
@@ -29,7 +29,7 @@ def other(database: str) -> Iterator[psycopg.Connection]:
 
 
 @contextmanager
-def worker(connection: psycopg.Connection, database: str) -> Iterator[psycopg.Connection]:
+def open_worker(connection: psycopg.Connection, database: str) -> Iterator[psycopg.Connection]:
     """A session that goes away: the server lets its locks go a moment after the client has closed it."""
     with connect(database) as opened:
         pid = opened.info.backend_pid
@@ -39,11 +39,13 @@ def worker(connection: psycopg.Connection, database: str) -> Iterator[psycopg.Co
         time.sleep(0.005)
 
 
-def shown(connection: psycopg.Connection, run_id: int, columns: str = "status, progress") -> tuple[object, ...] | None:
+def read_run(
+    connection: psycopg.Connection, run_id: int, columns: str = "status, progress"
+) -> tuple[object, ...] | None:
     return connection.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
 
 
-def rows(connection: psycopg.Connection, run_id: int) -> int:
+def count_rows(connection: psycopg.Connection, run_id: int) -> int:
     counted = connection.execute(
         "SELECT (SELECT count(*) FROM dbanon.cloak WHERE run_id = %(r)s)"
         " + (SELECT count(*) FROM dbanon.membership WHERE run_id = %(r)s)",
@@ -52,7 +54,7 @@ def rows(connection: psycopg.Connection, run_id: int) -> int:
     return counted[0] if counted else -1
 
 
-def with_rows(connection: psycopg.Connection, run_id: int) -> None:
+def add_rows(connection: psycopg.Connection, run_id: int) -> None:
     connection.execute(
         "INSERT INTO dbanon.cloak SELECT %s, record_id, seq, period, region, crowd, subjects, extra"
         " FROM dbanon.cloak WHERE run_id = 1",
@@ -61,12 +63,12 @@ def with_rows(connection: psycopg.Connection, run_id: int) -> None:
 
 
 def test_a_submission_waits_with_all_its_parameters_and_a_seed(connection: psycopg.Connection, waiting: int) -> None:
-    assert shown(connection, waiting) == ("queued", "waiting for a worker")
+    assert read_run(connection, waiting) == ("queued", "waiting for a worker")
     row = stored.find_run(connection, waiting)
     assert (row.params["k"], row.params["instants"], row.params["cloak"]) == (5, 30, "mbr")
     assert row.seed is not None
     assert 0 <= row.seed < 2**63
-    assert shown(connection, waiting, "submitted_by = session_user, rows, worker") == (True, None, None)
+    assert read_run(connection, waiting, "submitted_by = session_user, rows, worker") == (True, None, None)
 
 
 def test_what_cannot_run_is_not_queued(connection: psycopg.Connection, run: int) -> None:
@@ -78,7 +80,7 @@ def test_what_cannot_run_is_not_queued(connection: psycopg.Connection, run: int)
         (("ten", "tp-aware", None, {}, -1), ("seed", ">= 0", -1)),
     ):
         dataset, method, algorithm, params, seed = arguments
-        with refusal(ParameterError, *facts), translate_errors():
+        with expect_refusal(ParameterError, *facts), translate_errors():
             queue.submit_run(
                 connection, method, Submitting(dataset=dataset, algorithm=algorithm, params=params, seed=seed)
             )
@@ -96,7 +98,7 @@ def test_two_workers_never_take_the_same_run(
     assert taken is not None
     assert (first.run_id, first.attempt, first.todo, taken.run_id) == (waiting, 1, "compute", second)
     assert queue.claim_run(other, "b") is None
-    assert shown(connection, waiting, "status, progress, worker") == ("running", "starting", "a")
+    assert read_run(connection, waiting, "status, progress, worker") == ("running", "starting", "a")
 
 
 def test_progress_is_shown_and_does_not_wait_for_who_writes(
@@ -105,12 +107,12 @@ def test_progress_is_shown_and_does_not_wait_for_who_writes(
     claim = queue.claim_run(connection, "a")
     assert claim is not None
     assert queue.watch_run(connection, claim, "writing cloaks", 25, 100) == "go on"
-    assert shown(connection, waiting) == ("running", "writing cloaks 25 %")
+    assert read_run(connection, waiting) == ("running", "writing cloaks 25 %")
     with other.transaction():
         other.execute("SELECT FROM dbanon.run FOR SHARE")
         connection.execute("SET statement_timeout = '5s'")
         assert queue.watch_run(connection, claim, "writing cloaks", 50, 100) == "go on"
-    assert shown(connection, waiting) == ("running", "writing cloaks 25 %")
+    assert read_run(connection, waiting) == ("running", "writing cloaks 25 %")
 
 
 def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
@@ -118,18 +120,20 @@ def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
 ) -> None:
     second = queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", seed=1))
     assert queue.cancel_run(connection, second) == "cancelled"
-    status, error, user = shown(connection, second, "status, error, session_user::text")
+    status, error, user = read_run(connection, second, "status, error, session_user::text")
     assert status == "cancelled"
-    names(error, "run", user, "cancelled")
+    demand_named(error, "run", user, "cancelled")
     claim = queue.claim_run(other, "a")
     assert claim is not None
     assert queue.cancel_run(connection, waiting) == "being cancelled"
-    assert shown(connection, waiting) == ("running", "being cancelled")
+    assert read_run(connection, waiting) == ("running", "being cancelled")
     assert queue.watch_run(other, claim, None, 0, None) == "cancel"
-    with refusal(StoreError, "cancel", "run 1", "verified"), translate_errors():
+    with expect_refusal(StoreError, "cancel", "run 1", "verified"), translate_errors():
         queue.cancel_run(connection, 1)
-    names(failing(connection, "SELECT dbanon.cancel_run(1)").message_hint or "", "SELECT dbanon.drop_run(1)")
-    with refusal(ParameterError, "run 99"), translate_errors():
+    demand_named(
+        catch_failure(connection, "SELECT dbanon.cancel_run(1)").message_hint or "", "SELECT dbanon.drop_run(1)"
+    )
+    with expect_refusal(ParameterError, "run 99"), translate_errors():
         queue.cancel_run(connection, 99)
 
 
@@ -137,47 +141,47 @@ def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
 def test_a_run_whose_worker_went_away_is_begun_again_or_cancelled(
     connection: psycopg.Connection, database: str, waiting: int, cancelled: bool, status: str
 ) -> None:
-    with worker(connection, database) as session:
+    with open_worker(connection, database) as session:
         claim = queue.claim_run(session, "a")
         assert claim is not None
-        with_rows(connection, waiting)
+        add_rows(connection, waiting)
         assert queue.reap_runs(connection) == 0
         if cancelled:
             queue.cancel_run(connection, waiting)
-    assert shown(connection, waiting, "status, worker") == (status, None)  # before anybody has reaped it
+    assert read_run(connection, waiting, "status, worker") == (status, None)  # before anybody has reaped it
     assert queue.reap_runs(connection) == 1
-    assert (rows(connection, waiting), shown(connection, waiting, "status, worker")) == (0, (status, None))
-    with refusal(StoreError, *LOST):
+    assert (count_rows(connection, waiting), read_run(connection, waiting, "status, worker")) == (0, (status, None))
+    with expect_refusal(StoreError, *LOST):
         queue.set_status(connection, claim, "verified")
 
 
 def test_after_three_attempts_a_run_is_failed(connection: psycopg.Connection, database: str, waiting: int) -> None:
     for attempt in (1, 2, 3):
-        with worker(connection, database) as session:
+        with open_worker(connection, database) as session:
             claim = queue.claim_run(session, "a")
             assert claim is not None
             assert claim.attempt == attempt
         queue.reap_runs(connection)
-    status, progress, error = shown(connection, waiting, "status, progress, error")
+    status, progress, error = read_run(connection, waiting, "status, progress, error")
     assert (status, progress) == ("failed", None)
-    names(error, "process", "start another run")
+    demand_named(error, "process", "start another run")
     assert queue.claim_run(connection, "a") is None
 
 
 def test_a_run_that_its_own_command_took_is_failed_at_once(
     connection: psycopg.Connection, database: str, waiting: int
 ) -> None:
-    with worker(connection, database) as session:
+    with open_worker(connection, database) as session:
         assert queue.claim_run(session, "a", waiting) is not None
-    assert shown(connection, waiting, "status") == ("failed",)
+    assert read_run(connection, waiting, "status") == ("failed",)
     queue.reap_runs(connection)
-    assert shown(connection, waiting, "status") == ("failed",)
+    assert read_run(connection, waiting, "status") == ("failed",)
 
 
 def test_a_worker_that_lost_its_lock_writes_nothing(
     connection: psycopg.Connection, database: str, other: psycopg.Connection, waiting: int
 ) -> None:
-    with worker(connection, database) as session:
+    with open_worker(connection, database) as session:
         stale = queue.claim_run(session, "a")
     queue.reap_runs(connection)
     fresh = queue.claim_run(other, "b")
@@ -185,59 +189,59 @@ def test_a_worker_that_lost_its_lock_writes_nothing(
     assert fresh is not None
     assert queue.watch_run(connection, stale, "x", 1, 2) == "lost"
     for status in ("running", "computed", "verified", "failed", None):
-        with refusal(StoreError, *LOST):
+        with expect_refusal(StoreError, *LOST):
             queue.set_status(connection, stale, status)
     queue.requeue_run(connection, stale)
-    assert shown(connection, waiting, "status, worker, progress") == ("running", "b", "starting")
+    assert read_run(connection, waiting, "status, worker, progress") == ("running", "b", "starting")
     queue.set_status(other, fresh, "computed", rows=4)
-    assert shown(connection, waiting, "status, rows") == ("computed", 4)
+    assert read_run(connection, waiting, "status, rows") == ("computed", 4)
 
 
 def test_a_run_given_back_loses_no_attempt(connection: psycopg.Connection, waiting: int) -> None:
     for _ in range(5):
         claim = queue.claim_run(connection, "a")
         assert claim is not None
-        with_rows(connection, waiting)
+        add_rows(connection, waiting)
         queue.requeue_run(connection, claim)
         queue.unlock(connection, claim)
-        assert rows(connection, waiting) == 0
-    assert shown(connection, waiting, "status, started_at") == ("queued", None)
+        assert count_rows(connection, waiting) == 0
+    assert read_run(connection, waiting, "status, started_at") == ("queued", None)
 
 
 def test_a_verification_is_queued_and_keeps_rows_and_status_whatever_happens(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
     queue.ask_verification(connection, run)
-    with refusal(StoreError, "run 1", "verified"), translate_errors():
+    with expect_refusal(StoreError, "run 1", "verified"), translate_errors():
         queue.ask_verification(connection, run)
     assert queue.cancel_run(connection, run) == "verified"
     queue.ask_verification(connection, run)
-    before = rows(connection, run)
+    before = count_rows(connection, run)
     for attempt in (1, 2, 3):
-        with worker(connection, database) as session:
+        with open_worker(connection, database) as session:
             claim = queue.claim_run(session, "a")
             assert claim is not None
             assert (claim.todo, claim.attempt) == ("verify", attempt)
-        assert shown(connection, run, "status") == ("verified",)
+        assert read_run(connection, run, "status") == ("verified",)
         queue.reap_runs(connection)
     assert queue.claim_run(connection, "a") is None
-    assert rows(connection, run) == before
-    status, progress, error = shown(connection, run, "status, progress, error")
+    assert count_rows(connection, run) == before
+    status, progress, error = read_run(connection, run, "status, progress, error")
     assert (status, progress) == ("verified", None)
-    names(error, "last verification")
+    demand_named(error, "last verification")
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_only_what_was_computed_is_verified(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
-    with refusal(ParameterError, "run 1", "computed", status), translate_errors():
+    with expect_refusal(ParameterError, "run 1", "computed", status), translate_errors():
         queue.ask_verification(connection, run)
 
 
 def test_workers_are_woken_on_channels_of_their_own_and_forgotten_when_gone(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
-    with worker(connection, database) as session:
+    with open_worker(connection, database) as session:
         channel = queue.register_worker(session, "here 1")
         assert int(channel.removeprefix("dbanon_"), 16) > 2**90
         assert connection.execute("SELECT name, run_id FROM dbanon.workers").fetchall() == [("here 1", None)]
@@ -258,27 +262,27 @@ def test_workers_are_woken_on_channels_of_their_own_and_forgotten_when_gone(
 CALL = "CALL dbanon.anonymize(dataset => 'ten', method => 'tp-aware', params => '{\"k\": 5}', publish_as => 'mine')"
 
 
-def failing(connection: psycopg.Connection, statement: str) -> psycopg.errors.Diagnostic:
+def catch_failure(connection: psycopg.Connection, statement: str) -> psycopg.errors.Diagnostic:
     with pytest.raises(psycopg.Error) as caught:
         connection.execute(statement)
     return caught.value.diag
 
 
 def test_without_a_worker_nothing_is_submitted(connection: psycopg.Connection, run: int) -> None:
-    told = failing(connection, CALL)
+    told = catch_failure(connection, CALL)
     assert told.sqlstate == "DA017"
-    names(told.message_primary or "", "worker", "none")
-    names(told.message_hint or "", "dbanon worker", "dbanon.submit_run")
+    demand_named(told.message_primary or "", "worker", "none")
+    demand_named(told.message_hint or "", "dbanon worker", "dbanon.submit_run")
     assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 
 
 def test_in_a_transaction_block_nothing_is_submitted(connection: psycopg.Connection, run: int) -> None:
     for begin, call in (("BEGIN", CALL), ("SELECT 1", "BEGIN; " + CALL)):  # in messages of their own, and in one
         connection.execute(begin)
-        told = failing(connection, call)
+        told = catch_failure(connection, call)
         connection.execute("ROLLBACK")
         assert told.sqlstate == "DA015"
-        names(told.message_hint or "", "COMMIT", "\\set AUTOCOMMIT on", "dbanon.submit_run")
+        demand_named(told.message_hint or "", "COMMIT", "\\set AUTOCOMMIT on", "dbanon.submit_run")
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -304,9 +308,9 @@ def test_what_would_fail_later_fails_first(
     connection: psycopg.Connection, database: str, run: int, changed: tuple[str, str], state: str
 ) -> None:
     connection.execute("SELECT dbanon.publish(1, 'taken')")
-    with worker(connection, database) as session:
+    with open_worker(connection, database) as session:
         queue.register_worker(session, "here 1")
-        assert failing(connection, CALL.replace(*changed)).sqlstate == state
+        assert catch_failure(connection, CALL.replace(*changed)).sqlstate == state
     assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 
 
@@ -318,7 +322,7 @@ def test_an_operator_submits_watches_and_cancels_and_a_worker_takes(
         claim = queue.claim_run(session, "w")
         assert claim is not None
         assert queue.watch_run(session, claim, "computing", 0, None) == "go on"
-        assert shown(operator, run_id) == ("running", "computing")
+        assert read_run(operator, run_id) == ("running", "computing")
         assert queue.cancel_run(operator, run_id) == "being cancelled"
         for call in ("claim_run('me')", "watch_run(2, 1)", "requeue_run(2, 1)", "wake_workers()"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

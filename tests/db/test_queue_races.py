@@ -13,11 +13,11 @@ from dbanon.database import open_database
 from dbanon.postgres.connection import connect
 from dbanon.runs import pipeline, queue, stored
 from dbanon.runs.watch import Watch
-from tests.facts import names, refusal
-from tests.looks import counted_looks, look_on
+from tests.facts import demand_named, expect_refusal
+from tests.looks import count_looks, look_on
 
-from .test_queue import shown, with_rows, worker
-from .test_queue_edges import claimed, submitted, value
+from .test_queue import add_rows, open_worker, read_run
+from .test_queue_edges import claim_test_run, read_value, submit_test_run
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def connection(connection: psycopg.Connection) -> psycopg.Connection:
 @pytest.fixture
 def dead(connection: psycopg.Connection, database: str, run: int) -> int:
     """A run whose own command went away: nobody begins it again."""
-    with worker(connection, database) as session:
+    with open_worker(connection, database) as session:
         with session.transaction():
-            run_id = submitted(session)
+            run_id = submit_test_run(session)
             assert queue.claim_run(session, "gone", run_id) is not None
-        with_rows(session, run_id)
+        add_rows(session, run_id)
     return run_id
 
 
@@ -47,21 +47,21 @@ def held_open(database: str) -> Iterator[psycopg.Connection]:
 
 
 def test_a_run_that_died_unnoticed_can_be_dropped(connection: psycopg.Connection, dead: int) -> None:
-    assert shown(connection, dead) == ("failed", None)
-    assert value(connection, "SELECT dbanon.drop_run(%s)", dead) == 0  # its rows went with its worker
+    assert read_run(connection, dead) == ("failed", None)
+    assert read_value(connection, "SELECT dbanon.drop_run(%s)", dead) == 0  # its rows went with its worker
 
 
 def test_a_run_that_died_unnoticed_keeps_nobody_from_being_forgotten(connection: psycopg.Connection, dead: int) -> None:
     connection.execute("SELECT dbanon.forget_subject('ten', 'p3')")
-    assert shown(connection, dead) == ("failed", None)
+    assert read_run(connection, dead) == ("failed", None)
 
 
 def test_who_asks_in_an_open_transaction_keeps_no_worker_waiting(
     connection: psycopg.Connection, database: str, held_open: psycopg.Connection, dead: int
 ) -> None:
-    alive = submitted(connection)
-    claim = claimed(connection, alive)
-    with worker(connection, database) as gone:
+    alive = submit_test_run(connection)
+    claim = claim_test_run(connection, alive)
+    with open_worker(connection, database) as gone:
         queue.register_worker(gone, "gone")
     held_open.execute("SELECT dbanon_internal.reap_runs()")
     held_open.execute("SELECT dbanon.verify_run(1)")
@@ -77,22 +77,22 @@ def test_a_run_that_somebody_reaps_in_an_open_transaction_is_shown_as_dead(
     connection: psycopg.Connection, held_open: psycopg.Connection, dead: int
 ) -> None:
     held_open.execute("SELECT dbanon_internal.reap_runs()")
-    assert shown(connection, dead) == ("failed", None)
+    assert read_run(connection, dead) == ("failed", None)
 
 
 def test_a_run_that_was_cancelled_does_not_go_back_to_the_queue(connection: psycopg.Connection, run: int) -> None:
-    waiting = submitted(connection)
-    claim = claimed(connection, waiting)
+    waiting = submit_test_run(connection)
+    claim = claim_test_run(connection, waiting)
     queue.cancel_run(connection, waiting)
     queue.requeue_run(connection, claim)
-    status, progress, error, user = shown(connection, waiting, "status, progress, error, session_user::text")
+    status, progress, error, user = read_run(connection, waiting, "status, progress, error, session_user::text")
     assert (status, progress) == ("cancelled", None)
-    names(error, "run", user, "cancelled")
+    demand_named(error, "run", user, "cancelled")
 
 
 def test_nobody_is_forgotten_on_an_old_snapshot(held_open: psycopg.Connection, run: int) -> None:
     held_open.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with refusal("DA015", "erased", "read committed", "repeatable read"):
+    with expect_refusal("DA015", "erased", "read committed", "repeatable read"):
         held_open.execute("SELECT dbanon.forget_subject('ten', 'p3')")
 
 
@@ -101,7 +101,7 @@ def test_a_verification_that_was_cancelled_is_no_verdict(connection: psycopg.Con
     assert before > 0
     queue.ask_verification(connection, run)
     assert queue.cancel_run(connection, run) == "verified"
-    with refusal(queue.CancelledError, "run", "cancelled"):
+    with expect_refusal(queue.CancelledError, "run", "cancelled"):
         stored.read_result(connection, run, after=before)
     assert stored.read_result(connection, run).status == "verified"
 
@@ -109,29 +109,29 @@ def test_a_verification_that_was_cancelled_is_no_verdict(connection: psycopg.Con
 def test_a_verification_that_died_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
     queue.ask_verification(connection, run)
     connection.execute("UPDATE dbanon.run SET todo = NULL")
-    with refusal(StoreError, f"run {run}", f"`dbanon verify {run}`"):
+    with expect_refusal(StoreError, f"run {run}", f"`dbanon verify {run}`"):
         stored.read_result(connection, run, after=stored.find_last_verification(connection, run))
 
 
 def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
-    waiting = submitted(connection)
+    waiting = submit_test_run(connection)
     with open_database(database) as opened:
 
         def lose(stage: str, done: int, total: int | None) -> None:
             connection.execute("SELECT pg_terminate_backend(%s)", [opened.connection.info.backend_pid])
 
-        with refusal(StoreError, f"run {waiting}", "connection", "lost", "goes on"):
+        with expect_refusal(StoreError, f"run {waiting}", "connection", "lost", "goes on"):
             opened.progress = lose
             opened.wait(waiting)
-    assert shown(connection, waiting, "status") == ("queued",)
+    assert read_run(connection, waiting, "status") == ("queued",)
 
 
 def test_another_verification_asked_for_at_the_end_disturbs_nobody(
     connection: psycopg.Connection, database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending, looks = pipeline._Run._make_result, counted_looks(monkeypatch)
+    ending, looks = pipeline._Run._make_result, count_looks(monkeypatch)
 
     def late(self: pipeline._Run, *verdict: Any, **known: Any) -> stored.RunResult:
         queue.ask_verification(connection, self.claim.run_id)
@@ -173,7 +173,7 @@ def test_a_watch_that_is_interrupted_at_its_end_gives_nothing_up(
 
     monkeypatch.setattr(Watch, "settle", interrupted)
     given_up = threading.Event()
-    claim = claimed(connection, submitted(connection))
+    claim = claim_test_run(connection, submit_test_run(connection))
     with connect(database) as holder:
         watch = Watch(holder, claim, report_nothing, give_up=given_up.set)
         with pytest.raises(KeyboardInterrupt), watch:

@@ -17,12 +17,12 @@ from dbanon.options.publishing import Publishing
 from dbanon.postgres.server import parse
 from dbanon.runs import stored
 from dbanon.testing import database_url
-from tests.acceptance.commands import call, json_of
+from tests.acceptance.commands import call, read_json
 from tests.db.conftest import VERIFY
-from tests.db.test_dump_restore import dump, restoring
-from tests.db.test_withdrawal import IMPATIENT, ended
+from tests.db.test_dump_restore import dump_database, restore_dump
+from tests.db.test_withdrawal import IMPATIENT, is_ended
 from tests.db.written import CONTRACTS, write
-from tests.facts import refusal, refused
+from tests.facts import demand_refused, expect_refusal
 
 Login = Callable[[str], str]
 Roles = Callable[[], str]
@@ -32,13 +32,13 @@ REPLACE = "SELECT dbanon.publish(1, %s, replace => true, readers => %s)"
 RIGHTS = """SELECT count(*) FROM pg_shdepend WHERE refclassid = 'pg_authid'::regclass AND refobjid = %s::regrole"""
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> Any:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> Any:
     row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
     assert row is not None
     return row[0]
 
 
-def column(connection: psycopg.Connection, query: str) -> list[Any]:
+def read_column(connection: psycopg.Connection, query: str) -> list[Any]:
     return [found for (found,) in connection.execute(query).fetchall()]  # type: ignore[arg-type]
 
 
@@ -54,7 +54,7 @@ def role(connection: psycopg.Connection) -> Iterator[Callable[..., str]]:
 
     yield make
     for name in made:
-        if value(connection, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
+        if read_value(connection, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
             connection.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
 
 
@@ -84,14 +84,14 @@ def analyst(operator: psycopg.Connection, login: Login) -> Iterator[psycopg.Conn
         yield opened
 
 
-def reads(connection: psycopg.Connection, name: str) -> bool:
+def can_read(connection: psycopg.Connection, name: str) -> bool:
     """Whether a login reads a release; the list of releases must say the same."""
     try:
-        shown = column(connection, SEEN)
+        shown = read_column(connection, SEEN)
     except errors.InsufficientPrivilege:
         shown = []
     try:
-        found = value(connection, f"SELECT count(*) FROM published.{name}") == 4
+        found = read_value(connection, f"SELECT count(*) FROM published.{name}") == 4
     except errors.InsufficientPrivilege:
         found = False
     assert (name in shown) is found
@@ -104,7 +104,7 @@ def reads(connection: psycopg.Connection, name: str) -> bool:
 def test_a_named_role_reads_its_release_alone_and_analysts_do_not(
     auditor: psycopg.Connection, analyst: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
-    assert {name: [reads(who, name) for who in (auditor, analyst, operator)] for name in ("ten", "all_ten")} == {
+    assert {name: [can_read(who, name) for who in (auditor, analyst, operator)] for name in ("ten", "all_ten")} == {
         "ten": [True, False, True],
         "all_ten": [False, True, True],
     }
@@ -112,7 +112,7 @@ def test_a_named_role_reads_its_release_alone_and_analysts_do_not(
 
 def test_a_reader_may_do_nothing_else(connection: psycopg.Connection, auditor: psycopg.Connection) -> None:
     relations = "SELECT relname FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace AND relkind IN ('r', 'v')"
-    statements = [f'SELECT * FROM dbanon."{name}"' for name in column(connection, relations)]
+    statements = [f'SELECT * FROM dbanon."{name}"' for name in read_column(connection, relations)]
     for statement in (
         *statements,
         "SELECT dbanon.publish(1, 'more')",
@@ -131,7 +131,7 @@ def test_a_reader_may_do_nothing_else(connection: psycopg.Connection, auditor: p
 @pytest.mark.filterwarnings("ignore")
 def test_a_reader_passes_nothing_on(auditor: psycopg.Connection, analyst: psycopg.Connection) -> None:
     auditor.execute("GRANT SELECT ON published.ten TO dbanon_analyst")  # the server only warns
-    assert not reads(analyst, "ten")
+    assert not can_read(analyst, "ten")
 
 
 def test_a_login_of_two_roles_reads_the_releases_of_both(
@@ -140,11 +140,11 @@ def test_a_login_of_two_roles_reads_the_releases_of_both(
     first, second, third = role(), role(), role()
     for name, readers in (("one", [first]), ("two", [second, first, second]), ("three", [third])):
         operator.execute(PUBLISH, [name, readers])
-    assert value(connection, "SELECT readers FROM dbanon.releases WHERE name = 'two'") == sorted([first, second])
+    assert read_value(connection, "SELECT readers FROM dbanon.releases WHERE name = 'two'") == sorted([first, second])
     with psycopg.connect(login(first), autocommit=True) as both:
-        assert column(both, SEEN) == ["one", "two"]
+        assert read_column(both, SEEN) == ["one", "two"]
         connection.execute(f"GRANT {third} TO {both.info.user}")
-        assert [reads(both, name) for name in ("one", "two", "three")] == [True] * 3
+        assert [can_read(both, name) for name in ("one", "two", "three")] == [True] * 3
 
 
 def test_a_login_that_does_not_inherit_sees_its_releases_after_set_role(
@@ -156,15 +156,15 @@ def test_a_login_that_does_not_inherit_sees_its_releases_after_set_role(
     with pytest.raises(errors.InsufficientPrivilege):
         auditor.execute(SEEN)
     auditor.execute(f"SET ROLE {auditors}")
-    assert reads(auditor, "ten")
+    assert can_read(auditor, "ten")
 
 
 def test_an_operator_sees_as_analyst_what_analysts_see(
     auditor: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
-    assert column(operator, SEEN) == ["all_ten", "ten"]
+    assert read_column(operator, SEEN) == ["all_ten", "ten"]
     operator.execute("SET ROLE dbanon_analyst")
-    assert not reads(operator, "ten")
+    assert not can_read(operator, "ten")
 
 
 @pytest.mark.many
@@ -175,9 +175,9 @@ def test_a_role_of_any_name_reads_its_release(
     made = role(name)
     operator.execute(PUBLISH, ["ten", [made]])
     with psycopg.connect(login(made), autocommit=True) as reader:
-        assert reads(reader, "ten")
+        assert can_read(reader, "ten")
     operator.execute("SELECT dbanon.unpublish('ten')")
-    assert value(operator, RIGHTS, sql.Identifier(made).as_string(operator)) == 0
+    assert read_value(operator, RIGHTS, sql.Identifier(made).as_string(operator)) == 0
 
 
 @pytest.mark.many
@@ -201,15 +201,15 @@ def test_a_role_of_any_name_reads_its_release(
 def test_what_cannot_be_a_reader_is_refused_before_anything_is_done(
     operator: psycopg.Connection, readers: list[str], fact: str
 ) -> None:
-    with refusal("DA011", fact):
+    with expect_refusal("DA011", fact):
         operator.execute(PUBLISH, ["ten", readers])
-    with refusal("DA011", fact):
+    with expect_refusal("DA011", fact):
         releases.check_release(operator, "ten", Publishing(replace=False, readers=readers))
-    assert column(operator, SEEN) == []
+    assert read_column(operator, SEEN) == []
 
 
 def test_a_superuser_cannot_be_a_reader(operator: psycopg.Connection, connection: psycopg.Connection) -> None:
-    with refusal("DA011", connection.info.user):
+    with expect_refusal("DA011", connection.info.user):
         operator.execute(PUBLISH, ["ten", [connection.info.user]])
 
 
@@ -227,8 +227,8 @@ def test_replacing_keeps_the_readers_unless_others_are_given(
     with psycopg.connect(login(other), autocommit=True) as board:
         for given, expected in ((None, auditor), ([other], board), (None, board), (["dbanon_analyst"], analyst)):
             operator.execute(REPLACE, ["ten", given])
-            assert [who for who in (auditor, board, analyst) if reads(who, "ten")] == [expected]
-            assert reads(operator, "ten")
+            assert [who for who in (auditor, board, analyst) if can_read(who, "ten")] == [expected]
+            assert can_read(operator, "ten")
 
 
 def test_readers_stay_where_the_columns_change(
@@ -239,7 +239,7 @@ def test_readers_stay_where_the_columns_change(
         "SELECT dbanon.publish(%s, 'ten', replace => true, allow_overlap => true, reason => 'only for this test')",
         [sites],
     )
-    assert value(auditor, "SELECT count(*) FROM published.ten WHERE cloaked") == 5
+    assert read_value(auditor, "SELECT count(*) FROM published.ten WHERE cloaked") == 5
 
 
 def test_a_right_given_by_hand_ends_with_the_next_publication_for_named_readers(
@@ -249,10 +249,10 @@ def test_a_right_given_by_hand_ends_with_the_next_publication_for_named_readers(
     operator: psycopg.Connection,
 ) -> None:
     connection.execute("GRANT SELECT ON published.ten TO dbanon_analyst")
-    assert reads(analyst, "ten")
+    assert can_read(analyst, "ten")
     operator.execute(REPLACE, ["ten", None])
-    assert not reads(analyst, "ten")
-    assert reads(auditor, "ten")
+    assert not can_read(analyst, "ten")
+    assert can_read(auditor, "ten")
 
 
 def test_the_rights_of_a_role_go_with_its_last_release(
@@ -260,13 +260,13 @@ def test_the_rights_of_a_role_go_with_its_last_release(
 ) -> None:
     operator.execute(PUBLISH, ["more", [auditors]])
     operator.execute("SELECT dbanon.unpublish('ten')")
-    assert column(auditor, SEEN) == ["more"]
+    assert read_column(auditor, SEEN) == ["more"]
     with pytest.raises(errors.DependentObjectsStillExist):
         connection.execute(f"DROP ROLE {auditors}")
     operator.execute("SELECT dbanon.unpublish('more')")
     with pytest.raises(errors.InsufficientPrivilege):
         auditor.execute(SEEN)
-    assert value(connection, RIGHTS, auditors) == 0
+    assert read_value(connection, RIGHTS, auditors) == 0
     connection.execute(f"DROP ROLE {auditors}")
 
 
@@ -278,8 +278,8 @@ def test_a_reader_that_was_dropped_must_be_replaced_by_another(
     role: Roles,
 ) -> None:
     connection.execute(f"DROP OWNED BY {auditors}; DROP ROLE {auditors}")
-    assert reads(operator, "ten")
-    with refusal("DA011", auditors):
+    assert can_read(operator, "ten")
+    with expect_refusal("DA011", auditors):
         operator.execute(REPLACE, ["ten", None])
     operator.execute(REPLACE, ["ten", [role()]])
     operator.execute("SELECT dbanon.unpublish('ten')")
@@ -294,7 +294,7 @@ def test_a_reader_whose_savepoint_hides_an_open_grant_keeps_no_release(
         auditor.execute(part)  # type: ignore[arg-type]
     operator.execute("SELECT dbanon.unpublish('ten', end_readers => true)")
     operator.execute(PUBLISH, ["ten", [auditors]])  # the name is free
-    assert ended(auditor)
+    assert is_ended(auditor)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -303,10 +303,10 @@ def test_an_open_grant_on_the_list_of_releases_delays_only_what_the_list_is_for(
 ) -> None:
     auditor.execute("BEGIN; GRANT SELECT ON published.releases TO PUBLIC")
     operator.execute("SELECT dbanon.unpublish('ten')")
-    assert value(connection, RIGHTS, auditors) > 0
+    assert read_value(connection, RIGHTS, auditors) > 0
     auditor.rollback()
     operator.execute("SELECT dbanon.clear_withdrawn()")
-    assert value(connection, RIGHTS, auditors) == 0
+    assert read_value(connection, RIGHTS, auditors) == 0
 
 
 def test_the_hint_of_a_refused_replacement_names_the_new_readers(
@@ -315,7 +315,7 @@ def test_the_hint_of_a_refused_replacement_names_the_new_readers(
     connection.execute(IMPATIENT)
     other = role()
     auditor.execute("BEGIN; SELECT FROM published.ten")
-    with refusal("DA013", f"readers => ARRAY['{other}']"):
+    with expect_refusal("DA013", f"readers => ARRAY['{other}']"):
         operator.execute(REPLACE, ["ten", [other]])
     with pytest.raises(psycopg.Error) as caught:
         operator.execute(REPLACE, ["ten", None])
@@ -326,8 +326,8 @@ def test_the_audit_the_list_and_the_card_name_the_readers(
     auditor: psycopg.Connection, auditors: str, operator: psycopg.Connection
 ) -> None:
     lines = "SELECT detail -> 'readers' FROM dbanon.audit WHERE action = 'publish' ORDER BY audit_id"
-    assert column(operator, lines) == [[auditors], None]
-    assert column(operator, "SELECT readers FROM dbanon.releases ORDER BY name") == [None, [auditors]]
+    assert read_column(operator, lines) == [[auditors], None]
+    assert read_column(operator, "SELECT readers FROM dbanon.releases ORDER BY name") == [None, [auditors]]
     assert releases.read_card(operator, "ten")["readers"] == [auditors]
     with pytest.raises(errors.InsufficientPrivilege):
         operator.execute("UPDATE dbanon.release SET readers = NULL")
@@ -336,12 +336,12 @@ def test_the_audit_the_list_and_the_card_name_the_readers(
 def test_readers_and_what_they_see_are_restored_from_a_dump(
     database: str, auditor: psycopg.Connection, analyst: psycopg.Connection, auditors: str, login: Login
 ) -> None:
-    with restoring(dump(database), database) as url:
+    with restore_dump(dump_database(database), database) as url:
         dbname = parse(url)["dbname"]
         for role, shown in ((auditors, ["ten"]), ("dbanon_analyst", ["all_ten"])):
             with psycopg.connect(database_url(login(role), dbname=dbname), autocommit=True) as reader:
-                assert column(reader, SEEN) == shown
-                assert reads(reader, shown[0])
+                assert read_column(reader, SEEN) == shown
+                assert can_read(reader, shown[0])
 
 
 # --- the command line and Python --------------------------------------------------------------------------------------
@@ -351,13 +351,13 @@ def test_commands_name_readers_and_show_their_releases(
     database: str, connection: psycopg.Connection, run: int, role: Roles
 ) -> None:
     first, second = sorted((role(), role()))
-    told = json_of(call(database, "publish", "1", "ten", "--readers", first, "--readers", second, "--json"))
+    told = read_json(call(database, "publish", "1", "ten", "--readers", first, "--readers", second, "--json"))
     assert told["rows_published"] == 4
-    assert json_of(call(database, "releases", "--json"))["releases"][0]["readers"] == [first, second]  # type: ignore[index]
+    assert read_json(call(database, "releases", "--json"))["releases"][0]["readers"] == [first, second]  # type: ignore[index]
     assert first in call(database, "card", "ten").stdout
     assert len(releases.read_first_rows(connection, "ten", 10)[1]) == 4
-    refused(call(database, "publish", "1", "other", "--readers", "public"), 2, "'public'", "--readers auditors")
-    refused(call(database, "run", "tp-aware", "--dataset", "ten", "--readers", first), 2, "--publish")
+    demand_refused(call(database, "publish", "1", "other", "--readers", "public"), 2, "'public'", "--readers auditors")
+    demand_refused(call(database, "run", "tp-aware", "--dataset", "ten", "--readers", first), 2, "--publish")
 
 
 def test_a_run_is_published_for_its_readers(
@@ -365,10 +365,10 @@ def test_a_run_is_published_for_its_readers(
 ) -> None:
     monkeypatch.setattr(Database, "_run_here", lambda self, ask, asked: stored.read_result(self.connection, run))
     given = ("run", "tp-aware", "--dataset", "ten", "-p", "k=5", "--publish", "ran", "--readers")
-    refused(call(database, *given, "nobody_of_this_name"), 2, "'nobody_of_this_name'")
+    demand_refused(call(database, *given, "nobody_of_this_name"), 2, "'nobody_of_this_name'")
     made = role()
     assert call(database, *given, made).code == 0
-    assert value(connection, "SELECT readers FROM dbanon.releases") == [made]
+    assert read_value(connection, "SELECT readers FROM dbanon.releases") == [made]
 
 
 # --- what they are shown ----------------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ def test_the_list_says_what_a_release_is_and_nothing_of_its_origin(
     [(name, method, k, promise, since, until, srid, rows, *says)] = cursor.fetchall()
     assert (name, method, k, srid, rows) == ("all_ten", "tp-aware", 5, 32610, 4)
     assert says == ["instant", 60, 120, None, [0, 0, 110, 90], 1, [since], [until], 60]
-    assert promise in value(analyst, "SELECT obj_description('published.all_ten'::regclass)")
+    assert promise in read_value(analyst, "SELECT obj_description('published.all_ten'::regclass)")
     assert (since, until) == analyst.execute("SELECT min(valid_from), max(valid_to) FROM published.all_ten").fetchone()
 
 
@@ -393,7 +393,7 @@ def test_the_list_says_what_a_release_is_and_nothing_of_its_origin(
 def test_no_function_of_a_reader_is_called_for_what_it_may_not_see(
     connection: psycopg.Connection, operator: psycopg.Connection, role: Roles, analyst: psycopg.Connection, view: str
 ) -> None:
-    state(connection, [hour(0, 50, 10)])
+    state_hours(connection, [make_hour(0, 50, 10)])
     operator.execute(PUBLISH, ["hidden", [role()]])
     operator.execute(PUBLISH, ["shown", None])
     analyst.execute(
@@ -421,14 +421,14 @@ def test_columns_say_what_they_mean_in_their_order_and_only_of_releases_for_the_
     assert found == described.fetchall()
     assert [row[2] for row in found][:2] == ["cloak_id", "record_id"]
     assert all(row[4] for row in found)
-    assert column(operator, "SELECT DISTINCT name FROM published.columns ORDER BY 1") == ["hidden", "shown"]
+    assert read_column(operator, "SELECT DISTINCT name FROM published.columns ORDER BY 1") == ["hidden", "shown"]
     with psycopg.connect(login(auditors), autocommit=True) as auditor:
-        assert column(auditor, "SELECT DISTINCT name FROM published.columns") == ["hidden"]
+        assert read_column(auditor, "SELECT DISTINCT name FROM published.columns") == ["hidden"]
     operator.execute("SELECT dbanon.unpublish('shown')")
     assert analyst.execute(listed).fetchall() == []
 
 
-def hour(at: int, published: int, left_out: int) -> dict[str, Any]:
+def make_hour(at: int, published: int, left_out: int) -> dict[str, Any]:
     return {
         "hour": f"2008-06-04T{at:02}:00Z",
         "seen": published + left_out,
@@ -437,7 +437,7 @@ def hour(at: int, published: int, left_out: int) -> dict[str, Any]:
     }
 
 
-def state(connection: psycopg.Connection, hours: list[dict[str, Any]]) -> None:
+def state_hours(connection: psycopg.Connection, hours: list[dict[str, Any]]) -> None:
     """Make run 1 say what it left out by hour."""
     connection.execute("UPDATE dbanon.run SET suppressed = %s", [Jsonb({"by_hour": hours})])
     connection.execute(VERIFY, [True])
@@ -446,7 +446,10 @@ def state(connection: psycopg.Connection, hours: list[dict[str, Any]]) -> None:
 def test_shares_by_hour_are_shown_with_the_release_they_are_of(
     connection: psycopg.Connection, operator: psycopg.Connection, analyst: psycopg.Connection, role: Roles
 ) -> None:
-    state(connection, [hour(7, 20, 4), hour(8, 30, 5), hour(10, 90, 10), hour(11, 3, 9), hour(12, 80, 0)])
+    state_hours(
+        connection,
+        [make_hour(7, 20, 4), make_hour(8, 30, 5), make_hour(10, 90, 10), make_hour(11, 3, 9), make_hour(12, 80, 0)],
+    )
     operator.execute(PUBLISH, ["ten", None])
     operator.execute(PUBLISH, ["hidden", [role()]])
     analyst.execute("SET timezone = 'UTC'; SET datestyle = 'German'")
@@ -455,22 +458,22 @@ def test_shares_by_hour_are_shown_with_the_release_they_are_of(
     )
     assert shown.fetchall() == [("ten", 7, 9, 16), ("ten", 10, 11, 10), ("ten", 11, 13, 10)]
     assert len(operator.execute("SELECT FROM published.left_out").fetchall()) == 6
-    assert "left_out" not in str(column(analyst, "SELECT obj_description('published.ten'::regclass)"))
+    assert "left_out" not in str(read_column(analyst, "SELECT obj_description('published.ten'::regclass)"))
 
 
 def test_a_release_that_left_out_fewer_than_k_has_no_line(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
-    for hours in ([], [hour(7, 20, 2), hour(8, 30, 2)], [hour(7, 2, 20), hour(8, 2, 20)]):
-        state(connection, hours)
+    for hours in ([], [make_hour(7, 20, 2), make_hour(8, 30, 2)], [make_hour(7, 2, 20), make_hour(8, 2, 20)]):
+        state_hours(connection, hours)
         operator.execute("SELECT dbanon.publish(1, 'ten', replace => true)")
-        assert column(operator, "SELECT name FROM published.left_out") == []
+        assert read_column(operator, "SELECT name FROM published.left_out") == []
 
 
 Line = tuple[int, int, int, int]
 
 
-def joined(published: tuple[int, ...], left_out: tuple[int, ...], k: int) -> list[Line]:
+def join_hours(published: tuple[int, ...], left_out: tuple[int, ...], k: int) -> list[Line]:
     """Lines of first and last hour, published and left out: joined until at least k of both, the rest with the last."""
     lines: list[Line] = []
     for at, (shown, missing) in enumerate(zip(published, left_out, strict=True)):
@@ -500,9 +503,9 @@ def test_hours_are_joined_as_plain_python_joins_them(connection: psycopg.Connect
         k, size = draw.randint(1, 6), draw.randint(0, 8)
         published = tuple(draw.choice((0, draw.randint(0, 9), draw.randint(5, 90))) for _ in range(size))
         left_out = tuple(draw.choice((0, draw.randint(0, 9), draw.randint(5, 30))) for _ in range(size))
-        hours = [hour(at, *counts) for at, counts in enumerate(zip(published, left_out, strict=True))]
+        hours = [make_hour(at, *counts) for at, counts in enumerate(zip(published, left_out, strict=True))]
         draw.shuffle(hours)
-        lines = joined(published, left_out, k)
+        lines = join_hours(published, left_out, k)
         assert connection.execute(query, [Jsonb(hours), k]).fetchall() == [
             (first, last + 1, -(-100 * missing // (shown + missing))) for first, last, shown, missing in lines
         ]
@@ -513,7 +516,7 @@ def test_hours_are_joined_as_plain_python_joins_them(connection: psycopg.Connect
     assert several > 50
 
 
-def reckoned(k: int, size: int, enough: int) -> bool:
+def is_reckoned(k: int, size: int, enough: int) -> bool:
     """Whether an adversary reckons 1 to k-1 people, left out in some hours, from lines of at least `enough`.
 
     It knows how hours are joined, how many were published in each, and the exact number behind each share. All counts
@@ -524,7 +527,7 @@ def reckoned(k: int, size: int, enough: int) -> bool:
     for published in itertools.product((0, 1, k, k + 3), repeat=size):
         candidates: dict[tuple[Line, ...], list[tuple[int, ...]]] = {}
         for left_out in itertools.product(range(most + 1), repeat=size):
-            candidates.setdefault(tuple(joined(published, left_out, enough)), []).append(left_out)
+            candidates.setdefault(tuple(join_hours(published, left_out, enough)), []).append(left_out)
         for lines, possible in candidates.items():
             if lines and max(line[3] for line in lines) <= most:  # else candidates beyond `most` are missing
                 for hours in sets:
@@ -535,5 +538,5 @@ def reckoned(k: int, size: int, enough: int) -> bool:
 
 @pytest.mark.parametrize(("k", "size"), [(2, 3), (3, 3), (4, 2)])
 def test_no_adversary_reckons_a_number_below_k_from_the_lines(k: int, size: int) -> None:
-    assert not reckoned(k, size, k)
-    assert reckoned(k, size, k - 1)
+    assert not is_reckoned(k, size, k)
+    assert is_reckoned(k, size, k - 1)

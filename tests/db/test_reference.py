@@ -15,19 +15,19 @@ PLACES = ("dbanon", "docker")
 
 
 def test_the_pages_are_what_the_database_and_the_program_say(connection: psycopg.Connection) -> None:
-    for page, found in reference.pages(connection).items():
+    for page, found in reference.write_pages(connection).items():
         if os.environ.get("DBANON_WRITE_GOLDEN"):
             page.write_text(found)
         assert found == page.read_text(), f"docs/reference/{page.name} is stale; {WRITE}"
 
 
 def test_every_page_of_the_reference_is_made(connection: psycopg.Connection) -> None:
-    assert set(reference.pages(connection)) == set(reference.FOLDER.glob("*.md"))
+    assert set(reference.write_pages(connection)) == set(reference.FOLDER.glob("*.md"))
     assert max(len(page.read_text().split()) for page in reference.FOLDER.glob("*.md")) < 8000
 
 
 def test_a_comment_says_what_each_argument_and_column_is(connection: psycopg.Connection) -> None:
-    for thing in (one for one in reference.things(connection) if one.callable and one.schema != "dbanon_internal"):
+    for thing in (one for one in reference.read_things(connection) if one.callable and one.schema != "dbanon_internal"):
         if thing.is_for_users:
             assert list(thing.items("Arguments")) == [name for name, _, _ in thing.takes], thing.name
             columns = [name for name, _, _ in thing.gives]
@@ -36,7 +36,7 @@ def test_a_comment_says_what_each_argument_and_column_is(connection: psycopg.Con
 
 
 def test_every_error_is_listed_and_a_public_function_says_that_it_raises_it(connection: psycopg.Connection) -> None:
-    listed = reference.codes()
+    listed = reference.read_codes()
     assert list(listed)[:9] == [f"DA00{number}" for number in range(1, 10)]
     found = {
         (schema, name): set(re.findall(r"ERRCODE = '(DA\d{3})'", source))
@@ -46,15 +46,17 @@ def test_every_error_is_listed_and_a_public_function_says_that_it_raises_it(conn
         )
     }
     assert set().union(*found.values()) <= set(listed), "a function raises what the list in 10_guard.sql has not"
-    things = reference.things(connection)
-    said = {thing.name: reference.raised(thing.part("Raises")) for thing in things if thing.callable}
+    things = reference.read_things(connection)
+    said = {thing.name: reference.list_raised(thing.part("Raises")) for thing in things if thing.callable}
     assert {name: codes for (schema, name), codes in found.items() if schema == "dbanon" and codes - said[name]} == {}
 
 
 def test_the_list_names_everything_and_no_helper(connection: psycopg.Connection) -> None:
     text = (reference.FOLDER / "sql.md").read_text()
     names = {
-        (thing.name, reference.page_of(thing)) for thing in reference.things(connection) if thing.schema == "dbanon"
+        (thing.name, reference.name_page(thing))
+        for thing in reference.read_things(connection)
+        if thing.schema == "dbanon"
     }
     assert [name for name, page in names if f"| [`{name}`]({page}.md#{name}) | " not in text] == []
     assert not any("dbanon_internal." in page.read_text() for page in reference.FOLDER.glob("sql*.md"))
@@ -62,7 +64,7 @@ def test_the_list_names_everything_and_no_helper(connection: psycopg.Connection)
 
 def test_every_example_is_sql_that_the_database_understands(scratch: psycopg.Connection) -> None:
     wrong = []
-    for thing in reference.things(scratch):
+    for thing in reference.read_things(scratch):
         if thing.example:
             try:
                 with scratch.transaction(force_rollback=True):

@@ -9,7 +9,7 @@ from dbanon import releases
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.options.publishing import Publishing
 from dbanon.postgres.connection import translate_errors
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 TRY = "SELECT state FROM dbanon_internal.try_publish(%s, %s, false, false, %s, false, %s, false)"
 KEPT = """SELECT r.publish_error, (
@@ -41,7 +41,7 @@ def test_nothing_that_an_operator_writes_into_a_refused_publication_is_kept(
         assert operator.execute(TRY, [run, *asked]).fetchone() == (state,)
         row = operator.execute(KEPT).fetchone()
         assert row is not None
-        names(row[0], state, *([release] if release else []))
+        demand_named(row[0], state, *([release] if release else []))
         assert row[1] == [[operator.info.user, release, f'{{"sqlstate": "{state}"}}']]
         assert not any(word in f"{row}" for word in ("Anna", "Elm", "\x1b"))
         operator.execute(TRY, [99, "ten", None, None])  # there is no such run
@@ -73,10 +73,10 @@ def test_a_refusal_is_noted_in_the_sentence_of_dbanon_and_never_in_that_of_the_s
     connection: psycopg.Connection, run: int
 ) -> None:
     connection.execute("SELECT dbanon.publish(1, 'ten')")
-    with refusal(ParameterError, "'ten'", "already"), translate_errors():
+    with expect_refusal(ParameterError, "'ten'", "already"), translate_errors():
         releases.publish(connection, run, "ten", Publishing())
     row = connection.execute("SELECT publish_error FROM dbanon.runs").fetchone()
-    names(row and row[0], "ten", "already")
+    demand_named(row and row[0], "ten", "already")
     connection.execute(
         "CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void "
         "LANGUAGE plpgsql AS $$ BEGIN PERFORM 'p-7.x'::integer; END $$"
@@ -84,7 +84,7 @@ def test_a_refusal_is_noted_in_the_sentence_of_dbanon_and_never_in_that_of_the_s
     with pytest.raises(DbanonError), translate_errors():
         releases.publish(connection, run, "more", Publishing())
     row = connection.execute("SELECT publish_error FROM dbanon.runs").fetchone()
-    names(row and row[0], "more", "22P02")
+    demand_named(row and row[0], "more", "22P02")
     assert "p-7.x" not in f"{row}"
 
 
@@ -96,7 +96,7 @@ def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: p
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as other:
         other.execute("UPDATE dbanon.run SET error = error")
-        with refusal(ParameterError, "'ten'", "already"), translate_errors():
+        with expect_refusal(ParameterError, "'ten'", "already"), translate_errors():
             releases.publish(connection, run, "ten", Publishing())
     row = connection.execute(KEPT).fetchone()
     assert row is not None

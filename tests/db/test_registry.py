@@ -21,7 +21,7 @@ from dbanon.base.errors import ParameterError, choose_one
 from dbanon.methods import METHODS, describe, find_method, parsing
 from dbanon.postgres import sqlstate
 from dbanon.schema import _text
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 # What the answers must not depend on.
 SETTINGS = """
@@ -38,7 +38,7 @@ def reader(verified: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def from_python(name: str, algorithm: str | None, params: dict[str, Any]) -> dict[str, Any] | str:
+def parse_in_python(name: str, algorithm: str | None, params: dict[str, Any]) -> dict[str, Any] | str:
     try:
         parsed = dataclasses.asdict(find_method(name).parse(params, algorithm))
     except ParameterError as error:
@@ -46,7 +46,9 @@ def from_python(name: str, algorithm: str | None, params: dict[str, Any]) -> dic
     return {name: "inf" if value == math.inf else value for name, value in parsed.items()}
 
 
-def from_sql(reader: psycopg.Connection, name: str | None, algorithm: str | None, params: Any) -> dict[str, Any] | str:
+def parse_in_sql(
+    reader: psycopg.Connection, name: str | None, algorithm: str | None, params: Any
+) -> dict[str, Any] | str:
     try:
         row = reader.execute(
             "SELECT dbanon_internal.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]
@@ -62,7 +64,7 @@ PARAMETERS = {p["name"]: p for family in METHODS.values() for p in describe(fami
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
-def nearly(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def change_texts(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Texts, and the same with some characters cut out, doubled or replaced."""
 
     def changed(text: str, place: int, size: int, added: str) -> str:
@@ -72,8 +74,8 @@ def nearly(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return texts | st.builds(changed, texts, st.integers(0, 80), st.integers(0, 2), st.sampled_from(" .-+:eT0Zé"))
 
 
-def words(known: Any) -> st.SearchStrategy[str]:
-    return nearly(st.sampled_from(sorted(known))) | TEXT
+def draw_words(known: Any) -> st.SearchStrategy[str]:
+    return change_texts(st.sampled_from(sorted(known))) | TEXT
 
 
 LIMITS = {limit for p in PARAMETERS.values() for limit in (p["minimum"], p["maximum"]) if limit is not None}
@@ -110,8 +112,8 @@ TEXTS = st.one_of(
     NUMBERS.map(str),
     NUMBER_LIKE,
     INSTANTS,
-    nearly(INSTANTS),
-    nearly(
+    change_texts(INSTANTS),
+    change_texts(
         st.sampled_from(["on", "OFF", "True", "no", "yes", *(c for p in PARAMETERS.values() for c in p["choices"])])
     ),
     TEXT,
@@ -134,11 +136,13 @@ def test_sql_and_python_take_and_refuse_the_same_values(reader: psycopg.Connecti
         algorithm = (item["algorithms"] or [None])[-1]
         for value in [*BOTH, *item["choices"], *(["inf"] if item["infinite"] else [])]:
             params = {item["name"]: value}
-            told, meant = (ask(name, algorithm, params) for ask in (partial(from_sql, reader), from_python))
+            told, meant = (ask(name, algorithm, params) for ask in (partial(parse_in_sql, reader), parse_in_python))
             if isinstance(told, str):
                 assert isinstance(meant, str), value
                 for sentence in (told, meant):
-                    names(sentence, item["name"], "multiple of" if "multiple of" in told else item["requirement"])
+                    demand_named(
+                        sentence, item["name"], "multiple of" if "multiple of" in told else item["requirement"]
+                    )
             else:
                 assert told == meant, value
 
@@ -147,10 +151,10 @@ def test_a_parameter_that_is_no_multiple_of_another_is_refused_before_anything_i
     reader: psycopg.Connection,
 ) -> None:
     for params, told in (({"tau_s": 2000}, ("tau_s", "leak_s", "1800", "2000")), ({"grid_s": 7}, ("leak_s", "grid_s"))):
-        refusal = from_sql(reader, "kte", "kte-hide", params)
-        assert refusal == from_python("kte", "kte-hide", params)
-        names(refusal, *told)
-        assert isinstance(from_sql(reader, "kte", "k-merge", params), dict) == ("grid_s" in params)
+        refusal = parse_in_sql(reader, "kte", "kte-hide", params)
+        assert refusal == parse_in_python("kte", "kte-hide", params)
+        demand_named(refusal, *told)
+        assert isinstance(parse_in_sql(reader, "kte", "k-merge", params), dict) == ("grid_s" in params)
 
 
 @settings(max_examples=50)
@@ -164,20 +168,20 @@ def test_a_refusal_lists_the_names_that_python_lists(reader: psycopg.Connection,
 @settings(max_examples=200)
 @given(
     name=st.sampled_from(sorted(METHODS)),
-    algorithm=st.none() | words(a.name for family in METHODS.values() for a in family.algorithms),
-    params=st.dictionaries(words(PARAMETERS), st.integers(-5, 5), max_size=2),
+    algorithm=st.none() | draw_words(a.name for family in METHODS.values() for a in family.algorithms),
+    params=st.dictionaries(draw_words(PARAMETERS), st.integers(-5, 5), max_size=2),
 )
 def test_sql_and_python_say_the_same_of_names(
     reader: psycopg.Connection, name: str, algorithm: str | None, params: dict[str, Any]
 ) -> None:
-    assert from_sql(reader, name, algorithm, params) == from_python(name, algorithm, params)
+    assert parse_in_sql(reader, name, algorithm, params) == parse_in_python(name, algorithm, params)
 
 
 @settings(max_examples=100)
-@given(name=words(METHODS))
+@given(name=draw_words(METHODS))
 @example(name="tp-awar")
 def test_sql_and_python_say_the_same_of_methods(reader: psycopg.Connection, name: str) -> None:
-    assert from_sql(reader, name, None, {}) == from_python(name, None, {})
+    assert parse_in_sql(reader, name, None, {}) == parse_in_python(name, None, {})
 
 
 @pytest.mark.many
@@ -191,12 +195,14 @@ def test_python_takes_what_sql_makes_of_any_value(
     known = st.sampled_from([p["name"] for p in describe(family)])
     values = TEXTS | NUMBERS | st.sampled_from(OTHERS) | st.booleans()
     params = data.draw(st.dictionaries(known, values, min_size=1, max_size=3))
-    told = from_sql(reader, family.name, algorithm, params)
+    told = parse_in_sql(reader, family.name, algorithm, params)
     if isinstance(told, str):
         # Of another parameter where that must be a multiple of one that was given.
         assert any(f"'{item['name']}'" in told for item in describe(family))
     else:  # the types are those of Python too, but that JSON tells no float from an integer
-        assert from_sql(reader, family.name, algorithm, told) == told == from_python(family.name, algorithm, told)
+        assert (
+            parse_in_sql(reader, family.name, algorithm, told) == told == parse_in_python(family.name, algorithm, told)
+        )
         kinds = {"integer": int, "instant": int, "number": (int, float), "choice": str, "switch": bool, "name": str}
         for item in describe(family):
             assert told[item["name"]] is None or isinstance(told[item["name"]], kinds[item["type"]])
@@ -266,7 +272,7 @@ ISO = re.compile(
 )
 
 
-def seconds(text: str) -> int | None:
+def read_seconds(text: str) -> int | None:
     """Read ISO 8601 with a zone, in whole seconds and not before 1970 by more than 10^11 seconds nor after, plainly."""
     text = text.strip(" \t\r\n")
     try:
@@ -277,7 +283,7 @@ def seconds(text: str) -> int | None:
 
 
 @settings(max_examples=300)
-@given(value=INSTANTS | nearly(INSTANTS))
+@given(value=INSTANTS | change_texts(INSTANTS))
 @example("2026-01-05T07:30:00.000-0030")
 @example("2026-01-05 09:00+01")
 @example("2024-02-29T00:00Z")
@@ -291,9 +297,9 @@ def seconds(text: str) -> int | None:
 @example("5138-11-16T09:46:41Z")
 @example("0001-01-01T00:00+23:59")
 def test_an_instant_may_be_iso_8601_with_a_zone(reader: psycopg.Connection, value: str) -> None:
-    told = from_sql(reader, "tp-aware", None, {"start": value})
-    if (start := seconds(value)) is None and not value.strip().isdecimal():
-        names(told, "'start'", "tp-aware", "ISO 8601")
+    told = parse_in_sql(reader, "tp-aware", None, {"start": value})
+    if (start := read_seconds(value)) is None and not value.strip().isdecimal():
+        demand_named(told, "'start'", "tp-aware", "ISO 8601")
     elif start is not None:
         assert isinstance(told, dict)
         assert told["start"] == start
@@ -307,7 +313,7 @@ def test_an_instant_may_be_iso_8601_with_a_zone(reader: psycopg.Connection, valu
     ],
 )  # fmt: skip
 def test_an_integer_may_be_a_text(reader: psycopg.Connection, value: Any, taken: int) -> None:
-    told = from_sql(reader, "tp-aware", None, {"k": value})
+    told = parse_in_sql(reader, "tp-aware", None, {"k": value})
     assert isinstance(told, dict)
     assert told["k"] == taken
 
@@ -320,14 +326,14 @@ def test_an_integer_may_be_a_text(reader: psycopg.Connection, value: Any, taken:
     ],
 )  # fmt: skip
 def test_any_other_text_is_no_integer(reader: psycopg.Connection, value: str) -> None:
-    names(from_sql(reader, "tp-aware", None, {"k": value}), "'k'", "tp-aware", "integer >= 2")
+    demand_named(parse_in_sql(reader, "tp-aware", None, {"k": value}), "'k'", "tp-aware", "integer >= 2")
 
 
 @pytest.mark.parametrize(
     ("value", "meant"), [("on", True), ("OFF", False), ("oN ", True), ("on\r", True), ("false", False), ("yes", True)]
 )
 def test_a_switch_may_be_a_word(reader: psycopg.Connection, value: str, meant: bool) -> None:
-    told = from_sql(reader, "sensitive-sites", None, {"improve": value})
+    told = parse_in_sql(reader, "sensitive-sites", None, {"improve": value})
     assert isinstance(told, dict)
     assert told["improve"] is meant
 
@@ -343,12 +349,12 @@ def test_a_switch_may_be_a_word(reader: psycopg.Connection, value: str, meant: b
     ],
 )  # fmt: skip
 def test_an_error_shows_what_was_given(reader: psycopg.Connection, value: Any, shown: str) -> None:
-    names(from_sql(reader, "tp-aware", None, {"align": value}), "'align'", shown)
+    demand_named(parse_in_sql(reader, "tp-aware", None, {"align": value}), "'align'", shown)
 
 
 def test_an_endless_name_is_cut(reader: psycopg.Connection) -> None:
-    told = from_sql(reader, "tp-aware" * 100_000, None, {})
-    names(told, "method", f"'{('tp-aware' * 8)[:57]}...'", *(f"'{name}'" for name in METHODS))
+    told = parse_in_sql(reader, "tp-aware" * 100_000, None, {})
+    demand_named(told, "method", f"'{('tp-aware' * 8)[:57]}...'", *(f"'{name}'" for name in METHODS))
 
 
 def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection) -> None:
@@ -361,15 +367,15 @@ def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection)
         ("sensitive-sites", "mk", {"improve": False}, ("'improve'", "sensitive-sites", "bk", "mk")),
     ]
     for named, algorithm, params, facts in wrong:
-        told = from_sql(reader, named, algorithm, params)
-        names(told, *facts)
+        told = parse_in_sql(reader, named, algorithm, params)
+        demand_named(told, *facts)
         if "1" not in params.values():  # texts that are numbers are SQL's
-            assert told == from_python(named, algorithm, params)
+            assert told == parse_in_python(named, algorithm, params)
 
 
 def test_every_parameter_comes_back_in_its_own_type(reader: psycopg.Connection) -> None:
     params = {"k": "1e1", "start": "2026-01-05 09:00+01:00", "min_cloak_m": "0.30000000000000004", "align": "exact"}
-    assert from_sql(reader, "tp-aware", None, params) == {
+    assert parse_in_sql(reader, "tp-aware", None, params) == {
         **{p["name"]: p["default"] for p in describe(METHODS["tp-aware"])},
         **{"k": 10, "start": 1767600000, "min_cloak_m": 0.1 + 0.2, "align": "exact"},
     }
@@ -382,13 +388,13 @@ def test_every_parameter_comes_back_in_its_own_type(reader: psycopg.Connection) 
     ids=["null", "list", "number", "text", "boolean"],
 )
 def test_parameters_must_be_an_object(reader: psycopg.Connection, params: Any, shown: str) -> None:
-    names(from_sql(reader, "tp-aware", None, params), "parameters", "object", shown, "'{\"k\": 20}'")
+    demand_named(parse_in_sql(reader, "tp-aware", None, params), "parameters", "object", shown, "'{\"k\": 20}'")
 
 
 def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
     row = reader.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, NULL)").fetchone()
-    assert row == (from_python("tp-aware", None, {}),)
-    names(from_sql(reader, None, None, {}), "method", "NULL", *(f"'{name}'" for name in METHODS))
+    assert row == (parse_in_python("tp-aware", None, {}),)
+    demand_named(parse_in_sql(reader, None, None, {}), "method", "NULL", *(f"'{name}'" for name in METHODS))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -440,9 +446,9 @@ def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str]
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement)
         if may:
-            with refusal("DA011", "method", "'tp-awar'"):
+            with expect_refusal("DA011", "method", "'tp-awar'"):
                 connection.execute("SELECT dbanon_internal.check_params('tp-awar', NULL, NULL)")
-            with refusal("DA011", "'k'", "'x'"):
+            with expect_refusal("DA011", "'k'", "'x'"):
                 connection.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, '{\"k\": \"x\"}')")
 
 

@@ -17,7 +17,7 @@ import pytest
 from psycopg import errors, sql
 
 from dbanon.testing import cloned_database, database_url
-from tests.db.parts import grow, run_of
+from tests.db.parts import publish_part, run_of
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -91,7 +91,7 @@ def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
         owner.execute("SET search_path = public")  # names with their schema, also where the login is called like it
         owner.execute("ALTER TABLE dbanon.release ALTER release_id RESTART")  # tests before may have drawn numbers
         owner.execute("SELECT dbanon.publish(1, 'ten')")
-        grow(owner, run_of(owner, 1), "grown")
+        publish_part(owner, run_of(owner, 1), "grown")
         users = {role: f"dbanon_rights_{role}_{secrets.token_hex(4)}" for role in (*ROLES, "admin")}
         logins: dict[str, psycopg.Connection] = {}
         try:
@@ -115,7 +115,7 @@ def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
                     owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
 
 
-def expected() -> dict[tuple[str, str], dict[str, str]]:
+def read_expected() -> dict[tuple[str, str], dict[str, str]]:
     """Read `rights.txt`: for each (kind, name) what each role may do, as it is written there."""
     found = {}
     for line in RIGHTS.read_text().splitlines():
@@ -128,41 +128,43 @@ def expected() -> dict[tuple[str, str], dict[str, str]]:
     return found
 
 
-def granted(cast: Cast, thing: Thing, role: str) -> str:
+def format_granted(cast: Cast, thing: Thing, role: str) -> str:
     """Write what the catalog lets a role do with a thing, as `rights.txt` does."""
     user = cast.users[role]
-    if not value(cast, "SELECT has_schema_privilege(%s, %s, 'USAGE')", user, thing.name.split(".")[0]):
+    if not read_value(cast, "SELECT has_schema_privilege(%s, %s, 'USAGE')", user, thing.name.split(".")[0]):
         return "-"
     if thing.kind in ("function", "procedure"):
         call = f"{thing.name}({', '.join(thing.parts)})"
-        return "call" if value(cast, "SELECT has_function_privilege(%s, %s, 'EXECUTE')", user, call) else "-"
+        return "call" if read_value(cast, "SELECT has_function_privilege(%s, %s, 'EXECUTE')", user, call) else "-"
     if thing.kind == "sequence":
-        found = value(cast, "SELECT has_sequence_privilege(%s, %s, 'SELECT, USAGE, UPDATE')", user, thing.name)
+        found = read_value(cast, "SELECT has_sequence_privilege(%s, %s, 'SELECT, USAGE, UPDATE')", user, thing.name)
         return "use" if found else "-"
-    return " ".join(filter(None, (letter_of(cast, thing, user, letter) for letter in COMMANDS))) or "-"
+    return " ".join(filter(None, (format_letter(cast, thing, user, letter) for letter in COMMANDS))) or "-"
 
 
-def letter_of(cast: Cast, thing: Thing, user: str, letter: str) -> str:
+def format_letter(cast: Cast, thing: Thing, user: str, letter: str) -> str:
     """Write a right as S, as S(a,b) where only some columns are granted, or not at all."""
     command = COMMANDS[letter]
-    if value(cast, "SELECT has_table_privilege(%s, %s, %s)", user, thing.name, command):
+    if read_value(cast, "SELECT has_table_privilege(%s, %s, %s)", user, thing.name, command):
         return letter
     if command in ("DELETE", "TRUNCATE"):
         return ""
     query = "SELECT has_column_privilege(%s, %s, %s, %s)"
-    columns = [column for column in thing.parts if value(cast, query, user, thing.name, column, command)]
+    columns = [column for column in thing.parts if read_value(cast, query, user, thing.name, column, command)]
     return f"{letter}({','.join(columns)})" if columns else ""
 
 
-def value(cast: Cast, query: str, *arguments: str) -> object:
+def read_value(cast: Cast, query: str, *arguments: str) -> object:
     row = cast.owner.execute(query, arguments).fetchone()
     assert row is not None
     return row[0]
 
 
 def test_the_file_names_everything_there_is_and_what_each_role_may_do_with_it(cast: Cast) -> None:
-    found = {(thing.kind, thing.name): {role: granted(cast, thing, role) for role in ROLES} for thing in cast.things}
-    wanted = expected()
+    found = {
+        (thing.kind, thing.name): {role: format_granted(cast, thing, role) for role in ROLES} for thing in cast.things
+    }
+    wanted = read_expected()
     for thing in cast.things:
         if thing.kind == "sequence":  # nobody needs one: one line for all of them
             wanted[thing.kind, thing.name] = wanted["sequence", "*"]
@@ -192,18 +194,18 @@ def test_these_roles_alone_call_what_runs_with_their_own_rights(cast: Cast, sche
 @pytest.mark.many
 @pytest.mark.parametrize("role", ROLES)
 def test_a_login_may_do_just_that(cast: Cast, role: str) -> None:
-    table = expected()
+    table = read_expected()
     login = cast.logins[role]
     wrong = []
     for thing in cast.things:
         rights = table["sequence", "*"] if thing.kind == "sequence" else table.get((thing.kind, thing.name), {})
-        for statement, allowed in statements(thing, rights.get(role, "-")):
-            if refused(login, statement) == allowed:
+        for statement, allowed in iter_statements(thing, rights.get(role, "-")):
+            if is_refused(login, statement) == allowed:
                 wrong.append(("refused " if allowed else "let through ") + statement)
     assert wrong == []
 
 
-def refused(login: psycopg.Connection, statement: str) -> bool:
+def is_refused(login: psycopg.Connection, statement: str) -> bool:
     """Whether a statement fails for want of rights; what it did is undone."""
     try:
         login.execute(statement)
@@ -218,7 +220,7 @@ def refused(login: psycopg.Connection, statement: str) -> bool:
     return False
 
 
-def statements(thing: Thing, rights: str) -> Iterator[tuple[str, bool]]:
+def iter_statements(thing: Thing, rights: str) -> Iterator[tuple[str, bool]]:
     """Yield statements that prove each right, and whether they must be let through."""
     if thing.kind in ("function", "procedure"):
         arguments = ", ".join(f"{_ARGUMENTS.get(kind, 'NULL')}::{kind}" for kind in thing.parts)
@@ -231,10 +233,10 @@ def statements(thing: Thing, rights: str) -> Iterator[tuple[str, bool]]:
         given = dict(re.fullmatch(r"([A-Z])(?:\((.*)\))?", word).groups() for word in rights.split() if word != "-")
         for letter in COMMANDS if thing.kind == "table" else "SIUD":
             columns = given.get(letter) and given[letter].split(",")
-            yield from commands(thing, letter, letter in given, columns)
+            yield from iter_commands(thing, letter, letter in given, columns)
 
 
-def commands(thing: Thing, letter: str, allowed: bool, columns: list[str] | None) -> Iterator[tuple[str, bool]]:
+def iter_commands(thing: Thing, letter: str, allowed: bool, columns: list[str] | None) -> Iterator[tuple[str, bool]]:
     """Yield one statement where a right concerns the whole table, one a column where it concerns some or none."""
     if letter == "D":
         yield f"DELETE FROM {thing.name} WHERE false", allowed
@@ -277,7 +279,7 @@ _HOSTILE = {
 }
 
 
-def hostile_calls(function: Thing) -> Iterator[str]:
+def iter_hostile_calls(function: Thing) -> Iterator[str]:
     """Call a function with each hostile value of each argument, beside plain ones; and with no value at all."""
     kinds = [(kind, _HOSTILE[kind]) for kind in function.parts]
     plain = [f"{values[0]}::{kind}" for kind, values in kinds]
@@ -294,7 +296,7 @@ def test_no_function_of_its_owner_shows_a_row_that_the_server_refuses(cast: Cast
     query = "SELECT string_agg(encode(key, 'hex'), '|') FROM (TABLE dbanon.population UNION ALL {}) p".format(
         "SELECT 0, '', key FROM dbanon.installation"
     )
-    secret = re.compile(rf"\\x[0-9a-f]{{16}}|{value(cast, query)}")
+    secret = re.compile(rf"\\x[0-9a-f]{{16}}|{read_value(cast, query)}")
     control = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
     login = cast.logins[role]
     wrong = []
@@ -302,9 +304,9 @@ def test_no_function_of_its_owner_shows_a_row_that_the_server_refuses(cast: Cast
     for thing in cast.things:
         call = f"{thing.name}({', '.join(thing.parts)})"
         allowed = "SELECT has_function_privilege(%s, %s, 'EXECUTE')"
-        if thing.kind != "function" or not value(cast, allowed, cast.users[role], call):
+        if thing.kind != "function" or not read_value(cast, allowed, cast.users[role], call):
             continue
-        for statement in hostile_calls(thing):
+        for statement in iter_hostile_calls(thing):
             tried += 1
             try:
                 login.execute(statement)

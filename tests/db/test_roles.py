@@ -21,7 +21,7 @@ def worker(run: int, login: Login) -> Iterator[psycopg.Connection]:
         yield opened
 
 
-def allow(connection: psycopg.Connection, *statements: str) -> None:
+def grant_all(connection: psycopg.Connection, *statements: str) -> None:
     for statement in statements:
         connection.execute(statement)
 
@@ -33,7 +33,7 @@ def refuse(connection: psycopg.Connection, *statements: str) -> None:
 
 
 def test_an_operator_loads_submits_and_reads(operator: psycopg.Connection) -> None:
-    allow(
+    grant_all(
         operator,
         "CREATE TEMP TABLE staging (a integer)",
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('mine', 32610, 1, 1)",
@@ -64,7 +64,7 @@ def test_an_operator_publishes_and_withdraws(operator: psycopg.Connection) -> No
     assert operator.execute("SELECT dbanon.publish(1, 'ten')").fetchone() == (4,)
     row = operator.execute("SELECT published_by = session_user FROM dbanon.release").fetchone()
     assert row == (True,)
-    allow(operator, "SELECT * FROM dbanon.measure_overlap(1)", "SELECT dbanon.unpublish('ten')")
+    grant_all(operator, "SELECT * FROM dbanon.measure_overlap(1)", "SELECT dbanon.unpublish('ten')")
 
 
 def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
@@ -123,7 +123,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
 
 
 def test_an_operator_reads_releases_also_with_the_analysts_rights(operator: psycopg.Connection) -> None:
-    allow(
+    grant_all(
         operator,
         "SELECT dbanon.publish(1, 'ten')",
         "SELECT * FROM published.ten",
@@ -139,7 +139,7 @@ def test_a_worker_reads_no_release(operator: psycopg.Connection, worker: psycopg
 
 
 def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
-    allow(
+    grant_all(
         worker,
         "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 2}')",
         "SELECT dbanon_internal.register_worker('mine')",

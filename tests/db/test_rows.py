@@ -19,14 +19,14 @@ from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect, translate_errors
 from dbanon.runs import _requests, queue, reading, stored, writing
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 
-def _value(connection, query, *params):
+def _read_value(connection, query, *params):
     return connection.execute(query, params).fetchone()[0]
 
 
-def _cloaks(count, *, extras=(), extra=None):
+def _make_cloaks(count, *, extras=(), extra=None):
     number = np.arange(count)
     low = number.astype(float) * 10 - 500
     return Cloaks.of_rows(
@@ -65,12 +65,12 @@ def claim(connection, new_run):
 
 def _read(url, dataset_id):
     with reading.open_reader(url) as reader:
-        return reader.trajectories(dataset_id)
+        return reader.read_trajectories(dataset_id)
 
 
-def _evidence(url, run_id):
+def _read_evidence(url, run_id):
     with reading.open_reader(url) as reader:
-        return reader.evidence(run_id)[0]
+        return reader.read_evidence(run_id)[0]
 
 
 def _add(connection, dataset, subject, wkt):
@@ -221,8 +221,8 @@ def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
 
 def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):
     with reading.open_reader(database) as reader:
-        data = reader.trajectories(dataset.dataset_id)
-        assert len(reader.inputs(dataset.dataset_id, ["requests"])["requests"].t) == 0
+        data = reader.read_trajectories(dataset.dataset_id)
+        assert len(reader.read_inputs(dataset.dataset_id, ["requests"])["requests"].t) == 0
     assert (len(data.trajectory_id), data.fixes, data.offset.tolist()) == (0, 0, [0])
 
 
@@ -240,13 +240,13 @@ def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(databa
         )
         connection.execute(query, [dataset.dataset_id, sender, t, content])
     with reading.open_reader(database) as reader:
-        reader.trajectories(dataset.dataset_id)
-        requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
+        reader.read_trajectories(dataset.dataset_id)
+        requests = reader.read_inputs(dataset.dataset_id, ["requests"])["requests"]
     assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
     rows = sorted(zip(requests.t.tolist(), requests.subject.tolist(), requests.content.tolist(), strict=True))
     assert rows == [(1, 0, 1), (5.5, 2, 1), (6, -1, 0)]
     with reading.open_reader(database) as reader:
-        alone = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
+        alone = reader.read_inputs(dataset.dataset_id, ["requests"])["requests"]
     assert (alone.subject.tolist(), alone.content.tolist()) == (requests.subject.tolist(), requests.content.tolist())
 
 
@@ -261,26 +261,26 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
 
     load("b")
     with reading.open_reader(database) as reader:
-        before = reader.dataset(dataset.dataset_id)
+        before = reader.read_dataset(dataset.dataset_id)
         load("a")
-        data = reader.trajectories(dataset.dataset_id)
+        data = reader.read_trajectories(dataset.dataset_id)
         load("c")
-        requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
-        assert reader.dataset(dataset.dataset_id) == before
+        requests = reader.read_inputs(dataset.dataset_id, ["requests"])["requests"]
+        assert reader.read_dataset(dataset.dataset_id) == before
     assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
-    with refusal(StoreError, "dataset", "run it again"):
+    with expect_refusal(StoreError, "dataset", "run it again"):
         stored.demand_unchanged(connection, before)
     with reading.open_reader(database) as reader:
-        now = reader.dataset(dataset.dataset_id)
-        assert len(reader.trajectories(dataset.dataset_id).t) == 3
-        assert reader.inputs(dataset.dataset_id, ["requests"])["requests"].subject.tolist() == [1, 0, 2]
+        now = reader.read_dataset(dataset.dataset_id)
+        assert len(reader.read_trajectories(dataset.dataset_id).t) == 3
+        assert reader.read_inputs(dataset.dataset_id, ["requests"])["requests"].subject.tolist() == [1, 0, 2]
     stored.demand_unchanged(connection, now)
 
 
 def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run):
     extras = ('{"requests": [{"a": "ü"}]}', '{"requests": []}')
     extra = np.array([-1, 0, 1, 0, -1, -1, 1])
-    cloaks = _cloaks(7, extras=extras, extra=extra)
+    cloaks = _make_cloaks(7, extras=extras, extra=extra)
     with connection.transaction():
         writing.write_cloaks(connection, new_run, dataset, cloaks)
     rows = connection.execute(
@@ -306,20 +306,20 @@ def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run)
 
 
 def test_cloaks_without_extra_and_none_at_all_are_written(connection, dataset, new_run):
-    writing.write_cloaks(connection, new_run, dataset, _cloaks(4))
-    assert _value(connection, "SELECT count(*) FROM dbanon.cloak WHERE extra IS NULL") == 4
-    writing.write_cloaks(connection, new_run, dataset, _cloaks(0))
+    writing.write_cloaks(connection, new_run, dataset, _make_cloaks(4))
+    assert _read_value(connection, "SELECT count(*) FROM dbanon.cloak WHERE extra IS NULL") == 4
+    writing.write_cloaks(connection, new_run, dataset, _make_cloaks(0))
 
 
 def test_a_run_that_would_write_too_much_is_refused_before_it_writes(connection, dataset, new_run, monkeypatch):
     monkeypatch.setattr(writing, "LARGEST_RUN_BYTES", 1000)
-    with refusal(StoreError, "at most", "GB", "cloaks"):
-        writing.write_cloaks(connection, new_run, dataset, _cloaks(9))
-    assert _value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
+    with expect_refusal(StoreError, "at most", "GB", "cloaks"):
+        writing.write_cloaks(connection, new_run, dataset, _make_cloaks(9))
+    assert _read_value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
 
 
 def test_evidence_is_what_the_tables_hold(database, connection, run):
-    evidence = _evidence(database, run)
+    evidence = _read_evidence(database, run)
     assert (evidence.method, evidence.algorithm, evidence.params["k"]) == ("tp-aware", "traj-anon", 5)
     order = np.lexsort((evidence.cloak_seq, evidence.cloak_record))
     assert evidence.cloak_record[order].tolist() == [1, 1, 2, 2]
@@ -335,9 +335,9 @@ def test_evidence_is_what_the_tables_hold(database, connection, run):
 
 
 def test_evidence_of_a_run_without_rows_is_empty_and_of_no_run_refused(database, new_run):
-    assert len(_evidence(database, new_run).cloak_record) == 0
-    with refusal(ParameterError, "run 999"):
-        _evidence(database, 999)
+    assert len(_read_evidence(database, new_run).cloak_record) == 0
+    with expect_refusal(ParameterError, "run 999"):
+        _read_evidence(database, 999)
 
 
 def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run, claim):
@@ -354,7 +354,7 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
         "SELECT dataset_revision = revision AND program_version <> '' "
         "FROM dbanon.run JOIN dbanon.dataset USING (dataset_id)"
     )
-    assert _value(connection, query)
+    assert _read_value(connection, query)
     with pytest.raises(StoreError, match="lost"):  # it has ended
         queue.set_status(connection, claim, "failed", error="gone")
     with pytest.raises(ValueError, match="no columns"):
@@ -387,9 +387,9 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
     assert len(shown) == 3
     assert shown[0][4].startswith("POLYGON")
-    assert _value(connection, "SELECT current_user") != "dbanon_analyst"
+    assert _read_value(connection, "SELECT current_user") != "dbanon_analyst"
     assert stored.list_runs(connection)[0]["releases"] == "ten_people"
-    with refusal(ParameterError, "free", "already"):
+    with expect_refusal(ParameterError, "free", "already"):
         check(connection, "ten_people")
     releases.unpublish(connection, "ten_people")
     check(connection, "ten_people")
@@ -411,7 +411,7 @@ def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection,
     releases.publish(connection, run, "ten_people", Publishing())
     with pytest.raises(psycopg.Error) as caught:
         connection.execute("DELETE FROM dbanon.release_1")
-    names(caught.value.diag.message_hint, "SELECT dbanon.unpublish('ten_people')")
+    demand_named(caught.value.diag.message_hint, "SELECT dbanon.unpublish('ten_people')")
 
 
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
@@ -439,9 +439,9 @@ def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_
 
 
 def test_an_unknown_dataset_or_run_is_named(connection, dataset):
-    with refusal(ParameterError, "'dd'", "'d'"):
+    with expect_refusal(ParameterError, "'dd'", "'d'"):
         stored.find_dataset(connection, "dd")
-    with refusal(ParameterError, "run 77"):
+    with expect_refusal(ParameterError, "run 77"):
         stored.find_run(connection, 77)
 
 
@@ -471,7 +471,7 @@ def test_a_sqlstate_becomes_a_sentence_and_only_our_own_words_are_quoted(connect
 
 
 def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
-    cloaks = _cloaks(1)
+    cloaks = _make_cloaks(1)
     broken = dataclasses.replace(cloaks, regions=dataclasses.replace(cloaks.regions, crowd=np.array([1], np.int32)))
     with pytest.raises(StoreError, match="region_crowd_check") as caught:
         writing.write_cloaks(connection, new_run, dataset, broken)
@@ -479,9 +479,9 @@ def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
 
 
 def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path, database):
-    with refusal(StoreError, "server", "--dsn"):
+    with expect_refusal(StoreError, "server", "--dsn"):
         connect(f"postgresql://nobody@/none?host={tmp_path}")
-    with refusal(StoreError, "server", "--dsn"):
+    with expect_refusal(StoreError, "server", "--dsn"):
         _read(f"postgresql://nobody@/none?host={tmp_path}", 1)
     with psycopg.connect(database) as known, pytest.raises(StoreError):
         connect(psycopg.conninfo.make_conninfo(database, dbname=known.info.dbname + "_not_there"))
@@ -489,7 +489,7 @@ def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path
 
 def test_requests_far_apart_and_among_those_of_another_dataset_are_all_read(database, connection, dataset):
     query = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('e', 32610, 1, 1) RETURNING dataset_id"
-    other = _value(connection, query)
+    other = _read_value(connection, query)
     contents = [{"a": "line\nand\\n"}, {"a": 'é "😀"'}, {}, {"a": [1, {"b": None}]}]
     rows = [
         (n << 11, dataset.dataset_id if n % 3 else other, f"s\n{n % 7}", n / 1000 - 1e9, json.dumps(contents[n % 4]))

@@ -16,12 +16,12 @@ from dbanon.attacks import import_attacker, once
 from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS
 from dbanon.schema import _text
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def listing(connection: psycopg.Connection) -> str:
+def read_listing(connection: psycopg.Connection) -> str:
     with connection.transaction():
         connection.execute("SET LOCAL search_path = pg_catalog")
         rows = connection.execute((GOLDEN / "catalog.sql").read_text()).fetchall()
@@ -29,16 +29,16 @@ def listing(connection: psycopg.Connection) -> str:
 
 
 def test_a_fresh_upgrade_gives_the_golden_schema(connection: psycopg.Connection) -> None:
-    found = listing(connection)
+    found = read_listing(connection)
     if os.environ.get("DBANON_WRITE_GOLDEN"):
         (GOLDEN / "schema.txt").write_text(found)
     assert found == (GOLDEN / "schema.txt").read_text(), "run with DBANON_WRITE_GOLDEN=1 if the change is meant"
 
 
 def test_applying_everything_again_changes_nothing(database: str, connection: psycopg.Connection) -> None:
-    before = listing(connection)
+    before = read_listing(connection)
     assert schema.upgrade(database, share_roles=True) == schema.EXPECTED_REVISION
-    assert listing(connection) == before
+    assert read_listing(connection) == before
 
 
 def test_two_upgrades_at_once_both_succeed(database: str) -> None:
@@ -156,27 +156,27 @@ def test_check_accepts_a_current_schema(database: str, connection: psycopg.Conne
 
 def test_check_says_what_to_run_for_an_empty_database(connection: psycopg.Connection) -> None:
     connection.execute("DROP SCHEMA dbanon CASCADE")
-    with refusal(SchemaMismatch, schema.EXPECTED_REVISION, "none", "`dbanon db upgrade`"):
+    with expect_refusal(SchemaMismatch, schema.EXPECTED_REVISION, "none", "`dbanon db upgrade`"):
         schema.check(connection)
 
 
 @pytest.mark.parametrize(("found", "remedy"), [("0000", "`dbanon db upgrade`"), ("9999", "newer dbanon")])
 def test_check_names_both_revisions(connection: psycopg.Connection, found: str, remedy: str) -> None:
     connection.execute("UPDATE dbanon.alembic_version SET version_num = %s", [found])
-    with refusal(SchemaMismatch, f"revision {found}", schema.EXPECTED_REVISION, remedy):
+    with expect_refusal(SchemaMismatch, f"revision {found}", schema.EXPECTED_REVISION, remedy):
         schema.check(connection)
 
 
 def test_upgrading_a_newer_schema_is_refused(database: str, connection: psycopg.Connection) -> None:
     connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
-    with refusal(SchemaMismatch, "revision 9999", schema.EXPECTED_REVISION, "newer dbanon"):
+    with expect_refusal(SchemaMismatch, "revision 9999", schema.EXPECTED_REVISION, "newer dbanon"):
         schema.upgrade(database, share_roles=True)
 
 
 def test_a_broken_sql_file_rolls_everything_back(
     database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = listing(connection)
+    before = read_listing(connection)
     shutil.copytree(_text.locate_folder("sql"), tmp_path / "sql")
     (tmp_path / "sql" / "06_fine.sql").write_text("CREATE TABLE dbanon.left_behind ();")
     (tmp_path / "sql" / "07_broken.sql").write_text("SELECT nonsense;")
@@ -184,13 +184,13 @@ def test_a_broken_sql_file_rolls_everything_back(
     monkeypatch.setattr(_text, "locate_folder", lambda name: tmp_path / "sql" if name == "sql" else find(name))
     with pytest.raises(StoreError, match="nonsense"):
         schema.upgrade(database, share_roles=True)
-    assert listing(connection) == before
+    assert read_listing(connection) == before
 
 
 def test_a_login_without_rights_is_told_who_may_upgrade(
     connection: psycopg.Connection, login: Callable[[str], str]
 ) -> None:
-    with refusal(StoreError, "superuser", "dbanon_admin", "`dbanon db upgrade`"):
+    with expect_refusal(StoreError, "superuser", "dbanon_admin", "`dbanon db upgrade`"):
         schema.upgrade(login("dbanon_operator"), share_roles=True)
 
 

@@ -14,7 +14,7 @@ from dbanon.attacks.semantic._outlines import build_outlines
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.runs import reading
 from tests.unit.semantic_evidence import GRID_S, Release
-from tests.unit.test_attack_semantic import MUTANTS, WORLDS, grown, honest
+from tests.unit.test_attack_semantic import MUTANTS, WORLDS, make_grown, make_honest
 
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
@@ -39,24 +39,24 @@ FROM dbanon.region g WHERE g.run_id = %s ORDER BY g.region_no DESC LIMIT 1
 _ALL = "(SELECT array_agg(region_no) FROM dbanon.region WHERE run_id = %s)"
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> int:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> int:
     return connection.execute(query, params).fetchone()[0]
 
 
-def new_dataset(connection: psycopg.Connection) -> int:
+def make_dataset(connection: psycopg.Connection) -> int:
     connection.execute(_METHOD)
-    count = value(connection, "SELECT count(*) FROM dbanon.dataset")
+    count = read_value(connection, "SELECT count(*) FROM dbanon.dataset")
     insert = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, 1, %s) RETURNING dataset_id"
-    return value(connection, insert, f"d{count}", GRID_S)
+    return read_value(connection, insert, f"d{count}", GRID_S)
 
 
-def new_run(connection: psycopg.Connection, dataset: int, params: object = None, suppressed: object = None) -> int:
-    return value(connection, _RUN, json.dumps(params or {}), json.dumps(suppressed or {}), dataset)
+def make_run(connection: psycopg.Connection, dataset: int, params: object = None, suppressed: object = None) -> int:
+    return read_value(connection, _RUN, json.dumps(params or {}), json.dumps(suppressed or {}), dataset)
 
 
 def add_cells(connection: psycopg.Connection, dataset: int, shapes: list[shapely.Geometry]) -> list[int]:
     insert = "INSERT INTO dbanon.cell (dataset_id, geom) VALUES (%s, ST_GeomFromWKB(%s, 32610)) RETURNING cell_id"
-    return [value(connection, insert, dataset, shape.wkb) for shape in shapes]
+    return [read_value(connection, insert, dataset, shape.wkb) for shape in shapes]
 
 
 def add_pois(connection: psycopg.Connection, dataset: int, points: list[tuple[str, shapely.Point]]) -> None:
@@ -66,7 +66,7 @@ def add_pois(connection: psycopg.Connection, dataset: int, points: list[tuple[st
 
 
 def add_unions(connection: psycopg.Connection, run: int, unions: list[list[int]], extra: str | None = None) -> None:
-    first = value(connection, "SELECT coalesce(max(region_no), 0) FROM dbanon.region WHERE run_id = %s", run) + 1
+    first = read_value(connection, "SELECT coalesce(max(region_no), 0) FROM dbanon.region WHERE run_id = %s", run) + 1
     connection.execute(
         "SELECT dbanon_internal.add_cell_regions(%s, %s::integer[], %s::integer[], %s::bigint[], %s::integer[], "
         "%s::integer[], %s::jsonb[])",
@@ -86,7 +86,7 @@ def add_polygons(connection: psycopg.Connection, run: int, shapes: list[shapely.
         )
 
 
-def stored(connection: psycopg.Connection, run: int) -> list[shapely.Geometry]:
+def read_stored(connection: psycopg.Connection, run: int) -> list[shapely.Geometry]:
     query = "SELECT ST_AsBinary(region) FROM dbanon.region WHERE run_id = %s ORDER BY region_no"
     return [shapely.from_wkb(bytes(row[0])) for row in connection.execute(query, [run])]
 
@@ -94,14 +94,14 @@ def stored(connection: psycopg.Connection, run: int) -> list[shapely.Geometry]:
 # A city at random.
 
 
-def voronoi(rng: np.random.Generator, count: int, side: float = 1000.0) -> list[shapely.Geometry]:
+def draw_voronoi(rng: np.random.Generator, count: int, side: float = 1000.0) -> list[shapely.Geometry]:
     points = shapely.MultiPoint(rng.uniform(0, side, (count, 2)))
     square = shapely.box(0, 0, side, side)
     found = shapely.voronoi_polygons(points, extend_to=square)
     return [shapely.intersection(cell, square) for cell in found.geoms]
 
 
-def found(connection: psycopg.Connection, run: int) -> tuple[dict[int, set[int]], set[int]]:
+def find_cells(connection: psycopg.Connection, run: int) -> tuple[dict[int, set[int]], set[int]]:
     """Ask PostGIS which cells each region holds, and which regions are split."""
     cells: dict[int, set[int]] = {}
     split = set()
@@ -114,44 +114,44 @@ def found(connection: psycopg.Connection, run: int) -> tuple[dict[int, set[int]]
 
 
 def test_cells_are_those_that_loops_find(connection: psycopg.Connection, rng: np.random.Generator) -> None:
-    cells = voronoi(rng, 40)
-    dataset, other = new_dataset(connection), new_dataset(connection)
+    cells = draw_voronoi(rng, 40)
+    dataset, other = make_dataset(connection), make_dataset(connection)
     add_cells(connection, other, [shapely.box(0, 0, 1000, 1000)])
     ids = add_cells(connection, dataset, cells)
-    run = new_run(connection, dataset)
+    run = make_run(connection, dataset)
     unions = [sorted(rng.choice(ids, rng.integers(1, 20), replace=False).tolist()) for _ in range(15)]
     add_unions(connection, run, [*unions, ids])
     large = max(cells, key=lambda cell: cell.area)  # nothing is left of some others
     odd = [shapely.Point(500, 500).buffer(300), shapely.box(-50, 0, 400, 400), large.buffer(-5), large.buffer(5)]
     odd.append(shapely.box(100, 100, 900, 900).difference(shapely.box(300, 300, 600, 600)))
     add_polygons(connection, run, odd)
-    held, split = found(connection, run)
+    held, split = find_cells(connection, run)
     assert held == {
         number: {i for i, cell in zip(ids, cells, strict=True) if polygon.covers(cell.point_on_surface())}
-        for number, polygon in enumerate(stored(connection, run), 1)
+        for number, polygon in enumerate(read_stored(connection, run), 1)
     }
     assert [held[number] for number in range(1, 17)] == [set(own) for own in [*unions, ids]]
     assert split == {17 + i for i in range(len(odd))}
 
 
 def test_a_part_of_a_cell_is_not_paid_for_by_a_gap_between_cells(connection: psycopg.Connection) -> None:
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     gap, rest = shapely.box(140, 40, 160, 60), shapely.box(300, 0, 320, 20)
     ids = add_cells(connection, dataset, [shapely.box(0, 0, 100, 100) | rest, shapely.box(100, 0, 200, 100) - gap])
-    run = new_run(connection, dataset)
+    run = make_run(connection, dataset)
     add_unions(connection, run, [ids])
-    (honest,) = stored(connection, run)
+    (honest,) = read_stored(connection, run)
     add_polygons(connection, run, [honest - rest | gap, honest - rest, honest | gap])
-    assert found(connection, run) == ({number: set(ids) for number in range(1, 5)}, {2, 3, 4})
+    assert find_cells(connection, run) == ({number: set(ids) for number in range(1, 5)}, {2, 3, 4})
 
 
 def test_a_cell_must_not_cross_itself(connection: psycopg.Connection) -> None:
     bow_tie = shapely.Polygon([(0, 0), (100, 100), (100, 0), (0, 70)])
     with pytest.raises(errors.CheckViolation):
-        add_cells(connection, new_dataset(connection), [bow_tie])
+        add_cells(connection, make_dataset(connection), [bow_tie])
 
 
-def whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]:
+def find_whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]:
     """Give the regions that the attack takes as whole cells, with these, and asks no more about."""
     cells, regions = (
         {column: np.array([row[i] for row in rows], kind) for i, (column, kind) in enumerate(columns)}
@@ -174,23 +174,23 @@ def whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]:
 def test_regions_of_cells_that_fit_are_known_by_their_edges(
     connection: psycopg.Connection, rng: np.random.Generator
 ) -> None:
-    dataset = new_dataset(connection)
-    ids = add_cells(connection, dataset, voronoi(rng, 60))
-    run = new_run(connection, dataset)
+    dataset = make_dataset(connection)
+    ids = add_cells(connection, dataset, draw_voronoi(rng, 60))
+    run = make_run(connection, dataset)
     unions = [sorted(rng.choice(ids, rng.integers(1, 50), replace=False).tolist()) for _ in range(30)]
     add_unions(connection, run, unions)
-    assert whole(connection, run) == dict(enumerate(unions, 1))
+    assert find_whole(connection, run) == dict(enumerate(unions, 1))
     connection.execute("UPDATE dbanon.region SET region = ST_Reverse(region) WHERE region_no % 2 = 0")
-    assert whole(connection, run) == dict(enumerate(unions, 1))
+    assert find_whole(connection, run) == dict(enumerate(unions, 1))
     connection.execute("UPDATE dbanon.region SET cells = NULL WHERE region_no = 1")
     connection.execute("UPDATE dbanon.region SET cells = cells || %s WHERE region_no = 2", [min(ids) - 1])
-    assert sorted(whole(connection, run)) == list(range(3, 31))
+    assert sorted(find_whole(connection, run)) == list(range(3, 31))
 
 
 # What is written.
 
 
-def misfitting(rng: np.random.Generator, amount: float, number: int = 5) -> list[shapely.Geometry]:
+def lay_misfitting(rng: np.random.Generator, amount: float, number: int = 5) -> list[shapely.Geometry]:
     """Lay squares whose corners, and middles of lower edges, lie off by up to half of an amount, each by itself."""
     cells = []
     for column in range(number):
@@ -204,13 +204,13 @@ def misfitting(rng: np.random.Generator, amount: float, number: int = 5) -> list
 def test_cells_that_fit_to_the_millimetre_are_united_without_cracks(
     connection: psycopg.Connection, rng: np.random.Generator, amount: float
 ) -> None:
-    dataset = new_dataset(connection)
-    ids = add_cells(connection, dataset, misfitting(rng, amount))
-    run = new_run(connection, dataset)
+    dataset = make_dataset(connection)
+    ids = add_cells(connection, dataset, lay_misfitting(rng, amount))
+    run = make_run(connection, dataset)
     ring = [i for n, i in enumerate(ids) if n != 12]
     add_unions(connection, run, [ids, ids[:2], ids[:10], ring, [ids[0], ids[24]], ids[:1]])
-    assert found(connection, run)[1] == set()
-    shapes = stored(connection, run)
+    assert find_cells(connection, run)[1] == set()
+    shapes = read_stored(connection, run)
     for shape, size, parts, holes in zip(
         shapes, [25, 2, 10, 24, 2, 1], [1, 1, 1, 1, 2, 1], [0, 0, 0, 1, 0, 0], strict=True
     ):
@@ -233,24 +233,26 @@ def test_cells_that_fit_to_the_millimetre_are_united_without_cracks(
 def test_unions_of_cells_that_misfit_by_a_millimetre_are_not_split(
     connection: psycopg.Connection, rng: np.random.Generator
 ) -> None:
-    dataset = new_dataset(connection)
-    cells = [shapely.transform(cell, lambda xy: xy + rng.uniform(-5e-4, 5e-4, (1, 2))) for cell in voronoi(rng, 100)]
+    dataset = make_dataset(connection)
+    cells = [
+        shapely.transform(cell, lambda xy: xy + rng.uniform(-5e-4, 5e-4, (1, 2))) for cell in draw_voronoi(rng, 100)
+    ]
     ids = add_cells(connection, dataset, cells)
-    run = new_run(connection, dataset)
+    run = make_run(connection, dataset)
     unions = [rng.choice(ids, rng.integers(1, 50), replace=False).tolist() for _ in range(30)]
     add_unions(connection, run, [*unions, ids])
-    assert found(connection, run) == ({number: set(own) for number, own in enumerate([*unions, ids], 1)}, set())
+    assert find_cells(connection, run) == ({number: set(own) for number, own in enumerate([*unions, ids], 1)}, set())
 
 
 def test_specks_of_cells_are_dropped_but_not_the_only_part(connection: psycopg.Connection) -> None:
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     pierced = shapely.box(0, 0, 10, 10).difference(shapely.box(4, 4, 4.9, 4.9))
     speck = shapely.MultiPolygon([shapely.box(20, 0, 30, 10), shapely.box(40, 0, 40.5, 1)])
     ids = add_cells(connection, dataset, [pierced, speck, shapely.box(60, 0, 60.5, 0.5)])
-    run = new_run(connection, dataset)
+    run = make_run(connection, dataset)
     add_unions(connection, run, [[ids[0], ids[1]], [ids[2]]])
-    assert [shape.area for shape in stored(connection, run)] == [200, 0.25]
-    assert [len(shape.geoms) for shape in stored(connection, run)] == [2, 1]
+    assert [shape.area for shape in read_stored(connection, run)] == [200, 0.25]
+    assert [len(shape.geoms) for shape in read_stored(connection, run)] == [2, 1]
 
 
 ODD = [
@@ -264,7 +266,7 @@ ODD = [
 
 
 def test_what_is_no_plain_multipolygon_is_said_to_be_none(connection: psycopg.Connection) -> None:
-    run = new_run(connection, new_dataset(connection))
+    run = make_run(connection, make_dataset(connection))
     add_polygons(connection, run, [shape for shape, _ in ODD])
     columns = "several, valid, parts, holes, least_m2"
     said = connection.execute(f"SELECT {columns} FROM dbanon_internal.polygon_evidence(%s) ORDER BY region_no", [run])
@@ -286,14 +288,14 @@ def test_what_is_no_plain_multipolygon_is_said_to_be_none(connection: psycopg.Co
     ],
 )
 def test_categories_are_a_whole_number(connection: psycopg.Connection, extra: str | None, categories: int) -> None:
-    dataset = new_dataset(connection)
-    run = new_run(connection, dataset)
+    dataset = make_dataset(connection)
+    run = make_run(connection, dataset)
     add_unions(connection, run, [add_cells(connection, dataset, [shapely.box(0, 0, 10, 10)])], extra)
-    assert value(connection, "SELECT categories FROM dbanon_internal.polygon_evidence(%s)", run) == categories
+    assert read_value(connection, "SELECT categories FROM dbanon_internal.polygon_evidence(%s)", run) == categories
 
 
 def test_only_those_who_compute_may_ask(connection: psycopg.Connection, login) -> None:
-    run = new_run(connection, new_dataset(connection))
+    run = make_run(connection, make_dataset(connection))
     for call in ("polygon_evidence(%s)", "held_evidence(%s, '{1}')", "outline_evidence(%s)", "atom_evidence(%s)"):
         query = f"SELECT * FROM dbanon_internal.{call}"
         for role in ("dbanon_operator", "dbanon_analyst"):
@@ -306,9 +308,9 @@ def test_only_those_who_compute_may_ask(connection: psycopg.Connection, login) -
 # What the attack is given: a small world, written and read back.
 
 
-def written(connection: psycopg.Connection, small: Release) -> int:
+def write_world(connection: psycopg.Connection, small: Release) -> int:
     """Write the data of a release and what is published of them; returns the run."""
-    dataset, wide = new_dataset(connection), small.wide
+    dataset, wide = make_dataset(connection), small.wide
     squares = [shapely.box(c % wide, c // wide, c % wide + 1, c // wide + 1) for c in range(len(small.pois))]
     squares = [shapely.transform(square, lambda xy: xy * 100) for square in squares]
     ids = add_cells(connection, dataset, squares)
@@ -328,7 +330,7 @@ def written(connection: psycopg.Connection, small: Release) -> int:
             "VALUES (%s, %s, %s, ST_GeomFromText(%s, 32610))",
             [path, dataset, f"s{subject}", text],
         )
-    run = new_run(connection, dataset, small.params, small.suppressed)
+    run = make_run(connection, dataset, small.params, small.suppressed)
     for record in dict.fromkeys(row.record for row in small.rows):
         for row in [row for row in small.rows if row.record == record]:
             add_unions(connection, run, [[ids[c] for c in sorted(row.cells)]], f'{{"categories": {row.categories}}}')
@@ -349,19 +351,19 @@ def read(database: str, monkeypatch: pytest.MonkeyPatch):
 
     def evidence(run: int) -> RegionEvidence:
         with reading.open_reader(database) as reader:
-            return reader.evidence(run)[0]
+            return reader.read_evidence(run)[0]
 
     return evidence
 
 
-def broken(evidence: RegionEvidence) -> set[str]:
+def find_broken(evidence: RegionEvidence) -> set[str]:
     return {clause.name for clause in attack(evidence).clauses if not clause.passed}
 
 
 @pytest.mark.parametrize("world", [world for world in WORLDS if world.__name__ != "apart"])
 def test_what_is_read_back_is_what_was_written(connection: psycopg.Connection, read, world) -> None:
     small = world()
-    evidence, expected = read(written(connection, small)), small.evidence()
+    evidence, expected = read(write_world(connection, small)), small.evidence()
     assert attack(evidence).passed
     assert attack(evidence).figures | {"regions": 0} == attack(expected).figures | {"regions": 0}
     assert (evidence.cells.pois == expected.cells.pois).all()
@@ -371,7 +373,7 @@ def test_what_is_read_back_is_what_was_written(connection: psycopg.Connection, r
     assert not evidence.region_split.any()
 
 
-def box(west: float, south: float, east: float, north: float) -> str:
+def make_box(west: float, south: float, east: float, north: float) -> str:
     """Write a rectangle, as seen from the lower left corner of a region."""
     envelope = f"ST_MakeEnvelope({west}, {south}, {east}, {north}, 32610)"
     return f"ST_Translate({envelope}, ST_XMin(region), ST_YMin(region))"
@@ -382,15 +384,16 @@ NEEDLE = "ST_GeomFromText('POLYGON ((0 50, -30 50.005, 0 50.01, 0 50))', 32610)"
 LAST_ATOM = "ST_MakeEnvelope(0, 200, 300, 300, 32610)"
 # What a region is made, of nearly the same area and the same points in it: its outline alone gives it away.
 FORGED = {
-    "a hair": f"ST_Union(region, {box(-13, 20.998, 1, 21.002)})",
-    "a keyhole": f"ST_Difference(region, {box(-1, 19.998, 17.5, 20.002)})",
+    "a hair": f"ST_Union(region, {make_box(-13, 20.998, 1, 21.002)})",
+    "a keyhole": f"ST_Difference(region, {make_box(-1, 19.998, 17.5, 20.002)})",
     "a needle": f"ST_Union(region, ST_Translate({NEEDLE}, ST_XMin(region), ST_YMin(region)))",
-    "a hole": f"ST_Difference(region, {box(60, 60, 61, 61)})",
-    "a strip cut off": f"ST_Difference(region, {box(0, 0, 1, 0.002)})",
+    "a hole": f"ST_Difference(region, {make_box(60, 60, 61, 61)})",
+    "a strip cut off": f"ST_Difference(region, {make_box(0, 0, 1, 0.002)})",
     "an island in another cell": f"ST_Union(region, {ISLAND})",
     "an island outside all cells": f"ST_Union(region, ST_Translate({ISLAND}, -900, -900))",
-    "an island paid for by shaving": f"ST_Union(ST_Difference(region, {box(0, 0, 0.01, 100)}), {ISLAND})",
-    "a piece moved out of it": f"ST_Union(ST_Difference(region, {box(60, 60, 80, 80)}), {box(-520, 0, -500, 20)})",
+    "an island paid for by shaving": f"ST_Union(ST_Difference(region, {make_box(0, 0, 0.01, 100)}), {ISLAND})",
+    "a piece moved out of it": f"ST_Union(ST_Difference(region, {make_box(60, 60, 80, 80)}), "
+    f"{make_box(-520, 0, -500, 20)})",
 }
 TAMPERED = {
     "period": "UPDATE dbanon.cloak SET period = tstzrange(lower(period), upper(period) + interval '1 second')",
@@ -419,28 +422,28 @@ TAMPERED = {
 
 @pytest.mark.parametrize("what", TAMPERED)
 def test_rows_that_were_tampered_with_are_refused(connection: psycopg.Connection, read, what: str) -> None:
-    run = written(connection, honest())
-    assert broken(read(run)) == set()
+    run = write_world(connection, make_honest())
+    assert find_broken(read(run)) == set()
     connection.execute(TAMPERED[what])
     evidence = read(run)
-    assert what.split(maxsplit=1)[0] in broken(evidence)
+    assert what.split(maxsplit=1)[0] in find_broken(evidence)
     assert evidence.region_split.all() or what.removeprefix("region with ") not in FORGED
 
 
 def test_atoms_that_are_not_stored_are_missed_where_they_count(connection: psycopg.Connection, read) -> None:
-    runs = [written(connection, world()) for world in (honest, grown)]
+    runs = [write_world(connection, world()) for world in (make_honest, make_grown)]
     connection.execute(
         "DELETE FROM dbanon.atom WHERE cell_id = ANY (SELECT max(cell_id) FROM dbanon.atom GROUP BY run_id)"
     )
     assert [read(run).atom.tolist().count(-1) for run in runs] == [1, 1]
-    assert [broken(read(run)) for run in runs] == [set(), {"decidable"}]
+    assert [find_broken(read(run)) for run in runs] == [set(), {"decidable"}]
 
 
 def test_more_corners_on_an_outline_change_nothing(connection: psycopg.Connection, read) -> None:
-    run = written(connection, honest())
+    run = write_world(connection, make_honest())
     connection.execute("UPDATE dbanon.region SET region = ST_Segmentize(region, 7.3)")
-    assert whole(connection, run) == {}
-    assert broken(read(run)) == set()
+    assert find_whole(connection, run) == {}
+    assert find_broken(read(run)) == set()
 
 
 @pytest.mark.many
@@ -448,7 +451,7 @@ def test_more_corners_on_an_outline_change_nothing(connection: psycopg.Connectio
     "number", [i for i, (name, _) in enumerate(MUTANTS) if name in {"complete", "truth", "covers"}]
 )
 def test_changes_of_data_and_rows_are_caught_as_in_the_small(connection: psycopg.Connection, read, number: int) -> None:
-    small = honest()
+    small = make_honest()
     clause, change = MUTANTS[number]
     change(small)
-    assert broken(read(written(connection, small))) == {clause}
+    assert find_broken(read(write_world(connection, small))) == {clause}

@@ -20,7 +20,7 @@ from dbanon.postgres.programs import find_binaries, find_installations
 from dbanon.postgres.server import SERVER_VARIABLES, EmbeddedServer, run_psql
 from dbanon.testing import logins
 from tests.acceptance.commands import call
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 pytestmark = [
     pytest.mark.db,
@@ -49,7 +49,7 @@ def server(place: Path) -> Iterator[EmbeddedServer]:
     embedded.stop()
 
 
-def pid_of(server: EmbeddedServer) -> int:
+def read_pid(server: EmbeddedServer) -> int:
     return int((server.data / "postmaster.pid").read_text().splitlines()[0])
 
 
@@ -89,9 +89,9 @@ def test_tables_made_without_a_schema_are_not_among_the_private_ones(server: Emb
 
 def test_a_second_start_finds_it_running(server: EmbeddedServer) -> None:
     first = server.start()
-    pid = pid_of(server)
+    pid = read_pid(server)
     assert EmbeddedServer(server.home).start() == first
-    assert pid_of(server) == pid
+    assert read_pid(server) == pid
     assert server.status().running
 
 
@@ -104,7 +104,7 @@ def test_it_is_reachable_through_a_private_socket_only(server: EmbeddedServer) -
 
 def test_it_runs_as_an_unprivileged_user(server: EmbeddedServer) -> None:
     server.start()
-    owner = Path(f"/proc/{pid_of(server)}").stat().st_uid
+    owner = Path(f"/proc/{read_pid(server)}").stat().st_uid
     assert owner != 0
     assert owner == server.data.stat().st_uid
 
@@ -140,7 +140,7 @@ def test_stop_says_whether_it_was_up(server: EmbeddedServer) -> None:
 def test_it_starts_again_after_being_killed(server: EmbeddedServer) -> None:
     with psycopg.connect(server.start().url, autocommit=True) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS number")
-        pid = pid_of(server)
+        pid = read_pid(server)
         os.kill(pid, signal.SIGKILL)  # its backend lives on for a moment and holds the shared memory
         wait_until_gone(pid)
         assert ask(server.start().url, "SELECT number FROM kept") == 7
@@ -243,7 +243,7 @@ def test_a_short_socket_directory_that_is_a_link_is_refused(place: Path) -> None
     embedded = EmbeddedServer(place / ("trap" * 30))
     embedded._socket_directory.symlink_to(place)
     try:
-        with refusal(StoreError, embedded._socket_directory, "0700"):
+        with expect_refusal(StoreError, embedded._socket_directory, "0700"):
             embedded.start()
     finally:
         embedded._socket_directory.unlink()
@@ -253,7 +253,7 @@ def test_a_short_socket_directory_that_is_a_link_is_refused(place: Path) -> None
 def test_a_directory_that_the_servers_user_cannot_enter_is_named(place: Path) -> None:
     closed = place / "closed"
     closed.mkdir(mode=0o700)
-    with refusal(StoreError, "enter", "chmod o+x") as caught:
+    with expect_refusal(StoreError, "enter", "chmod o+x") as caught:
         EmbeddedServer(closed / "home").start()
     assert f"Got {closed}." in str(caught.value)
 
@@ -285,7 +285,7 @@ def test_it_works_for_a_user_who_is_not_root(place: Path) -> None:
 def test_a_server_that_cannot_start_says_why_in_a_sentence(place: Path) -> None:
     embedded = EmbeddedServer(place / "home", settings={"shared_buffers": "no"})
     embedded.stop()
-    with refusal(StoreError, "start", "invalid value for parameter"):
+    with expect_refusal(StoreError, "start", "invalid value for parameter"):
         embedded.start()
 
 

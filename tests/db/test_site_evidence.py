@@ -12,7 +12,7 @@ from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.postgres import arrow
 from dbanon.runs import _rows, reading
 from tests.unit.attack_evidence import ROW
-from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined
+from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, join_evidence
 
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
@@ -34,19 +34,19 @@ VALUES (%s, %s, 1, tstzrange(to_timestamp(%s), to_timestamp(%s)),
 _HIDDEN = '{"cloaked": true}'
 
 
-def value(connection: psycopg.Connection, query: str, *params: object) -> int:
+def read_value(connection: psycopg.Connection, query: str, *params: object) -> int:
     return connection.execute(query, params).fetchone()[0]
 
 
-def new_dataset(connection: psycopg.Connection, grid_m: float = 1.0, grid_s: int = 5) -> int:
+def make_dataset(connection: psycopg.Connection, grid_m: float = 1.0, grid_s: int = 5) -> int:
     connection.execute(_METHOD, ["sensitive-sites", "sensitive-sites"])
-    count = value(connection, "SELECT count(*) FROM dbanon.dataset")
+    count = read_value(connection, "SELECT count(*) FROM dbanon.dataset")
     insert = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, %s, %s) RETURNING dataset_id"
-    return value(connection, insert, f"d{count}", grid_m, grid_s)
+    return read_value(connection, insert, f"d{count}", grid_m, grid_s)
 
 
-def new_run(connection: psycopg.Connection, dataset: int, params: object, suppressed: object = ()) -> int:
-    return value(connection, _RUN, json.dumps(params), json.dumps(dict(suppressed)), dataset)
+def make_run(connection: psycopg.Connection, dataset: int, params: object, suppressed: object = ()) -> int:
+    return read_value(connection, _RUN, json.dumps(params), json.dumps(dict(suppressed)), dataset)
 
 
 def add_rows(connection: psycopg.Connection, rows: list[tuple]) -> None:
@@ -61,9 +61,9 @@ def add_sites(connection: psycopg.Connection, dataset: int, texts: list[str]) ->
 
 
 def test_regions_an_analyst_can_tell_apart_are_not_one(database: str, connection: psycopg.Connection) -> None:
-    dataset = new_dataset(connection)
+    dataset = make_dataset(connection)
     add_sites(connection, dataset, ["POINT(1.5 1.5)"])
-    run = new_run(connection, dataset, {})
+    run = make_run(connection, dataset, {})
     add_rows(connection, [(run, i, 0, 60, 0, 0, 3, 3, 3, _HIDDEN) for i in range(1, 5)])
     connection.execute("UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE record_id = 1")
     connection.execute(
@@ -81,7 +81,7 @@ def test_regions_an_analyst_can_tell_apart_are_not_one(database: str, connection
     ],
 )  # fmt: skip
 def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, extra: str | None, cloaked: int) -> None:
-    run = new_run(connection, new_dataset(connection), {})
+    run = make_run(connection, make_dataset(connection), {})
     add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, extra)])
     with arrow.open_snapshot(connection) as snapshot:
         assert _rows.read(snapshot, run).fields["region_other_keys"].tolist() == [0]
@@ -92,7 +92,7 @@ def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, ex
 # What the attack is given: a small world, written and read back.
 
 
-def world(**params: object) -> SiteWorld:
+def make_world(**params: object) -> SiteWorld:
     cells = {
         0: (9, 9),
         1: (11, 10),
@@ -109,9 +109,9 @@ def world(**params: object) -> SiteWorld:
     return SiteWorld(trips, sites, SITE_PARAMS | params, {708: (76.0, 18.0, 81.0, 19.0)})
 
 
-def written(connection: psycopg.Connection, small: SiteWorld, evidence: SiteEvidence) -> int:
+def write_world(connection: psycopg.Connection, small: SiteWorld, evidence: SiteEvidence) -> int:
     """Write a world and what is published of it; returns the run."""
-    dataset = new_dataset(connection, small.grid_m, small.grid_s)
+    dataset = make_dataset(connection, small.grid_m, small.grid_s)
     for trajectory, (subject, fixes) in small.trips.items():
         (t, x, y), shape = fixes[0], small.shapes.get(trajectory)
         insert = """INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path, shape)
@@ -121,7 +121,7 @@ def written(connection: psycopg.Connection, small: SiteWorld, evidence: SiteEvid
         insert = "INSERT INTO dbanon.site (site_id, dataset_id, geom) VALUES (%s, %s, ST_MakeLine(%s::text, %s::text))"
         corners = [f"SRID=32610;POINT({bounds[i]} {bounds[i + 1]})" for i in (0, 2)]
         connection.execute(insert, [site, dataset, *corners])
-    run = new_run(connection, dataset, evidence.params, evidence.suppressed)
+    run = make_run(connection, dataset, evidence.params, evidence.suppressed)
     hidden = [_HIDDEN if cloaked else None for cloaked in evidence.cloak_cloaked]
     columns = (evidence.cloak_record, evidence.cloak_start_s, evidence.cloak_end_s, *evidence.cloak_bounds.T)
     rows = zip(*(column.tolist() for column in (*columns, evidence.cloak_crowd)), hidden, strict=True)
@@ -135,12 +135,12 @@ def written(connection: psycopg.Connection, small: SiteWorld, evidence: SiteEvid
 
 def read(url: str, run: int) -> SiteEvidence:
     with reading.open_reader(url) as reader:
-        evidence, _ = reader.evidence(run)
+        evidence, _ = reader.read_evidence(run)
     assert isinstance(evidence, SiteEvidence)
     return evidence
 
 
-def pairs(evidence: SiteEvidence) -> list[list]:
+def list_pairs(evidence: SiteEvidence) -> list[list]:
     columns = (evidence.pair_site, evidence.pair_cloaked, evidence.pair_rows, evidence.pair_squared)
     return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -152,10 +152,10 @@ GROUPS = {801: [0, 1, 2, 3], 802: [4, 5, 6]}
 def test_what_is_read_back_is_what_was_written(
     database: str, connection: psycopg.Connection, guard_m: float | None
 ) -> None:
-    small = world(guard_m=guard_m)
+    small = make_world(guard_m=guard_m)
     honest = small.evidence(GROUPS)
-    evidence = read(database, written(connection, small, honest))
-    assert pairs(evidence) == pairs(honest) == pairs(joined(evidence))
+    evidence = read(database, write_world(connection, small, honest))
+    assert list_pairs(evidence) == list_pairs(honest) == list_pairs(join_evidence(evidence))
     for name in ("site_id", "site_bounds", "shape_trajectory", "shape_bounds"):
         assert np.array_equal(getattr(evidence.sites, name), getattr(honest.sites, name)), name
     order, same = np.argsort(evidence.cloak_record), np.argsort(honest.cloak_record)
@@ -182,8 +182,8 @@ TAMPERED = {
 @pytest.mark.many
 @pytest.mark.parametrize("clause", TAMPERED)
 def test_rows_that_were_tampered_with_are_refused(database: str, connection: psycopg.Connection, clause: str) -> None:
-    small = world()
-    run = written(connection, small, small.evidence(GROUPS))
+    small = make_world()
+    run = write_world(connection, small, small.evidence(GROUPS))
     assert attack(read(database, run)).passed
     connection.execute(TAMPERED[clause])
     verdict = attack(read(database, run))

@@ -28,7 +28,7 @@ def shape(server):
 
 @pytest.fixture(scope="module")
 def judged(server, shape):
-    """``judged(sample)["far"]`` says of each fix whether it is; so do ``swapped`` and ``late``."""
+    """``judged(sample)["far"]`` says of each fix whether it is; so do ``swap_axes`` and ``late``."""
 
     def judge(sample, **options):
         found = psycopg.types.json.Jsonb(shape(sample, **options))
@@ -42,12 +42,12 @@ def judged(server, shape):
     return judge
 
 
-def town(middle, n=1000, width=0.15):
+def make_town(middle, n=1000, width=0.15):
     """Fixes evenly spread over a town, at minutes of half a day: float64[n, 3]."""
     return np.column_stack([RNG.uniform(-width, width, (n, 2)) + middle, RNG.uniform(0, 43_200, n)])
 
 
-def swapped(sample):
+def swap_axes(sample):
     return sample[:, [1, 0, 2]]
 
 
@@ -55,9 +55,9 @@ def swapped(sample):
 @pytest.mark.parametrize("place", [BERLIN, CAIRO, FRISCO])
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.3, 0.45])
 def test_the_right_way_round_is_that_of_most(shape, judged, place, share):
-    sample = town(place)
+    sample = make_town(place)
     wrong = int(share * len(sample))
-    mixed = np.vstack([swapped(sample[:wrong]), sample[wrong:]])
+    mixed = np.vstack([swap_axes(sample[:wrong]), sample[wrong:]])
     found, told = shape(mixed), judged(mixed)
     assert found["home"]["x_is_greater"] == (place[0] > place[1])
     assert found["middle"] == pytest.approx(place, abs=0.02)
@@ -67,7 +67,7 @@ def test_the_right_way_round_is_that_of_most(shape, judged, place, share):
 
 @pytest.mark.parametrize("place", [(7.0, 7.05), (0.0, 0.0)])
 def test_where_the_diagonal_runs_through_the_data_no_axis_can_be_told(shape, judged, place):
-    sample = town(place)
+    sample = make_town(place)
     assert shape(sample)["home"] is None
     assert not judged(sample)["far"].any()
 
@@ -82,14 +82,14 @@ def test_only_middles_that_do_not_touch_tell_the_axes_apart(shape):
 
 @pytest.mark.parametrize("share", [0.001, 0.02, 0.2])
 def test_a_receiver_that_says_zero_is_wild_however_often(judged, share):
-    sample = town(BERLIN)
+    sample = make_town(BERLIN)
     sample[: int(share * len(sample)), :2] = 0.0
     assert (judged(sample)["far"] == (sample[:, 0] == 0)).all()
 
 
 def test_one_parked_subject_makes_no_journey_wild(judged):
     parked = np.column_stack([np.full((9000, 2), BERLIN), np.arange(9000.0)])
-    assert not judged(np.vstack([parked, town(BERLIN, 300)]))["far"].any()
+    assert not judged(np.vstack([parked, make_town(BERLIN, 300)]))["far"].any()
 
 
 @pytest.mark.parametrize("where", [(0.0, 0.0), (170.0, 80.0), (13.4, -52.5)])
@@ -103,31 +103,31 @@ def test_one_wild_fix_among_few_is_found_on_either_side(judged, where):
 @pytest.mark.many
 @pytest.mark.parametrize("other", [(18.4, -33.9), (-58.4, -34.6), (36.8, -1.3), (139.7, 35.7)])
 def test_towns_on_either_side_of_the_diagonal_are_both_right(judged, other):
-    told = judged(np.vstack([town(BERLIN, 600), town(other, 400)]))
+    told = judged(np.vstack([make_town(BERLIN, 600), make_town(other, 400)]))
     assert not told["swapped"].any()
     assert not told["far"].any()
 
 
 def test_two_towns_of_which_one_is_small_are_both_kept(judged):
-    assert not judged(np.vstack([town(BERLIN, 950), town((8.2, 53.1), 50)]))["far"].any()
+    assert not judged(np.vstack([make_town(BERLIN, 950), make_town((8.2, 53.1), 50)]))["far"].any()
 
 
 def test_a_town_on_the_antimeridian_is_one_town(shape, judged):
-    sample = town((179.95, -17.0))
+    sample = make_town((179.95, -17.0))
     sample[:, 0] = (sample[:, 0] + 180) % 360 - 180
     assert not judged(sample)["far"].any()
     assert abs((shape(sample)["middle"][0] + 180) % 360 - 180 - 179.95) < 0.05
 
 
 def test_metres_are_judged_in_metres(judged):
-    sample = town(BERLIN)
+    sample = make_town(BERLIN)
     sample[:, :2] = sample[:, :2] * [65_000, 111_000]
     sample[0, 0] -= 600_000
     assert (judged(sample, geographic=False)["far"] == (np.arange(1000) == 0)).all()
 
 
 def test_times_long_before_the_rest_are_far(judged):
-    sample = town(BERLIN)
+    sample = make_town(BERLIN)
     sample[:, 2] += 1_212_562_800
     sample[:30, 2] = 0
     assert (judged(sample)["late"] == (np.arange(1000) < 30)).all()
@@ -135,7 +135,7 @@ def test_times_long_before_the_rest_are_far(judged):
 
 @pytest.mark.parametrize(("extents", "wild"), [(2.5, False), (4.5, True)])
 def test_far_is_three_times_the_extent_of_the_middle(judged, extents, wild):
-    sample = town(BERLIN, 2000)
+    sample = make_town(BERLIN, 2000)
     sample[0, 0] = BERLIN[0] + 0.15 + extents * 0.3
     assert judged(sample)["far"][0] == wild
 

@@ -6,20 +6,20 @@ import psycopg
 import pytest
 
 from dbanon.runs import queue, tied
-from tests.facts import names
+from tests.facts import demand_named
 
 Login = Callable[[str], str]
 SUBMIT = "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 2}')"
 
 
-def counts(connection: psycopg.Connection) -> dict[str, int]:
+def count_tables(connection: psycopg.Connection) -> dict[str, int]:
     """How much there is of data and of what runs wrote."""
     tables = ("dataset", "trajectory", "request", "quasi_identifier", "site", "poi", "cell", "run", "cloak", "fix_code")
     query = ", ".join(f"(SELECT count(*) FROM dbanon.{table})" for table in tables)
     return dict(zip(tables, connection.execute(f"SELECT {query}").fetchone() or (), strict=True))
 
 
-def submitted(connection: psycopg.Connection, holder: int, dataset: str = "ten") -> int:
+def submit_run(connection: psycopg.Connection, holder: int, dataset: str = "ten") -> int:
     with connection.transaction():
         run = connection.execute(SUBMIT.replace("'ten'", "%s"), [dataset]).fetchone()[0]
         tied.tie_run(connection, run, holder)
@@ -28,34 +28,34 @@ def submitted(connection: psycopg.Connection, holder: int, dataset: str = "ten")
 
 def test_runs_and_samples_go_when_the_session_of_their_sweep_ends(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        before = counts(connection)
+        before = count_tables(connection)
         with tied.open_session(database, database) as holder:
             sample = tied.sample_people(connection, "ten", 4, holder)
-            submitted(connection, holder)
-            submitted(connection, holder, sample)
-            during = counts(connection)
+            submit_run(connection, holder)
+            submit_run(connection, holder, sample)
+            during = count_tables(connection)
             assert (during["dataset"], during["run"]) == (before["dataset"] + 1, before["run"] + 2)
             assert during["fix_code"] == before["fix_code"]
             queue.reap_runs(connection)
-            assert counts(connection) == during
-        assert counts(connection) == before
+            assert count_tables(connection) == during
+        assert count_tables(connection) == before
 
 
 def test_what_a_killed_session_leaves_goes_when_anybody_looks(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        before = counts(connection)
+        before = count_tables(connection)
         killed = psycopg.connect(database, autocommit=True)
         holder = killed.execute("SELECT (dbanon_internal.hold_lock()).lock_key").fetchone()[0]
         tied.sample_people(connection, "ten", 4, holder)
-        submitted(connection, holder)
+        submit_run(connection, holder)
         connection.execute("SELECT pg_terminate_backend(%s, 10000)", [killed.info.backend_pid])
         killed.close()
         queue.reap_runs(connection)
-        assert counts(connection) == before
+        assert count_tables(connection) == before
         with pytest.raises(psycopg.Error) as refused:
-            submitted(connection, holder)
+            submit_run(connection, holder)
         assert refused.value.sqlstate == "DA013"
-        assert counts(connection) == before
+        assert count_tables(connection) == before
 
 
 def test_a_run_that_was_published_meanwhile_stays(database: str, run: int) -> None:
@@ -83,13 +83,13 @@ def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_
             with pytest.raises(psycopg.Error) as refused:
                 tied.sample_people(connection, "ten", wrong, holder)  # type: ignore[arg-type]
             assert refused.value.sqlstate == "DA011"
-            names(str(refused.value.diag.message_primary), 10)
-        places = counts(connection)["site"]
+            demand_named(str(refused.value.diag.message_primary), 10)
+        places = count_tables(connection)["site"]
         first, again = (tied.sample_people(connection, "ten", 4, holder) for _ in range(2))
         drawn = connection.execute(people, [first]).fetchone()[0]
         assert len(drawn) == 4
         assert connection.execute(people, [again]).fetchone() == (drawn,)
-        assert counts(connection)["site"] == 3 * places
+        assert count_tables(connection)["site"] == 3 * places
         senders = connection.execute(
             "SELECT DISTINCT q.subject FROM dbanon.request q JOIN dbanon.dataset d USING (dataset_id) "
             "WHERE d.name = %s ORDER BY 1",
@@ -101,12 +101,12 @@ def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_
 def test_a_run_of_a_sample_is_never_published(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection, tied.open_session(database, database) as holder:
         sample = tied.sample_people(connection, "ten", 4, holder)
-        made = submitted(connection, holder, sample)
+        made = submit_run(connection, holder, sample)
         connection.execute("UPDATE dbanon.run SET status = 'verified', todo = NULL WHERE run_id = %s", [made])
         with pytest.raises(psycopg.Error) as refused:
             connection.execute("SELECT dbanon.publish(%s, 'part_of_ten')", [made])
         assert refused.value.sqlstate == "DA004"
-        names(str(refused.value.diag.message_primary), "sample", f"run {made}")
+        demand_named(str(refused.value.diag.message_primary), "sample", f"run {made}")
 
 
 def test_whoever_is_forgotten_is_in_no_sample_either(database: str, run: int) -> None:
@@ -127,7 +127,7 @@ def test_a_login_ties_only_what_it_submitted(database: str, run: int, login: Log
             with pytest.raises(psycopg.Error) as refused:
                 tied.tie_run(operator, waiting, holder)
             assert refused.value.sqlstate == "DA013"
-            mine = submitted(operator, holder)
+            mine = submit_run(operator, holder)
         assert operator.execute(
             "SELECT count(*) FROM dbanon.run WHERE run_id IN (%s, %s)", [waiting, mine]
         ).fetchone() == (1,)

@@ -10,7 +10,7 @@ from psycopg import errors, sql
 
 from dbanon.postgres import arrow
 from dbanon.runs import _blocks, _rows, reading, stored
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def add_point(connection: psycopg.Connection, dataset: int, path: str = "SRID=32
     )
 
 
-def revision(connection: psycopg.Connection, dataset: int) -> int:
+def read_revision(connection: psycopg.Connection, dataset: int) -> int:
     row = connection.execute("SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset]).fetchone()
     assert row
     return int(row[0])
 
 
 def test_loading_and_removing_raise_the_revision(connection: psycopg.Connection, dataset: int) -> None:
-    seen = [revision(connection, dataset)]
+    seen = [read_revision(connection, dataset)]
     for statement in (
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
         " SELECT {}, 's', ST_SetSRID(ST_MakePointM(1, 1, 1), 32610) FROM generate_series(1, 3)",
@@ -58,18 +58,18 @@ def test_loading_and_removing_raise_the_revision(connection: psycopg.Connection,
         "DELETE FROM dbanon.request WHERE dataset_id = {}",
     ):
         connection.execute(sql.SQL(statement).format(sql.Literal(dataset)))
-        seen.append(revision(connection, dataset))
+        seen.append(read_revision(connection, dataset))
     connection.execute("TRUNCATE dbanon.request")
-    seen.append(revision(connection, dataset))
+    seen.append(read_revision(connection, dataset))
     assert seen == list(range(8))
 
 
 def test_a_load_leaves_the_revision_of_other_datasets(connection: psycopg.Connection, dataset: int) -> None:
-    before = revision(connection, 1)
+    before = read_revision(connection, 1)
     add_point(connection, dataset)
     connection.execute("DELETE FROM dbanon.trajectory WHERE dataset_id = -1")
-    assert revision(connection, dataset) == 1
-    assert revision(connection, 1) == before
+    assert read_revision(connection, dataset) == 1
+    assert read_revision(connection, 1) == before
 
 
 @pytest.mark.many
@@ -173,7 +173,7 @@ def test_a_dataset_is_in_metres_whoever_makes_it(
     connection: psycopg.Connection, statement: str, srid: int, facts: tuple[str, ...]
 ) -> None:
     connection.execute("SET LOCAL ROLE dbanon_operator")
-    with refusal("DA011", *facts):
+    with expect_refusal("DA011", *facts):
         connection.execute(statement, [srid])
 
 
@@ -206,14 +206,14 @@ def test_deleting_runs_and_datasets_takes_their_rows_along(connection: psycopg.C
         assert connection.execute(f"SELECT count(*) FROM dbanon.{table}").fetchone() == (0,), table
 
 
-def _written(connection: psycopg.Connection) -> _rows.Written:
+def _read_written(connection: psycopg.Connection) -> _rows.Written:
     return _rows.read(arrow.Snapshot(connection, "public"), 1)
 
 
 def test_evidence_gives_the_stored_rows_as_numbers(connection: psycopg.Connection, run: int) -> None:
     connection.execute("INSERT INTO dbanon.hiding VALUES (1, 1, '[2008-06-04 08:00+00,2008-06-04 08:01+00)', '{2, 3}')")
     connection.execute("UPDATE dbanon.membership SET period = '[2008-06-04 08:00+00,)' WHERE trajectory_id = 109")
-    found = _written(connection).fields
+    found = _read_written(connection).fields
     last = np.argmax(found["region_bounds"][:, 0])
     assert found["region_bounds"][last].tolist() == [70.0, 0.0, 110.0, 90.0]
     columns = ("rectangle", "srid", "crowd", "subjects", "other_keys")
@@ -242,7 +242,7 @@ def test_the_periods_of_members_are_those_that_the_server_says(connection: psyco
     said = connection.execute("""SELECT coalesce(date_part('epoch', lower(period)), '-Infinity'),
         coalesce(date_part('epoch', upper(period)), 'Infinity')
         FROM dbanon.membership WHERE period IS NOT NULL ORDER BY trajectory_id""").fetchall()
-    found = _written(connection).fields
+    found = _read_written(connection).fields
     ends = np.column_stack([found["member_start_s"], found["member_end_s"]])[np.argsort(found["member_trajectory"])]
     assert ends[: len(PERIODS)].tolist() == [list(each) for each in said]
     assert np.isnan(ends[len(PERIODS) :]).all()
@@ -284,7 +284,7 @@ def test_a_rectangle_is_exactly_its_own_envelope(
 
 
 def _demand_shapes(connection: psycopg.Connection, rectangle: bool) -> None:
-    found = _written(connection).fields
+    found = _read_written(connection).fields
     columns = ("no", "bounds", "rectangle", "srid")
     read = [*zip(*(found[f"region_{name}"].tolist() for name in columns), strict=True)]
     said = connection.execute(f"""SELECT region_no, ARRAY[xmin, ymin, xmax, ymax], rectangle, srid
@@ -313,7 +313,7 @@ SHOWN = "region_no IN (SELECT unnest(regions) FROM dbanon.record)"  # a change l
 
 def test_keys_of_extra_that_no_column_takes_are_counted(connection: psycopg.Connection, run: int) -> None:
     connection.execute("""UPDATE dbanon.cloak SET extra = '{"requests": [], "subject": "p0", "n": 1}' WHERE seq = 1""")
-    assert sorted(_written(connection).fields["region_other_keys"].tolist()) == [0, 0, 2, 2]
+    assert sorted(_read_written(connection).fields["region_other_keys"].tolist()) == [0, 0, 2, 2]
 
 
 ODD = (
@@ -333,7 +333,7 @@ def test_lists_of_extra_are_cut_as_the_server_cuts_them(connection: psycopg.Conn
         WHEN 'array' THEN extra -> 'requests' ELSE jsonb_build_array(jsonb_build_array(extra -> 'requests')) END) e)
         FROM dbanon.cloak WHERE (record_id, seq) = (1, 1)"""
     (said,) = connection.execute(query).fetchone() or ()
-    (found,) = [_blocks.split_elements(one["requests"]) for one in _written(connection).extras if "z" in one]
+    (found,) = [_blocks.split_elements(one["requests"]) for one in _read_written(connection).extras if "z" in one]
     assert found == said
 
 

@@ -10,7 +10,7 @@ from dbanon.base.errors import DataError, ParameterError, StoreError, Verificati
 from dbanon.database import open_database
 from dbanon.options.publishing import Publishing
 from dbanon.postgres.connection import translate_errors
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 
 def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(
@@ -81,5 +81,5 @@ def test_a_login_that_may_not_write_cloaks_leaves_no_run_behind(
 @pytest.mark.parametrize("seed", [-1, 2**63, 2**70])
 @pytest.mark.parametrize("verb", ["run", "submit"])
 def test_a_seed_out_of_range_is_a_parameter_error(database: str, verb: str, seed: int) -> None:
-    with open_database(database) as opened, refusal(ParameterError, "seed", ">= 0", "2^63", seed):
+    with open_database(database) as opened, expect_refusal(ParameterError, "seed", ">= 0", "2^63", seed):
         getattr(opened, verb)("tp-aware", dataset="city", seed=seed)

@@ -15,7 +15,7 @@ from dbanon.options.publishing import Submitting
 from dbanon.postgres.connection import connect
 from dbanon.runs import pipeline, queue, stored, watch
 from dbanon.runs.watch import Watch
-from tests.looks import counted_looks, look_on
+from tests.looks import count_looks, look_on
 from tests.unit.test_progress import Terminal
 
 
@@ -43,7 +43,7 @@ def claim(connection: psycopg.Connection, holder: psycopg.Connection) -> queue.C
     return taken
 
 
-def computation() -> None:
+def fail_if_computed() -> None:
     time.sleep(20)
     pytest.fail("the computation went on")
 
@@ -55,7 +55,7 @@ def test_a_lost_connection_interrupts_a_long_computation(
     watch = Watch(holder, claim, report_nothing, give_up=lambda: given_up.append(True))
     connection.execute("SELECT pg_terminate_backend(%s)", [holder.info.backend_pid])
     with pytest.raises(KeyboardInterrupt), watch:
-        computation()
+        fail_if_computed()
     assert (watch.why, given_up) == ("lost", [])
 
 
@@ -79,7 +79,7 @@ def test_work_that_ends_in_time_is_not_given_up(
     queue.cancel_run(connection, claim.run_id)
     watch = Watch(holder, claim, report_nothing, give_up=given_up.set)
     with pytest.raises(KeyboardInterrupt), watch:
-        computation()
+        fail_if_computed()
     assert not watch._thread.is_alive()  # who could still give up
     assert not given_up.is_set()
 
@@ -87,7 +87,7 @@ def test_work_that_ends_in_time_is_not_given_up(
 def test_a_run_whose_verdict_has_just_been_recorded_is_not_taken_for_lost(
     database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending, looks = pipeline._Run._make_result, counted_looks(monkeypatch)
+    ending, looks = pipeline._Run._make_result, count_looks(monkeypatch)
 
     def late(self: pipeline._Run, *verdict: Any, **known: Any) -> stored.RunResult:
         look_on(looks)

@@ -19,7 +19,7 @@ from dbanon.postgres.server import EmbeddedServer, Target, parse
 from dbanon.testing import cloned_database, database_url
 from tests import here
 from tests.db.conftest import RUN, VERIFY
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 Login = Callable[[str], str]
 
@@ -39,7 +39,7 @@ STATE = """SELECT array_agg((l.release_id, l.name, l.withdrawn_at, l.withdrawn_b
     FROM dbanon.release l"""
 
 
-def value(connection: psycopg.Connection, query: str) -> object:
+def read_value(connection: psycopg.Connection, query: str) -> object:
     row = connection.execute(query).fetchone()
     assert row is not None
     return row[0]
@@ -57,7 +57,7 @@ def reader(login: Login, operator: psycopg.Connection) -> Iterator[psycopg.Conne
     """An analyst in the middle of a transaction that has read the release."""
     operator.execute("SELECT dbanon.publish(1, 'ten')")
     with psycopg.connect(login("dbanon_analyst")) as opened:
-        assert value(opened, "SELECT count(*) FROM published.ten") == 4
+        assert read_value(opened, "SELECT count(*) FROM published.ten") == 4
         yield opened
 
 
@@ -66,27 +66,27 @@ def test_a_replaced_release_is_withdrawn_by_the_login_and_its_rows_are_gone(
 ) -> None:
     operator.execute("SELECT dbanon.publish(1, 'ten')")
     (old,) = connection.execute("SELECT release_id FROM dbanon.release").fetchone() or (None,)
-    assert value(connection, f"SELECT to_regclass('dbanon.release_{old}') IS NOT NULL") is True
+    assert read_value(connection, f"SELECT to_regclass('dbanon.release_{old}') IS NOT NULL") is True
     operator.execute(REPLACE)
     rows = connection.execute("SELECT withdrawn_by, withdrawn_at IS NULL FROM dbanon.release ORDER BY release_id")
     assert rows.fetchall() == [(operator.info.user, False), (None, True)]
-    assert value(connection, f"SELECT to_regclass('dbanon.release_{old}')") is None
-    assert value(connection, "SELECT count(*) FROM published.ten") == 4
+    assert read_value(connection, f"SELECT to_regclass('dbanon.release_{old}')") is None
+    assert read_value(connection, "SELECT count(*) FROM published.ten") == 4
 
 
 def test_a_release_that_is_being_read_is_not_withdrawn_and_the_reader_is_named(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
-    assert value(connection, PATIENCE) == "5s"
+    assert read_value(connection, PATIENCE) == "5s"
     connection.execute(IMPATIENT)
     before = connection.execute(STATE).fetchone()
-    with refusal("DA013", "release ten", "in use by", reader.info.user):
+    with expect_refusal("DA013", "release ten", "in use by", reader.info.user):
         operator.execute(UNPUBLISH)
     assert connection.execute(STATE).fetchone() == before
-    assert value(reader, "SELECT count(*) FROM published.ten") == 4
+    assert read_value(reader, "SELECT count(*) FROM published.ten") == 4
     reader.commit()
-    assert value(operator, UNPUBLISH) == 1
-    assert value(connection, "SELECT to_regclass('published.ten')") is None
+    assert read_value(operator, UNPUBLISH) == 1
+    assert read_value(connection, "SELECT to_regclass('published.ten')") is None
 
 
 def test_a_release_that_is_being_read_is_not_replaced_and_the_reader_is_named(
@@ -94,13 +94,13 @@ def test_a_release_that_is_being_read_is_not_replaced_and_the_reader_is_named(
 ) -> None:
     connection.execute(IMPATIENT)
     before = connection.execute(STATE).fetchone()
-    with refusal("DA013", "release ten", reader.info.user) as caught:
+    with expect_refusal("DA013", "release ten", reader.info.user) as caught:
         operator.execute(REPLACE)
     assert caught.value.sqlstate == "DA013"
     assert connection.execute(STATE).fetchone() == before
-    assert value(reader, "SELECT count(*) FROM published.ten") == 4
+    assert read_value(reader, "SELECT count(*) FROM published.ten") == 4
     reader.commit()
-    assert value(operator, REPLACE) == 4
+    assert read_value(operator, REPLACE) == 4
 
 
 @pytest.mark.parametrize("statement", [UNPUBLISH, REPLACE])
@@ -110,11 +110,11 @@ def test_the_reader_in_the_way_is_named_once_and_nobody_else(
     connection.execute(IMPATIENT)
     with pytest.raises(psycopg.Error) as caught:
         operator.execute(statement)
-    names(caught.value.diag.message_primary or "", f"{reader.info.user} (process {reader.info.backend_pid})")
+    demand_named(caught.value.diag.message_primary or "", f"{reader.info.user} (process {reader.info.backend_pid})")
     assert (caught.value.diag.message_primary or "").count("process") == 1
 
 
-def ended(reader: psycopg.Connection) -> bool:
+def is_ended(reader: psycopg.Connection) -> bool:
     """Whether a session is gone."""
     try:
         reader.execute("SELECT 1")
@@ -124,7 +124,7 @@ def ended(reader: psycopg.Connection) -> bool:
 
 
 @contextmanager
-def heard(connection: psycopg.Connection) -> Iterator[list[str]]:
+def collect_notices(connection: psycopg.Connection) -> Iterator[list[str]]:
     """Notices of the block."""
     said: list[str] = []
 
@@ -146,20 +146,23 @@ def test_an_idle_reader_is_ended_and_named_where_that_is_asked_for(
 ) -> None:
     with psycopg.connect(login("dbanon_analyst")) as other, psycopg.connect(login("dbanon_analyst")) as idle:
         operator.execute("SELECT dbanon.publish(1, 'other')")
-        assert value(other, "SELECT count(*) FROM published.other") == 4  # in a transaction, as the reader is
-        assert value(idle, "SELECT count(*) FROM published.ten") == 4
+        assert read_value(other, "SELECT count(*) FROM published.other") == 4  # in a transaction, as the reader is
+        assert read_value(idle, "SELECT count(*) FROM published.ten") == 4
         idle.commit()
         began = time.monotonic()
-        with heard(operator) as said:
+        with collect_notices(operator) as said:
             operator.execute(statement)
         assert time.monotonic() - began < 4
         (told,) = [notice for notice in said if "process" in notice]
-        names(told, "ended", "ten", f"{reader.info.user} (process {reader.info.backend_pid})")
+        demand_named(told, "ended", "ten", f"{reader.info.user} (process {reader.info.backend_pid})")
         assert told.count("process") == 1
-        assert (ended(reader), ended(other), ended(idle)) == (True, False, False)
-    assert value(connection, "SELECT to_regclass('published.ten') IS NULL") is (statement == END_READERS)
-    assert value(connection, "SELECT count(*) FROM dbanon.release WHERE name = 'ten' AND withdrawn_at IS NOT NULL") == 1
-    assert value(connection, ENDED) == [f'(ten,1,{operator.info.user},"{{""sessions"": 1}}")']
+        assert (is_ended(reader), is_ended(other), is_ended(idle)) == (True, False, False)
+    assert read_value(connection, "SELECT to_regclass('published.ten') IS NULL") is (statement == END_READERS)
+    assert (
+        read_value(connection, "SELECT count(*) FROM dbanon.release WHERE name = 'ten' AND withdrawn_at IS NOT NULL")
+        == 1
+    )
+    assert read_value(connection, ENDED) == [f'(ten,1,{operator.info.user},"{{""sessions"": 1}}")']
 
 
 def test_readers_in_the_middle_of_a_query_and_those_who_come_meanwhile_do_not_keep_a_release(
@@ -182,44 +185,44 @@ def test_readers_in_the_middle_of_a_query_and_those_who_come_meanwhile_do_not_ke
         return None
 
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as slow:
-        asked = run_in_background(value, slow, "SELECT count(pg_sleep(60)) FROM published.ten")
+        asked = run_in_background(read_value, slow, "SELECT count(pg_sleep(60)) FROM published.ten")
         others = [run_in_background(read_on, busy) for _ in range(4)]
         asleep = f"query ~ 'pg_sleep.* FROM published.ten' AND {here.SESSIONS}"
-        until(connection, f"SELECT count(*) = 5 FROM pg_stat_activity WHERE {asleep}")
+        wait_until(connection, f"SELECT count(*) = 5 FROM pg_stat_activity WHERE {asleep}")
         try:
             began = time.monotonic()
-            assert value(operator, END_READERS) == 1
+            assert read_value(operator, END_READERS) == 1
             assert time.monotonic() - began < 10
             assert [other.result(timeout=10) for other in others] == ["42P01"] * 4  # gone
             with pytest.raises(psycopg.errors.AdminShutdown):
                 asked.result(timeout=10)
         finally:
             stop.set()
-    assert value(connection, "SELECT to_regclass('published.ten')") is None
+    assert read_value(connection, "SELECT to_regclass('published.ten')") is None
 
 
 def test_who_comes_while_a_release_is_being_taken_waits_and_reads_what_replaces_it(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, login: Login
 ) -> None:
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as late:
-        waiting = run_in_background(value, operator, REPLACE)  # gives the reader five seconds
+        waiting = run_in_background(read_value, operator, REPLACE)  # gives the reader five seconds
         awaited = f"NOT granted AND mode = 'AccessExclusiveLock' AND {here.LOCKS}"
-        until(connection, f"SELECT count(*) > 0 FROM pg_locks WHERE {awaited}")
-        with meanwhile(connection, late, "SELECT count(*) FROM published.ten") as read:
+        wait_until(connection, f"SELECT count(*) > 0 FROM pg_locks WHERE {awaited}")
+        with run_meanwhile(connection, late, "SELECT count(*) FROM published.ten") as read:
             reader.commit()
         assert waiting.result(timeout=10) == 4
         assert read.result() == 4
 
 
-def waits(login: psycopg.Connection) -> str:
+def is_waiting(login: psycopg.Connection) -> str:
     """Ask whether a session waits for a lock."""
     return f"SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {login.info.backend_pid} AND NOT granted)"
 
 
-def until(connection: psycopg.Connection, question: str) -> None:
+def wait_until(connection: psycopg.Connection, question: str) -> None:
     """Wait until the answer is yes."""
     for _ in range(200):
-        if value(connection, question) is True:
+        if read_value(connection, question) is True:
             return
         time.sleep(0.05)
     raise AssertionError(f"never true: {question}")
@@ -289,15 +292,15 @@ def test_what_was_made_of_a_release_keeps_nothing_however_it_is_held(
     began = time.monotonic()
     operator.execute(statement)
     assert time.monotonic() - began < 4
-    assert not ended(builder)
+    assert not is_ended(builder)
     builder.commit()
     connection.execute("SELECT dbanon.clear_withdrawn()")
     if "replace" in statement:
-        assert value(operator, "SELECT count(*) FROM published.ten") == 4
-        assert value(connection, REMAINS) == 1
+        assert read_value(operator, "SELECT count(*) FROM published.ten") == 4
+        assert read_value(connection, REMAINS) == 1
     else:
-        assert value(connection, "SELECT to_regclass('published.ten')") is None
-        assert value(connection, REMAINS) == 0
+        assert read_value(connection, "SELECT to_regclass('published.ten')") is None
+        assert read_value(connection, REMAINS) == 0
 
 
 READING = {
@@ -334,8 +337,8 @@ def test_who_reads_a_release_in_whatever_way_is_ended(
     began = time.monotonic()
     operator.execute(statement)
     assert time.monotonic() - began < 4
-    assert ended(reader)
-    assert value(connection, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NOT NULL") == 1
+    assert is_ended(reader)
+    assert read_value(connection, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NOT NULL") == 1
 
 
 def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free_for_other_columns(
@@ -347,30 +350,30 @@ def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free
     """Also what a superuser made of it and gave to others."""
     connection.execute(f"CREATE VIEW {MINE}.given AS SELECT * FROM published.ten")
     connection.execute(f"GRANT SELECT ON {MINE}.given TO {builder.info.user}")
-    assert value(builder, "SELECT count(*) FROM given") == 4
+    assert read_value(builder, "SELECT count(*) FROM given") == 4
     builder.commit()
     with psycopg.connect(builder.info.dsn, password=builder.info.password) as other:
         gone = f"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {other.info.backend_pid})"
         other.execute(f"CREATE TEMP VIEW mine AS SELECT FROM {MINE}.given")
         other.commit()
         other.execute("COMMENT ON VIEW mine IS 'held'")  # and so nothing of all this can be dropped
-        with heard(operator) as said:
-            assert value(operator, UNPUBLISH) == 1
+        with collect_notices(operator) as said:
+            assert read_value(operator, UNPUBLISH) == 1
         assert any("(number 1)" in notice and "clear_withdrawn" in notice for notice in said)
-        assert value(builder, "SELECT count(*) FROM given") == 0
+        assert read_value(builder, "SELECT count(*) FROM given") == 0
         builder.commit()
-        assert value(connection, REMAINS) == 1
+        assert read_value(connection, REMAINS) == 1
         more = '{"name": "more", "sql_type": "integer", "default": "1", "comment": "x"}'
         connection.execute("UPDATE dbanon.method SET columns = columns || %s::jsonb", [more])
         verify(connection)
-        assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
-        assert value(builder, "SELECT count(*) FROM given") == 0
+        assert read_value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
+        assert read_value(builder, "SELECT count(*) FROM given") == 0
         builder.commit()
-    until(connection, gone)  # a session that has been closed holds its locks until its process has ended
-    assert value(builder, "SELECT sum(more) FROM published.ten") == 4
+    wait_until(connection, gone)  # a session that has been closed holds its locks until its process has ended
+    assert read_value(builder, "SELECT sum(more) FROM published.ten") == 4
     builder.commit()
     connection.execute("SELECT dbanon.clear_withdrawn()")
-    assert value(connection, f"SELECT to_regclass('{MINE}.given')") is None
+    assert read_value(connection, f"SELECT to_regclass('{MINE}.given')") is None
 
 
 @pytest.mark.stress
@@ -386,14 +389,14 @@ def test_dependents_beyond_what_the_server_can_lock_keep_no_release(
     reader.commit()
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as hoarder:
         fill_lock_table(hoarder, room=2000)
-        with heard(operator) as said:
-            assert value(operator, UNPUBLISH) == 1
-        assert value(connection, "SELECT to_regclass('published.ten')") is None
-        assert value(connection, REMAINS) == 1
+        with collect_notices(operator) as said:
+            assert read_value(operator, UNPUBLISH) == 1
+        assert read_value(connection, "SELECT to_regclass('published.ten')") is None
+        assert read_value(connection, REMAINS) == 1
         assert any("(number 1)" in notice and "memory" in notice for notice in said)
         hoarder.rollback()
-    assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
-    assert value(connection, REMAINS) == 1
+    assert read_value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
+    assert read_value(connection, REMAINS) == 1
 
 
 def fill_lock_table(connection: psycopg.Connection, room: int) -> None:
@@ -417,11 +420,11 @@ def test_a_login_that_was_dropped_reads_no_longer(
     with psycopg.connect(database_url(database, user=name, password="x")) as reader:
         reader.execute("SELECT FROM published.ten")
         connection.execute(f"DROP ROLE {name}")
-        with heard(operator) as said:
-            assert value(operator, END_READERS) == 1
+        with collect_notices(operator) as said:
+            assert read_value(operator, END_READERS) == 1
         (told,) = said
-        names(told, "ended", "ten", "login that was dropped", f"(process {reader.info.backend_pid})")
-        assert ended(reader)
+        demand_named(told, "ended", "ten", "login that was dropped", f"(process {reader.info.backend_pid})")
+        assert is_ended(reader)
 
 
 def test_a_reader_of_the_same_view_in_a_copy_of_the_database_is_left_alone(
@@ -433,11 +436,11 @@ def test_a_reader_of_the_same_view_in_a_copy_of_the_database_is_left_alone(
     with cloned_database(dbanon_server, parse(database)["dbname"]) as copy, psycopg.connect(copy) as reader:
         of_view = "SELECT 'published.ten'::regclass::oid"
         reader.execute("SELECT FROM published.ten")
-        with psycopg.connect(database, autocommit=True) as owner, heard(owner) as said:
-            assert value(owner, of_view) == value(reader, of_view)
-            assert value(owner, END_READERS) == 1
+        with psycopg.connect(database, autocommit=True) as owner, collect_notices(owner) as said:
+            assert read_value(owner, of_view) == read_value(reader, of_view)
+            assert read_value(owner, END_READERS) == 1
         assert said == []
-        assert not ended(reader)
+        assert not is_ended(reader)
 
 
 def test_a_superuser_who_reads_is_not_ended_by_a_replacement_and_nobody_else_is(
@@ -453,11 +456,11 @@ def test_a_superuser_who_reads_is_not_ended_by_a_replacement_and_nobody_else_is(
         assert f"{superuser.info.user} (process {superuser.info.backend_pid})" in (told.message_primary or "")
         assert f"SELECT pg_terminate_backend({superuser.info.backend_pid})" in (told.message_hint or "")
         assert superuser.execute(STATE).fetchone() == before
-        assert not ended(reader)
+        assert not is_ended(reader)
         superuser.rollback()
         operator.execute(REPLACE_AND_END)
-        assert ended(reader)
-        assert not ended(superuser)
+        assert is_ended(reader)
+        assert not is_ended(superuser)
 
 
 @pytest.mark.stress
@@ -477,14 +480,14 @@ def test_a_superuser_who_reads_delays_no_more_of_a_withdrawal_than_the_drop(
     with psycopg.connect(bob, autocommit=True) as first:
         first.execute(f"GRANT SELECT ON published.ten TO {names[1]}")
     with psycopg.connect(database) as superuser, psycopg.connect(carol, autocommit=True) as second:
-        assert value(second, "SELECT count(*) FROM published.ten") == 4
+        assert read_value(second, "SELECT count(*) FROM published.ten") == 4
         superuser.execute("SELECT FROM published.ten")
-        with heard(operator) as said:
-            assert value(operator, END_READERS) == 1
+        with collect_notices(operator) as said:
+            assert read_value(operator, END_READERS) == 1
         who = f"{superuser.info.user} (process {superuser.info.backend_pid})"
         assert any("number 1" in notice and who in notice for notice in said)
-        assert ended(reader)
-        assert value(operator, "SELECT count(*) FROM dbanon.releases WHERE live") == 0
+        assert is_ended(reader)
+        assert read_value(operator, "SELECT count(*) FROM dbanon.releases WHERE live") == 0
         for url in (login("dbanon_analyst"), bob, carol):
             with psycopg.connect(url, autocommit=True) as other, pytest.raises(psycopg.errors.InsufficientPrivilege):
                 other.execute("SELECT count(seq) FROM published.ten")
@@ -494,9 +497,9 @@ def test_a_superuser_who_reads_delays_no_more_of_a_withdrawal_than_the_drop(
         with pytest.raises(psycopg.errors.InsufficientPrivilege):  # the view's owner may not read its table any more
             superuser.execute("SELECT count(*) FROM published.ten")
         superuser.rollback()
-        assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
-    assert value(connection, REMAINS) == 1
-    assert value(connection, "SELECT array_agg(release_id) FROM dbanon.releases WHERE live") == [2]
+        assert read_value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
+    assert read_value(connection, REMAINS) == 1
+    assert read_value(connection, "SELECT array_agg(release_id) FROM dbanon.releases WHERE live") == [2]
 
 
 def test_a_superuser_who_reads_the_table_of_a_release_keeps_that_alone(
@@ -505,12 +508,12 @@ def test_a_superuser_who_reads_the_table_of_a_release_keeps_that_alone(
     operator.execute("SELECT dbanon.publish(1, 'ten')")
     with psycopg.connect(database) as superuser:
         superuser.execute("SELECT FROM dbanon.release_1")
-        assert value(operator, UNPUBLISH) == 1
-        assert value(connection, "SELECT to_regclass('published.ten')") is None
-        assert value(connection, "SELECT to_regclass('dbanon.release_1') IS NOT NULL") is True
+        assert read_value(operator, UNPUBLISH) == 1
+        assert read_value(connection, "SELECT to_regclass('published.ten')") is None
+        assert read_value(connection, "SELECT to_regclass('dbanon.release_1') IS NOT NULL") is True
         superuser.commit()
     operator.execute("SELECT dbanon.clear_withdrawn()")
-    assert value(connection, REMAINS) == 0
+    assert read_value(connection, REMAINS) == 0
 
 
 @pytest.mark.stress
@@ -526,14 +529,14 @@ def test_rows_go_though_what_was_built_on_a_release_stays(
         builder.commit()
         builder.execute("COMMENT ON VIEW mine IS 'held'")
         superuser.execute("SELECT FROM published.ten")
-        assert value(operator, END_READERS) == 1
-        assert ended(reader)
+        assert read_value(operator, END_READERS) == 1
+        assert is_ended(reader)
         superuser.commit()
         connection.execute("SELECT dbanon.clear_withdrawn()")
-        assert value(connection, "SELECT to_regclass('dbanon.release_1')") is None
-        assert value(connection, "SELECT to_regclass('published.ten')") is None
-        assert value(connection, REMAINS) == 1
-        assert not ended(builder)
+        assert read_value(connection, "SELECT to_regclass('dbanon.release_1')") is None
+        assert read_value(connection, "SELECT to_regclass('published.ten')") is None
+        assert read_value(connection, REMAINS) == 1
+        assert not is_ended(builder)
 
 
 def test_nothing_said_of_readers_ends_nobody(
@@ -543,7 +546,7 @@ def test_nothing_said_of_readers_ends_nobody(
     with pytest.raises(psycopg.Error) as caught:
         operator.execute("SELECT dbanon.unpublish('ten', end_readers => NULL)")
     assert caught.value.sqlstate == "DA013"
-    assert not ended(reader)
+    assert not is_ended(reader)
 
 
 @pytest.mark.stress
@@ -557,15 +560,15 @@ def test_without_the_right_to_end_sessions_a_refusal_says_which_and_a_withdrawal
         connection.execute("SET LOCAL ROLE dbanon_operator")
         with pytest.raises(psycopg.Error) as caught, connection.transaction():
             connection.execute(REPLACE_AND_END)
-        with heard(connection) as said:
-            assert value(connection, END_READERS) == 1
+        with collect_notices(connection) as said:
+            assert read_value(connection, END_READERS) == 1
         assert any(who in notice for notice in said)
     told = caught.value.diag
     assert caught.value.sqlstate == "DA013"
     assert who in (told.message_primary or "")
-    names(told.message_hint or "", "pg_signal_backend")
+    demand_named(told.message_hint or "", "pg_signal_backend")
     assert connection.execute(STATE).fetchone() == before
-    assert not ended(reader)
+    assert not is_ended(reader)
 
 
 @pytest.mark.stress
@@ -592,12 +595,12 @@ def test_forty_sessions_that_come_again_and_again_keep_no_release(
     try:
         for _ in range(10):
             operator.execute("SELECT dbanon.publish(1, 'ten')")
-            until(connection, holders)
+            wait_until(connection, holders)
             began = time.monotonic()
-            assert value(operator, END_READERS) == 1
+            assert read_value(operator, END_READERS) == 1
             assert time.monotonic() - began < 6
-            assert value(connection, "SELECT to_regclass('published.ten')") is None
-            assert value(connection, REMAINS) == 0
+            assert read_value(connection, "SELECT to_regclass('published.ten')") is None
+            assert read_value(connection, REMAINS) == 0
     finally:
         stop.set()
         connection.execute(
@@ -626,14 +629,14 @@ def test_a_prepared_transaction_delays_no_more_of_a_withdrawal_than_the_drop() -
                 assert caught.value.sqlstate == "DA013"
                 assert "anna (prepared transaction 'kept')" in str(caught.value)
                 assert "ROLLBACK PREPARED 'kept'" in str(caught.value)
-                with heard(connection) as said:
-                    assert value(connection, END_READERS) == 1
+                with collect_notices(connection) as said:
+                    assert read_value(connection, END_READERS) == 1
                 assert any("anna (prepared transaction 'kept')" in notice for notice in said)
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     reader.execute("SELECT FROM published.ten")
             connection.execute("ROLLBACK PREPARED 'kept'")
-            assert value(connection, "SELECT dbanon.publish(1, 'ten')") == 4
-            assert value(connection, REMAINS) == 1
+            assert read_value(connection, "SELECT dbanon.publish(1, 'ten')") == 4
+            assert read_value(connection, REMAINS) == 1
     finally:
         server.stop()
         shutil.rmtree(directory)
@@ -643,14 +646,14 @@ def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(
     connection: psycopg.Connection, database: str, login: Login
 ) -> None:
     has = "SELECT pg_has_role('dbanon_admin', 'pg_signal_backend', 'USAGE')"
-    assert value(connection, has) is True
+    assert read_value(connection, has) is True
     connection.execute("REVOKE pg_signal_backend FROM dbanon_admin")
     try:
         schema.upgrade(login("dbanon_admin"), share_roles=True)  # goes on without
-        assert value(connection, has) is False
+        assert read_value(connection, has) is False
     finally:
         schema.upgrade(database, share_roles=True)
-    assert value(connection, has) is True
+    assert read_value(connection, has) is True
 
 
 @pytest.mark.parametrize("statement", [UNPUBLISH, REPLACE])
@@ -662,13 +665,13 @@ def test_the_hint_of_a_refusal_can_be_typed_as_it_is(
         operator.execute(statement)
     hint = caught.value.diag.message_hint or ""
     typed = {UNPUBLISH: END_READERS, REPLACE: REPLACE_AND_END}[statement]
-    names(hint, f": {typed}.")
+    demand_named(hint, f": {typed}.")
     operator.execute(typed)
-    assert ended(reader)
+    assert is_ended(reader)
 
 
 def test_a_publication_that_replaces_nothing_ends_nobody(operator: psycopg.Connection) -> None:
-    with refusal("DA011", "end_readers => true", "replace => true"):
+    with expect_refusal("DA011", "end_readers => true", "replace => true"):
         operator.execute("SELECT dbanon.publish(1, 'ten', end_readers => true)")
 
 
@@ -688,8 +691,8 @@ def test_analysts_and_workers_end_nobody(
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 somebody.execute(statement)
-    assert not ended(reader)
-    assert value(connection, "SELECT to_regclass('published.ten') IS NOT NULL") is True
+    assert not is_ended(reader)
+    assert read_value(connection, "SELECT to_regclass('published.ten') IS NOT NULL") is True
 
 
 def test_an_operator_ends_nobody_but_by_taking_a_release(
@@ -703,14 +706,14 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             operator.execute(statement)
-    assert not ended(reader)
+    assert not is_ended(reader)
 
 
 @contextmanager
-def meanwhile(observer: psycopg.Connection, login: psycopg.Connection, statement: str) -> Iterator[Future[object]]:
+def run_meanwhile(observer: psycopg.Connection, login: psycopg.Connection, statement: str) -> Iterator[Future[object]]:
     """Begin a statement that has to wait for what the block does."""
-    done = run_in_background(value, login, statement)
-    until(observer, waits(login))
+    done = run_in_background(read_value, login, statement)
+    wait_until(observer, is_waiting(login))
     yield done
     wait([done], timeout=10)
 
@@ -722,11 +725,11 @@ def test_a_withdrawal_waits_for_the_publication_that_replaces_it(
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         operator.execute("BEGIN")
         operator.execute(REPLACE)
-        with meanwhile(connection, other, UNPUBLISH) as withdrawn:
+        with run_meanwhile(connection, other, UNPUBLISH) as withdrawn:
             operator.execute("COMMIT")
         assert withdrawn.result() == 1
-    assert value(connection, "SELECT bool_and(withdrawn_at IS NOT NULL) FROM dbanon.release") is True
-    assert value(connection, "SELECT to_regclass('published.ten')") is None
+    assert read_value(connection, "SELECT bool_and(withdrawn_at IS NOT NULL) FROM dbanon.release") is True
+    assert read_value(connection, "SELECT to_regclass('published.ten')") is None
 
 
 def test_nobody_is_renamed_while_a_release_is_being_published(
@@ -736,15 +739,15 @@ def test_nobody_is_renamed_while_a_release_is_being_published(
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         operator.execute("BEGIN")
         operator.execute("SELECT dbanon.publish(1, 'ten')")
-        with meanwhile(connection, other, rename) as renamed:
+        with run_meanwhile(connection, other, rename) as renamed:
             operator.execute("COMMIT")
-        with refusal("DA007", "people", "names"):
+        with expect_refusal("DA007", "people", "names"):
             renamed.result()
 
 
 def test_a_name_of_something_else_is_taken(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
     connection.execute("CREATE DOMAIN published.ten AS text")
-    with refusal("DA003", "'ten'", "no live release") as caught:
+    with expect_refusal("DA003", "'ten'", "no live release") as caught:
         operator.execute("SELECT dbanon.publish(1, 'ten')")
     assert caught.value.sqlstate == "DA003"
 
@@ -753,12 +756,12 @@ def test_a_login_that_has_all_names_quoted_publishes_replaces_and_withdraws(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
     operator.execute("SET quote_all_identifiers = on")
-    assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
+    assert read_value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
     connection.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
-    assert value(operator, REPLACE) == 4
-    assert value(connection, "SELECT count(*) FROM public.mine") == 4
-    assert value(operator, "SELECT dbanon.release_card('ten') ->> 'release'") == "ten"
-    assert value(operator, UNPUBLISH) == 1
+    assert read_value(operator, REPLACE) == 4
+    assert read_value(connection, "SELECT count(*) FROM public.mine") == 4
+    assert read_value(operator, "SELECT dbanon.release_card('ten') ->> 'release'") == "ten"
+    assert read_value(operator, UNPUBLISH) == 1
     with pytest.raises(psycopg.Error) as caught:
         operator.execute("SELECT dbanon.publish(1, 'select')")
     assert caught.value.sqlstate == "DA002"
@@ -772,7 +775,7 @@ def test_who_publishes_in_an_open_transaction_is_named_to_those_who_wait(
     operator.execute("SELECT dbanon.publish(1, 'ten')")
     with (
         psycopg.connect(login("dbanon_operator"), autocommit=True) as other,
-        refusal("DA013", f"{operator.info.user} (process {operator.info.backend_pid})") as caught,
+        expect_refusal("DA013", f"{operator.info.user} (process {operator.info.backend_pid})") as caught,
     ):
         other.execute(UNPUBLISH)
     assert caught.value.sqlstate == "DA013"
@@ -788,7 +791,7 @@ def test_two_who_wait_for_each_other_are_told_so(
     operator.execute("SELECT count(*) FROM published.ten")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         replacing = run_in_background(other.execute, REPLACE)
-        until(connection, waits(other))
+        wait_until(connection, is_waiting(other))
         outcomes = []
         for ask in (lambda: operator.execute("SELECT dbanon.publish(1, 'another')"), replacing.result):
             try:
@@ -808,9 +811,9 @@ def test_a_run_dropped_while_its_publication_waits_is_named(
     operator.execute("SELECT dbanon.drop_run(1)")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         publishing = run_in_background(other.execute, "SELECT dbanon.publish(1, 'ten')")
-        until(connection, waits(other))
+        wait_until(connection, is_waiting(other))
         operator.execute("COMMIT")
-        with refusal("DA001", "run 1"):
+        with expect_refusal("DA001", "run 1"):
             publishing.result()
 
 
@@ -834,8 +837,8 @@ def test_an_open_grant_of_an_analyst_keeps_no_release(
     operator.execute(statement)
     if statement is END_READERS:
         operator.execute("SELECT dbanon.publish(1, 'ten')")  # the name is free
-    assert value(operator, "SELECT count(*) FROM published.ten") == 4
-    assert ended(reader) or "TYPE" in opened  # a replacement leaves the row type as it is
+    assert read_value(operator, "SELECT count(*) FROM published.ten") == 4
+    assert is_ended(reader) or "TYPE" in opened  # a replacement leaves the row type as it is
 
 
 def test_no_view_on_a_withdrawn_release_shows_a_row_whatever_it_is_called(
@@ -847,7 +850,7 @@ def test_no_view_on_a_withdrawn_release_shows_a_row_whatever_it_is_called(
         "GRANT SELECT ON published.beside TO dbanon_analyst; ALTER VIEW published.ten RENAME TO eleven; RESET ROLE"
     )
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
-        assert value(analyst, "SELECT count(*) FROM published.beside, published.eleven") == 16
+        assert read_value(analyst, "SELECT count(*) FROM published.beside, published.eleven") == 16
         operator.execute(END_READERS)
         for view in ("beside", "eleven"):
             with pytest.raises(psycopg.Error) as caught:
@@ -868,5 +871,7 @@ def test_an_upgrade_closes_what_could_not_be_dropped_yet(
         operator.execute(END_READERS)
         connection.execute("GRANT ALL ON dbanon.release_1 TO dbanon_admin")
         schema.upgrade(database, share_roles=True)
-        assert value(connection, "SELECT has_table_privilege('dbanon_admin', 'dbanon.release_1', 'SELECT')") is False
-    assert ended(reader)
+        assert (
+            read_value(connection, "SELECT has_table_privilege('dbanon_admin', 'dbanon.release_1', 'SELECT')") is False
+        )
+    assert is_ended(reader)

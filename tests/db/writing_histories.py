@@ -97,7 +97,7 @@ class Writer:
             self._rows("dataset", [(first + number, name, *settings)])
         kept = [release for release in history.published if release.method != LOST]
         self.losses += [
-            (populations[r.population], _time(r.first, r.last), timedelta(minutes=r.reach))
+            (populations[r.population], _make_time(r.first, r.last), timedelta(minutes=r.reach))
             for r in history.published
             if r.method == LOST
         ]
@@ -147,14 +147,14 @@ class Writer:
             params["at"] = int((START + timedelta(minutes=release.first)).timestamp())
         self._rows("run", [(run, first + release.dataset, 0, release.method, "a", Jsonb(params), "verified")])
         rows = sorted({row for record in release.records for row in record.rows}, key=repr)
-        regions = {key: n for n, key in enumerate(sorted({_region(release, row) for row in rows}), start=1)}
+        regions = {key: n for n, key in enumerate(sorted({_make_region(release, row) for row in rows}), start=1)}
         periods = {key: n for n, key in enumerate(sorted({(row.first, row.last) for row in rows}), start=1)}
-        self._rows("region", ((run, n, _square(place), crowd, 1) for (place, crowd), n in regions.items()))
-        self._rows("period", ((run, n, _time(*period)) for period, n in periods.items()))
+        self._rows("region", ((run, n, _format_square(place), crowd, 1) for (place, crowd), n in regions.items()))
+        self._rows("period", ((run, n, _make_time(*period)) for period, n in periods.items()))
         for number, record in enumerate(release.records, start=1):
             ours = [
                 [periods[row.first, row.last] for row in record.rows],
-                [regions[_region(release, row)] for row in record.rows],
+                [regions[_make_region(release, row)] for row in record.rows],
             ]
             self._rows("record", [(run, number, *ours)])
             self._rows("membership", ((run, number, paths[release.dataset, p]) for p in record.members))
@@ -184,7 +184,7 @@ class Writer:
                 )
 
 
-def _region(release: Release, row: Row) -> tuple[int, int]:
+def _make_region(release: Release, row: Row) -> tuple[int, int]:
     """Where a row is, and its crowd."""
     if row.exact:
         return row.region, 1
@@ -192,16 +192,16 @@ def _region(release: Release, row: Row) -> tuple[int, int]:
     return row.region, sum(people) if release.hidden_by == "region" else max(people)
 
 
-def _square(place: int) -> str:
+def _format_square(place: int) -> str:
     west, east = 100 * place, 100 * place + 90
     return f"SRID=32610;POLYGON(({west} 0, {east} 0, {east} 90, {west} 90, {west} 0))"
 
 
-def _time(first: int, last: int) -> TimestamptzRange:
+def _make_time(first: int, last: int) -> TimestamptzRange:
     return TimestamptzRange(START + timedelta(minutes=first), START + timedelta(minutes=last))
 
 
-def methods(connection: psycopg.Connection) -> None:
+def write_methods(connection: psycopg.Connection) -> None:
     """Enter the methods of the histories."""
     for name, (secret, hidden_by, stands_alone, snapshot) in KINDS.items():
         algorithm = {"name": "a", "summary": "s", "stands_alone": stands_alone}
@@ -210,16 +210,14 @@ def methods(connection: psycopg.Connection) -> None:
         connection.execute(METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
 
 
-def written_and_measured(
-    connection: psycopg.Connection, histories: list[History]
-) -> list[tuple[Verdict, frozenset[int]]]:
+def write_and_measure(connection: psycopg.Connection, histories: list[History]) -> list[tuple[Verdict, frozenset[int]]]:
     """Write histories; measure the run that is to follow in each, and which datasets its own has copies of.
 
     Few at once: each measurement leaves dead rows under the same number, through which the next ones must read.
     """
     writer = Writer()
     runs = [writer.add(history) for history in histories]
-    methods(connection)
+    write_methods(connection)
     writer.copy(connection)
     firsts = [FIRST + sum(len(history.datasets) for history in histories[:n]) for n in range(len(histories))]
     return [

@@ -38,27 +38,27 @@ LEFT_OUT = {
 }
 
 
-def minutes(*pairs: tuple[int, int]) -> np.ndarray:
+def list_minutes(*pairs: tuple[int, int]) -> np.ndarray:
     return np.array(pairs, np.int64) * 60 + AT
 
 
-def own_cell(person: int) -> list[float]:
+def find_own_cell(person: int) -> list[float]:
     x = person // 5 * 70 + person
     return [x, x, x + 1, x + 1]
 
 
-def told(**others: object) -> dict[str, object]:
+def make_figures(**others: object) -> dict[str, object]:
     return {"suppressed": LEFT_OUT, "metrics": {}, **others}
 
 
 def tp_aware() -> Cloaks:
-    period = np.tile(minutes((0, 1), (1, 2)), (2, 1))
+    period = np.tile(list_minutes((0, 1), (1, 2)), (2, 1))
     return Cloaks.of_rows(
         record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
         bounds=np.array([[0, 0, 40, 30], [10, 0, 50, 30], [70, 60, 99, 90], [70, 50, 99, 90]], float),
         crowd=np.full(4, 5), subjects=np.full(4, 5),
         extra=np.array([0, -1, -1, -1]), extras=('{"requests": [{"poi": "pharmacy"}]}',),
-        member_record=np.repeat([1, 2], 5), member_trajectory=np.arange(100, 110), **told(),
+        member_record=np.repeat([1, 2], 5), member_trajectory=np.arange(100, 110), **make_figures(),
     )  # fmt: skip
 
 
@@ -67,30 +67,30 @@ def sensitive_sites() -> Cloaks:
     hidden = record <= 5
     return Cloaks.of_rows(
         record_id=record, start=np.full(10, AT), end=np.full(10, AT + 60),
-        bounds=np.array([[0, 0, 40, 30]] * 5 + [own_cell(p) for p in range(5, 10)], float),
+        bounds=np.array([[0, 0, 40, 30]] * 5 + [find_own_cell(p) for p in range(5, 10)], float),
         crowd=np.where(hidden, 5, 1), subjects=np.ones(10, int), extra=np.where(hidden, 0, -1),
-        extras=('{"cloaked": true}',), member_record=record, member_trajectory=record + 99, **told(),
+        extras=('{"cloaked": true}',), member_record=record, member_trajectory=record + 99, **make_figures(),
     )  # fmt: skip
 
 
-def _generalised(**others: object) -> Cloaks:
-    period = np.tile(minutes((0, 4), (4, 5)), (2, 1))
+def _make_generalised(**others: object) -> Cloaks:
+    period = np.tile(list_minutes((0, 4), (4, 5)), (2, 1))
     return Cloaks.of_rows(
         record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
         bounds=np.array([[0, 0, 300, 100], [200, 0, 400, 100]] * 2, float),
-        crowd=np.full(4, 2), subjects=np.ones(4, int), **told(**others),
+        crowd=np.full(4, 2), subjects=np.ones(4, int), **make_figures(**others),
     )  # fmt: skip
 
 
 def k_merge() -> Cloaks:
-    return _generalised(member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]))
+    return _make_generalised(member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]))
 
 
 def kte_hide() -> Cloaks:
     """p0 is suppressed from 8:04 on, but for a second member that its record carries then."""
-    stretch = minutes((0, 4), (4, 5), (0, 0))
-    window = minutes((0, 5), (0, 4), (4, 5))
-    return _generalised(
+    stretch = list_minutes((0, 4), (4, 5), (0, 0))
+    window = list_minutes((0, 5), (0, 4), (4, 5))
+    return _make_generalised(
         member_record=np.array([1, 1, 2]), member_trajectory=np.array([100, 102, 101]),
         member_start=stretch[:, 0], member_end=stretch[:, 1],
         hiding=Hiding(
@@ -100,13 +100,13 @@ def kte_hide() -> Cloaks:
     )  # fmt: skip
 
 
-def objects() -> Cloaks:
+def make_objects() -> Cloaks:
     record = np.repeat(np.arange(1, 11), 2)
     second = np.tile([False, True], 10)
     hidden = second & (record <= 2)
-    period = np.tile(minutes((0, 1), (1, 2)), (10, 1))
-    window = minutes((1, 2), (1, 2))
-    bounds = np.array([own_cell(r - 1) for r in record], float) + np.where(second, 10, 0)[:, None] * np.array(
+    period = np.tile(list_minutes((0, 1), (1, 2)), (10, 1))
+    window = list_minutes((1, 2), (1, 2))
+    bounds = np.array([find_own_cell(r - 1) for r in record], float) + np.where(second, 10, 0)[:, None] * np.array(
         [1, 0, 1, 0]
     )
     bounds[hidden] = [0, 0, 40, 30]
@@ -117,7 +117,7 @@ def objects() -> Cloaks:
         hiding=Hiding(
             record=np.array([1, 2]), offset=np.arange(3), other=np.array([2, 1]), start=window[:, 0], end=window[:, 1]
         ),
-        **told(),
+        **make_figures(),
     )  # fmt: skip
 
 
@@ -129,8 +129,8 @@ def semantic() -> Cloaks:
             cell_offset=np.array([0, 2, 6]), cell=np.array([7, 8, 7, 8, 9, 12]),
             extra=np.array([0, 1], np.int32), extras=('{"categories": 2}', '{"categories": 3}'),
         ),
-        periods=minutes((0, 20), (20, 60)), atoms=Atoms(cell=np.array([7, 8, 9, 12]), atom=np.array([0, 0, 1, 1])),
-        member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]), **told(),
+        periods=list_minutes((0, 20), (20, 60)), atoms=Atoms(cell=np.array([7, 8, 9, 12]), atom=np.array([0, 0, 1, 1])),
+        member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]), **make_figures(),
     )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ CONTRACTS = {
         Contract(name="sites", k=5, hidden_by="region", cloaks=sensitive_sites, column=_CLOAKED),
         Contract(name="k-merge", k=2, cloaks=k_merge),
         Contract(name="kte-hide", k=2, stands_alone=True, cloaks=kte_hide),
-        Contract(name="objects", k=2, stands_alone=True, cloaks=objects, column=_CLOAKED),
+        Contract(name="objects", k=2, stands_alone=True, cloaks=make_objects, column=_CLOAKED),
         Contract(
             name="areas", k=2, stands_alone=True, cloaks=semantic,
             column=("categories", "integer", "0"), region_type="MultiPolygon",

@@ -114,26 +114,26 @@ class Thing:
     def takes(self) -> list[tuple[str, str, str]]:
         """Name, type and default of each argument that a caller gives."""
         given = (part for part in split(self.arguments) if not part.startswith(("OUT ", "INOUT ")))
-        return [_argument(part.removeprefix("IN ")) for part in given]
+        return [_parse_argument(part.removeprefix("IN ")) for part in given]
 
     @property
     def gives(self) -> list[tuple[str, str, str]]:
         """Name and type of each column of what it returns."""
         table = re.fullmatch(r"TABLE\((.*)\)", self.result or "")
         listed = split(table[1]) if table else [part for part in split(self.arguments) if part.split()[0] in _OUT]
-        return [_argument(re.sub(r"^(IN)?OUT ", "", part)) for part in listed]
+        return [_parse_argument(re.sub(r"^(IN)?OUT ", "", part)) for part in listed]
 
 
 _OUT = ("OUT", "INOUT")
 
 
-def _argument(text: str) -> tuple[str, str, str]:
+def _parse_argument(text: str) -> tuple[str, str, str]:
     declared, _, default = text.partition(" DEFAULT ")
     name, _, kind = declared.partition(" ")
-    return name.strip('"'), _short(kind), re.sub(r"::[\w \[\]]+$", "", default)
+    return name.strip('"'), _shorten_type(kind), re.sub(r"::[\w \[\]]+$", "", default)
 
 
-def _short(kind: str) -> str:
+def _shorten_type(kind: str) -> str:
     for long, short in _SHORT.items():
         kind = kind.replace(long, short)
     return kind
@@ -152,7 +152,7 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def things(connection: psycopg.Connection) -> list[Thing]:
+def read_things(connection: psycopg.Connection) -> list[Thing]:
     """Ask a database for all that schemas dbanon and published hold, except releases and their tables."""
     with connection.transaction():
         connection.execute("SET LOCAL search_path = pg_catalog")
@@ -161,14 +161,14 @@ def things(connection: psycopg.Connection) -> list[Thing]:
     return sorted(found, key=lambda thing: thing.name)
 
 
-def codes() -> dict[str, str]:
+def read_codes() -> dict[str, str]:
     """Read the list of dbanon's own errors at the top of sql/10_core/10_guard.sql; entries go on in indented lines."""
     head = (ROOT / "sql" / "10_core/10_guard.sql").read_text().split("CREATE", 1)[0]
     entries = re.findall(r"^--   (DA\d{3}) (.+(?:\n--    .+)*)", head, re.MULTILINE)
     return {code: re.sub(r"\s+--\s+|\s+", " ", text.replace("\n--", " ")) for code, text in entries}
 
 
-def raised(words: str) -> set[str]:
+def list_raised(words: str) -> set[str]:
     """Return the codes a comment names, those within a range (`DA001 to DA005`) too."""
     found = set(re.findall(r"DA\d{3}", words))
     for low, high in re.findall(r"DA(\d{3}) to DA(\d{3})", words):
@@ -179,23 +179,23 @@ def raised(words: str) -> set[str]:
 # ---- Markdown --------------------------------------------------------------------------------------------------------
 
 
-def _text(words: str) -> str:
+def _format_text(words: str) -> str:
     """Make prose of a comment: nothing in it is markup, codes lead to their list."""
     plain = html.escape(words, quote=False).replace("*", r"\*")
     return re.sub(r"\b(DA\d{3})\b", r"[\1](errors.md#sqlstates)", plain.replace("``", "`"))
 
 
-def _meaning(words: str) -> str:
+def _format_meaning(words: str) -> str:
     """Make a cell of a table: a sentence."""
-    said = _text(words).replace("|", r"\|")
+    said = _format_text(words).replace("|", r"\|")
     return said[:1].upper() + said[1:] + "." * bool(said and not said.endswith((".", "?")))
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     return f"`{text}`".replace("|", r"\|") if text else ""
 
 
-def _table(titles: str, rows: Iterable[Iterable[str]]) -> str:
+def _write_table(titles: str, rows: Iterable[Iterable[str]]) -> str:
     """Write a table, whose titles are separated by commas."""
     names = titles.split(", ")
     lines = [names, ["---"] * len(names), *rows]
@@ -205,7 +205,7 @@ def _table(titles: str, rows: Iterable[Iterable[str]]) -> str:
 # ---- SQL -------------------------------------------------------------------------------------------------------------
 
 
-def page_of(thing: Thing) -> str:
+def name_page(thing: Thing) -> str:
     """Return the name of the page that a thing is on."""
     if not thing.callable:
         kind = "tables" if thing.kind == "table" else "views"
@@ -213,30 +213,35 @@ def page_of(thing: Thing) -> str:
     return next((page for page, names in GROUPS.items() if thing.name in names), "sql-server")
 
 
-def _glance(every: list[Thing]) -> str:
+def _write_glance(every: list[Thing]) -> str:
     """List everything, a line each, by page."""
     text = ""
     for page in (*GROUPS, "sql-views", "sql-tables"):
         title = (FOLDER / f"{page}.md").read_text().splitlines()[0].removeprefix("# ")
-        rows = ([f"[`{one.name}`]({page}.md#{_anchor(one)})", _text(one.summary)] for one in _on(every, page))
-        text += f"\n## {title}\n{_table('name, does', rows)}"
+        rows = (
+            [f"[`{one.name}`]({page}.md#{_name_anchor(one)})", _format_text(one.summary)]
+            for one in _select_page(every, page)
+        )
+        text += f"\n## {title}\n{_write_table('name, does', rows)}"
     return text
 
 
-def _on(every: list[Thing], page: str) -> list[Thing]:
+def _select_page(every: list[Thing], page: str) -> list[Thing]:
     """Return what is on a page, in its order: functions first."""
     order = {name: place for place, name in enumerate(GROUPS.get(page, ()))}
-    here = [thing for thing in every if page_of(thing) == page]
+    here = [thing for thing in every if name_page(thing) == page]
     return sorted(here, key=lambda thing: (not thing.callable, order.get(thing.name, len(order)), thing.name))
 
 
-def _anchor(thing: Thing) -> str:
+def _name_anchor(thing: Thing) -> str:
     return thing.name if thing.callable or thing.schema == "dbanon" else f"published{thing.name}"
 
 
-def _sql(every: list[Thing], page: str) -> str:
-    text = "".join(_function(thing) if thing.callable else _relation(thing) for thing in _on(every, page))
-    places = {f"{one.schema}.{one.name}": f"{page_of(one)}.md#{_anchor(one)}" for one in every}
+def _write_sql(every: list[Thing], page: str) -> str:
+    text = "".join(
+        _write_function(thing) if thing.callable else _write_relation(thing) for thing in _select_page(every, page)
+    )
+    places = {f"{one.schema}.{one.name}": f"{name_page(one)}.md#{_name_anchor(one)}" for one in every}
 
     def linked(found: re.Match[str]) -> str:
         return f"[{found[0]}]({places[found[1]]})" if found[1] in places else found[0]
@@ -247,63 +252,74 @@ def _sql(every: list[Thing], page: str) -> str:
     )
 
 
-def _function(thing: Thing) -> str:
+def _write_function(thing: Thing) -> str:
     said, columns = thing.items("Arguments"), thing.items("Returns")
-    lines = [f"\n## {thing.name}\n\n{_text(thing.part(''))}\n"]
+    lines = [f"\n## {thing.name}\n\n{_format_text(thing.part(''))}\n"]
     if thing.example:
         lines.append(f"\n```sql\n{thing.example}\n```\n")
     if thing.takes:
-        rows = ([_code(n), _code(t), _code(d) or "required", _meaning(said[n])] for n, t, d in thing.takes)
-        lines.append(_table("argument, type, default, meaning", rows))
-    one = "" if thing.gives or not thing.result or thing.result == "void" else f" {_code(thing.result)}:"
-    lines.append(f"\n**Returns**{one} {_text(thing.part('Returns'))}\n")
+        rows = (
+            [_format_code(n), _format_code(t), _format_code(d) or "required", _format_meaning(said[n])]
+            for n, t, d in thing.takes
+        )
+        lines.append(_write_table("argument, type, default, meaning", rows))
+    one = "" if thing.gives or not thing.result or thing.result == "void" else f" {_format_code(thing.result)}:"
+    lines.append(f"\n**Returns**{one} {_format_text(thing.part('Returns'))}\n")
     if columns:
         lines.append(
-            _table("column, type, meaning", ([_code(n), _code(t), _meaning(columns[n])] for n, t, _ in thing.gives))
+            _write_table(
+                "column, type, meaning",
+                ([_format_code(n), _format_code(t), _format_meaning(columns[n])] for n, t, _ in thing.gives),
+            )
         )
-    return "".join([*lines, f"\n**Raises** {_text(thing.part('Raises'))}\n", f"\n**Rights:** {_who(thing)}.\n"])
+    return "".join(
+        [*lines, f"\n**Raises** {_format_text(thing.part('Raises'))}\n", f"\n**Rights:** {_describe_who(thing)}.\n"]
+    )
 
 
-def _who(thing: Thing) -> str:
+def _describe_who(thing: Thing) -> str:
     if not thing.definer:
         return "runs with the rights of its caller"
     names = [f"`dbanon_{role}`" for role in ROLES if thing.rights[role]]
     return f"SECURITY DEFINER. {' and '.join(names) or '`dbanon_admin`'} may call it"
 
 
-def _relation(thing: Thing) -> str:
-    rows = ([_code(c["name"]), _code(_short(c["type"])), _meaning(c["comment"] or "")] for c in thing.columns)
+def _write_relation(thing: Thing) -> str:
+    rows = (
+        [_format_code(c["name"]), _format_code(_shorten_type(c["type"])), _format_meaning(c["comment"] or "")]
+        for c in thing.columns
+    )
     told = [f"`dbanon_{role}`: {thing.rights[role]}" for role in ROLES if thing.rights[role]]
     title = thing.name if thing.schema == "dbanon" else f"published.{thing.name}"
     who = f"\n**Rights:** {', '.join(told) or 'its owner alone'}.\n"
-    return f"\n## {title}\n\n{_text(thing.comment)}\n{who}{_table('column, type, meaning', rows)}"
+    return f"\n## {title}\n\n{_format_text(thing.comment)}\n{who}{_write_table('column, type, meaning', rows)}"
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 
-def _command_line() -> str:
+def _write_command_line() -> str:
     program = typer.main.get_command(main.app)
     listed = [name for names in _SECTIONS.values() for name in names]
     others = [name for name, one in program.commands.items() if name not in listed and not one.hidden]
-    text = f"\n## Everywhere\n{_options(program, 'dbanon')}"
+    text = f"\n## Everywhere\n{_write_options(program, 'dbanon')}"
     for section, names in {**_SECTIONS, "Others": others}.items():
         text += f"\n## {section}\n" * bool(names) + "".join(
-            _command(program.commands[name], f"dbanon {name}") for name in names
+            _write_command(program.commands[name], f"dbanon {name}") for name in names
         )
     return text
 
 
-def _command(command: Any, name: str) -> str:
+def _write_command(command: Any, name: str) -> str:
     inner = getattr(command, "commands", {})
     if inner:
-        return "".join(_command(one, f"{name} {one.name}") for one in inner.values() if not one.hidden)
+        return "".join(_write_command(one, f"{name} {one.name}") for one in inner.values() if not one.hidden)
     usage = " ".join(command.get_usage(typer.Context(command, info_name=name)).split()).removeprefix("Usage: ")
     words = " ".join(inspect.cleandoc(command.help or "").split())
-    return f"\n### {name}\n\n{_text(words)}\n\n```text\n{usage}\n```\n{_options(command, name)}"
+    return f"\n### {name}\n\n{_format_text(words)}\n\n```text\n{usage}\n```\n{_write_options(command, name)}"
 
 
-def _options(command: Any, name: str) -> str:
+def _write_options(command: Any, name: str) -> str:
     records = [one.get_help_record(typer.Context(command, info_name=name)) for one in command.params]
     rows = []
     for shown, words in (record for record in records if record and record[0] != "--help"):
@@ -312,15 +328,15 @@ def _options(command: Any, name: str) -> str:
         notes = [note.removeprefix("default: ") for note in rest.removesuffix("]").split("; ") if note]
         limits = [note for note in notes if re.search(r"[<>]", note)]
         default = "; ".join(note for note in notes if note not in limits)
-        meaning = _meaning(said) + "".join(f" Limits: `{note}`." for note in limits)
-        rows.append([_code(shown), default if default in ("", "required") else _code(default), meaning])
-    return _table("option, default, meaning", rows) if rows else ""
+        meaning = _format_meaning(said) + "".join(f" Limits: `{note}`." for note in limits)
+        rows.append([_format_code(shown), default if default in ("", "required") else _format_code(default), meaning])
+    return _write_table("option, default, meaning", rows) if rows else ""
 
 
 # ---- Python ----------------------------------------------------------------------------------------------------------
 
 
-def _python() -> str:
+def _write_python() -> str:
     verbs = [(name, verb) for kind in (Datasets, Database) for name, verb in vars(kind).items() if name[0] != "_"]
     helpers = [(name, getattr(testing, name)) for name in testing.__all__]
     fixtures = [(name, one._get_wrapped_function()) for name, one in helpers if hasattr(one, "_get_wrapped_function")]
@@ -328,74 +344,89 @@ def _python() -> str:
     return "".join(
         [
             "\n## Signatures\n",
-            _called("dbanon.connect", dbanon.connect),
-            *(_called(f"Database.{name}", verb) for name, verb in verbs if inspect.isfunction(verb)),
+            _write_called("dbanon.connect", dbanon.connect),
+            *(_write_called(f"Database.{name}", verb) for name, verb in verbs if inspect.isfunction(verb)),
             "\n## Fixtures of `dbanon.testing`\n",
-            _table("fixture, gives", ([_code(name), _meaning(_first_line(one))] for name, one in fixtures)),
+            _write_table(
+                "fixture, gives",
+                ([_format_code(name), _format_meaning(_read_first_line(one))] for name, one in fixtures),
+            ),
             "\n## Functions of `dbanon.testing`\n",
-            *(_called(f"testing.{name}", one) for name, one in functions),
+            *(_write_called(f"testing.{name}", one) for name, one in functions),
         ]
     )
 
 
-def _called(name: str, verb: Callable[..., Any]) -> str:
+def _write_called(name: str, verb: Callable[..., Any]) -> str:
     signature = inspect.signature(verb)
     # A default that is a function is for workers alone.
     own = [one for one in signature.parameters.values() if one.name != "self" and not inspect.isfunction(one.default)]
-    inner, _, result = _plain(str(signature.replace(parameters=own)))[1:].rpartition(") -> ")
+    inner, _, result = _simplify_types(str(signature.replace(parameters=own)))[1:].rpartition(") -> ")
     whole = f"{name}({inner}) -> {result}"
     if len(whole) > 100:
         whole = f"{name}(" + "".join(f"\n    {part}," for part in split(inner)) + f"\n) -> {result}"
-    return f"\n### {name}\n\n{_meaning(_first_line(verb))}\n\n```text\n{whole}\n```\n"
+    return f"\n### {name}\n\n{_format_meaning(_read_first_line(verb))}\n\n```text\n{whole}\n```\n"
 
 
-def _plain(signature: str) -> str:
+def _simplify_types(signature: str) -> str:
     """Write types by their own names, as a reader imports them."""
     return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])", "", signature).replace("'geopandas", "'").replace("'", '"')
 
 
-def _first_line(documented: Any) -> str:
+def _read_first_line(documented: Any) -> str:
     return " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
 
 
 # ---- errors, settings, metrics ---------------------------------------------------------------------------------------
 
 
-def _errors(every: list[Thing]) -> str:
+def _write_errors(every: list[Thing]) -> str:
     calls = [thing for thing in every if thing.callable]
     kinds = [errors.DbanonError, *errors.DbanonError.__subclasses__()]
     states = []
-    for code, meaning in codes().items():
+    for code, meaning in read_codes().items():
         family = sqlstate._OWN_ERRORS.get(code, errors.StoreError)
-        by = [f"[`{one.name}`]({page_of(one)}.md#{one.name})" for one in calls if code in raised(one.part("Raises"))]
-        ends = ["", ""] if code == "DA018" else [_code(family.__name__), str(family.exit_code)]  # it is a notice
-        states.append([code, _meaning(meaning), *ends, ", ".join(by)])
-    text = "\n## Python exceptions\n" + _table(
-        "class, exit code, meaning", ([_code(k.__name__), str(k.exit_code), _meaning(_first_line(k))] for k in kinds)
+        by = [
+            f"[`{one.name}`]({name_page(one)}.md#{one.name})"
+            for one in calls
+            if code in list_raised(one.part("Raises"))
+        ]
+        ends = ["", ""] if code == "DA018" else [_format_code(family.__name__), str(family.exit_code)]  # it is a notice
+        states.append([code, _format_meaning(meaning), *ends, ", ".join(by)])
+    text = "\n## Python exceptions\n" + _write_table(
+        "class, exit code, meaning",
+        ([_format_code(k.__name__), str(k.exit_code), _format_meaning(_read_first_line(k))] for k in kinds),
     )
-    text += "\n## SQLSTATEs\n" + _table("code, meaning, Python, exit code, raised by", states)
+    text += "\n## SQLSTATEs\n" + _write_table("code, meaning, Python, exit code, raised by", states)
     text += "\n## Rows that a load leaves out\n" + reasons.HEAD
-    text += _table("reason, meaning", ([_code(name), _meaning(words)] for name, words in reasons.QUARANTINED.items()))
+    text += _write_table(
+        "reason, meaning", ([_format_code(name), _format_meaning(words)] for name, words in reasons.QUARANTINED.items())
+    )
     text += "\n## Rows that a load counts and does not keep\n" + reasons.COUNTED_HEAD
-    text += _table("reason, meaning", ([_code(name), _meaning(words)] for name, words in reasons.COUNTED.items()))
+    text += _write_table(
+        "reason, meaning", ([_format_code(name), _format_meaning(words)] for name, words in reasons.COUNTED.items())
+    )
     told = [(method, name, words) for method in METHODS.values() for name, words in method.reasons.items()]
     text += "\n## What a run leaves out\n" + reasons.RUN_HEAD
-    return text + _table("family, reason, meaning", ([_code(m.name), _code(n), _meaning(w)] for m, n, w in told))
+    return text + _write_table(
+        "family, reason, meaning", ([_format_code(m.name), _format_code(n), _format_meaning(w)] for m, n, w in told)
+    )
 
 
-def _settings() -> str:
+def _write_settings() -> str:
     source = inspect.getsource(session).partition("_SETTINGS = {")[2].partition("}\n")[0]
     rows, why = [], ""
     for line in source.splitlines():
         if found := re.match(r'    "(\w+)": (.+),$', line):
             value = session._PINNED_SETTINGS[found[1]].strip("'")
-            rows.append([_code(found[1]), _code(value), _meaning(why)])
+            rows.append([_format_code(found[1]), _format_code(value), _format_meaning(why)])
         elif line.strip():
             why = line.strip().removeprefix("# ")
     rows += [
-        [_code(name), _code(value), "From PostgreSQL 17 on."] for name, value in session._SETTINGS_SINCE_17.items()
+        [_format_code(name), _format_code(value), "From PostgreSQL 17 on."]
+        for name, value in session._SETTINGS_SINCE_17.items()
     ]
-    return "\n## Settings of connections\n" + reasons.SETTINGS_HEAD + _table("setting, value, reason", rows)
+    return "\n## Settings of connections\n" + reasons.SETTINGS_HEAD + _write_table("setting, value, reason", rows)
 
 
 UNITS = {
@@ -409,7 +440,7 @@ UNITS = {
 BETTER = {"less": "Less is better", "more": "More is better", None: "Neither way is better"}
 
 
-def _metrics() -> Iterator[str]:
+def _write_metrics() -> Iterator[str]:
     for group, title in FIGURES.items():
         yield f"\n## {title}\n"
         for metric in (one for one in METRICS.values() if one.group == group):
@@ -420,15 +451,15 @@ def _metrics() -> Iterator[str]:
 # ---- all pages -------------------------------------------------------------------------------------------------------
 
 
-def pages(connection: psycopg.Connection) -> dict[Path, str]:
+def write_pages(connection: psycopg.Connection) -> dict[Path, str]:
     """Return the text of each page, with what is written by hand above the mark."""
-    every = [thing for thing in things(connection) if thing.schema != "dbanon_internal" and thing.is_for_users]
-    made = {"sql": _glance(every)}
-    made |= {page: _sql(every, page) for page in (*GROUPS, "sql-views", "sql-tables")}
-    made |= {"command-line": _command_line(), "python": _python(), "errors": _errors(every)}
-    made |= {"settings": _settings(), "metrics": "".join(_metrics())}
-    return {FOLDER / f"{name}.md": _head(name) + text for name, text in made.items()}
+    every = [thing for thing in read_things(connection) if thing.schema != "dbanon_internal" and thing.is_for_users]
+    made = {"sql": _write_glance(every)}
+    made |= {page: _write_sql(every, page) for page in (*GROUPS, "sql-views", "sql-tables")}
+    made |= {"command-line": _write_command_line(), "python": _write_python(), "errors": _write_errors(every)}
+    made |= {"settings": _write_settings(), "metrics": "".join(_write_metrics())}
+    return {FOLDER / f"{name}.md": _read_head(name) + text for name, text in made.items()}
 
 
-def _head(name: str) -> str:
+def _read_head(name: str) -> str:
     return (FOLDER / f"{name}.md").read_text().partition(MARK)[0] + MARK

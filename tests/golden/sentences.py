@@ -35,7 +35,7 @@ def is_sentence(text: str) -> bool:
 # --- Python
 
 
-def _text(node: ast.expr) -> str | None:
+def _read_text(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
@@ -43,24 +43,24 @@ def _text(node: ast.expr) -> str | None:
     return None
 
 
-def strings(node: ast.AST) -> Iterator[str]:
+def list_strings(node: ast.AST) -> Iterator[str]:
     """All strings of a Python module in the order of the source; those within the braces of another come after it.
 
     Not docstrings, and others that stand alone.
     """
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return
-    text = _text(node) if isinstance(node, ast.expr) else None
+    text = _read_text(node) if isinstance(node, ast.expr) else None
     if text is not None:
         yield text
     for child in ast.iter_child_nodes(node):
         if not (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)):
-            yield from strings(child)
+            yield from list_strings(child)
 
 
-def of_python(source: str) -> list[str]:
+def list_python_sentences(source: str) -> list[str]:
     """The sentences of a Python module."""
-    return [text for text in strings(ast.parse(source)) if is_sentence(text)]
+    return [text for text in list_strings(ast.parse(source)) if is_sentence(text)]
 
 
 # --- SQL
@@ -75,36 +75,36 @@ _TOKEN = re.compile(
 )
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     return "".join(re.findall(r"'((?:[^']|'')*)'", token)).replace("''", "'")
 
 
-def of_sql(source: str) -> list[str]:
+def list_sql_sentences(source: str) -> list[str]:
     """The sentences of an SQL file, those in the bodies of its functions, too."""
-    found = (_unquoted(match["string"]) for match in _TOKEN.finditer(source) if match["string"])
+    found = (_unquote(match["string"]) for match in _TOKEN.finditer(source) if match["string"])
     return [text for text in found if is_sentence(text)]
 
 
 # --- all
 
 
-def _line(text: str) -> str:
+def _format_line(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").strip()
 
 
 @cache
-def sentences() -> dict[str, list[str]]:
+def list_sentences() -> dict[str, list[str]]:
     """The sentences of each source by its path, each said once."""
-    readers = {"dbanon/**/*.py": of_python, "sql/**/*.sql": of_sql}
+    readers = {"dbanon/**/*.py": list_python_sentences, "sql/**/*.sql": list_sql_sentences}
     found = {}
     for pattern, read in readers.items():
         for path in sorted(ROOT.glob(pattern)):
-            lines = list(dict.fromkeys(map(_line, read(path.read_text()))))
+            lines = list(dict.fromkeys(map(_format_line, read(path.read_text()))))
             if lines:
                 found[str(path.relative_to(ROOT))] = lines
     return dict(sorted(found.items()))
 
 
-def golden() -> str:
+def read_golden() -> str:
     """What sentences.txt holds: the path of each source, and its sentences below it."""
-    return "\n".join(f"{path}\n" + "".join(f"  {line}\n" for line in lines) for path, lines in sentences().items())
+    return "\n".join(f"{path}\n" + "".join(f"  {line}\n" for line in lines) for path, lines in list_sentences().items())

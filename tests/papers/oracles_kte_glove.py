@@ -7,15 +7,15 @@ from itertools import pairwise
 from math import inf
 
 
-def hull(*parts):
+def find_hull(*parts):
     """Least generalised sample that holds others."""
     first, last, x0, y0, x1, y1 = zip(*parts, strict=True)
     return min(first), max(last), min(x0), min(y0), max(x1), max(y1)
 
 
-def cost(a, na, b, nb, grid):
+def compute_cost(a, na, b, nb, grid):
     """Sample stretch: half of phi_s / 20 km and half of phi_t / 8 h, each 1 at most."""
-    both = hull(a, b)
+    both = find_hull(a, b)
 
     def times(g):
         return g[1] - g[0]
@@ -29,28 +29,28 @@ def cost(a, na, b, nb, grid):
     return min(in_time * weight_s, 0.5) + min(in_space * weight_m, 0.5)
 
 
-def longer_first(a, b):
+def sort_longer_first(a, b):
     """Of groups (key, members, pieces), the one with more pieces, else the lesser key."""
     return (a, b) if (-len(a[2]), a[0]) < (-len(b[2]), b[0]) else (b, a)
 
 
 def stretch(a, b, grid):
     """Mean over the longer of the least cost with a sample of the shorter."""
-    a, b = longer_first(a, b)
+    a, b = sort_longer_first(a, b)
     total = 0.0
     for piece in a[2]:
-        total += min(cost(piece, len(a[1]), other, len(b[1]), grid) for other in b[2])
+        total += min(compute_cost(piece, len(a[1]), other, len(b[1]), grid) for other in b[2])
     return total / len(a[2])
 
 
-def reshape(pieces):
+def reshape_pieces(pieces):
     """Cut all pieces at the beginnings and ends of all; where several lie, their hull."""
     cuts = sorted({p[0] for p in pieces} | {p[1] + 1 for p in pieces})
     out = []
     for low, high in pairwise(cuts):
         there = [p for p in pieces if p[0] <= low and p[1] >= high - 1]
         if there:
-            out.append((low, high - 1, *hull(*there)[2:]))
+            out.append((low, high - 1, *find_hull(*there)[2:]))
     return out
 
 
@@ -62,30 +62,32 @@ def complete(pieces, tracks, grid):
         if all(any(piece[0] <= slot <= piece[1] for slot, _, _ in track) for track in tracks):
             i += 1
             continue
-        before = cost(piece, 1, pieces[i - 1], 1, grid) if i else inf
-        after = cost(piece, 1, pieces[i + 1], 1, grid) if i + 1 < len(pieces) else inf
+        before = compute_cost(piece, 1, pieces[i - 1], 1, grid) if i else inf
+        after = compute_cost(piece, 1, pieces[i + 1], 1, grid) if i + 1 < len(pieces) else inf
         other = i - 1 if before <= after else i + 1
-        pieces[min(i, other) : max(i, other) + 1] = [hull(piece, pieces[other])]
+        pieces[min(i, other) : max(i, other) + 1] = [find_hull(piece, pieces[other])]
         i = min(i, other)
     return pieces
 
 
 def merge(a, b, tracks, grid):
     """Merge two groups."""
-    a, b = longer_first(a, b)
+    a, b = sort_longer_first(a, b)
     na, nb = len(a[1]), len(b[1])
     taken = {}
     for piece in a[2]:
-        j = min(range(len(b[2])), key=lambda j, piece=piece: (cost(piece, na, b[2][j], nb, grid), j))
+        j = min(range(len(b[2])), key=lambda j, piece=piece: (compute_cost(piece, na, b[2][j], nb, grid), j))
         taken.setdefault(j, []).append(piece)
-    merged = [hull(b[2][j], *taken[j]) for j in sorted(taken)]
+    merged = [find_hull(b[2][j], *taken[j]) for j in sorted(taken)]
     grown = list(merged)
     for j, piece in enumerate(b[2]):
         if j not in taken:
-            m = min(range(len(merged)), key=lambda m, piece=piece: (cost(piece, nb, merged[m], na + nb, grid), m))
-            grown[m] = hull(grown[m], piece)
+            m = min(
+                range(len(merged)), key=lambda m, piece=piece: (compute_cost(piece, nb, merged[m], na + nb, grid), m)
+            )
+            grown[m] = find_hull(grown[m], piece)
     members = a[1] | b[1]
-    return min(a[0], b[0]), members, complete(reshape(grown), [tracks[u] for u in members], grid)
+    return min(a[0], b[0]), members, complete(reshape_pieces(grown), [tracks[u] for u in members], grid)
 
 
 def start(track):
@@ -93,10 +95,10 @@ def start(track):
     by_slot = {}
     for slot, x, y in track:
         by_slot.setdefault(slot, []).append((slot, slot, x, y, x, y))
-    return [hull(*by_slot[slot]) for slot in sorted(by_slot)]
+    return [find_hull(*by_slot[slot]) for slot in sorted(by_slot)]
 
 
-def glove(tracks, k, rank, grid):
+def group_by_glove(tracks, k, rank, grid):
     """Groups as (members, pieces), by least rank."""
     groups = [(rank[u], frozenset([u]), start(track)) for u, track in enumerate(tracks)]
     if len(groups) < k:

@@ -1,6 +1,6 @@
 """A plain statement of GenAG's threshold, for `mob`: lists of cells or None, sets of instants, no arrays."""
 
-from tests.unit.oracles_mob_gen_ag import both_ways, deviation
+from tests.unit.oracles_mob_gen_ag import compute_deviation, is_present_both_ways
 
 
 class Walk:
@@ -35,7 +35,7 @@ class Walk:
                     self.best[t][end], self.last[t], beyond = beyond, end, beyond + step
 
 
-def threshold_plain(data, subject, number, *, printed):
+def find_by_threshold(data, subject, number, *, printed):
     """Algorithm 1: with the threshold as printed, or with that of the nearer of the next unseen.
 
     As printed, a list's worst local score is that at the end which was seen last, and the search stops where the
@@ -49,8 +49,8 @@ def threshold_plain(data, subject, number, *, printed):
                 return [other for _, _, other in sorted(found)[:number]]
             other = walk.lists[t][position]
             walk.see(other)
-            if both_ways(walk.place, walk.own, subject, other):
-                found.append((deviation(walk.place, walk.own, subject, other), walk.rank[other], other))
+            if is_present_both_ways(walk.place, walk.own, subject, other):
+                found.append((compute_deviation(walk.place, walk.own, subject, other), walk.rank[other], other))
         best = sorted(found)[:number]
         if printed:
             threshold = sum(walk.away(t, walk.best[t][walk.last[t]]) for t in walk.instants)

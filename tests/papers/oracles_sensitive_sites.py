@@ -7,36 +7,36 @@ Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Location
 from fractions import Fraction
 from itertools import product
 
-from tests.unit.oracles_sensitive_sites import area
+from tests.unit.oracles_sensitive_sites import measure_area
 
 
-def squared_distance(a, b):
+def compute_squared_distance(a, b):
     """Squared distance between the cell indices of two rectangles."""
     dx = max(a[0] - b[2], b[0] - a[2], 0)
     dy = max(a[1] - b[3], b[1] - a[3], 0)
     return dx * dx + dy * dy
 
 
-def knn_plain(users, sites, k, order):
+def assign_by_knn(users, sites, k, order):
     """Section 5's KNN: sites in the given order take the k nearest users left; the site of each user, -1 for none."""
     site_of = [-1] * len(users)
     for s in order:
         left = [u for u in range(len(users)) if site_of[u] < 0]
-        for u in sorted(left, key=lambda u, s=s: (squared_distance(users[u], sites[s]), u))[:k]:
+        for u in sorted(left, key=lambda u, s=s: (compute_squared_distance(users[u], sites[s]), u))[:k]:
             site_of[u] = s
     return site_of
 
 
-def local_plain(users, sites, k):
+def cover_by_local(users, sites, k):
     """Section 2.3's Local: (site, user) pairs in order, and (user, box) as they are output."""
     count = dict.fromkeys(range(len(sites)), 0)  # the coverage counters of the sites that remain
-    omega = {u: candidate_box(users[u], sites, count) for u in range(len(users))}
+    omega = {u: find_candidate_box(users[u], sites, count) for u in range(len(users))}
     pairs, output = [], []
     while count and omega:
         u0 = min(omega, key=lambda u: (omega[u][0], u))
         box = omega.pop(u0)[2]
         output.append((u0, box))
-        covered = [s for s in count if encloses(box, sites[s])]
+        covered = [s for s in count if is_enclosing(box, sites[s])]
         for s in covered:
             pairs.append((s, u0))
             count[s] += 1
@@ -44,12 +44,12 @@ def local_plain(users, sites, k):
         for s in full:
             del count[s]
         for u in omega if count else ():
-            if any(encloses(omega[u][2], sites[s]) for s in full):
-                omega[u] = candidate_box(users[u], sites, count)
+            if any(is_enclosing(omega[u][2], sites[s]) for s in full):
+                omega[u] = find_candidate_box(users[u], sites, count)
     return sorted(pairs), output
 
 
-def candidate_box(user, sites, remaining):
+def find_candidate_box(user, sites, remaining):
     """Four nested sweeps: (coverage, area, box) of the least coverage; then the smaller area, then the lowest box."""
     west = {user[0], *(sites[s][0] for s in remaining if sites[s][0] < user[0])}
     south = {user[1], *(sites[s][1] for s in remaining if sites[s][1] < user[1])}
@@ -57,11 +57,11 @@ def candidate_box(user, sites, remaining):
     north = {user[3], *(sites[s][3] for s in remaining if sites[s][3] > user[3])}
     found = []
     for box in product(west, south, east, north):
-        number = sum(encloses(box, sites[s]) for s in remaining)
+        number = sum(is_enclosing(box, sites[s]) for s in remaining)
         if number:
-            found.append((Fraction(area([box]), number), area([box]), box))
+            found.append((Fraction(measure_area([box]), number), measure_area([box]), box))
     return min(found)
 
 
-def encloses(box, other):
+def is_enclosing(box, other):
     return box[0] <= other[0] and box[1] <= other[1] and box[2] >= other[2] and box[3] >= other[3]

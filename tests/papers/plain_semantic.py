@@ -35,7 +35,7 @@ class Graph:
     merged: dict = field(init=False, default_factory=dict, repr=False)  # of pairs that came up before
 
     def __post_init__(self):
-        self.city = counts(self, self.neighbours)
+        self.city = count_pois(self, self.neighbours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Point:
 # ---- what is in a region (section III-A)
 
 
-def counts(graph, cells):
+def count_pois(graph, cells):
     """Points of interest by category."""
     total = [0] * (len(graph.pois[0]) if graph.pois else 0)
     for cell in cells:
@@ -58,7 +58,7 @@ def counts(graph, cells):
     return total
 
 
-def divergence(graph, count):
+def compute_divergence(graph, count):
     """KL divergence of a region's shares X from the city's Y, in nats. A category the city lacks gives no term."""
     if not sum(count):
         return inf
@@ -69,33 +69,33 @@ def divergence(graph, count):
     return total
 
 
-def kl(graph, cells):
-    return divergence(graph, counts(graph, cells))
+def compute_kl(graph, cells):
+    return compute_divergence(graph, count_pois(graph, cells))
 
 
-def categories(graph, cells):
-    return sum(m > 0 for m in counts(graph, cells))
+def count_categories(graph, cells):
+    return sum(m > 0 for m in count_pois(graph, cells))
 
 
-def area(graph, cells):
+def measure_area(graph, cells):
     return sum(graph.area[cell] for cell in cells)
 
 
 # ---- merging two points (Algorithm 1)
 
 
-def around(graph, cells):
+def list_around(graph, cells):
     """Cells that share an edge with a cell of a region and are not in it."""
     return {near for cell in cells for near in graph.neighbours[cell]} - set(cells)
 
 
 def connect(graph, a, b):
     """Two regions and the cheapest path between them (line 2): Dijkstra from `a`, entering a cell costs its area."""
-    if a & b or around(graph, a) & b:
+    if a & b or list_around(graph, a) & b:
         return frozenset(a | b)
     # Cells come off the heap by (area, cells, index), so what reaches a cell first is its least predecessor, and the
     # first cell beside `b` is the least end of a path.
-    heap = [(graph.area[cell], 1, cell) for cell in around(graph, a)]
+    heap = [(graph.area[cell], 1, cell) for cell in list_around(graph, a)]
     heapq.heapify(heap)
     before = {cell: None for _, _, cell in heap}
     while True:
@@ -114,7 +114,7 @@ def connect(graph, a, b):
 
 def grow(graph, cells):
     """Add neighbours until a region has l categories (lines 3 to 8), then until its shares are t-close (9 to 14)."""
-    cells, count = set(cells), counts(graph, cells)
+    cells, count = set(cells), count_pois(graph, cells)
 
     def with_cell(cell):
         return [m + more for m, more in zip(count, graph.pois[cell], strict=True)]
@@ -123,13 +123,13 @@ def grow(graph, cells):
         return -sum(m > 0 for m in with_cell(cell)), graph.area[cell], cell
 
     def in_closeness(cell):
-        return round(divergence(graph, with_cell(cell)), DECIMALS), graph.area[cell], cell
+        return round(compute_divergence(graph, with_cell(cell)), DECIMALS), graph.area[cell], cell
 
     while sum(m > 0 for m in count) < graph.l:
-        best = min(around(graph, cells), key=in_variety)
+        best = min(list_around(graph, cells), key=in_variety)
         cells, count = cells | {best}, with_cell(best)
-    while divergence(graph, count) > graph.t + CLOSE:
-        best = min(around(graph, cells), key=in_closeness)
+    while compute_divergence(graph, count) > graph.t + CLOSE:
+        best = min(list_around(graph, cells), key=in_closeness)
         cells, count = cells | {best}, with_cell(best)
     return frozenset(cells)
 
@@ -149,7 +149,7 @@ def merge_points(graph, p, q):
 # ---- what a merge costs (section III-B)
 
 
-def theta(graph, loss, p, q, n_p, n_q):
+def compute_theta(graph, loss, p, q, n_p, n_q):
     """Formula (1): loss of resolution of two points of groups of n_p and n_q people."""
     c = merge_points(graph, p, q)
 
@@ -157,23 +157,26 @@ def theta(graph, loss, p, q, n_p, n_q):
         return ((whole - of_p) * n_p + (whole - of_q) * n_q) / (n_p + n_q)
 
     in_time = mean_loss(c.end - c.start, p.end - p.start, q.end - q.start) / loss.span_slots
-    in_space = mean_loss(area(graph, c.region), area(graph, p.region), area(graph, q.region)) / loss.area_mm2
+    in_space = (
+        mean_loss(measure_area(graph, c.region), measure_area(graph, p.region), measure_area(graph, q.region))
+        / loss.area_mm2
+    )
     return loss.weight_time * min(in_time, 1) + (1 - loss.weight_time) * min(in_space, 1)
 
 
-def walked_first(first, second, n_first, n_second):
+def sort_walked_first(first, second, n_first, n_second):
     """The longer trajectory, whose points are walked, or the second of two of one length; the other; their people."""
     if len(first) > len(second):
         return first, second, n_first, n_second
     return second, first, n_second, n_first
 
 
-def cost(graph, loss, first, second, n_first, n_second):
+def compute_cost(graph, loss, first, second, n_first, n_second):
     """C_ij of two trajectories in the run's order: mean over the longer of the least theta with the shorter."""
-    walked, other, n_w, n_o = walked_first(first, second, n_first, n_second)
+    walked, other, n_w, n_o = sort_walked_first(first, second, n_first, n_second)
     total = 0.0
     for p in walked:
-        total += min(theta(graph, loss, p, q, n_w, n_o) for q in other)
+        total += min(compute_theta(graph, loss, p, q, n_w, n_o) for q in other)
     return total / len(walked)
 
 
@@ -182,30 +185,30 @@ def cost(graph, loss, first, second, n_first, n_second):
 
 def merge_trajectories(graph, loss, first, second, n_first, n_second, members_fixes):
     """One trajectory that generalises two in the run's order, for members with fixes in these slots."""
-    walked, other, n_w, n_o = walked_first(first, second, n_first, n_second)
+    walked, other, n_w, n_o = sort_walked_first(first, second, n_first, n_second)
     other, reached = list(other), set()
     for p in walked:
         # Earlier points of `walked` have already changed those of `other`.
-        j = min(range(len(other)), key=lambda j, p=p: (theta(graph, loss, p, other[j], n_w, n_o), j))
+        j = min(range(len(other)), key=lambda j, p=p: (compute_theta(graph, loss, p, other[j], n_w, n_o), j))
         other[j] = merge_points(graph, p, other[j])
         reached.add(j)
     merged = [other[j] for j in sorted(reached)]
     for q in [q for j, q in enumerate(other) if j not in reached]:
-        j = min(range(len(merged)), key=lambda j, q=q: (theta(graph, loss, q, merged[j], n_o, n_w), j))
+        j = min(range(len(merged)), key=lambda j, q=q: (compute_theta(graph, loss, q, merged[j], n_o, n_w), j))
         merged[j] = merge_points(graph, q, merged[j])
-    return reshape(graph, merged, members_fixes)
+    return reshape_points(graph, merged, members_fixes)
 
 
-def size(graph, pieces):
+def measure_size(graph, pieces):
     """Sum of period x area."""
-    return sum((p.end - p.start) * area(graph, p.region) for p in pieces)
+    return sum((p.end - p.start) * measure_area(graph, p.region) for p in pieces)
 
 
-def in_order(points):
+def sort_points(points):
     return sorted(points, key=lambda p: (p.start, p.end, sorted(p.region)))
 
 
-def part(graph, p, q):
+def part_points(graph, p, q):
     """Of two points that overlap, p first: before, both and after; or one for all, unless that is larger."""
     both = merge_regions(graph, p.region, q.region)
     low, high = min(p.end, q.end), max(p.end, q.end)
@@ -213,24 +216,24 @@ def part(graph, p, q):
     cut = [Point(p.start, q.start, p.region), Point(q.start, low, both), Point(low, high, last.region)]
     cut = [piece for piece in cut if piece.start < piece.end]
     one = [Point(p.start, high, both)]
-    return cut if size(graph, cut) < size(graph, one) else one
+    return cut if measure_size(graph, cut) < measure_size(graph, one) else one
 
 
-def reshape(graph, points, members_fixes):
+def reshape_points(graph, points, members_fixes):
     """Part points that overlap in time; then merge pieces that lack a fix of a member with a neighbour.
 
     Ends: each turn of the first loop takes the overlap's slots off the sum of periods, each of the second one piece.
     """
-    pieces, fixes = in_order(points), [sorted(slots) for slots in members_fixes]
+    pieces, fixes = sort_points(points), [sorted(slots) for slots in members_fixes]
     # Sorted by start, two pieces overlap only if neighbours do.
     while (i := next((i for i in range(len(pieces) - 1) if pieces[i + 1].start < pieces[i].end), None)) is not None:
-        pieces = in_order([*pieces[:i], *part(graph, pieces[i], pieces[i + 1]), *pieces[i + 2 :]])
+        pieces = sort_points([*pieces[:i], *part_points(graph, pieces[i], pieces[i + 1]), *pieces[i + 2 :]])
 
     def lacks(piece):
         return any(bisect_left(slots, piece.start) == bisect_left(slots, piece.end) for slots in fixes)
 
     def added(i):
-        return size(graph, [merge_points(graph, *pieces[i : i + 2])]) - size(graph, pieces[i : i + 2])
+        return measure_size(graph, [merge_points(graph, *pieces[i : i + 2])]) - measure_size(graph, pieces[i : i + 2])
 
     while (i := next((i for i, piece in enumerate(pieces) if lacks(piece)), None)) is not None:
         i = min((j for j in (i - 1, i) if 0 <= j < len(pieces) - 1), key=lambda j: (added(j), j))
@@ -248,19 +251,19 @@ class Group:
     points: list
 
 
-def greedy(graph, loss, trajectories, subjects, fixes, k):
+def merge_greedily(graph, loss, trajectories, subjects, fixes, k):
     """Merge trajectories, given in the run's order, into groups of at least k subjects: [(units, rows)], in that order.
 
     There must be k subjects. A merged trajectory takes its first's place, so a group's place is its least unit.
     """
     if k == 1:
         grown = [[merge_points(graph, p, p) for p in trajectory] for trajectory in trajectories]
-        return [([u], reshape(graph, points, [fixes[u]])) for u, points in enumerate(grown)]
+        return [([u], reshape_points(graph, points, [fixes[u]])) for u, points in enumerate(grown)]
     groups = {u: Group((u,), frozenset([subjects[u]]), points) for u, points in enumerate(trajectories)}
 
     def price(i, j):
         a, b = groups[min(i, j)], groups[max(i, j)]
-        return cost(graph, loss, a.points, b.points, len(a.people), len(b.people))
+        return compute_cost(graph, loss, a.points, b.points, len(a.people), len(b.people))
 
     def merge(i, j):
         a, b = groups[min(i, j)], groups.pop(max(i, j))
@@ -294,7 +297,7 @@ def greedy(graph, loss, trajectories, subjects, fixes, k):
 # ---- points of fixes
 
 
-def points(slots, cells, gap_slots):
+def make_points(slots, cells, gap_slots):
     """Runs of one cell, broken where the next fix is over `gap_slots` later. Fixes of one slot keep their order."""
     runs = []
     for slot, cell in sorted(zip(slots, cells, strict=True), key=lambda fix: fix[0]):
@@ -317,8 +320,8 @@ class PaperCase(Case):
 
     @property
     def trajectories(self):
-        return [points(slots, cells, self.gap_slots) for slots, cells in zip(self.slots, self.cells, strict=True)]
+        return [make_points(slots, cells, self.gap_slots) for slots, cells in zip(self.slots, self.cells, strict=True)]
 
 
-def case_at_random(seed):
-    return PaperCase(**vars(semantic_cases.case_at_random(seed)))
+def draw_case(seed):
+    return PaperCase(**vars(semantic_cases.draw_case(seed)))

@@ -13,23 +13,23 @@ from tests.unit import oracles_tp_aware as oracle
 # ---- bulk-dp: the optimum of the first snapshot
 
 
-def bulk_dp(trajectories, k, height):
+def group_by_bulk_dp(trajectories, k, height):
     first = [[t[0]] for t in trajectories]
-    tree = oracle.compress(oracle.grow(first, oracle.binary_steps(1, height), height))
-    tree = oracle.compress(oracle.prune(tree, k))
-    groups, rest = _policy(tree, k, 0, first)
+    tree = oracle.compress_chain(oracle.grow_tree(first, oracle.list_binary_steps(1, height), height))
+    tree = oracle.compress_chain(oracle.prune_tree(tree, k))
+    groups, rest = _list_policy(tree, k, 0, first)
     assert not rest
     return groups
 
 
-def _row(node, k):
+def _compute_row(node, k):
     """Least cost by number passed up, with the number that came up and each child's share (Algorithm 1)."""
     if "row" in node:
         return node["row"]
     d = len(node["members"])
     sums = {0: (0, ())} if node["children"] else {d: (0, ())}
     for child in node["children"]:
-        row = _row(child, k)
+        row = _compute_row(child, k)
         both = {}
         for s, (c, shares) in sums.items():
             for u, (cu, *_) in row.items():
@@ -43,12 +43,12 @@ def _row(node, k):
     return node["row"]
 
 
-def _policy(node, k, u, cells):
+def _list_policy(node, k, u, cells):
     """Groups at a node and below, and those who are passed up: the farthest from the median of who is left."""
-    _, s, shares = _row(node, k)[u]
+    _, s, shares = _compute_row(node, k)[u]
     groups, there = [], [] if node["children"] else list(node["members"])
     for child, share in zip(node["children"], shares, strict=True):
-        below, up = _policy(child, k, share, cells)
+        below, up = _list_policy(child, k, share, cells)
         groups += below
         there += up
     if s == u:
@@ -66,7 +66,7 @@ def _policy(node, k, u, cells):
 # ---- fast and slow TGA: clusters of k around the first trajectory left
 
 
-def areas(group, trajectories):
+def list_areas(group, trajectories):
     """Cells of the rectangles that hold a group, by instant."""
     found = []
     for j in range(len(trajectories[0])):
@@ -75,26 +75,26 @@ def areas(group, trajectories):
     return found
 
 
-def fast_tga(trajectories, k):
+def group_by_fast_tga(trajectories, k):
     def cluster(left):
-        nearest = sorted(left[1:], key=lambda m: (prod(areas([left[0], m], trajectories)), m))
+        nearest = sorted(left[1:], key=lambda m: (prod(list_areas([left[0], m], trajectories)), m))
         return [left[0], *nearest[: k - 1]]
 
-    return _clusters(trajectories, k, cluster)
+    return _make_clusters(trajectories, k, cluster)
 
 
-def slow_tga(trajectories, k):
+def group_by_slow_tga(trajectories, k):
     def cluster(left):
         group, rest = [left[0]], left[1:]
         while len(group) < k:
-            group.append(min(rest, key=lambda m: (prod(areas([*group, m], trajectories)), m)))
+            group.append(min(rest, key=lambda m: (prod(list_areas([*group, m], trajectories)), m)))
             rest.remove(group[-1])
         return group
 
-    return _clusters(trajectories, k, cluster)
+    return _make_clusters(trajectories, k, cluster)
 
 
-def _clusters(trajectories, k, cluster):
+def _make_clusters(trajectories, k, cluster):
     left, groups = list(range(len(trajectories))), []
     while len(left) >= k:
         groups.append(cluster(left))
@@ -102,7 +102,7 @@ def _clusters(trajectories, k, cluster):
     for m in left:
 
         def growth(group, m=m):
-            return Fraction(prod(areas([*group, m], trajectories)), prod(areas(group, trajectories)))
+            return Fraction(prod(list_areas([*group, m], trajectories)), prod(list_areas(group, trajectories)))
 
         min(groups, key=growth).append(m)
     return groups
@@ -111,7 +111,7 @@ def _clusters(trajectories, k, cluster):
 # ---- hilbert: each with its nearest along the curve, merged where they overlap
 
 
-def place_on_curve(x, y, order):
+def find_place(x, y, order):
     place, side = 0, 2**order
     half = side // 2
     while half:
@@ -125,8 +125,8 @@ def place_on_curve(x, y, order):
     return place
 
 
-def hilbert(trajectories, k, order):
-    places = [[place_on_curve(x, y, order) for x, y in t] for t in trajectories]
+def group_by_hilbert(trajectories, k, order):
+    places = [[find_place(x, y, order) for x, y in t] for t in trajectories]
 
     def distance(a, b):
         return sum(abs(p - q) for p, q in zip(places[a], places[b], strict=True))
@@ -143,7 +143,7 @@ def hilbert(trajectories, k, order):
 # ---- cloaks
 
 
-def smallest_quadrant(cells):
+def find_smallest_quadrant(cells):
     """The smallest quadrant, or left or right half of one, that holds cells: (x0, y0, x1, y1), half-open."""
     side = 1
     while True:

@@ -60,38 +60,38 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, ali
     meeting.test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, align, cloak)
 
 
-def verdicts(algorithm, count):
+def list_verdicts(algorithm, count):
     """Attack what an algorithm makes of random towns as groups are attacked, those of `k-merge`."""
     rng = random.Random(algorithm)
-    found = (meeting.generalised(rng, algorithm, known="k-merge") for _ in range(count))
+    found = (meeting.attack_generalised(rng, algorithm, known="k-merge") for _ in range(count))
     return [verdict for verdict in found if verdict is not None]
 
 
 def test_the_adversary_of_kte_finds_nothing_to_object_to_in_groups_of_glove():
-    found = verdicts("glove", 60)
+    found = list_verdicts("glove", 60)
     assert len(found) >= 15
     assert all(verdict.passed for verdict in found)
 
 
 def test_the_adversary_of_kte_finds_the_samples_that_w4m_makes_up():
-    found = verdicts("w4m", 30)
+    found = list_verdicts("w4m", 30)
     assert found
     assert not any(verdict.passed for verdict in found)
     assert "truth" in {clause.name for verdict in found for clause in verdict.clauses if not clause.passed}
 
 
 def test_static_hides_those_it_publishes_and_leaves_others_out():
-    found = verdicts("static", 30)
+    found = list_verdicts("static", 30)
     assert found
     assert all(verdict.passed for verdict in found)
     assert sum(verdict.figures["published"] for verdict in found) < sum(v.figures["subjects"] for v in found) / 2
 
 
-def merged(count):
+def make_merged(count):
     """Give the paper's cloaks of random towns over cells, each with what it was made of."""
     rng, family = random.Random(count), METHODS["semantic"]
     for _ in range(count):
-        data, cells = meeting.in_cells(rng)
+        data, cells = meeting.attack_in_cells(rng)
         params = family.parse({"k": 2, "l": rng.randint(0, 3), "t": rng.choice(["inf", 0.5, 0.05])})
         with contextlib.suppress(InfeasibleError):
             yield params, data, cells, family.anonymise(data, "merge", params, np.random.default_rng(0), cells=cells)
@@ -99,14 +99,14 @@ def merged(count):
 
 def test_the_adversary_of_semantic_tells_cells_from_one_another_by_the_regions_of_merge():
     broken, family = collections.Counter(), METHODS["semantic"]
-    for params, data, cells, cloaks in merged(30):
-        verdict = meeting.verified(family, "merge", params, data, cloaks, given={"cells": cells})
+    for params, data, cells, cloaks in make_merged(30):
+        verdict = meeting.verify_cloaks(family, "merge", params, data, cloaks, given={"cells": cells})
         broken.update(clause.name for clause in verdict.clauses if not clause.passed)
     assert broken.keys() == {"classes", "tight"}
 
 
 def test_merge_must_have_cells_that_touch():
-    data, cells = meeting.in_cells(random.Random(1))
+    data, cells = meeting.attack_in_cells(random.Random(1))
     touching = cells.neighbours[(cells.neighbours > 0).all(axis=1)]  # the first with none
     family, apart = METHODS["semantic"], dataclasses.replace(cells, neighbours=touching)
     params = family.parse({"k": 2, "l": 0, "t": "inf"})

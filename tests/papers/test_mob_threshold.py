@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.papers.mob import find_nearest_by_threshold
 from tests.papers import oracles_mob as oracle
-from tests.unit.oracles_mob_gen_ag import deviation, nearest_plain
+from tests.unit.oracles_mob_gen_ag import compute_deviation, find_nearest
 from tests.unit.test_mob_gen_ag import (  # noqa: F401 - the same tests, of the search by threshold
     SEED,
-    instance,
+    draw_instance,
     test_equal_sums_are_taken_in_the_order_of_the_run,
     test_nobody_is_found_among_nobody_and_for_nobody,
     test_presence_is_asked_of_both,
@@ -28,12 +28,12 @@ def test_the_threshold_as_printed_misses_somebody_nearer_and_the_right_one_nobod
     rng = random.Random(SEED)
     missed = 0
     for _ in range(500):
-        place, own, rank, asking, _ = instance(rng, most=12, instants=(2, 4), furthest=(60,))
+        place, own, rank, asking, _ = draw_instance(rng, most=12, instants=(2, 4), furthest=(60,))
         for subject in asking:
             number = rng.randint(1, 4)
-            exact = nearest_plain((place, own, rank), subject, number, range(len(place)))
-            assert oracle.threshold_plain((place, own, rank), subject, number, printed=False) == exact
-            wrong = oracle.threshold_plain((place, own, rank), subject, number, printed=True)
-            sums = [[deviation(place, own, subject, other) for other in one] for one in (exact, wrong)]
+            exact = find_nearest((place, own, rank), subject, number, range(len(place)))
+            assert oracle.find_by_threshold((place, own, rank), subject, number, printed=False) == exact
+            wrong = oracle.find_by_threshold((place, own, rank), subject, number, printed=True)
+            sums = [[compute_deviation(place, own, subject, other) for other in one] for one in (exact, wrong)]
             missed += sums[0] != sums[1]
     assert missed > 10

@@ -24,7 +24,7 @@ CELLS = Cells(
 PARAMS = Parameters(k=2, l=2, t=0.1)
 
 
-def release(regions, row_region, fix_row):
+def make_release(regions, row_region, fix_row):
     n = len(fix_row)
     return _semantic.Release(
         cells=CELLS, region=[np.array(one) for one in regions], row_region=np.array(row_region),
@@ -36,42 +36,46 @@ def release(regions, row_region, fix_row):
 
 def test_cells_that_no_region_tells_apart_are_a_class():
     """0 has homes alone, 1 the city's mix, and 2 and 3, which are in the same regions, nearly."""
-    made = release([[0, 1], [1, 2, 3]], [0, 1], [0, 1])
+    made = make_release([[0, 1], [1, 2, 3]], [0, 1], [0, 1])
     assert _semantic.count_classes(made, PARAMS) == {"classes": 3, "classes_fail": 1}
     assert _semantic.count_classes(made, Parameters(k=2, l=0, t=0.5)) == {"classes": 3, "classes_fail": 1}  # of ln 2
     assert (
-        _semantic.count_classes(release([[0, 1], [2, 3]], [0, 1], [0, 1]), Parameters(k=2, l=2, t=0.7))["classes_fail"]
+        _semantic.count_classes(make_release([[0, 1], [2, 3]], [0, 1], [0, 1]), Parameters(k=2, l=2, t=0.7))[
+            "classes_fail"
+        ]
         == 0
     )
 
 
 def test_the_regions_of_a_place_to_which_somebody_returns_are_intersected():
-    made = release([[0, 1], [0, 3]], [0, 1, 0, 1], [0, 1, 2, 3])
+    made = make_release([[0, 1], [0, 3]], [0, 1, 0, 1], [0, 1, 2, 3])
     assert _semantic.intersect_returns(made, PARAMS) == {
         "places": 1, "places_one_cell_percent": 100, "places_fail_percent": 100,
     }  # fmt: skip
-    assert _semantic.intersect_returns(release([[0, 1], [0, 3]], [0, 1, 0], [0, 1, 2, -1]), PARAMS) == {"places": 0}
+    assert _semantic.intersect_returns(make_release([[0, 1], [0, 3]], [0, 1, 0], [0, 1, 2, -1]), PARAMS) == {
+        "places": 0
+    }
 
 
 def test_a_fix_loses_what_its_row_has_more_than_its_stay():
     """4 of 8 hours and one of 25 km2 more, half of each."""
-    made = _semantic.measure_losses(release([[0, 1]], [0], [0, -1]), PARAMS)
+    made = _semantic.measure_losses(make_release([[0, 1]], [0], [0, -1]), PARAMS)
     assert made["theta"] == pytest.approx(0.5 * 4 / 8 + 0.5 / 25)
     assert (made["rows"], made["suppressed_percent"], made["side_m_mean"]) == (2, 50, 2**0.5 * 1000)
 
 
 def test_a_region_that_grew_from_a_cell_is_replayed_and_one_of_two_atoms_is_not():
     """From 0 regions grow to 1; 0, 1 and 3 are not connected."""
-    assert _semantic.replay(release([[0, 1]], [0], [0]), Parameters(k=2, l=2, t=np.inf)) == {
+    assert _semantic.replay(make_release([[0, 1]], [0], [0]), Parameters(k=2, l=2, t=np.inf)) == {
         "replayed_percent": 100, "right_percent": 100, "chance_percent": 50,
     }  # fmt: skip
-    assert _semantic.replay(release([[0, 1, 3]], [0], [0]), PARAMS) == {"replayed_percent": 0}
+    assert _semantic.replay(make_release([[0, 1, 3]], [0], [0]), PARAMS) == {"replayed_percent": 0}
 
 
 def test_fixes_are_found_in_the_rows_of_their_groups():
     rng, family, found = random.Random(9), METHODS["semantic"], 0
     for _ in range(20):
-        data, cells = meeting.in_cells(rng)
+        data, cells = meeting.attack_in_cells(rng)
         params = family.parse({"k": 2, "l": 2, "t": 0.5, "min_cells": rng.choice([1, 3]), "suppress_span_s": 600})
         try:
             cloaks = family.anonymise(data, "merge", params, np.random.default_rng(0), cells=cells)

@@ -17,7 +17,7 @@ def test_the_adversary_finds_nothing_to_object_to_in_knn(cases, at):
 def test_the_adversary_objects_to_local_wherever_a_user_has_two_sites(algorithm):
     rng, shared = random.Random(algorithm), 0
     for _ in range(40):
-        found = meeting.around_sites(rng, algorithm, at=False, known="bk")
+        found = meeting.attack_around_sites(rng, algorithm, at=False, known="bk")
         if found is not None and found[0].metrics["shared_users"]:
             broken = {clause.name for clause in found[1].clauses if not clause.passed}
             assert "members" in broken

@@ -9,11 +9,11 @@ import benchmarks.papers.sensitive_sites  # noqa: F401 - adds knn
 from benchmarks.papers.sensitive_sites import nearest_users
 from dbanon.base.errors import InfeasibleError
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from tests.facts import refusal
+from tests.facts import expect_refusal
 from tests.papers import oracles_sensitive_sites as oracle
-from tests.unit.oracles_sensitive_sites import area, bk_plain
-from tests.unit.sensitive_sites_instances import instance
-from tests.unit.sensitive_sites_runs import rows, run, sites, users
+from tests.unit.oracles_sensitive_sites import group_by_bk, measure_area
+from tests.unit.sensitive_sites_instances import draw_instance
+from tests.unit.sensitive_sites_runs import list_rows, make_sites, make_users, run
 from tests.unit.test_sensitive_sites import (  # noqa: F401 - the same tests, of knn
     test_degenerate_places_are_no_trouble,
     test_exactly_k_users_a_site_leave_one_solution_for_bk_and_mk_may_do_with_fewer_than_2k_minus_1,
@@ -39,46 +39,49 @@ def test_figure_2_knn_depends_on_the_order_of_sites_and_bk_does_not():
 
     def cost(site_of):
         groups = [[u for u, s in zip(users, site_of, strict=True) if s == which] for which in (0, 1)]
-        return area([*groups[0], s1]) + area([*groups[1], s2])
+        return measure_area([*groups[0], s1]) + measure_area([*groups[1], s2])
 
-    assert oracle.knn_plain(users, [s1, s2], 2, [0, 1]) == [1, 1, 0, 0]
-    assert oracle.knn_plain(users, [s1, s2], 2, [1, 0]) == [0, 0, 1, 1]
-    starts, best = bk_plain(users, [s1, s2], 2)
+    assert oracle.assign_by_knn(users, [s1, s2], 2, [0, 1]) == [1, 1, 0, 0]
+    assert oracle.assign_by_knn(users, [s1, s2], 2, [1, 0]) == [0, 0, 1, 1]
+    starts, best = group_by_bk(users, [s1, s2], 2)
     assert (starts, best) == ([0, 2], cost([0, 0, 1, 1]))
     assert best < cost([1, 1, 0, 0])
 
 
 def test_knn_takes_the_first_of_equally_near_users_and_leaves_the_rest():
     users = [(1, 0, 1, 0), (0, 1, 0, 1), (2, 1, 2, 1), (9, 9, 9, 9)]
-    assert oracle.knn_plain(users, [(1, 1, 1, 1)], 2, [0]) == [0, 0, -1, -1]
+    assert oracle.assign_by_knn(users, [(1, 1, 1, 1)], 2, [0]) == [0, 0, -1, -1]
 
 
 @pytest.mark.parametrize("shapes", [False, True])
 def test_knn_takes_the_same_users_as_sorting_them_all(shapes):
     rng = random.Random(SEED)
     for _ in range(300):
-        users, sites, k = instance(rng, users=(1, 30), sites=(1, 6), shapes=shapes)
+        users, sites, k = draw_instance(rng, users=(1, 30), sites=(1, 6), shapes=shapes)
         rng.shuffle(users)
         order = rng.sample(range(len(sites)), len(sites))
         site = nearest_users.take(Boxes.of(users), Boxes.of(sites), k, np.array(order, np.int64))
         assert site.dtype == np.int32
-        assert site.tolist() == oracle.knn_plain(users, sites, k, order), (users, sites, k, order)
+        assert site.tolist() == oracle.assign_by_knn(users, sites, k, order), (users, sites, k, order)
 
 
 def test_knn_compares_large_distances_exactly():
     """Squares past 2^53 that differ by one; float64 would take them for equal, and the first of them."""
     far = 2**27
     users = [(far, 1, far, 1), (far, 0, far, 0)]
-    assert oracle.knn_plain(users, [(0, 0, 0, 0)], 1, [0]) == [-1, 0]
+    assert oracle.assign_by_knn(users, [(0, 0, 0, 0)], 1, [0]) == [-1, 0]
     site = nearest_users.take(Boxes.of(users), Boxes.of([(0, 0, 0, 0)]), 1, np.array([0]))
     assert site.tolist() == [-1, 0]
 
 
 def test_knn_draws_the_order_of_the_sites():
-    both = sites([(3, 0), (4, 0)])
-    assert len({str(rows(run(users([(x, 0) for x in (3, 4, 6, 7)]), both, "knn", seed=s))) for s in range(20)}) == 2
+    both = make_sites([(3, 0), (4, 0)])
+    assert (
+        len({str(list_rows(run(make_users([(x, 0) for x in (3, 4, 6, 7)]), both, "knn", seed=s))) for s in range(20)})
+        == 2
+    )
 
 
 def test_too_few_users_are_infeasible():
-    with refusal(InfeasibleError, "knn", "k = 2", "2 sites", "4 in all", 3):
-        run(users([(0, 0), (1, 1), (2, 2)]), sites([(0, 0), (1, 1)]), "knn")
+    with expect_refusal(InfeasibleError, "knn", "k = 2", "2 sites", "4 in all", 3):
+        run(make_users([(0, 0), (1, 1), (2, 2)]), make_sites([(0, 0), (1, 1)]), "knn")

@@ -8,16 +8,16 @@ import benchmarks.papers.sensitive_sites  # noqa: F401 - adds local
 from benchmarks.papers.sensitive_sites import local
 from dbanon.base.errors import InfeasibleError
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from tests.facts import refusal
+from tests.facts import expect_refusal
 from tests.papers import oracles_sensitive_sites as oracle
-from tests.unit.oracles_sensitive_sites import area
-from tests.unit.sensitive_sites_runs import run, sites, users
-from tests.unit.test_sensitive_sites_rows import listed
+from tests.unit.oracles_sensitive_sites import measure_area
+from tests.unit.sensitive_sites_runs import make_sites, make_users, run
+from tests.unit.test_sensitive_sites_rows import list_rows
 
 SEED = 20070801
 
 
-def cells(*points):
+def make_cells(*points):
     return [(x, y, x, y) for x, y in points]
 
 
@@ -26,7 +26,7 @@ def cover(users, sites, k):
     return list(zip(site.tolist(), user.tolist(), strict=True))
 
 
-def drawn(rng, number, side, *, line=False, shapes=False):
+def draw_boxes(rng, number, side, *, line=False, shapes=False):
     """Boxes that often share rows, columns and cells."""
     out = []
     for _ in range(number):
@@ -42,10 +42,10 @@ def test_pairs_are_those_of_the_nested_sweeps(shapes, line):
     rng = random.Random(SEED)
     for _ in range(250):
         side = rng.choice([1, 2, 4, 8, 30])
-        users = drawn(rng, rng.randint(1, 9), side, line=line, shapes=shapes)
-        sites = drawn(rng, rng.randint(1, 5), side, line=line, shapes=shapes)
+        users = draw_boxes(rng, rng.randint(1, 9), side, line=line, shapes=shapes)
+        sites = draw_boxes(rng, rng.randint(1, 5), side, line=line, shapes=shapes)
         k = rng.randint(1, 3)
-        assert cover(users, sites, k) == oracle.local_plain(users, sites, k)[0], (users, sites, k)
+        assert cover(users, sites, k) == oracle.cover_by_local(users, sites, k)[0], (users, sites, k)
 
 
 @pytest.mark.stress
@@ -54,62 +54,62 @@ def test_pairs_are_those_of_the_nested_sweeps_where_boxes_hold_many_sites(shapes
     rng = random.Random(SEED)
     for _ in range(12):
         side, k = rng.choice([6, 12, 100]), rng.randint(1, 3)
-        sites = drawn(rng, rng.randint(8, 14), side, shapes=shapes)
-        users = drawn(rng, k * len(sites), side, shapes=shapes)
-        assert cover(users, sites, k) == oracle.local_plain(users, sites, k)[0], (users, sites, k)
+        sites = draw_boxes(rng, rng.randint(8, 14), side, shapes=shapes)
+        users = draw_boxes(rng, k * len(sites), side, shapes=shapes)
+        assert cover(users, sites, k) == oracle.cover_by_local(users, sites, k)[0], (users, sites, k)
 
 
 def test_figure_5a_the_best_of_all_sweeps_is_the_candidate_box():
-    u, s1, s2, s3, s4 = cells((4, 4), (0, 7), (3, 0), (6, 5), (5, 6))
+    u, s1, s2, s3, s4 = make_cells((4, 4), (0, 7), (3, 0), (6, 5), (5, 6))
     sites = [s1, s2, s3, s4]
     # With north at 6, east at 5 covers s4 with 6 cells, east at 6 also s3 with 9: 4.5 a site. Everything is 14 a site.
-    assert oracle.candidate_box(u, sites, range(4)) == (4.5, 9, (4, 4, 6, 6))
+    assert oracle.find_candidate_box(u, sites, range(4)) == (4.5, 9, (4, 4, 6, 6))
     assert cover([u], sites, 1) == [(2, 0), (3, 0)]
 
 
 def test_figure_5c_skewed_boxes_are_chosen_and_make_a_large_region():
-    site = cells((10, 10))
-    users = cells((12, 12), (8, 8), (10, 16), (17, 10))
+    site = make_cells((10, 10))
+    users = make_cells((12, 12), (8, 8), (10, 16), (17, 10))
     assert cover(users, site, 2) == [(0, 2), (0, 3)]
-    assert area([users[2], users[3], *site]) == 56
-    assert area([users[0], users[1], *site]) == 25
+    assert measure_area([users[2], users[3], *site]) == 56
+    assert measure_area([users[0], users[1], *site]) == 25
 
 
 def test_of_equal_coverage_the_smaller_box_is_taken_and_a_spent_user_does_not_come_back():
-    assert cover(cells((5, 5)), cells((6, 5), (8, 5)), 1) == [(0, 0)]  # 2 cells for one site, or 4 for two
+    assert cover(make_cells((5, 5)), make_cells((6, 5), (8, 5)), 1) == [(0, 0)]  # 2 cells for one site, or 4 for two
 
 
 def test_of_equal_boxes_the_one_further_west_is_taken():
-    assert cover(cells((5, 5)), cells((5, 3), (3, 5)), 1) == [(1, 0)]
+    assert cover(make_cells((5, 5)), make_cells((5, 3), (3, 5)), 1) == [(1, 0)]
 
 
 def test_of_equal_users_the_first_is_taken():
-    assert cover(cells((3, 0), (1, 0), (1, 0)), cells((2, 0)), 1) == [(0, 0)]
+    assert cover(make_cells((3, 0), (1, 0), (1, 0)), make_cells((2, 0)), 1) == [(0, 0)]
 
 
 def test_users_are_shared_among_sites():
-    assert cover(cells((1, 1), (9, 9)), cells((1, 1), (1, 1)), 1) == [(0, 0), (1, 0)]
+    assert cover(make_cells((1, 1), (9, 9)), make_cells((1, 1), (1, 1)), 1) == [(0, 0), (1, 0)]
 
 
 def test_a_site_gets_no_more_than_k_users_and_all_of_them_if_there_are_k_times_as_many_users_as_sites():
     rng = random.Random(SEED)
     for _ in range(20):
         k, m = rng.randint(1, 5), rng.randint(1, 20)
-        users, sites = drawn(rng, k * m, 50), drawn(rng, m, 50)
+        users, sites = draw_boxes(rng, k * m, 50), draw_boxes(rng, m, 50)
         pairs = cover(users, sites, k)
         assert pairs == sorted(set(pairs))
         assert [site for site, _ in pairs] == [site for site in range(m) for _ in range(k)]
 
 
 def test_without_sites_nobody_is_chosen():
-    site, user = local.cover(Boxes.of(cells((1, 1))), Boxes.of(cells((1, 1))).take([]), 2)
+    site, user = local.cover(Boxes.of(make_cells((1, 1))), Boxes.of(make_cells((1, 1))).take([]), 2)
     assert len(site) == len(user) == 0
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
-SHARED = users([(0, 1), (1, 0), (50, 51), (51, 50), (90, 90)])
-THREE = sites([(0, 0), (0, 0), (50, 50)])
+SHARED = make_users([(0, 1), (1, 0), (50, 51), (51, 50), (90, 90)])
+THREE = make_sites([(0, 0), (0, 0), (50, 50)])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ THREE = sites([(0, 0), (0, 0), (50, 50)])
 def test_local_writes_a_row_for_each_site_of_a_user_and_one_for_who_has_none(algorithm, regions, crowd):
     """Two sites at one place share two users; the third has two of its own, and the last user none."""
     cloaks = run(SHARED, THREE, algorithm)
-    assert listed(cloaks) == [
+    assert list_rows(cloaks) == [
         (5, regions[0], crowd, True),
         (5, regions[0], crowd, True),
         (8, regions[1], crowd, True),
@@ -137,5 +137,5 @@ def test_local_writes_a_row_for_each_site_of_a_user_and_one_for_who_has_none(alg
 
 @pytest.mark.parametrize("algorithm", ["local", "local-2-by-2"])
 def test_too_few_users_are_infeasible(algorithm):
-    with refusal(InfeasibleError, "local", "k = 2", "2 sites", "for 0", "1 user"):
-        run(users([(0, 0)]), sites([(0, 0), (1, 1)]), algorithm)
+    with expect_refusal(InfeasibleError, "local", "k = 2", "2 sites", "for 0", "1 user"):
+        run(make_users([(0, 0)]), make_sites([(0, 0), (1, 1)]), algorithm)

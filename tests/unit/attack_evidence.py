@@ -11,7 +11,7 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base.trajectory import Trajectories
-from tests.unit.oracles_tp_aware import joined
+from tests.unit.oracles_tp_aware import join_rows
 
 Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]
 
@@ -30,7 +30,7 @@ PARAMS = {
 }
 
 
-def trajectories(trips: Trips, *, grid_m: float = 2.0, grid_s: int = 5, srid: int = 32610) -> Trajectories:
+def make_trajectories(trips: Trips, *, grid_m: float = 2.0, grid_s: int = 5, srid: int = 32610) -> Trajectories:
     """Make trajectories of ``{trajectory id: (subject, [(t, x, y), ...])}``."""
     ids = sorted(trips)
     fixes = np.array([fix for i in ids for fix in trips[i][1]], dtype=np.float64).reshape(-1, 3)
@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, trips: Trips, params: Mapping[str, object], grid_m: float = 2.0, grid_s: int = 5) -> None:
         self.params, self.grid_m, self.grid_s = dict(params), grid_m, grid_s
-        self.data = trajectories(trips, grid_m=grid_m, grid_s=grid_s)
+        self.data = make_trajectories(trips, grid_m=grid_m, grid_s=grid_s)
         self.fixes = {}
         for i in sorted(trips):
             subject, fixes = trips[i]
@@ -139,10 +139,10 @@ class World:
             for record, subjects in records:
                 members += [(record, i) for s in subjects for i in sorted(self.suppliers(s, window))]
                 sent = [{r for r in requests if r[0] in subjects and t <= r[1] < t + step} for t in window]
-                periods = joined([{content for _, _, content in own} for own in sent], least)
+                periods = join_rows([{content for _, _, content in own} for own in sent], least)
                 (few if periods is None else used).update(*sent)
                 for seq, (first, last) in enumerate(periods or [(i, i) for i in range(len(window))], 1):
-                    box = _around([self.box(subjects, t) for t in window[first : last + 1]])
+                    box = _find_bounds([self.box(subjects, t) for t in window[first : last + 1]])
                     rows.append((record, seq, window[first], window[last] + step, *box, len(subjects)))
                     own = set().union(*sent[first : last + 1]) if periods else set()
                     shown += [(record, seq, content) for content in sorted({r[2] for r in own})]
@@ -152,7 +152,7 @@ class World:
         unsent = {"outside_windows": outside, "bundle_below_min_contents": sum(r in few for r in own)}
         unsent["sender_not_published"] = sum(r not in used for r in own) - sum(unsent.values())
         suppressed["requests"] = unsent
-        return _evidence(self, suppressed, (rows, members, shown, requests))
+        return _make_evidence(self, suppressed, (rows, members, shown, requests))
 
     def is_own(self, t: float) -> bool:
         """Say whether a time is one of the run's own, not one of another evening."""
@@ -170,7 +170,7 @@ class World:
             below += present if present < self.params["k"] else 0
             counts = {"seen": seen, "present": present, "published": published}
             windows.append({"start": window[0], "instants": len(window), **counts})
-        by_hour = hours([
+        by_hour = count_by_hour([
             (w["start"], w["seen"], w["published"], {
                 "absent_at_some_instant": w["seen"] - w["present"],
                 "window_below_k": w["present"] if w["present"] < self.params["k"] else 0,
@@ -181,18 +181,18 @@ class World:
         return {"subjects": subjects, "windows": windows, "by_hour": by_hour}
 
 
-def _around(boxes: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+def _find_bounds(boxes: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
     xmin, ymin, xmax, ymax = zip(*boxes, strict=True)
     return min(xmin), min(ymin), max(xmax), max(ymax)
 
 
-def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> RequestEvidence:
+def _make_evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> RequestEvidence:
     rows, members, shown, requests = tables
     row = np.array(rows, dtype=np.float64).reshape(-1, 9)
     member = np.array(members, dtype=np.int64).reshape(-1, 2)
     published = np.array(shown, dtype=np.int64).reshape(-1, 3)
     sent = np.array(requests, dtype=np.float64).reshape(-1, 3)
-    return made(
+    return make_evidence(
         RequestEvidence,
         method="tp-aware",
         algorithm="traj-anon",
@@ -225,7 +225,7 @@ ROW = ("record", "seq", "start_s", "end_s", "bounds", "rectangle", "srid", "crow
 """Columns of ``dbanon.cloak`` as attacks see them."""
 
 
-def made(kind: type[Evidence], **columns: Any) -> Evidence:
+def make_evidence(kind: type[Evidence], **columns: Any) -> Evidence:
     """Make evidence of a value a row (``cloak_*``) and a membership (``member_whole``): each row has its own region."""
     rows = len(columns["cloak_record"])
     record = np.asarray(columns.pop("cloak_record"))
@@ -254,23 +254,26 @@ def made(kind: type[Evidence], **columns: Any) -> Evidence:
     )
 
 
-def replaced(evidence: Evidence, **columns: Any) -> Evidence:
-    """Make evidence with other columns, named like the arguments of `made`."""
-    given = {name: getattr(evidence, name) for name in (*_table(evidence, "cloak"), *_table(evidence, "member"))}
+def replace_columns(evidence: Evidence, **columns: Any) -> Evidence:
+    """Make evidence with other columns, named like the arguments of `make_evidence`."""
+    given = {
+        name: getattr(evidence, name)
+        for name in (*_list_columns(evidence, "cloak"), *_list_columns(evidence, "member"))
+    }
     stored = {"record_id", "offset", "region", "period", "place", "member_start_s", "member_end_s"}
     own = {f.name for f in dataclasses.fields(evidence)}
     kept = {n for n in own - stored if not n.startswith(("region_", "period_", "hiding_"))}
-    return made(type(evidence), **{n: getattr(evidence, n) for n in kept} | given | columns)
+    return make_evidence(type(evidence), **{n: getattr(evidence, n) for n in kept} | given | columns)
 
 
 def put(evidence: Evidence, column: str, where: object, value: object) -> Evidence:
     """Change some values of a column."""
     changed = getattr(evidence, column).copy()
     changed[where] = value
-    return replaced(evidence, **{column: changed})
+    return replace_columns(evidence, **{column: changed})
 
 
-def _table(evidence: Evidence, table: str) -> list[str]:
+def _list_columns(evidence: Evidence, table: str) -> list[str]:
     if table == "member":
         return ["member_record", "member_trajectory", "member_whole"]
     if table == "cloak":
@@ -280,19 +283,19 @@ def _table(evidence: Evidence, table: str) -> list[str]:
 
 def take(evidence: Evidence, table: str, rows: object) -> Evidence:
     """Keep some rows of a table (``cloak``, ``member`` or another of `Evidence.tables`), in this order."""
-    return replaced(evidence, **{name: getattr(evidence, name)[rows] for name in _table(evidence, table)})
+    return replace_columns(evidence, **{name: getattr(evidence, name)[rows] for name in _list_columns(evidence, table)})
 
 
 def add(evidence: Evidence, table: str, *values: object) -> Evidence:
     """Append one row to a table, its values in the order of the columns."""
     columns = {}
-    for name, value in zip(_table(evidence, table), values, strict=True):
+    for name, value in zip(_list_columns(evidence, table), values, strict=True):
         old = getattr(evidence, name)
         columns[name] = np.append(old, np.array([value], dtype=old.dtype))
-    return replaced(evidence, **columns)
+    return replace_columns(evidence, **columns)
 
 
-def hours(windows: Sequence[tuple[int, int, int, Mapping[str, int]]]) -> list[dict[str, Any]]:
+def count_by_hour(windows: Sequence[tuple[int, int, int, Mapping[str, int]]]) -> list[dict[str, Any]]:
     """Count ``(start, seen, published, left out by reason)`` of windows by hour, as runs say it."""
     found: dict[str, dict[str, Any]] = {}
     for start, seen, published, left_out in windows:

@@ -14,7 +14,7 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte import attack, read
 from dbanon.base.trajectory import Trajectories
-from tests.unit.attack_evidence import hours
+from tests.unit.attack_evidence import count_by_hour
 
 Sample = tuple[int, int, int]
 Piece = tuple[int, int, tuple[int, int, int, int]]
@@ -135,7 +135,7 @@ class Release:
         )  # fmt: skip
 
 
-def broken(release: Release) -> set[str]:
+def find_broken(release: Release) -> set[str]:
     """Attack, see that the verdict is whole and names nobody, and give the clauses that broke."""
     verdict = attack(read(release.evidence(), None))
     assert verdict.attack == "kte"
@@ -148,7 +148,7 @@ def broken(release: Release) -> set[str]:
     return {clause.name for clause in verdict.clauses if not clause.passed}
 
 
-def trajectories(world: Mapping[int, Iterable[Sample]], rng: random.Random) -> Trajectories:
+def make_trajectories(world: Mapping[int, Iterable[Sample]], rng: random.Random) -> Trajectories:
     """Put fixes anywhere in their slots and cells, some twice, each subject's in one to three trajectories."""
     paths = []
     for subject, own in world.items():
@@ -168,7 +168,7 @@ def trajectories(world: Mapping[int, Iterable[Sample]], rng: random.Random) -> T
     )  # fmt: skip
 
 
-def merged(inputs: Sequence[Iterable[Sample]]) -> list[Piece]:
+def merge_samples(inputs: Sequence[Iterable[Sample]]) -> list[Piece]:
     """Merge samples of several subjects: a piece ends where it has some of each, and so has what is left."""
     inputs = [set(own) for own in inputs]
     pieces, begin = [], None
@@ -280,7 +280,7 @@ class Publisher:
             for group in self.classes(window):
                 for _ in range(self.k - 1 - ("united" in self.careless)):
                     self.match(group, window, sets)
-        if self.params["reuse"] == "apart" and "reckless" not in self.careless and leaks(sets, self.width):
+        if self.params["reuse"] == "apart" and "reckless" not in self.careless and has_leak(sets, self.width):
             raise DrawError(self.rng.choice(list(sets)))
         return sets
 
@@ -332,12 +332,12 @@ class Publisher:
         if not any(self.present.values()):
             return None
         published = sorted(u for u in self.present if self.present[u])
-        data = trajectories(self.world, self.rng)
+        data = make_trajectories(self.world, self.rng)
         record = dict(zip(published, self.rng.sample(range(900_000, 901_000), len(published)), strict=True))
         rows = []
         for subject in self.rng.sample(published, len(published)):
             pieces = [piece for epoch in sorted(self.present[subject]) for piece in self.merge(subject, epoch, sets)]
-            rows += stored(record[subject], pieces, self.k, 1)
+            rows += make_rows(record[subject], pieces, self.k, 1)
         stated = self.stated(sets)
         return Release(
             algorithm="kte-hide", params=dict(self.params), suppressed=self.suppressed(), data=data, rows=rows,
@@ -353,7 +353,7 @@ class Publisher:
         who = {subject}
         for window in range(epoch - self.width + 1, epoch + 1):
             who |= sets.get((subject, window), set())
-        return merged([self.published(u, epoch) for u in who if epoch in self.present[u]])
+        return merge_samples([self.published(u, epoch) for u in who if epoch in self.present[u]])
 
     def published(self, subject: int, epoch: int) -> set[Sample]:
         return {s for s in self.world[subject] if self.epoch(s) == epoch}
@@ -392,10 +392,10 @@ class Publisher:
                 sum(epoch in epochs for epochs in self.present.values()),
                 {reason: reasons.count(reason) for reason in reasons},
             ))  # fmt: skip
-        return {"samples": samples, "subjects": subjects, "by_hour": hours(windows)}
+        return {"samples": samples, "subjects": subjects, "by_hour": count_by_hour(windows)}
 
 
-def leaks(sets: Mapping[tuple[int, int], set[int]], width: int) -> bool:
+def has_leak(sets: Mapping[tuple[int, int], set[int]], width: int) -> bool:
     """Whether all who picked a subject in a window carry it again in an epoch outside, in plain loops."""
     carried: dict[tuple[int, int], set[int]] = {}
     for (owner, window), others in sets.items():
@@ -408,7 +408,7 @@ def leaks(sets: Mapping[tuple[int, int], set[int]], width: int) -> bool:
     return False
 
 
-def stored(record: int, pieces: Sequence[Piece], crowd: int, subjects: int) -> list[Row]:
+def make_rows(record: int, pieces: Sequence[Piece], crowd: int, subjects: int) -> list[Row]:
     """Write pieces as the rows of a record."""
     rows = []
     for seq, (first, last, box) in enumerate(pieces, 1):
@@ -418,16 +418,16 @@ def stored(record: int, pieces: Sequence[Piece], crowd: int, subjects: int) -> l
     return rows
 
 
-def grouped(
+def publish_groups(
     world: Mapping[int, Iterable[Sample]], groups: Sequence[Sequence[int]], rng: random.Random, **params: Any
 ) -> Release:
     """Publish groups whose members have records that are all alike; all others are left over."""
-    data = trajectories(world, rng)
+    data = make_trajectories(world, rng)
     of = dict(zip(data.trajectory_id.tolist(), data.subject.tolist(), strict=True))
     rows, members = [], []
     copies = [group for group in groups for _ in group]
     for record, group in zip(rng.sample(range(900_000, 901_000), len(copies)), copies, strict=True):
-        rows += stored(record, merged([world[u] for u in group]), len(group), 1)
+        rows += make_rows(record, merge_samples([world[u] for u in group]), len(group), 1)
         members += [(record, trajectory, True) for trajectory, subject in of.items() if subject in group]
     left = [u for u in world if not any(u in group for group in groups)]
     begin = min(s[0] for own in world.values() for s in own) * GRID_S
@@ -436,12 +436,12 @@ def grouped(
         suppressed={
             "samples": {"left_over": sum(len(set(world[u])) for u in left)},
             "subjects": {"left_over": len(left)},
-            "by_hour": hours([(begin, len(world), len(world) - len(left), {"left_over": len(left)})]),
+            "by_hour": count_by_hour([(begin, len(world), len(world) - len(left), {"left_over": len(left)})]),
         },
     )  # fmt: skip
 
 
-def random_world(
+def draw_world(
     rng: random.Random, *, subjects: int, epochs: int, leak: int, cells: int = 4, quiet: float = 0.25, most: int = 3
 ) -> dict[int, set[Sample]]:
     """Make samples: each subject speaks in most epochs, a few times, near a few places."""

@@ -5,7 +5,7 @@ import numpy as np
 from dbanon.methods.kte._samples import Samples
 
 
-def samples_of(subjects, grid_s=60, grid_m=100.0):
+def make_samples(subjects, grid_s=60, grid_m=100.0):
     """Samples of subjects 0, 1, ... from lists of (slot, x, y)."""
     rows = np.array([(i, *row) for i, rows in enumerate(subjects) for row in sorted(set(rows))], np.int64)
     rows = rows.reshape(-1, 4)
@@ -16,7 +16,7 @@ def samples_of(subjects, grid_s=60, grid_m=100.0):
     )  # fmt: skip
 
 
-def inputs_at_random(rng, k, slots, most, side):
+def draw_inputs(rng, k, slots, most, side):
     """K inputs of up to `most` samples in `slots` slots: many ties where these are few."""
     return [
         sorted({(rng.randrange(slots), rng.randrange(side), rng.randrange(side)) for _ in range(rng.randint(1, most))})
@@ -24,7 +24,7 @@ def inputs_at_random(rng, k, slots, most, side):
     ]
 
 
-def inputs_in_runs(rng, k, slots, longest, moving):
+def draw_inputs_in_runs(rng, k, slots, longest, moving):
     """K inputs that are silent while another has many samples in a row; each runs on with some probability."""
     inputs, at, t = [[] for _ in range(k)], [[0, 0] for _ in range(k)], 0
     for one in inputs:
@@ -40,7 +40,7 @@ def inputs_in_runs(rng, k, slots, longest, moving):
     return inputs
 
 
-def neighbours(rng, subjects, mean, side=200, slots=300):
+def draw_neighbours(rng, subjects, mean, side=200, slots=300):
     """Subjects who move about a place of their own: those of near places are cheap to merge."""
     made = []
     for _ in range(subjects):

@@ -7,7 +7,7 @@ from dbanon.methods.kte._samples import Samples
 GRID = (60, 100.0)
 
 
-def samples_of(tracks, grid=GRID, subject=None):
+def make_samples(tracks, grid=GRID, subject=None):
     """Tracks as Samples; codes of the subjects as given, ascending."""
     tracks = [sorted(set(track)) for track in tracks]
     table = np.array([sample for track in tracks for sample in track], np.int64).reshape(-1, 3)
@@ -19,7 +19,7 @@ def samples_of(tracks, grid=GRID, subject=None):
     )  # fmt: skip
 
 
-def rows_of(merged, record):
+def list_rows(merged, record):
     """Rows of a record: (first, last, x0, y0, x1, y1)."""
     part = slice(merged.offset[record], merged.offset[record + 1])
     return [

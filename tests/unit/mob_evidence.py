@@ -12,7 +12,7 @@ import numpy as np
 from dbanon.attacks.mob import attack
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.base.trajectory import QuasiIdentifiers
-from tests.unit.attack_evidence import hours, trajectories
+from tests.unit.attack_evidence import count_by_hour, make_trajectories
 
 Cell = tuple[int, int]
 Box = tuple[int, int, int, int]
@@ -84,7 +84,7 @@ class Release:
         known = sorted(self.known)
         return ObjectEvidence(
             method="mob", algorithm=self.algorithm, params=self.params, suppressed=self.suppressed,
-            trajectories=trajectories(self.trips, grid_m=GRID_M, grid_s=STEP_S),
+            trajectories=make_trajectories(self.trips, grid_m=GRID_M, grid_s=STEP_S),
             record_id=np.array([r for r, _ in records], np.int64),
             offset=np.cumsum([0, *(number for _, number in records)]),
             region=np.arange(len(self.rows), dtype=np.int32), period=np.arange(len(self.rows), dtype=np.int32),
@@ -111,10 +111,10 @@ class Release:
         )  # fmt: skip
 
     def broken(self) -> set[str]:
-        return broken(self.evidence())
+        return find_broken(self.evidence())
 
 
-def broken(evidence: ObjectEvidence) -> set[str]:
+def find_broken(evidence: ObjectEvidence) -> set[str]:
     """Name the clauses that the attack says are broken."""
     return {clause.name for clause in attack(evidence).clauses if not clause.passed}
 
@@ -127,7 +127,7 @@ def can_hide(tracks: Tracks, own: Mapping[int, set[int]], i: int, j: int, *, bot
     return own[i] <= set(tracks[j]) and (not both or own[j] <= set(tracks[i]))
 
 
-def far(tracks: Tracks, own: Mapping[int, set[int]], i: int, j: int) -> int:
+def measure_distance(tracks: Tracks, own: Mapping[int, set[int]], i: int, j: int) -> int:
     return sum(
         abs(tracks[i][t][0] - tracks[j][t][0]) + abs(tracks[i][t][1] - tracks[j][t][1]) for t in own[i] & set(tracks[j])
     )
@@ -136,7 +136,7 @@ def far(tracks: Tracks, own: Mapping[int, set[int]], i: int, j: int) -> int:
 Sets = dict[int, set[int]]
 
 
-def symmetric(
+def draw_symmetric(
     tracks: Tracks, own: Mapping[int, set[int]], k: int, rng: random.Random, *careless: str
 ) -> tuple[Sets, list[int]]:
     """Draw symmetric hiding sets, closed: anew without whom nobody can hide; `careless` names what is left undone.
@@ -150,7 +150,7 @@ def symmetric(
     """
     kept = sorted(tracks)
     while True:
-        hidden, few = _drawn(tracks, own, kept, k, rng, both="one_way" not in careless)
+        hidden, few = _draw_sets(tracks, own, kept, k, rng, both="one_way" not in careless)
         if "not_closed" in careless:
             kept = [i for i in kept if i not in few]
             return {i: others & set(kept) for i, others in hidden.items() if i in kept}, kept
@@ -160,7 +160,7 @@ def symmetric(
                 if not any(i in others for others in hidden.values()):
                     hosts = [j for j in kept if own[j] and can_hide(tracks, own, j, i)]
                     if hosts:
-                        hidden[min(hosts, key=lambda j: far(tracks, own, j, i))].add(i)
+                        hidden[min(hosts, key=lambda j: measure_distance(tracks, own, j, i))].add(i)
                     else:
                         few.append(i)
         if not few:
@@ -168,7 +168,7 @@ def symmetric(
         kept = [i for i in kept if i not in few]
 
 
-def _drawn(
+def _draw_sets(
     tracks: Tracks, own: Mapping[int, set[int]], kept: Sequence[int], k: int, rng: random.Random, *, both: bool
 ) -> tuple[Sets, list[int]]:
     hidden: Sets = {i: set() for i in kept if own[i]}
@@ -176,7 +176,7 @@ def _drawn(
     for i in rng.sample(sorted(hidden), len(hidden)):
         others = [j for j in kept if j != i and j not in hidden[i] and can_hide(tracks, own, i, j, both=both)]
         rng.shuffle(others)
-        others.sort(key=lambda j: far(tracks, own, i, j))
+        others.sort(key=lambda j: measure_distance(tracks, own, i, j))
         chosen = others[: max(k - 1 - len(hidden[i]), 0)]
         for j in chosen:
             hidden[i].add(j)
@@ -187,7 +187,7 @@ def _drawn(
     return hidden, few
 
 
-def extreme(tracks: Tracks, own: Mapping[int, set[int]], k: int, rng: random.Random) -> tuple[Sets, list[int]]:
+def draw_extreme(tracks: Tracks, own: Mapping[int, set[int]], k: int, rng: random.Random) -> tuple[Sets, list[int]]:
     """Draw the nearest whom all already taken can be present with, closed."""
     kept = sorted(tracks)
     while True:
@@ -196,7 +196,7 @@ def extreme(tracks: Tracks, own: Mapping[int, set[int]], k: int, rng: random.Ran
         for i in [i for i in kept if own[i]]:
             taken = [i]
             others = rng.sample([j for j in kept if j != i], len(kept) - 1)
-            for j in sorted(others, key=lambda j: far(tracks, own, i, j)):
+            for j in sorted(others, key=lambda j: measure_distance(tracks, own, i, j)):
                 union = set().union(*(own[m] for m in (*taken, j)))
                 if len(taken) < k and all(union <= set(tracks[m]) for m in (*taken, j)):
                     taken.append(j)
@@ -211,7 +211,7 @@ def extreme(tracks: Tracks, own: Mapping[int, set[int]], k: int, rng: random.Ran
         kept = [i for i in kept if i not in few]
 
 
-def classes(tracks: Tracks, when: Mapping[int, set[int]], hidden: Sets, t: int) -> list[set[int]]:
+def find_classes(tracks: Tracks, when: Mapping[int, set[int]], hidden: Sets, t: int) -> list[set[int]]:
     """Join the hiding sets that are generalised at an instant wherever they overlap; same boxes are one class."""
     found: list[set[int]] = []
     for i, others in hidden.items():
@@ -223,11 +223,11 @@ def classes(tracks: Tracks, when: Mapping[int, set[int]], hidden: Sets, t: int) 
             found.append(group)
     by_box: dict[Box, set[int]] = {}
     for group in found:
-        by_box.setdefault(around([tracks[i][t] for i in group]), set()).update(group)
+        by_box.setdefault(find_bounds([tracks[i][t] for i in group]), set()).update(group)
     return list(by_box.values())
 
 
-def around(cells: Iterable[Cell]) -> Box:
+def find_bounds(cells: Iterable[Cell]) -> Box:
     xs, ys = zip(*cells, strict=True)
     return min(xs), min(ys), max(xs), max(ys)
 
@@ -252,8 +252,8 @@ def publish(
     if params["qid_only"]:
         shown = {}
     for t in sorted(set().union(*tracks.values())):
-        for group in classes(tracks, when, hidden, t):
-            box = around([tracks[i][t] for i in group])
+        for group in find_classes(tracks, when, hidden, t):
+            box = find_bounds([tracks[i][t] for i in group])
             for i in group:
                 shown[i, t] = Row(record=record[i], t=t, box=box, crowd=len(group), cloaked=1)
     trips, members = {}, []
@@ -267,7 +267,7 @@ def publish(
     return Release(
         algorithm="extreme-union" if union else "symmetric",
         params=params,
-        suppressed=left_out(tracks, kept),
+        suppressed=count_left_out(tracks, kept),
         trips=trips,
         known=[(i, START + t * STEP_S + 7.0) for i in tracks for t in own[i]],
         rows=[shown[i, t] for i in rng.sample(list(kept), len(kept)) for t in sorted(tracks[i]) if (i, t) in shown],
@@ -276,7 +276,7 @@ def publish(
     )
 
 
-def left_out(tracks: Tracks, kept: Iterable[int]) -> dict[str, Any]:
+def count_left_out(tracks: Tracks, kept: Iterable[int]) -> dict[str, Any]:
     """Count what is left out."""
     by_hour: dict[int, list[set[int]]] = {}
     for i, track in tracks.items():
@@ -291,14 +291,16 @@ def left_out(tracks: Tracks, kept: Iterable[int]) -> dict[str, Any]:
     return {
         "subjects": {"never_seen": 0, "few_partners": len(tracks) - len(list(kept))},
         "quasi_identifiers": {"absent": 0, "outside": 0, "without_subject": 0},
-        "by_hour": hours(windows),
+        "by_hour": count_by_hour(windows),
     }
 
 
 # The plain adversary: all assignments of records to people, one after the other.
 
 
-def fitting(release: Release, tracks: Tracks, own: Mapping[int, set[int]], kept: Sequence[int]) -> dict[int, set[int]]:
+def find_fitting(
+    release: Release, tracks: Tracks, own: Mapping[int, set[int]], kept: Sequence[int]
+) -> dict[int, set[int]]:
     """Say whose records each person fits."""
     data = {path: subject for path, (subject, _) in release.trips.items()}
     record = {data[path]: record for record, path, _ in release.members}
@@ -311,7 +313,7 @@ def fitting(release: Release, tracks: Tracks, own: Mapping[int, set[int]], kept:
     return {i: {j for j in kept if fits(i, j)} for i in kept}
 
 
-def surviving(edges: Mapping[int, set[int]]) -> dict[int, int]:
+def count_surviving(edges: Mapping[int, set[int]]) -> dict[int, int]:
     """Count the records of each person that come up in any perfect matching, by trying all."""
     people = sorted(edges)
     found: dict[int, set[int]] = {i: set() for i in people}
@@ -322,7 +324,7 @@ def surviving(edges: Mapping[int, set[int]]) -> dict[int, int]:
     return {i: len(records) for i, records in found.items()}
 
 
-def random_tracks(
+def draw_tracks(
     rng: random.Random, *, subjects: int, instants: int, cells: int = 4, presence: float = 1.0, most_own: int = 2
 ) -> tuple[dict[int, dict[int, Cell]], dict[int, set[int]]]:
     """Make tracks near few places, with gaps, and own instants at some of those at which a subject is present."""

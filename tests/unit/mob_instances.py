@@ -10,7 +10,7 @@ from dbanon.methods.kernels import align
 from dbanon.methods.mob._positions import Positions, number_places
 
 
-def positions_of(where, own, rank, instants):
+def make_positions(where, own, rank, instants):
     """The arrays of a world."""
     n = len(where)
     x, y = np.zeros((2, n, instants), np.int32)
@@ -25,8 +25,8 @@ def positions_of(where, own, rank, instants):
         rank=np.asarray(rank),
         x=x,
         y=y,
-        there=packed(there),
-        own=packed(known),
+        there=pack_flags(there),
+        own=pack_flags(known),
         offset=np.searchsorted(owner, np.arange(n + 1)),
         instant=instant.astype(np.int32),
         instants=align.Instants(start=0, step_s=1, count=instants, mode=align.EXACT, max_gap_s=1),
@@ -34,7 +34,7 @@ def positions_of(where, own, rank, instants):
     )
 
 
-def packed(flags):
+def pack_flags(flags):
     """bool[n, T] as words."""
     words = np.zeros((len(flags), -(-flags.shape[1] // 64)), np.uint64)
     for i, t in zip(*np.nonzero(flags), strict=True):
@@ -42,7 +42,7 @@ def packed(flags):
     return words
 
 
-def random_world(rng, n, instants, *, side, absent=0.0, blank=0.2, most=3, jump=1):
+def draw_world(rng, n, instants, *, side, absent=0.0, blank=0.2, most=3, jump=1):
     """Walkers on a square of cells, some of them absent at times, some without own instants."""
     where, own = [], []
     for _ in range(n):
@@ -60,7 +60,7 @@ def random_world(rng, n, instants, *, side, absent=0.0, blank=0.2, most=3, jump=
     return where, own, rank
 
 
-def along_curve(positions):
+def locate_on_curve(positions):
     """The places of a world, as a list of dicts too."""
     place = number_places(positions)
     return place, [dict(enumerate(row)) for row in place.tolist()]

@@ -6,7 +6,7 @@ It knows a subject's samples in the stretch and which of them are published, and
 from tests.unit.kte_evidence import GRID_S, Release
 
 
-def found(release: Release, *, beyond: bool = False) -> set[str]:
+def find_broken_by_oracle(release: Release, *, beyond: bool = False) -> set[str]:
     """Give `hidden` and `silence` where fewer than k subjects' records fit a stretch with or without samples.
 
     Stretches begin before the data and end after them; within the epochs of the data where these are no more than a
@@ -28,13 +28,15 @@ def found(release: Release, *, beyond: bool = False) -> set[str]:
         stretch = range(begin, begin + tau)
         for subject, own in published.items():
             known = [s for s in own if s[0] in stretch]
-            number = len({other for other, theirs in rows.items() if other == subject or fits(known, theirs, stretch)})
+            number = len(
+                {other for other, theirs in rows.items() if other == subject or is_fitting(known, theirs, stretch)}
+            )
             if number < release.params["k"]:
                 guilty.add("hidden" if known else "silence")
     return guilty
 
 
-def fits(known, rows, stretch):
+def is_fitting(known, rows, stretch):
     """Whether each sample lies in a row, and each row wholly in the stretch holds one."""
     whole = [row for row in rows if row.first in stretch and row.last in stretch]
     return all(any(row.holds(s) for row in rows) for s in known) and all(

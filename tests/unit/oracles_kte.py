@@ -7,19 +7,19 @@ a partition is a list of lists of (input, slot, x, y), in order of time.
 from itertools import combinations, pairwise
 
 
-def span(values):
+def compute_span(values):
     """Equation (6)."""
     values = list(values)
     return max(values) - min(values) + 1
 
 
-def cost(part):
+def compute_cost(part):
     """Equations (1), (4) and (5): of one generalised sample."""
     _, t, x, y = zip(*part, strict=True)
-    return span(t) * (span(x) + span(y))
+    return compute_span(t) * (compute_span(x) + compute_span(y))
 
 
-def partitions(inputs):
+def iter_partitions(inputs):
     """All time-coherent partitions of the samples whose parts hold a sample of every input: conditions i) and ii)."""
     every = sorted((t, number, x, y) for number, samples in enumerate(inputs) for t, x, y in samples)
     slots = sorted({t for t, *_ in every})
@@ -33,12 +33,12 @@ def partitions(inputs):
                 yield parts
 
 
-def least_cost(inputs):
+def find_least_cost(inputs):
     """The cost of condition iii) by trying everything."""
-    return min(sum(cost(part) for part in parts) for parts in partitions(inputs))
+    return min(sum(compute_cost(part) for part in parts) for parts in iter_partitions(inputs))
 
 
-def k_merge_printed(inputs):
+def merge_as_printed(inputs):
     """Algorithm 1 as printed but for samples of one slot, which it would part: (cost, list of (first, last, box))."""
     every = sorted((t, number, x, y) for number, samples in enumerate(inputs) for t, x, y in samples)
     slots = sorted({t for t, *_ in every})
@@ -57,8 +57,8 @@ def k_merge_printed(inputs):
             start -= 1
         while start >= 0 and elementary(start, end):  # line 10
             part = [sample for row in at[start:end] for sample in row]
-            if best[start] + cost(part) < best[end]:
-                best[end], partition[end] = best[start] + cost(part), (start, part)
+            if best[start] + compute_cost(part) < best[end]:
+                best[end], partition[end] = best[start] + compute_cost(part), (start, part)
             start -= 1
     rows, end = [], len(slots)
     while end:
@@ -68,7 +68,7 @@ def k_merge_printed(inputs):
     return best[-1], rows
 
 
-def least_cost_of_many(inputs):
+def find_least_cost_of_many(inputs):
     """The cost of condition iii) by Proposition 2 alone: every complete last part, elementary or not; any length."""
     rows = {}
     for number, samples in enumerate(inputs):

@@ -9,24 +9,24 @@ owner. Sets are (HS, T(O), kept).
 from itertools import permutations
 
 
-def both_ways(where, own, i, j):
+def is_present_both_ways(where, own, i, j):
     """Whether each of two is present at all own instants of the other."""
     return i != j and own[i] <= where[j].keys() and own[j] <= where[i].keys()
 
 
-def deviation(own, place, i, j):
+def compute_deviation(own, place, i, j):
     """Sum of Hilbert deviations at the own instants of i."""
     return sum(abs(place[i][t] - place[j][t]) for t in own[i])
 
 
-def by_deviation(world, i, among):
+def sort_by_deviation(world, i, among):
     """Whom presence allows to hide i, the nearest first."""
     where, own, place, rank = world
-    allowed = [j for j in among if both_ways(where, own, i, j)]
-    return sorted(allowed, key=lambda j: (deviation(own, place, i, j), rank[j]))
+    allowed = [j for j in among if is_present_both_ways(where, own, i, j)]
+    return sorted(allowed, key=lambda j: (compute_deviation(own, place, i, j), rank[j]))
 
 
-def symmetric(world, k):
+def find_symmetric(world, k):
     """Algorithm 3, drawn again from those left until none is suppressed."""
     where, own, _, rank = world
     kept = set(range(len(where)))
@@ -35,7 +35,7 @@ def symmetric(world, k):
         for i in sorted(kept, key=rank.__getitem__):
             slack = k - 1 - len(hiding[i])
             if own[i] and slack > 0:
-                others = by_deviation(world, i, kept - hiding[i])
+                others = sort_by_deviation(world, i, kept - hiding[i])
                 for j in others[:slack]:
                     hiding[i].add(j)
                     hiding[j].add(i)
@@ -48,7 +48,7 @@ def symmetric(world, k):
         kept -= {min(lacking, key=rank.__getitem__)}  # one at a time comes to the same
 
 
-def extreme_union(world, k):
+def find_extreme_union(world, k):
     """Algorithm 2 with every member present at every instant of the union, drawn again likewise."""
     where, own = world[:2]
     kept = set(range(len(where)))
@@ -58,7 +58,7 @@ def extreme_union(world, k):
             if not own[i]:
                 continue
             members, union = [i], set(own[i])
-            for j in by_deviation(world, i, kept):
+            for j in sort_by_deviation(world, i, kept):
                 wider = union | own[j]
                 if len(members) < k and all(wider <= where[m].keys() for m in [*members, j]):
                     members, union = [*members, j], wider
@@ -79,13 +79,13 @@ def serve(world, k, kept, hiding, when):
             continue
         owners = [i for i in hiding if when[i] <= where[one].keys()]
         if owners:
-            hiding[min(owners, key=lambda i: (deviation(own, place, i, one), rank[i]))].add(one)
+            hiding[min(owners, key=lambda i: (compute_deviation(own, place, i, one), rank[i]))].add(one)
         else:
             lacking.add(one)
     return lacking
 
 
-def classes(where, hiding, when):
+def find_classes(where, hiding, when):
     """Algorithm 4 with all members of a set at every t in T(O): (instant, box) -> members, the same boxes as one."""
     found = {}
     for t in {t for instants in when.values() for t in instants}:
@@ -101,7 +101,7 @@ def classes(where, hiding, when):
     return found
 
 
-def published(where, kept, found):
+def list_published(where, kept, found):
     """D*: the rectangle of each object kept at each instant at which it is present."""
     region = {(i, t): (*cell, *cell) for i in kept for t, cell in where[i].items()}
     for (t, box), members in found.items():
@@ -109,15 +109,15 @@ def published(where, kept, found):
     return region
 
 
-def information_loss(where, kept, found):
+def compute_information_loss(where, kept, found):
     """Section 3, on average over the pairs of an object and an instant at which it is present."""
-    areas = [(x1 - x0 + 1) * (y1 - y0 + 1) for x0, y0, x1, y1 in published(where, kept, found).values()]
+    areas = [(x1 - x0 + 1) * (y1 - y0 + 1) for x0, y0, x1, y1 in list_published(where, kept, found).values()]
     return sum(1 - 1 / area for area in areas) / len(areas) if areas else 0
 
 
-def attack_graph(where, own, kept, found):
+def build_attack_graph(where, own, kept, found):
     """Definition 1: the objects whose regions hold an individual's cells at all its own instants."""
-    region = published(where, kept, found)
+    region = list_published(where, kept, found)
 
     def fits(i, j):
         for t in own[i]:
@@ -131,7 +131,7 @@ def attack_graph(where, own, kept, found):
     return {i: {j for j in kept if fits(i, j)} for i in kept}
 
 
-def pruned(graph):
+def prune_graph(graph):
     """Definition 2: the edges that are in a perfect matching."""
     people, left = sorted(graph), {i: set() for i in graph}
     for objects in permutations(people):

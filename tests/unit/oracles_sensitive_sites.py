@@ -12,32 +12,32 @@ from math import inf
 import numpy as np
 
 
-def area(boxes):
+def measure_area(boxes):
     """Area(MBR(.)) in cells."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return (max(x1) - min(x0) + 1) * (max(y1) - min(y0) + 1)
 
 
-def extent(boxes):
+def measure_extent(boxes):
     """1D_Ext(.): distance between the least and the greatest coordinate on the x axis."""
     return max(b[2] for b in boxes) - min(b[0] for b in boxes)
 
 
-def hilbert_plain(x, y, order):
+def locate_on_curve(x, y, order):
     """Place of a cell on the curve from (0, 0) to (2^order - 1, 0): four smaller curves, the outer two turned."""
     if order == 0:
         return 0
     half = 2 ** (order - 1)
     if x < half and y < half:
-        return hilbert_plain(y, x, order - 1)
+        return locate_on_curve(y, x, order - 1)
     if x < half:
-        return half**2 + hilbert_plain(x, y - half, order - 1)
+        return half**2 + locate_on_curve(x, y - half, order - 1)
     if y >= half:
-        return 2 * half**2 + hilbert_plain(x - half, y - half, order - 1)
-    return 3 * half**2 + hilbert_plain(half - 1 - y, half - 1 - (x - half), order - 1)
+        return 2 * half**2 + locate_on_curve(x - half, y - half, order - 1)
+    return 3 * half**2 + locate_on_curve(half - 1 - y, half - 1 - (x - half), order - 1)
 
 
-def bk_plain(users, sites, k, cost_of=area):
+def group_by_bk(users, sites, k, cost_of=measure_area):
     """Figure 11, with lines 5-6 and 13-14 for every i: start of each site's users, and the cost."""
     n, m = len(users), len(sites)
     u, s = [None, *users], [None, *sites]
@@ -69,7 +69,7 @@ def bk_plain(users, sites, k, cost_of=area):
     return [start - 1 for start in reversed(starts)], cost[n - k + 1, m]
 
 
-def one_d_anon_plain(users, k, cost_of=area):
+def group_by_one_d_anon(users, k, cost_of=measure_area):
     """Best consecutive groups of k to 2k - 1, prefix by prefix: offsets and cost; the shortest last group on a tie."""
     best = {0: (0, [0])}
     for i in range(k, len(users) + 1):
@@ -82,7 +82,7 @@ def one_d_anon_plain(users, k, cost_of=area):
     return best.get(len(users), (0, [0]))[::-1]
 
 
-def mk_plain(users, sites, offset, priority):
+def group_by_mk(users, sites, offset, priority):
     """Figure 6 from line 2 on, given line 1's groups: the group of each site; as many groups as sites or more.
 
     Line 4 takes the first group on a tie, line 7 the site of the least priority.
@@ -90,36 +90,36 @@ def mk_plain(users, sites, offset, priority):
     groups = {g: users[a:b] for g, (a, b) in enumerate(pairwise(offset))}
     left, output = set(range(len(sites))), {}
     while left:
-        chosen = {s: min(groups, key=lambda g, s=s: (area([*groups[g], sites[s]]), g)) for s in left}
+        chosen = {s: min(groups, key=lambda g, s=s: (measure_area([*groups[g], sites[s]]), g)) for s in left}
         for g in list(groups):
             claimants = [s for s in left if chosen[s] == g]
             if claimants:
-                s0 = min(claimants, key=lambda s, g=g: (area([*groups[g], sites[s]]), priority[s]))
+                s0 = min(claimants, key=lambda s, g=g: (measure_area([*groups[g], sites[s]]), priority[s]))
                 output[s0] = g
                 del groups[g]
                 left.remove(s0)
     return [output[s] for s in range(len(sites))]
 
 
-def windows(n, m, k):
+def iter_windows(n, m, k):
     """Every way to give m sites in order k consecutive users each, in order: tuples of starts."""
     if m == 0:
         return [()]
-    return [(*before, i) for i in range((m - 1) * k, n - k + 1) for before in windows(i, m - 1, k)]
+    return [(*before, i) for i in range((m - 1) * k, n - k + 1) for before in iter_windows(i, m - 1, k)]
 
 
-def cheapest_windows(users, sites, k):
+def find_cheapest_windows(users, sites, k):
     """Brute force of BK's problem: the least cost, and of its solutions the one with the lowest last, ... starts."""
     best = min(
-        (sum(area([*users[i : i + k], s]) for i, s in zip(starts, sites, strict=True)), starts[::-1])
-        for starts in windows(len(users), len(sites), k)
+        (sum(measure_area([*users[i : i + k], s]) for i, s in zip(starts, sites, strict=True)), starts[::-1])
+        for starts in iter_windows(len(users), len(sites), k)
     )
     return list(best[1][::-1]), best[0]
 
 
-def cheapest_mapping(users, sites, k, *, exactly=False):
+def find_cheapest_mapping(users, sites, k, *, exactly=False):
     """Brute force of Problem 1 on the x axis: least 1D_Cost of all mappings to disjoint sets of `k` users or more."""
-    subset, rest = _disjoint_pairs(len(users))
+    subset, rest = _iter_disjoint_pairs(len(users))
     members = np.array([bin(mask).count("1") for mask in range(2 ** len(users))])
     large = members == k if exactly else members >= k
     best = np.where(members == 0, 0.0, inf)  # of exactly these users, for the sites so far
@@ -135,7 +135,7 @@ def cheapest_mapping(users, sites, k, *, exactly=False):
 
 
 @cache
-def _disjoint_pairs(n):
+def _iter_disjoint_pairs(n):
     """All pairs of disjoint sets of n users, as bit masks."""
     pairs = [(0, 0)]
     for bit in (2**i for i in range(n)):
@@ -143,7 +143,7 @@ def _disjoint_pairs(n):
     return np.array(pairs).T
 
 
-def partitions(members, k):
+def iter_partitions(members, k):
     """Every way to divide a list into sets of k or more."""
     if not members:
         yield []
@@ -153,11 +153,11 @@ def partitions(members, k):
         group = [first, *(x for i, x in enumerate(others) if mask >> i & 1)]
         if len(group) >= k:
             outside = [x for i, x in enumerate(others) if not mask >> i & 1]
-            yield from ([group, *rest] for rest in partitions(outside, k))
+            yield from ([group, *rest] for rest in iter_partitions(outside, k))
 
 
-def consecutive(n, k):
+def iter_consecutive(n, k):
     """Every way to divide n users in order into groups of k to 2k - 1: lists of offsets."""
     if n == 0:
         return [[0]]
-    return [[*before, n] for size in range(k, 2 * k) if size <= n for before in consecutive(n - size, k)]
+    return [[*before, n] for size in range(k, 2 * k) if size <= n for before in iter_consecutive(n - size, k)]

@@ -7,22 +7,22 @@ A trajectory is a list of (x, y) cells; a tree node a dict of `members`, `area` 
 from math import floor, inf
 
 
-def u_steps(instants, height):
+def list_u_steps(instants, height):
     """The U-tree: a level halves both axes of every instant (total 1-step generalisation)."""
     return [[(j, a, q) for j in range(instants) for a in (0, 1)] for q in reversed(range(height))]
 
 
-def us_steps(instants, height):
+def list_us_steps(instants, height):
     """The US-tree: a level splits the quadrant of one instant (ordered 1-step generalisation)."""
     return [[(j, 0, q), (j, 1, q)] for q in reversed(range(height)) for j in range(instants)]
 
 
-def binary_steps(instants, height):
+def list_binary_steps(instants, height):
     """The binary US-tree: x of every instant, then y of every instant, quad level by quad level."""
     return [[(j, a, q)] for q in reversed(range(height)) for a in (0, 1) for j in range(instants)]
 
 
-def grow(trajectories, steps, height):
+def grow_tree(trajectories, steps, height):
     """Materialise a G-tree: every node that holds a trajectory, down to the last step."""
     sides = [[2**height, 2**height] for _ in trajectories[0]]
     return _grow(trajectories, list(range(len(trajectories))), steps, sides)
@@ -43,7 +43,7 @@ def _grow(trajectories, members, steps, sides):
     return {"members": members, "area": area, "children": children}
 
 
-def traj_anon(node, k, most=lambda d, ancestors: inf, ancestors=0):
+def compute_traj_anon(node, k, most=lambda d, ancestors: inf, ancestors=0):
     """Algorithm 1 with Definition 5 (k-summing) enforced: least cost by number passed up.
 
     `most` limits the number passed up unless it is all of them.
@@ -51,7 +51,7 @@ def traj_anon(node, k, most=lambda d, ancestors: inf, ancestors=0):
     d = len(node["members"])
     sums = {0: 0} if node["children"] else {d: 0}
     for child in node["children"]:
-        row = traj_anon(child, k, most, ancestors + 1)
+        row = compute_traj_anon(child, k, most, ancestors + 1)
         new = {}
         for s, c in sums.items():
             for u, cu in row.items():
@@ -65,32 +65,32 @@ def traj_anon(node, k, most=lambda d, ancestors: inf, ancestors=0):
     return out
 
 
-def optimum(node, k, most=lambda d, ancestors: inf):
+def find_optimum(node, k, most=lambda d, ancestors: inf):
     """Cost of the best complete configuration; infinite where there is none."""
-    return traj_anon(node, k, most).get(0, inf)
+    return compute_traj_anon(node, k, most).get(0, inf)
 
 
-def prune(node, k):
+def prune_tree(node, k):
     """Runtime pruning: where all children hold fewer than k there is nothing below."""
-    children = [prune(c, k) for c in node["children"]]
+    children = [prune_tree(c, k) for c in node["children"]]
     if all(len(c["members"]) < k for c in children):
         children = []
     return {**node, "children": children}
 
 
-def compress(node):
+def compress_chain(node):
     """Replace a chain of nodes with one child by the deepest of them."""
     while len(node["children"]) == 1:
         node = node["children"][0]
-    return {**node, "children": [compress(c) for c in node["children"]]}
+    return {**node, "children": [compress_chain(c) for c in node["children"]]}
 
 
-def nodes(node):
+def iter_nodes(node):
     """All nodes of a tree, parents first."""
-    return [node] + [n for c in node["children"] for n in nodes(c)]
+    return [node] + [n for c in node["children"] for n in iter_nodes(c)]
 
 
-def partitions(members, k):
+def iter_partitions(members, k):
     """All ways to put members into groups of k or more."""
     yield from (p for p in _partitions(list(members)) if all(len(group) >= k for group in p))
 
@@ -105,18 +105,18 @@ def _partitions(members):
             yield [*rest[:i], [members[0], *group], *rest[i + 1 :]]
 
 
-def best_partition(n, k, area_of):
+def find_best_partition(n, k, area_of):
     """Brute force over policies: a policy is a partition, each group in its cheapest cloaks."""
-    return min(sum(len(g) * area_of(g) for g in p) for p in partitions(range(n), k))
+    return min(sum(len(g) * area_of(g) for g in p) for p in iter_partitions(range(n), k))
 
 
-def node_area_of(tree):
+def make_node_area(tree):
     """Area of the deepest node of a tree that holds a whole group."""
-    every = [(set(n["members"]), n["area"]) for n in nodes(tree)]
+    every = [(set(n["members"]), n["area"]) for n in iter_nodes(tree)]
     return lambda group: min(area for members, area in every if members.issuperset(group))
 
 
-def quad_cloak_area_of(trajectories, height):
+def make_quad_cloak_area(trajectories, height):
     """Area of the cheapest quad-cloak sequence of a group: at each instant the smallest quadrant, of any size."""
 
     def smallest(cells):
@@ -152,13 +152,13 @@ def locate(fixes, t, *, align, max_gap_s, grid_s):
     return (a[2] + (b[2] - a[2]) * w, a[3] + (b[3] - a[3]) * w), {a[1], b[1]}
 
 
-def masks(cloaks, sets, places, sent):
+def is_masking(cloaks, sets, places, sent):
     """Definition 1: each place in its cloak ((x0, y0), (x1, y1) included), each request (or None) in its set."""
     inside = all(lo[0] <= x <= hi[0] and lo[1] <= y <= hi[1] for (lo, hi), (x, y) in zip(cloaks, places, strict=True))
     return inside and all(v is None or v in s for v, s in zip(sent, sets, strict=True))
 
 
-def joined(sets, least):
+def join_rows(sets, least):
     """Rows as (first, last) instants, of the set of contents sent at each instant of a bundle; None: too few in all."""
     instants = range(len(sets))
     if 0 < len(set().union(*sets)) < least:

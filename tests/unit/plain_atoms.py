@@ -9,30 +9,30 @@ from itertools import combinations
 from math import inf
 
 
-def theta(loss, span, area):
+def compute_theta(loss, span, area):
     """Loss of section III-B of a stay of no length and no area: in time up to a full one, and in space."""
     return loss.weight_time * min(span / loss.span_slots, 1.0) + (1 - loss.weight_time) * min(area / loss.area_mm2, 1.0)
 
 
-def least_cost(area, loss, members):
+def find_least_cost(area, loss, members):
     """The least cost of cutting the fixes (slot, atom) of members into rows that hold one of each: by all cuts."""
     slots = sorted({slot for fixes in members for slot, _ in fixes})
     least = [0.0] + [inf] * len(slots)
     for j in range(1, len(slots) + 1):
         for i in range(j):
-            least[j] = min(least[j], least[i] + row_cost(area, loss, members, slots[i], slots[j - 1] + 1))
+            least[j] = min(least[j], least[i] + compute_row_cost(area, loss, members, slots[i], slots[j - 1] + 1))
     return least[-1]
 
 
-def row_cost(area, loss, members, start, end):
+def compute_row_cost(area, loss, members, start, end):
     held = [[atom for slot, atom in fixes if start <= slot < end] for fixes in members]
     if not all(held):
         return inf
     atoms = {atom for own in held for atom in own}
-    return sum(map(len, held)) * theta(loss, end - start, sum(area[atom] for atom in atoms))
+    return sum(map(len, held)) * compute_theta(loss, end - start, sum(area[atom] for atom in atoms))
 
 
-def stays(slots, atoms, gap):
+def find_stays(slots, atoms, gap):
     """Points of section III: a stay in one atom without a longer gap."""
     made = []
     for slot, atom in sorted(zip(slots, atoms, strict=True), key=lambda fix: fix[0]):
@@ -53,18 +53,20 @@ def merge_loss(area, loss, one, other, n_one, n_other):
         for first, last, there in beside:
             whole = max(end, last) - min(start, first)
             lost = whole - mine * (end - start) - theirs * (last - first)
-            space = size(area, held | there) - mine * size(area, held) - theirs * size(area, there)
+            space = (
+                measure_size(area, held | there) - mine * measure_size(area, held) - theirs * measure_size(area, there)
+            )
             least = loss.weight_time * min(lost / loss.span_slots, 1.0)
             best = min(best, least + (1 - loss.weight_time) * min(space / loss.area_mm2, 1.0))
         total += best
     return total / len(walked)
 
 
-def size(area, atoms):
+def measure_size(area, atoms):
     return sum(area[atom] for atom in atoms)
 
 
-def greedy(area, loss, tracks, subjects, k, merged):
+def merge_greedily(area, loss, tracks, subjects, k, merged):
     """Who is with whom (Algorithm 2): the cheapest pair first, then what is left joins what it loses least with.
 
     `merged`: gives the rows of some units together.

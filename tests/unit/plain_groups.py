@@ -4,7 +4,7 @@ A trajectory is a list of (x, y) cells.
 """
 
 
-def area(group):
+def measure_area(group):
     """Of the bounding rectangle of some trajectories, in cells, summed over the instants."""
     total = 0
     for places in zip(*group, strict=True):
@@ -13,12 +13,12 @@ def area(group):
     return total
 
 
-def cost(trajectories, groups):
+def compute_cost(trajectories, groups):
     """Sum over people of the areas of their cloaks."""
-    return sum(len(group) * area([trajectories[i] for i in group]) for group in groups)
+    return sum(len(group) * measure_area([trajectories[i] for i in group]) for group in groups)
 
 
-def groups(trajectories, k):
+def make_groups(trajectories, k):
     """From the outermost inwards: who is farthest from the mean, and k - 1 times who leaves the least area."""
     n = len(trajectories)
     means = [[sum(v) // n for v in zip(*places, strict=True)] for places in zip(*trajectories, strict=True)]
@@ -35,13 +35,13 @@ def groups(trajectories, k):
         group = [max(left, key=lambda i: (away(i), -i))]
         left.remove(group[0])
         while len(group) < k:
-            group.append(min(left, key=lambda i: (area([trajectories[j] for j in [*group, i]]), i)))
+            group.append(min(left, key=lambda i: (measure_area([trajectories[j] for j in [*group, i]]), i)))
             left.remove(group[-1])
         found.append(sorted(group))
     return [*found, left]
 
 
-def least_area(trajectories, i, k):
+def find_least_area(trajectories, i, k):
     """What the cloak of one has at least: the (k - 1)-th smallest rectangle with one other."""
-    others = sorted(area([trajectories[i], other]) for j, other in enumerate(trajectories) if j != i)
+    others = sorted(measure_area([trajectories[i], other]) for j, other in enumerate(trajectories) if j != i)
     return others[k - 2]

@@ -46,7 +46,7 @@ class Case:
         return [(i, j) for i in sorted(self.neighbours) for j in sorted(self.neighbours[i]) if i < j]
 
 
-def city_of(owner):
+def make_city(owner):
     """Neighbours and areas of cells that are made of unit squares: owner[y][x] is the cell of one."""
     neighbours = {cell: set() for row in owner for cell in row}
     area = [0] * len(neighbours)
@@ -60,22 +60,22 @@ def city_of(owner):
     return neighbours, area
 
 
-def grid(width, height):
+def make_grid(width, height):
     """Squares in rows: neighbours and areas."""
-    return city_of([[y * width + x for x in range(width)] for y in range(height)])
+    return make_city([[y * width + x for x in range(width)] for y in range(height)])
 
 
-def voronoi(rng, count, side=10):
+def draw_voronoi(rng, count, side=10):
     """Unit squares of a large one, each with its nearest of some sites: neighbours and areas, irregular and planar."""
     sites = [divmod(at, side) for at in rng.sample(range(side * side), count)]
 
     def nearest(x, y):
         return min(range(count), key=lambda i: ((sites[i][0] - x) ** 2 + (sites[i][1] - y) ** 2, i))
 
-    return city_of([[nearest(x, y) for x in range(side)] for y in range(side)])
+    return make_city([[nearest(x, y) for x in range(side)] for y in range(side)])
 
 
-def city_at_random(rng, most_cells=25):
+def draw_city(rng, most_cells=25):
     """Neighbours, areas in mm2, and points of interest, of 4 cells or more."""
     if rng.random() < 0.5:
         height = rng.randint(1, 5)
@@ -83,18 +83,18 @@ def city_at_random(rng, most_cells=25):
         names = list(range(width * height))
         if rng.random() < 0.7:  # else least cells lie in one direction, and equal ways are chosen alike from both ends
             rng.shuffle(names)
-        neighbours, area = city_of([names[y * width : (y + 1) * width] for y in range(height)])
+        neighbours, area = make_city([names[y * width : (y + 1) * width] for y in range(height)])
     else:
-        neighbours, area = voronoi(rng, rng.randint(4, most_cells))
+        neighbours, area = draw_voronoi(rng, rng.randint(4, most_cells))
         if rng.random() < 0.3:
             area = [1] * len(area)
     scale = rng.choice([1, 1, 1000, 10**10])
     least, most = rng.choice([(1, 1), (1, 1), (1, 2), (1, 100)])
     area = [scale * a * rng.randint(least, most) for a in area]
-    return neighbours, area, pois_at_random(rng, len(area), rng.randint(2, 4))
+    return neighbours, area, draw_pois(rng, len(area), rng.randint(2, 4))
 
 
-def pois_at_random(rng, cells, categories):
+def draw_pois(rng, cells, categories):
     """Counts by cell and category: sparse, of a few mixes, or rather alike."""
     kind, mix = rng.random(), [rng.choice([1, 1, 2, 5]) for _ in range(categories)]
     if kind < 0.35:
@@ -109,7 +109,7 @@ def pois_at_random(rng, cells, categories):
     return made
 
 
-def fixes_at_random(rng, neighbours, most, steps):
+def draw_fixes(rng, neighbours, most, steps):
     """Slots and cells of a walk from cell to cell that may stay, jump, or be in two cells in one slot."""
     slot, cell = rng.choice([0, 0, rng.randrange(1 + 3 * max(steps))]), rng.choice(sorted(neighbours))
     slots, cells = [], []
@@ -125,7 +125,7 @@ def fixes_at_random(rng, neighbours, most, steps):
     return slots, cells
 
 
-def beside(rng, neighbours, slots, cells):
+def draw_companion(rng, neighbours, slots, cells):
     """The fixes of a companion: now and then a slot later, in a cell nearby, or missing."""
     made = []
     for slot, cell in zip(slots, cells, strict=True):
@@ -136,27 +136,27 @@ def beside(rng, neighbours, slots, cells):
     return [slot for slot, _ in made], [cell for _, cell in made]
 
 
-def walks_at_random(rng, neighbours, units, most):
+def draw_walks(rng, neighbours, units, most):
     """Slots and cells of units: each alone, several who do the same, or companions, who keep many rows when merged."""
     steps, kind = rng.choice([(1,), (0, 1), (1, 2), (0, 1, 5, 20), (1, 3, 60)]), rng.random()
     if kind < 0.4:
-        return [fixes_at_random(rng, neighbours, most, steps) for _ in range(units)]
-    leaders = [fixes_at_random(rng, neighbours, most, steps) for _ in range(rng.randint(1, 3))]
+        return [draw_fixes(rng, neighbours, most, steps) for _ in range(units)]
+    leaders = [draw_fixes(rng, neighbours, most, steps) for _ in range(rng.randint(1, 3))]
     if kind < 0.5:
         return [rng.choice(leaders) for _ in range(units)]
-    return [beside(rng, neighbours, *rng.choice(leaders)) for _ in range(units)]
+    return [draw_companion(rng, neighbours, *rng.choice(leaders)) for _ in range(units)]
 
 
-def case_at_random(seed, most_units=8, most_cells=25, most_points=8):
+def draw_case(seed, most_units=8, most_cells=25, most_points=8):
     """The case of a seed, whatever the machine: 3 to 8 units, 4 to 25 cells, 2 to 4 categories, 1 to 8 points each."""
     rng = random.Random(seed)
-    neighbours, area, pois = city_at_random(rng, most_cells)
+    neighbours, area, pois = draw_city(rng, most_cells)
     there = sum(any(column) for column in zip(*pois, strict=True))
     units = rng.randint(3, most_units)
     subjects = list(range(units))
     if rng.random() < 0.3:  # several days of a subject
         subjects = [rng.randrange(units) for _ in subjects]
-    walks = walks_at_random(rng, neighbours, units, rng.choice([2, most_points, most_points]))
+    walks = draw_walks(rng, neighbours, units, rng.choice([2, most_points, most_points]))
     l, t = rng.randint(0, there), rng.choice([inf, 0.5, 0.2, 0.1, 0.02, 0.0])
     if rng.random() < 0.3 or not there:  # k alone
         l, t = 0, inf
@@ -182,7 +182,7 @@ def case_at_random(seed, most_units=8, most_cells=25, most_points=8):
 # ---- as the package takes them --------------------------------------------------------------------------------------
 
 
-def cells_of(case: Case) -> Cells:
+def make_cells(case: Case) -> Cells:
     return Cells(
         cell_id=10 + 3 * np.arange(len(case.area)),
         area_m2=np.array(case.area) / 1e6,
@@ -193,7 +193,7 @@ def cells_of(case: Case) -> Cells:
     )
 
 
-def data_of(case: Case) -> Trajectories:
+def make_data(case: Case) -> Trajectories:
     """One trajectory a unit, all of one subject on different days; two fixes of a slot are parts of it apart."""
     slots = [np.array(slots, float) for slots in case.slots]
     t = [slot + np.arange(len(slot)) / (2 * len(slot)) for slot in slots]
@@ -204,7 +204,7 @@ def data_of(case: Case) -> Trajectories:
     )  # fmt: skip
 
 
-def in_order(case: _C) -> _C:
+def list_in_order(case: _C) -> _C:
     """The units of a case by subject, as the order of a run has them."""
     order = sorted(range(len(case.subjects)), key=lambda unit: (case.subjects[unit], unit))
     taken = {name: [getattr(case, name)[unit] for unit in order] for name in ("subjects", "slots", "cells")}

@@ -288,7 +288,7 @@ class Release:
 # The adversary once more, in sets and loops.
 
 
-def plainly_broken(run: Release) -> set[str]:  # noqa: C901 - one loop over all that is published
+def find_broken_plainly(run: Release) -> set[str]:  # noqa: C901 - one loop over all that is published
     """Name the clauses that a plain adversary says are broken: of regions only what their cells decide."""
     p, seen = run.params, run.considered()
     least, t = run.promise(of_atoms=False)

@@ -6,12 +6,12 @@ ORDER = 6
 """Of the curve; the cells of every instance are on it."""
 
 
-def along_the_curve(boxes):
+def sort_along_curve(boxes):
     """Sort boxes by the place of their middle on the curve, then as they are."""
-    return sorted(boxes, key=lambda b: (oracle.hilbert_plain((b[0] + b[2]) // 2, (b[1] + b[3]) // 2, ORDER), b))
+    return sorted(boxes, key=lambda b: (oracle.locate_on_curve((b[0] + b[2]) // 2, (b[1] + b[3]) // 2, ORDER), b))
 
 
-def instance(rng, *, users, sites, k=None, shapes=False):
+def draw_instance(rng, *, users, sites, k=None, shapes=False):
     """Users and sites in the order of the curve, and k; at least k users a site.
 
     `users` and `sites` are least and greatest numbers. Many share a row, a column or a cell, which makes ties.
@@ -26,4 +26,4 @@ def instance(rng, *, users, sites, k=None, shapes=False):
         x, y = rng.randrange(side), rng.randrange(high)
         return (x, y, x + rng.randint(0, longest), y + rng.randint(0, longest))
 
-    return along_the_curve(box() for _ in range(n)), along_the_curve(box() for _ in range(m)), k
+    return sort_along_curve(box() for _ in range(n)), sort_along_curve(box() for _ in range(m)), k

@@ -10,7 +10,7 @@ from dbanon.methods import METHODS
 FAMILY = METHODS["sensitive-sites"]
 
 
-def users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
+def make_users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
     n = len(points)
     xy = np.array(points, np.float64).reshape(-1, 2)
     return Trajectories(
@@ -20,7 +20,7 @@ def users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
     )  # fmt: skip
 
 
-def sites(points, shapes=None):
+def make_sites(points, shapes=None):
     """Sites at points or with bounds; `shapes` are bounds of users by trajectory id."""
     bounds = np.array([p if len(p) == 4 else (*p, *p) for p in points], np.float64).reshape(-1, 4)
     shapes = dict(sorted((shapes or {}).items()))
@@ -36,7 +36,7 @@ def run(data, places, algorithm="bk", seed=1, **params):
     return FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(seed), sites=places)
 
 
-def rows(cloaks):
+def list_rows(cloaks):
     """Give (bounds, crowd, cloaked) by trajectory id."""
     cloaked = [e >= 0 and json.loads(cloaks.extras[e])["cloaked"] for e in cloaks.extra.tolist()]
     told = zip(cloaks.bounds.tolist(), cloaks.crowd.tolist(), cloaked, strict=True)

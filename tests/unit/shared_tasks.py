@@ -17,15 +17,15 @@ from dbanon.base import cores, tasks
 from dbanon.base.tasks import Processes
 
 
-def square(number: int) -> int:
+def compute_square(number: int) -> int:
     return number * number
 
 
-def process() -> int:
+def find_pid() -> int:
     return os.getpid()
 
 
-def threads(directory: str, home: int, number: int) -> int:
+def count_task_threads(directory: str, home: int, number: int) -> int:
     """Give how many threads a task may use where there are so many cores; `home` waits for another."""
     if os.getpid() != home:
         numba.config.NUMBA_NUM_THREADS = number
@@ -46,7 +46,7 @@ def wait_until(holds: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def meet(directory: str, count: int) -> int:
+def wait_for_others(directory: str, count: int) -> int:
     """Wait until so many processes do tasks at once; returns which one this is."""
     (Path(directory) / str(os.getpid())).touch()
     wait_until(lambda: len(list(Path(directory).iterdir())) >= count)
@@ -122,23 +122,23 @@ def call(function: Callable[[], int]) -> int:
     return function()
 
 
-def go_on(directory: str, number: int) -> int:
+def begin_and_stay(directory: str, number: int) -> int:
     """Note that it has begun, and do not end."""
     (Path(directory) / f"{os.getpid()}").touch()
     wait_until(lambda: False)
     return number
 
 
-def hold(marks: str) -> None:
+def hold_run(marks: str) -> None:
     """Be the process that has a run, which does not end."""
     multiprocessing.set_forkserver_preload(["numba", "pytest"])
     numba.config.NUMBA_NUM_THREADS = 2
     tasks._WORTH_S = 0
-    Processes().map(go_on, [(marks, number) for number in range(4)])
+    Processes().map(begin_and_stay, [(marks, number) for number in range(4)])
 
 
 @contextmanager
-def started(function: Callable[..., Any], *arguments: Any, count: int = 1) -> Iterator[list[BaseProcess]]:
+def start_processes(function: Callable[..., Any], *arguments: Any, count: int = 1) -> Iterator[list[BaseProcess]]:
     """Have processes that call a function for the length of the block."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=function, args=arguments) for _ in range(count)]

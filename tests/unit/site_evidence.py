@@ -10,7 +10,7 @@ import numpy as np
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.base.trajectory import Sites
-from tests.unit.attack_evidence import Trips, hours, made, put, trajectories
+from tests.unit.attack_evidence import Trips, count_by_hour, make_evidence, make_trajectories, put
 
 Box = tuple[float, float, float, float]
 
@@ -26,13 +26,13 @@ SITE_PARAMS = {
 }
 
 
-def union(boxes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def unite_boxes(boxes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Give the least rectangle of cells that holds all of these."""
     sides = list(zip(*boxes, strict=True))
     return min(sides[0]), min(sides[1]), max(sides[2]), max(sides[3])
 
 
-def squared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+def compute_squared_distance(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     """Give the squared distance of two rectangles in cells."""
     dx = max(0, b[0] - a[2], a[0] - b[2])
     dy = max(0, b[1] - a[3], a[1] - b[3])
@@ -54,7 +54,7 @@ class SiteWorld:
     ) -> None:
         self.trips, self.sites, self.params, self.shapes = trips, dict(sites), dict(params), dict(shapes or {})
         self.grid_m, self.grid_s = grid_m, grid_s
-        self.data = trajectories(trips, grid_m=grid_m, grid_s=grid_s)
+        self.data = make_trajectories(trips, grid_m=grid_m, grid_s=grid_s)
         times = [fix[0] for _, fixes in trips.values() for fix in fixes]
         at = self.params["at"]
         first, last = (self.slot(min(times)), self.slot(max(times))) if at is None else (int(at), int(at))
@@ -88,7 +88,7 @@ class SiteWorld:
         return self.cells(self.shapes.get(i, (x, y, x, y))), i
 
     def rectangle(self, site: int, subjects: Sequence[int]) -> tuple[int, ...]:
-        return union([self.cells(self.sites[site]), *(self.where[s][0] for s in subjects)])
+        return unite_boxes([self.cells(self.sites[site]), *(self.where[s][0] for s in subjects)])
 
     def guarded(self, groups: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
         """Add whom the guards claim to the groups, until nobody is added."""
@@ -100,9 +100,9 @@ class SiteWorld:
             for subject in free:
                 claims = []
                 for site, box in boxes.items():
-                    far = squared(self.where[subject][0], self.cells(self.sites[site]))
+                    far = compute_squared_distance(self.where[subject][0], self.cells(self.sites[site]))
                     near = math.sqrt(far) * self.grid_m < (self.params["guard_m"] or 0)
-                    inside = self.params["guard_inside"] and squared(self.where[subject][0], box) == 0
+                    inside = self.params["guard_inside"] and compute_squared_distance(self.where[subject][0], box) == 0
                     if far == 0 or near or inside:
                         claims.append((far, site))
                 if claims:
@@ -124,8 +124,10 @@ class SiteWorld:
             )
         bounds = [[box[0], box[1], box[2] + 1, box[3] + 1] for _, _, box, _, _ in rows]
         absent = len(self.subjects) - len(self.there)
-        by_hour = hours([(int(self.period[0]), len(self.subjects), len(self.there), {"absent_at_instant": absent})])
-        return joined(made(
+        by_hour = count_by_hour(
+            [(int(self.period[0]), len(self.subjects), len(self.there), {"absent_at_instant": absent})]
+        )
+        return join_evidence(make_evidence(
             SiteEvidence, method="sensitive-sites", algorithm="bk", params=self.params,
             suppressed={"subjects": {"absent_at_instant": absent}, "by_hour": by_hour},
             trajectories=self.data, sites=self.places(),
@@ -153,7 +155,7 @@ class SiteWorld:
         )
 
 
-def joined(evidence: SiteEvidence) -> SiteEvidence:
+def join_evidence(evidence: SiteEvidence) -> SiteEvidence:
     """Make the spatial join of the rows and sites anew, as the database would."""
     grid_m, places = evidence.trajectories.grid_m, evidence.sites
     published: dict[tuple, int] = {}
@@ -169,7 +171,7 @@ def joined(evidence: SiteEvidence) -> SiteEvidence:
             if not all(map(math.isfinite, region)):
                 continue
             box = tuple(round(side / grid_m) - (i >= 2) for i, side in enumerate(region))
-            far = squared(box, cells)
+            far = compute_squared_distance(box, cells)
             if far == 0 or (not cloaked and math.sqrt(far) * grid_m < guard_m):
                 pairs.append((site, cloaked, rows, far))
     site, cloaked, rows, far = np.array(pairs, np.float64).reshape(-1, 4).T
@@ -182,7 +184,7 @@ def joined(evidence: SiteEvidence) -> SiteEvidence:
     )
 
 
-def broken(evidence: SiteEvidence) -> set[str]:
+def find_broken(evidence: SiteEvidence) -> set[str]:
     """Attack, see that the verdict is whole and names nobody, and give the clauses that broke."""
     verdict = attack(evidence)
     assert verdict.attack == "sensitive-sites"
@@ -195,6 +197,6 @@ def broken(evidence: SiteEvidence) -> set[str]:
     return {clause.name for clause in verdict.clauses if not clause.passed}
 
 
-def moved(evidence: SiteEvidence, where: object, side: int, by: float) -> SiteEvidence:
+def move_side(evidence: SiteEvidence, where: object, side: int, by: float) -> SiteEvidence:
     """Move a side of some regions."""
     return put(evidence, "cloak_bounds", (where, side), evidence.cloak_bounds[where, side] + by)

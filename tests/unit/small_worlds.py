@@ -14,13 +14,13 @@ import numpy as np
 from dbanon.base.trajectory import Trajectories
 
 
-def placements(people, places):
+def list_placements(people, places):
     """List all worlds of some people: of each the place at each instant, of ``places[t]`` places at instant t."""
     at = [itertools.product(range(number), repeat=people) for number in places]
     return [tuple(zip(*instants, strict=True)) for instants in itertools.product(*at)]
 
 
-def trajectories(tracks, step_s=60):
+def make_trajectories(tracks, step_s=60):
     """Make trajectories of people on a line of cells of a metre, a fix each at each instant."""
     n, instants = len(tracks), len(tracks[0])
     return Trajectories(
@@ -30,7 +30,7 @@ def trajectories(tracks, step_s=60):
     )  # fmt: skip
 
 
-def records(cloaks, people):
+def list_records(cloaks, people):
     """Give the record of each person: (start, end, from, to, crowd) of each row. None for those left out."""
     rows = defaultdict(list)
     columns = cloaks.record_id, cloaks.start, cloaks.end, cloaks.bounds[:, 0], cloaks.bounds[:, 2], cloaks.crowd
@@ -42,7 +42,7 @@ def records(cloaks, people):
     return tuple(whose.get(person) for person in range(people))
 
 
-def in_every_order(publish, people):
+def publish_in_every_order(publish, people):
     """Give what is published of each of `people`, once for each order of the run.
 
     `publish` takes people in the run's order: nothing but this order and what is given of them distinguishes people.
@@ -52,7 +52,7 @@ def in_every_order(publish, people):
         yield tuple(told[order.index(i)] for i in range(len(people)))
 
 
-def of_records(known, told):
+def describe_world(known, told):
     """Describe a world to a reader who asks which record is whose; `told` has the record of each person.
 
     Returns what the reader sees, and how likely each pair of a record and a person is to one who knows the world:
@@ -63,7 +63,7 @@ def of_records(known, told):
     return (known, frozenset(number.items())), whose
 
 
-def posteriors(worlds):
+def compute_posteriors(worlds):
     """Give how likely each conclusion is to who sees what, {seen: {conclusion: Fraction}}, and how often that is seen.
 
     `worlds` are equally likely: what is seen in each, and how likely each conclusion is to one who knows the world.
@@ -75,8 +75,8 @@ def posteriors(worlds):
     return {seen: {what: share / often[seen] for what, share in likely[seen].items()} for seen in often}, often
 
 
-def greatest(worlds, promised=Fraction(1, 2)):
+def find_greatest(worlds, promised=Fraction(1, 2)):
     """Give the greatest posterior, and in which share of all worlds there is one above the promised."""
-    found, often = posteriors(worlds)
+    found, often = compute_posteriors(worlds)
     most = {seen: max(conclusions.values(), default=0) for seen, conclusions in found.items()}
     return max(most.values()), Fraction(sum(often[seen] for seen in most if most[seen] > promised), often.total())

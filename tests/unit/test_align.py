@@ -10,7 +10,7 @@ from dbanon.methods.kernels import align as kernel
 from tests.unit import oracles_tp_aware as oracle
 
 
-def trajectories(rng, *, subjects=6, grid_s=1, most=14, span=40):
+def draw_trajectories(rng, *, subjects=6, grid_s=1, most=14, span=40):
     """Several trajectories a subject, in any order, with equal times across them and times between slots."""
     paths = []
     for _ in range(rng.randint(subjects, 2 * subjects)):
@@ -26,7 +26,7 @@ def trajectories(rng, *, subjects=6, grid_s=1, most=14, span=40):
     )  # fmt: skip
 
 
-def fixes_of(data, subject):
+def list_fixes(data, subject):
     out = []
     for i, s in enumerate(data.subject):
         if s == subject:
@@ -41,7 +41,7 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
     rng = random.Random(11)
     compared = 0
     for _ in range(60):
-        data = trajectories(rng, grid_s=grid_s)
+        data = draw_trajectories(rng, grid_s=grid_s)
         gap = rng.choice([0, 5, 10, 60])
         instants = kernel.Instants(start=5, step_s=5, count=4, mode=kernel.MODES[align], max_gap_s=gap)
         line = kernel.merge(data)
@@ -51,7 +51,7 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
         found, present, extent = kernel.survey(line, instants, 1.0)
         cells = []
         for row, subject in enumerate(line.subject.tolist()):
-            fixes = fixes_of(data, subject)
+            fixes = list_fixes(data, subject)
             plain = [oracle.locate(fixes, t, align=align, max_gap_s=gap, grid_s=grid_s) for t in (5, 10, 15, 20)]
             assert found[row] == sum(p is not None for p in plain)
             assert (row in present) == all(p is not None for p in plain)
@@ -72,14 +72,14 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
 
 
 def test_cells_are_floors_relative_to_the_root():
-    data = one_subject(t=[0.0, 60.0], x=[-0.5, 25.0], y=[9.99, 10.0])
+    data = make_one_subject(t=[0.0, 60.0], x=[-0.5, 25.0], y=[9.99, 10.0])
     instants = kernel.Instants(start=0, step_s=60, count=2, mode=kernel.LAST, max_gap_s=0)
     line = kernel.merge(data)
     x, y = kernel.compute_cells(line, instants, np.array([0], np.int32), 10.0, (-1.0, 0.0))
     assert (x.tolist(), y.tolist()) == ([[0, 3]], [[0, 1]])
 
 
-def one_subject(t, x, y):
+def make_one_subject(t, x, y):
     return Trajectories(
         trajectory_id=np.array([7]), subject=np.array([0]), offset=np.array([0, len(t)]),
         t=np.array(t), x=np.array(x), y=np.array(y), srid=32610, grid_m=1.0, grid_s=1,
@@ -87,7 +87,7 @@ def one_subject(t, x, y):
 
 
 def test_of_fixes_in_one_slot_the_latest_gives_the_position():
-    data = one_subject(t=[0.1, 0.9], x=[1.0, 2.0], y=[1.0, 2.0])
+    data = make_one_subject(t=[0.1, 0.9], x=[1.0, 2.0], y=[1.0, 2.0])
     instants = kernel.Instants(start=0, step_s=60, count=1, mode=kernel.EXACT, max_gap_s=0)
     line = kernel.merge(data)
     x, _ = kernel.compute_positions(line, instants, np.array([0], np.int32))
@@ -95,14 +95,14 @@ def test_of_fixes_in_one_slot_the_latest_gives_the_position():
 
 
 def test_the_gap_is_measured_from_the_slot_and_includes_its_limit():
-    data = one_subject(t=[0.9], x=[1.0], y=[1.0])
+    data = make_one_subject(t=[0.9], x=[1.0], y=[1.0])
     for gap, found in ((59, 0), (60, 1)):
         instants = kernel.Instants(start=60, step_s=60, count=1, mode=kernel.LAST, max_gap_s=gap)
         assert kernel.survey(kernel.merge(data), instants, 1.0)[0].tolist() == [found]
 
 
 def test_only_windows_that_a_fix_reaches_are_looked_at():
-    data = one_subject(t=[0.0, 1000.0], x=[1.0, 1.0], y=[1.0, 1.0])
+    data = make_one_subject(t=[0.0, 1000.0], x=[1.0, 1.0], y=[1.0, 1.0])
     windows = [kernel.Instants(start=100 * w, step_s=10, count=10, mode=kernel.LAST, max_gap_s=150) for w in range(11)]
     assert np.flatnonzero(kernel.find_reached_windows(kernel.merge(data), windows)).tolist() == [0, 1, 10]
 

@@ -15,7 +15,7 @@ SIZE = Condition(
 )  # fmt: skip
 
 
-def judged(counts, algorithm="grouped"):
+def judge_counts(counts, algorithm="grouped"):
     """The verdict where each clause is broken as often as `counts` says, by name."""
 
     def count(evidence):
@@ -30,7 +30,7 @@ def judged(counts, algorithm="grouped"):
 
 
 def test_a_verdict_holds_each_clause_against_what_was_counted():
-    verdict = judged({"left-out": 0, "size": 1})
+    verdict = judge_counts({"left-out": 0, "size": 1})
     assert (verdict.attack, verdict.passed, verdict.figures) == ("toy", False, {"rows": 3})
     assert [(c.name, c.passed, c.violations) for c in verdict.clauses] == [
         ("decidable", True, 0),
@@ -38,27 +38,27 @@ def test_a_verdict_holds_each_clause_against_what_was_counted():
         ("left-out", True, 0),
     ]
     assert verdict.clauses[1].sentence == "Baskets need k = 3 walkers; broken by 1 basket."
-    assert judged({"left-out": 0, "size": 0}).passed
+    assert judge_counts({"left-out": 0, "size": 0}).passed
 
 
 def test_a_clause_is_asked_of_its_algorithms_alone():
-    assert [c.name for c in judged({"left-out": 0}, "alone").clauses] == ["decidable", "left-out"]
+    assert [c.name for c in judge_counts({"left-out": 0}, "alone").clauses] == ["decidable", "left-out"]
 
 
 @pytest.mark.parametrize("counts", [{}, {"left-out": 0}, {"left-out": 0, "size": 0, "other": 0}], ids=str)
 def test_a_clause_that_is_not_counted_or_a_count_of_no_clause_is_a_defect(counts):
     with pytest.raises(DataError, match="defect"):
-        judged(counts)
+        judge_counts(counts)
 
 
 def test_what_cannot_be_decided_is_refused():
     why = "The toy is broken."
     clause = Clause(name="decidable", passed=False, violations=1, sentence=why)
-    assert judged(None) == Verdict(attack="toy", passed=False, figures={}, clauses=(clause,))
+    assert judge_counts(None) == Verdict(attack="toy", passed=False, figures={}, clauses=(clause,))
 
 
 def test_a_run_of_an_algorithm_that_the_attack_does_not_know_is_refused():
-    verdict = judged({"left-out": 0, "size": 0}, "copied")
+    verdict = judge_counts({"left-out": 0, "size": 0}, "copied")
     assert (verdict.passed, [c.name for c in verdict.clauses]) == (False, ["decidable"])
     assert "grouped, alone" in verdict.clauses[0].sentence
 

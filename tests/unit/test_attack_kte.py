@@ -13,23 +13,23 @@ from tests.unit.kte_evidence import (
     PARAMS,
     Publisher,
     Release,
-    broken,
-    grouped,
-    merged,
-    random_world,
-    stored,
-    trajectories,
+    draw_world,
+    find_broken,
+    make_rows,
+    make_trajectories,
+    merge_samples,
+    publish_groups,
 )
-from tests.unit.oracle_attack_kte import found
+from tests.unit.oracle_attack_kte import find_broken_by_oracle
 
 # Right releases.
 
 
 @functools.cache
-def _honest(k: int) -> Release:
+def _make_honest(k: int) -> Release:
     for seed in range(200):
         rng = random.Random(seed)
-        world = random_world(rng, subjects=7 * k, epochs=5, leak=5, quiet=0.12, most=4)
+        world = draw_world(rng, subjects=7 * k, epochs=5, leak=5, quiet=0.12, most=4)
         publisher = Publisher(world, {"k": k, "tau_s": 300, "leak_s": 300}, rng)
         release = publisher.publish()
         if release is None:
@@ -46,22 +46,22 @@ def _honest(k: int) -> Release:
     raise AssertionError
 
 
-def honest(k: int = 2) -> Release:
+def make_honest(k: int = 2) -> Release:
     """Give a release in which there is all: rows at both ends, suppressed epochs and people, silences."""
-    return _honest(k).copy()
+    return _make_honest(k).copy()
 
 
-def at_one_place(people: int = 12, epochs: int = 3) -> Release:
+def publish_at_one_place(people: int = 12, epochs: int = 3) -> Release:
     """Publish people who are always together: every record fits everybody."""
     own = {(5000 + 5 * epoch + more, 1, 1) for epoch in range(epochs) for more in (0, 3)}
     params = {"k": 3, "tau_s": 300, "leak_s": 300}
     return Publisher(dict.fromkeys(range(people), own), params, random.Random(1)).publish()
 
 
-def groups(k: int = 3) -> Release:
+def publish_pairs(k: int = 3) -> Release:
     rng = random.Random(3)
-    world = random_world(rng, subjects=8, epochs=5, leak=5)
-    return grouped(world, [(0, 1, 2), (3, 4, 5, 6)], rng, k=k)
+    world = draw_world(rng, subjects=8, epochs=5, leak=5)
+    return publish_groups(world, [(0, 1, 2), (3, 4, 5, 6)], rng, k=k)
 
 
 @pytest.mark.many
@@ -80,11 +80,11 @@ def test_right_releases_pass(cases, k, params):
         leak, ratio = rng.randint(1, 5), rng.randint(1, 3)
         times = {"k": k, "leak_s": leak * GRID_S, "tau_s": leak * ratio * GRID_S}
         quiet, count = rng.choice([0, 0, 0.1, 0.3]), rng.randint(2 * k, 11 if k == 2 else 24)
-        world = random_world(rng, subjects=count, epochs=rng.randint(1, 7 if k == 2 else 4), leak=leak, quiet=quiet)
+        world = draw_world(rng, subjects=count, epochs=rng.randint(1, 7 if k == 2 else 4), leak=leak, quiet=quiet)
         release = Publisher(world, times | params, rng).publish()
         if release is not None:
-            assert broken(release) == set()
-            assert found(release, beyond=True) == set()
+            assert find_broken(release) == set()
+            assert find_broken_by_oracle(release, beyond=True) == set()
             passed += 1
     assert passed >= len(cases(25)) // 2
 
@@ -92,21 +92,21 @@ def test_right_releases_pass(cases, k, params):
 def test_right_groups_pass():
     for seed in range(20):
         rng = random.Random(seed)
-        world = random_world(rng, subjects=9, epochs=4, leak=5)
+        world = draw_world(rng, subjects=9, epochs=4, leak=5)
         people = rng.sample(range(9), 9)
-        release = grouped(world, [people[:2], people[2:5], people[5 : 7 + seed % 3]], rng)
-        assert broken(release) == set()
+        release = publish_groups(world, [people[:2], people[2:5], people[5 : 7 + seed % 3]], rng)
+        assert find_broken(release) == set()
 
 
 def test_releases_with_nothing_left_out_pass():
-    release = at_one_place()
+    release = publish_at_one_place()
     assert release.suppressed["samples"] == {}
-    assert broken(release) == set()
+    assert find_broken(release) == set()
 
 
 @pytest.mark.parametrize("epochs", [3, 4])
 def test_people_who_stay_together_are_reported_and_for_how_long(epochs):
-    figures = attack(at_one_place(epochs=epochs).evidence()).figures
+    figures = attack(publish_at_one_place(epochs=epochs).evidence()).figures
     assert figures["followed_by_chance"] > 0
     # The first window begins an epoch before the data; in all others of these everybody still fits.
     assert figures["followed_by_chance_s"] == (epochs - 1) * 300
@@ -114,7 +114,7 @@ def test_people_who_stay_together_are_reported_and_for_how_long(epochs):
 
 
 def test_nobody_is_followed_beyond_an_epoch_in_which_records_part():
-    release = at_one_place(epochs=4)
+    release = publish_at_one_place(epochs=4)
     for row in release.rows:
         if row.first // 5 == 1001:  # in the second epoch nothing fits, so one after it or before it is not reached
             row.bounds = [side + 1e6 for side in row.bounds]
@@ -122,7 +122,7 @@ def test_nobody_is_followed_beyond_an_epoch_in_which_records_part():
 
 
 def test_figures_count_what_is_there():
-    release = honest()
+    release = make_honest()
     figures = attack(release.evidence()).figures
     assert figures["fixes"] == release.data.fixes
     assert figures["samples"] == sum(len(own) for own in release.samples().values())
@@ -134,35 +134,35 @@ def test_figures_count_what_is_there():
 
 
 def test_the_order_in_which_the_database_gives_things_does_not_matter():
-    release, rng = honest(3), random.Random(0)
+    release, rng = make_honest(3), random.Random(0)
     records = {record: release.of(record) for record in release.records()}
     release.rows = [row for record in rng.sample(list(records), len(records)) for row in records[record][::-1]]
     rng.shuffle(release.members)
     rng.shuffle(release.hiding)
     for entry in release.hiding:
         rng.shuffle(entry[3])
-    assert broken(release) == set()
+    assert find_broken(release) == set()
 
 
 def test_data_outside_since_and_until_are_not_looked_at():
-    release = honest()
+    release = make_honest()
     slots = [s[0] for own in release.samples().values() for s in own]
     release.params["since"], release.params["until"] = str(min(slots) * GRID_S), (max(slots) + 1) * GRID_S
-    early = trajectories({99: {(min(slots) - 7, 1, 1)}, 0: {(max(slots) + 9, 1, 1)}}, random.Random(0))
+    early = make_trajectories({99: {(min(slots) - 7, 1, 1)}, 0: {(max(slots) + 9, 1, 1)}}, random.Random(0))
     parts = (release.data, early)
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("t", "x", "y", "subject")}
     offset = np.concatenate([release.data.offset, release.data.offset[-1] + early.offset[1:]])
     ids = np.concatenate([release.data.trajectory_id, 800_000 + early.trajectory_id])
     release.data = dataclasses.replace(release.data, offset=offset, trajectory_id=ids, **joined)
-    assert broken(release) == set()
+    assert find_broken(release) == set()
     release.params["until"] = None
-    assert broken(release)
+    assert find_broken(release)
 
 
 # Tampered ones.
 
 
-def variants(release: Release, change):
+def iter_variants(release: Release, change):
     """Give copies of the release with each row, in turn, changed; not where `change` says False."""
     for at in range(len(release.rows)):
         other = release.copy()
@@ -170,21 +170,21 @@ def variants(release: Release, change):
             yield other
 
 
-def following(release: Release, row):
+def find_following(release: Release, row):
     """The next row of the same record, or None."""
     return next((r for r in release.of(row.record) if r.seq == row.seq + 1), None)
 
 
-def alone(releases, clause: str) -> bool:
-    return any(broken(release) == {clause} for release in releases)
+def is_alone(releases, clause: str) -> bool:
+    return any(find_broken(release) == {clause} for release in releases)
 
 
-def any_alone(clause, change):
-    return lambda: alone(variants(honest(), change), clause)
+def make_alone_check(clause, change):
+    return lambda: is_alone(iter_variants(make_honest(), change), clause)
 
 
-def into_the_next_epoch(release, row):
-    after, leak = following(release, row), release.params["leak_s"] // GRID_S
+def move_to_next_epoch(release, row):
+    after, leak = find_following(release, row), release.params["leak_s"] // GRID_S
     end = (row.last // leak + 1) * leak
     if after is None or after.first <= end or row.last // leak + 1 == after.first // leak:
         return False
@@ -192,7 +192,7 @@ def into_the_next_epoch(release, row):
     return True
 
 
-def narrowed(side):
+def make_narrowing(side):
     def change(release, row):
         row.bounds[side] += 100.0 if side < 2 else -100.0
         return row.bounds[side - 2] < row.bounds[side] if side >= 2 else row.bounds[side] < row.bounds[side + 2]
@@ -200,16 +200,16 @@ def narrowed(side):
     return change
 
 
-def out_of_order(release, row):
-    after = following(release, row)
+def disorder_rows(release, row):
+    after = find_following(release, row)
     if after is None:
         return False
     row.seq, after.seq = after.seq, row.seq
     return True
 
 
-def overlapping(release, row):
-    after = following(release, row)
+def overlap_rows(release, row):
+    after = find_following(release, row)
     if after is None or after.first // 5 != row.last // 5:
         return False
     row.end = float((after.first + 1) * GRID_S)
@@ -234,7 +234,7 @@ def set_swaps(release):
             yield other
 
 
-def with_set_of_the_silent(release):
+def add_silent_set(release):
     """Give a hiding set to a record in a window in which it says nothing."""
     for record, entry in itertools.product(release.records(), list(release.hiding)):
         if not any(e[0] == record and e[1] == entry[1] for e in release.hiding) and record not in entry[3]:
@@ -243,7 +243,7 @@ def with_set_of_the_silent(release):
             yield other
 
 
-def picked_less(release, step=1):
+def pick_less(release, step=1):
     """Give copies in which one of a hiding set is another; of those that can be, each `step`-th."""
     choices = itertools.product(range(len(release.hiding)), release.records())
     for at, record in itertools.islice(choices, 0, None, step):
@@ -254,38 +254,38 @@ def picked_less(release, step=1):
             yield other
 
 
-def fictitious_in_groups():
-    release = groups()
+def add_fictitious():
+    release = publish_pairs()
     people = {record: {path for r, path, _ in release.members if r == record} for record, _, _ in release.members}
     first = release.rows[0].record
     for record in [record for record in people if people[record] == people[first]]:
         own = release.of(record)
-        more = stored(record, [(4000, 4001, (0, 0, 1, 1))], own[0].crowd, own[0].subjects)
+        more = make_rows(record, [(4000, 4001, (0, 0, 1, 1))], own[0].crowd, own[0].subjects)
         for row in own:
             row.seq += 1
         release.rows = more + release.rows
     return [release]
 
 
-def one_record_less():
-    release = groups()
+def drop_record():
+    release = publish_pairs()
     gone = release.rows[-1].record
     release.rows = [row for row in release.rows if row.record != gone]
     release.members = [member for member in release.members if member[0] != gone]
     return [release]
 
 
-def one_record_otherwise():
-    return variants(groups(), lambda r, row: row.bounds.__setitem__(2, row.bounds[2] + 100.0))
+def change_record():
+    return iter_variants(publish_pairs(), lambda r, row: row.bounds.__setitem__(2, row.bounds[2] + 100.0))
 
 
-def renamed(algorithm):
-    release = groups()
+def rename_algorithm(algorithm):
+    release = publish_pairs()
     release.algorithm = algorithm
     return release
 
 
-def changed(make, **columns):
+def make_change(make, **columns):
     def edit():
         for at in range(3):
             release = make()
@@ -296,18 +296,18 @@ def changed(make, **columns):
     return edit
 
 
-def counted(what, reason, by):
+def make_count_change(what, reason, by):
     def edit():
-        release = honest()
+        release = make_honest()
         release.suppressed[what][reason] = release.suppressed[what].get(reason, 0) + by
         yield release
 
     return edit
 
 
-def hourly(**by):
+def make_hourly_change(**by):
     def edit():
-        release = honest()
+        release = make_honest()
         entry = release.suppressed["by_hour"][0]
         for name, number in by.items():
             if name in entry:
@@ -319,21 +319,21 @@ def hourly(**by):
     return edit
 
 
-def members(change):
+def make_member_change(change):
     def edit():
-        release = honest()
+        release = make_honest()
         release.members = change(release.members)
         yield release
 
     return edit
 
 
-def careless(*how, count=40, subjects=9, epochs=6, **params):
+def publish_carelessly(*how, count=40, subjects=9, epochs=6, **params):
     """Give what a careless publisher makes of worlds that come and go."""
     for seed in range(count):
         rng = random.Random(seed)
         options = {"k": 2, "tau_s": 240, "leak_s": 240, **params}
-        world = random_world(rng, subjects=subjects, epochs=epochs, leak=4, quiet=rng.choice([0.2, 0.4]))
+        world = draw_world(rng, subjects=subjects, epochs=epochs, leak=4, quiet=rng.choice([0.2, 0.4]))
         release = Publisher(world, options, rng, *how).publish()
         if release is not None:
             yield release
@@ -341,50 +341,57 @@ def careless(*how, count=40, subjects=9, epochs=6, **params):
 
 # Each clause and what it alone catches.
 ALONE = {
-    "a membership twice": ("members", members(lambda m: [*m, m[0]])),
-    "a partial membership": ("members", members(lambda m: [(m[0][0], m[0][1], False), *m[1:]])),
-    "an unknown trajectory": ("members", members(lambda m: [*m, (m[0][0], 712_345, True)])),
-    "a member of no record": ("members", members(lambda m: [*m, (912_345, 700_001, True)])),
-    "a row into the next epoch": ("period", lambda: variants(honest(), into_the_next_epoch)),
+    "a membership twice": ("members", make_member_change(lambda m: [*m, m[0]])),
+    "a partial membership": ("members", make_member_change(lambda m: [(m[0][0], m[0][1], False), *m[1:]])),
+    "an unknown trajectory": ("members", make_member_change(lambda m: [*m, (m[0][0], 712_345, True)])),
+    "a member of no record": ("members", make_member_change(lambda m: [*m, (912_345, 700_001, True)])),
+    "a row into the next epoch": ("period", lambda: iter_variants(make_honest(), move_to_next_epoch)),
     "a row that ends a second late": (
         "period",
-        lambda: variants(honest(), lambda r, row: setattr(row, "end", row.end + 1)),
+        lambda: iter_variants(make_honest(), lambda r, row: setattr(row, "end", row.end + 1)),
     ),
-    "another srid": ("region", changed(honest, srid=4326)),
-    "no rectangle": ("region", changed(honest, rectangle=False)),
+    "another srid": ("region", make_change(make_honest, srid=4326)),
+    "no rectangle": ("region", make_change(make_honest, rectangle=False)),
     "a side off the grid by a millimetre": (
         "region",
-        lambda: variants(honest(), lambda r, row: row.bounds.__setitem__(0, row.bounds[0] - 0.001)),
+        lambda: iter_variants(make_honest(), lambda r, row: row.bounds.__setitem__(0, row.bounds[0] - 0.001)),
     ),
-    "rows out of order": ("order", lambda: variants(honest(), out_of_order)),
-    "a number left out": ("order", lambda: variants(honest(), lambda r, row: setattr(row, "seq", row.seq + 50))),
-    "a fictitious sample": ("truth", fictitious_in_groups),
-    "one sample more left out": ("left-out", counted("samples", "few_alike", 1)),
-    "one subject more left out": ("left-out", counted("subjects", "silence", 1)),
-    "one more seen in an hour": ("left-out", hourly(seen=1)),
-    "one more left out of an hour": ("left-out", hourly(seen=1, few_alike=1)),
-    "one published for one left out": ("left-out", hourly(published=1, few_alike=-1)),
-    "another column": ("columns", changed(honest, other_keys=1)),
-    "a larger crowd": ("crowd", changed(honest, crowd=3)),
-    "a row that stands for two": ("crowd", changed(honest, subjects=2)),
-    "a crowd below that of a group": ("crowd", changed(groups, crowd=2)),
-    "groups below k": ("size", lambda: [groups(4)]),
-    "a member of a group without a record": ("alike", one_record_less),
-    "a record unlike those of its group": ("alike", one_record_otherwise),
+    "rows out of order": ("order", lambda: iter_variants(make_honest(), disorder_rows)),
+    "a number left out": (
+        "order",
+        lambda: iter_variants(make_honest(), lambda r, row: setattr(row, "seq", row.seq + 50)),
+    ),
+    "a fictitious sample": ("truth", add_fictitious),
+    "one sample more left out": ("left-out", make_count_change("samples", "few_alike", 1)),
+    "one subject more left out": ("left-out", make_count_change("subjects", "silence", 1)),
+    "one more seen in an hour": ("left-out", make_hourly_change(seen=1)),
+    "one more left out of an hour": ("left-out", make_hourly_change(seen=1, few_alike=1)),
+    "one published for one left out": ("left-out", make_hourly_change(published=1, few_alike=-1)),
+    "another column": ("columns", make_change(make_honest, other_keys=1)),
+    "a larger crowd": ("crowd", make_change(make_honest, crowd=3)),
+    "a row that stands for two": ("crowd", make_change(make_honest, subjects=2)),
+    "a crowd below that of a group": ("crowd", make_change(publish_pairs, crowd=2)),
+    "groups below k": ("size", lambda: [publish_pairs(4)]),
+    "a member of a group without a record": ("alike", drop_record),
+    "a record unlike those of its group": ("alike", change_record),
     "a hiding set of a group": (
         "sets",
         lambda: [
-            dataclasses.replace(r, hiding=[(r.rows[0].record, 0.0, 1.0, [r.rows[-1].record])]) for r in [groups()]
+            dataclasses.replace(r, hiding=[(r.rows[0].record, 0.0, 1.0, [r.rows[-1].record])])
+            for r in [publish_pairs()]
         ],
     ),
-    "a hiding set of who says nothing": ("sets", lambda: with_set_of_the_silent(honest())),
-    "a subject picked k - 2 times": ("k-pick", lambda: picked_less(at_one_place())),
-    "two who exchanged others": ("carried", lambda: set_swaps(honest())),
-    "a partner again": ("reuse", lambda: set_swaps(at_one_place(16, 6))),
-    "all partners again": ("leak", lambda: careless("reckless", reuse="apart")),
-    "a side narrowed": ("hidden", lambda: itertools.chain(*(variants(honest(), narrowed(side)) for side in range(4)))),
-    "fewer than k silent": ("silence", lambda: careless("no_silence")),
-    "k of one": ("decidable", lambda: [dataclasses.replace(r, params=r.params | {"k": 1}) for r in [honest()]]),
+    "a hiding set of who says nothing": ("sets", lambda: add_silent_set(make_honest())),
+    "a subject picked k - 2 times": ("k-pick", lambda: pick_less(publish_at_one_place())),
+    "two who exchanged others": ("carried", lambda: set_swaps(make_honest())),
+    "a partner again": ("reuse", lambda: set_swaps(publish_at_one_place(16, 6))),
+    "all partners again": ("leak", lambda: publish_carelessly("reckless", reuse="apart")),
+    "a side narrowed": (
+        "hidden",
+        lambda: itertools.chain(*(iter_variants(make_honest(), make_narrowing(side)) for side in range(4))),
+    ),
+    "fewer than k silent": ("silence", lambda: publish_carelessly("no_silence")),
+    "k of one": ("decidable", lambda: [dataclasses.replace(r, params=r.params | {"k": 1}) for r in [make_honest()]]),
 }
 
 
@@ -394,22 +401,22 @@ CAUGHT_ALONE = {clause for clause, _ in ALONE.values()}
 @pytest.mark.parametrize("name", ALONE)
 def test_each_clause_catches_what_no_other_does(name):
     clause, releases = ALONE[name]
-    assert alone(releases(), clause)
+    assert is_alone(releases(), clause)
 
 
 def test_a_hiding_set_reused_is_refused():
-    release, met = honest(3), 0
+    release, met = make_honest(3), 0
     for a, b in itertools.permutations(range(len(release.hiding)), 2):
         if release.hiding[a][0] == release.hiding[b][0] and (a + b) % 3 == 0:
             other = release.copy()
             other.hiding[b] = (*release.hiding[b][:3], list(release.hiding[a][3]))
-            clauses = broken(other)
+            clauses = find_broken(other)
             assert clauses & {"reuse", "sets"}
             met += "reuse" in clauses
     assert met > 5
 
 
-def at_the_ends(release):
+def list_ends(release):
     """Places of the hiding sets of windows that reach beyond the epochs of the data, before or behind these."""
     times = release.data.t // release.params["leak_s"] * release.params["leak_s"]
     low, high = float(times.min()), float(times.max()) + release.params["leak_s"]
@@ -423,41 +430,41 @@ def at_the_ends(release):
 @pytest.mark.parametrize("k", [2, 3])
 def test_windows_beyond_an_end_without_hiding_sets_are_refused(k):
     """Else who knows a moment in the first or last epoch finds k records that agree for the whole window."""
-    for places in at_the_ends(honest(k)):
-        release = honest(k)
+    for places in list_ends(make_honest(k)):
+        release = make_honest(k)
         for at in reversed(places):
             del release.hiding[at]
-        assert {"sets", "k-pick"} <= broken(release)
+        assert {"sets", "k-pick"} <= find_broken(release)
         for at in places:
-            release = honest(k)
+            release = make_honest(k)
             del release.hiding[at]
-            assert {"sets", "k-pick"} <= broken(release)
+            assert {"sets", "k-pick"} <= find_broken(release)
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_others_of_a_window_within_reused_beyond_an_end_are_refused(k):
     """All of them: so each is still picked often enough, and carried there."""
-    step, reused = honest(k).params["leak_s"], 0
-    for places, by in zip(at_the_ends(honest(k)), (step, -step), strict=True):
-        release = honest(k)
+    step, reused = make_honest(k).params["leak_s"], 0
+    for places, by in zip(list_ends(make_honest(k)), (step, -step), strict=True):
+        release = make_honest(k)
         beside = {entry[:2]: entry[3] for entry in release.hiding}
         for at in places:
             owner, start, end, _ = release.hiding[at]
             if (owner, start + by) in beside:
                 release.hiding[at] = (owner, start, end, list(beside[owner, start + by]))
                 reused += 1
-        assert "reuse" in broken(release)
+        assert "reuse" in find_broken(release)
     assert reused
 
 
-def columns_of(release):
+def list_columns(release):
     return (release.data.t, GRID_S), (release.data.x, 100.0), (release.data.y, 100.0)
 
 
 def test_a_sample_moved_out_of_its_region_is_refused():
-    release, moved = honest(), 0
+    release, moved = make_honest(), 0
     owner = np.repeat(release.data.subject, np.diff(release.data.offset)).tolist()
-    samples = [tuple(math.floor(v[i] / side) for v, side in columns_of(release)) for i in range(release.data.fixes)]
+    samples = [tuple(math.floor(v[i] / side) for v, side in list_columns(release)) for i in range(release.data.fixes)]
     for at in range(0, release.data.fixes, 3):
         twin = any((owner[i], samples[i]) == (owner[at], samples[at]) for i in range(len(owner)) if i != at)
         if twin or owner[at] not in [release.subject(record) for record in release.records()]:
@@ -466,24 +473,24 @@ def test_a_sample_moved_out_of_its_region_is_refused():
         x[at] += 5000.0
         other = dataclasses.replace(release, data=dataclasses.replace(release.data, x=x))
         if any(row.holds(samples[at]) for row in release.of(release.record(owner[at]))):
-            assert "left-out" in broken(other)
+            assert "left-out" in find_broken(other)
             moved += 1
     assert moved > 5
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_subject_picked_less_is_refused(k):
-    for release in picked_less(honest(k), step=3 if k == 2 else 17):
-        assert "k-pick" in broken(release) or "sets" in broken(release)
-    fewer = honest(k)
+    for release in pick_less(make_honest(k), step=3 if k == 2 else 17):
+        assert "k-pick" in find_broken(release) or "sets" in find_broken(release)
+    fewer = make_honest(k)
     fewer.hiding[0][3].pop()
-    assert {"sets", "k-pick"} <= broken(fewer)
+    assert {"sets", "k-pick"} <= find_broken(fewer)
     fewer.hiding.pop(0)
-    assert {"sets", "k-pick"} <= broken(fewer)
+    assert {"sets", "k-pick"} <= find_broken(fewer)
 
 
 def test_a_suppressed_window_filled_again_is_refused():
-    release, filled = honest(), 0
+    release, filled = make_honest(), 0
     leak = release.params["leak_s"] // GRID_S
     for record in release.records():
         own = release.samples()[release.subject(record)]
@@ -493,20 +500,20 @@ def test_a_suppressed_window_filled_again_is_refused():
                 continue
             other = release.copy()
             rows = other.of(record)
-            rows += stored(record, merged([mine]), 2, 1)
+            rows += make_rows(record, merge_samples([mine]), 2, 1)
             rows.sort(key=lambda row: row.start)
             for seq, row in enumerate(rows, 1):
                 row.seq = seq
             other.rows = [row for row in other.rows if row.record != record] + rows
             reason = next(iter(other.suppressed["samples"]))
             other.suppressed["samples"][reason] -= len(mine)
-            assert {"sets", "k-pick"} <= broken(other)
+            assert {"sets", "k-pick"} <= find_broken(other)
             filled += 1
     assert filled
 
 
 def test_records_exchanged_are_refused():
-    release = honest()
+    release = make_honest()
     for a, b in itertools.combinations(release.records(), 2):
         other = release.copy()
         turn = {a: b, b: a}
@@ -514,14 +521,14 @@ def test_records_exchanged_are_refused():
         mine = [release.samples()[release.subject(record)] for record in (a, b)]
         rows = [[(row.start, row.end, row.bounds) for row in release.of(record)] for record in (a, b)]
         if mine[0] != mine[1] and rows[0] != rows[1]:
-            assert broken(other)
+            assert find_broken(other)
 
 
 @pytest.mark.parametrize("k", [3, 4])
 def test_another_k_than_the_rows_were_made_for_is_refused(k):
-    release = honest(3)
+    release = make_honest(3)
     release.params["k"] = 2 if k == 3 else 4
-    assert {"crowd", "sets"} <= broken(release)
+    assert {"crowd", "sets"} <= find_broken(release)
 
 
 @pytest.mark.parametrize(
@@ -529,50 +536,50 @@ def test_another_k_than_the_rows_were_made_for_is_refused(k):
     [("tau_s", 600), ("tau_s", 1500), ("leak_s", 60), ("grid_m", 150), ("grid_m", 50), ("grid_s", 30)],
 )
 def test_other_parameters_than_the_rows_were_made_with_are_refused(name, value):
-    release = honest()
+    release = make_honest()
     release.params[name] = value
-    assert broken(release)
+    assert find_broken(release)
 
 
-def removed(release, rng, row, own):
+def remove_row(release, rng, row, own):
     if len(own) > 1:
         release.rows.remove(row)
 
 
-def resized(release, rng, row, own):
+def resize_row(release, rng, row, own):
     side = rng.randrange(4)
     row.bounds[side] += rng.choice([-100.0, 100.0])
     if row.bounds[side % 2] >= row.bounds[side % 2 + 2]:
         row.bounds[side] += 100.0 if side >= 2 else -100.0
 
 
-def begun_elsewhere(release, rng, row, own):
+def move_begin(release, rng, row, own):
     before = max((r.last for r in own if r.last < row.first), default=row.first - 3)
     row.start = float(rng.randint(max(before + 1, row.first - 5), row.last) * GRID_S)
 
 
-def ended_elsewhere(release, rng, row, own):
+def move_end(release, rng, row, own):
     after = min((r.first for r in own if r.first > row.last), default=row.last + 3)
     row.end = float((rng.randint(row.first, min(after - 1, row.last + 5)) + 1) * GRID_S)
 
 
-def silenced(release, rng, row, own):
+def silence_record(release, rng, row, own):
     leak = release.params["leak_s"] // GRID_S
     left = [r for r in own if r.first // leak != row.first // leak]
     if left:
         release.rows = [r for r in release.rows if r.record != row.record or r in left]
 
 
-def filled_again(release, rng, row, own):
+def fill_again(release, rng, row, own):
     known = sorted(release.samples()[release.subject(row.record)])
     free = [s for s in known if not any(r.first <= s[0] <= r.last for r in own)]
-    release.rows += stored(row.record, [(slot, slot, (x, y, x, y)) for slot, x, y in free[:1]], row.crowd, 1)
+    release.rows += make_rows(row.record, [(slot, slot, (x, y, x, y)) for slot, x, y in free[:1]], row.crowd, 1)
 
 
 def tamper(release: Release, rng: random.Random) -> None:
     """Change some row in a way that a plain adversary understands: rows stay in order, and have periods."""
     row = rng.choice(release.rows)
-    change = rng.choice([removed, resized, begun_elsewhere, ended_elsewhere, silenced, filled_again])
+    change = rng.choice([remove_row, resize_row, move_begin, move_end, silence_record, fill_again])
     change(release, rng, row, release.of(row.record))
     release.rows.sort(key=lambda row: (row.record, row.start))
     for _, own in itertools.groupby(release.rows, lambda row: row.record):
@@ -592,15 +599,15 @@ def test_the_plain_adversary_agrees(share):
         if rng.random() < 0.2 and k > 2:
             params["reuse"] = "apart"
         quiet, epochs = rng.choice([0, 0.1, 0.3]), rng.randint(1, 6 if k == 2 else 3)
-        world = random_world(rng, subjects=rng.randint(2 * k, 4 * k), epochs=epochs, leak=leak, cells=3, quiet=quiet)
+        world = draw_world(rng, subjects=rng.randint(2 * k, 4 * k), epochs=epochs, leak=leak, cells=3, quiet=quiet)
         release = Publisher(world, params, rng, *how).publish()
         if release is None:
             continue
         for _ in range(rng.choice([0, 0, 1, 1, 3])):
             tamper(release, rng)
-        verdict = broken(release)
-        assert verdict & {"hidden", "silence"} == found(release), seed
-        guilty = found(release, beyond=True)
+        verdict = find_broken(release)
+        assert verdict & {"hidden", "silence"} == find_broken_by_oracle(release), seed
+        guilty = find_broken_by_oracle(release, beyond=True)
         # Where all is one window, a row moved beyond it is wholly in no stretch within.
         assert bool(verdict & {"hidden", "silence"}) == bool(guilty) or (guilty and "period" in verdict), seed
         right, wrong = right + (not guilty), wrong + bool(guilty)
@@ -628,29 +635,29 @@ MORE = {"subjects": 14, "epochs": 4}  # so that many are published at k = 3
     ],
 )
 def test_careless_versions_are_broken(how, clause, params):
-    refused = [clause in broken(release) for release in careless(how, **params)]
+    refused = [clause in find_broken(release) for release in publish_carelessly(how, **params)]
     assert sum(refused) >= 3
-    assert not any(broken(release) for release in careless(**params | {"reuse": "never"}))
+    assert not any(find_broken(release) for release in publish_carelessly(**params | {"reuse": "never"}))
 
 
 def test_sets_without_windows_are_refused():
     """An owner's sets of all windows as one: everybody is in k - 1 of them, though not in every window."""
-    release = honest()
+    release = make_honest()
     united = {}
     for owner, _, _, others in release.hiding:
         united.setdefault(owner, set()).update(others)
     release.hiding = [(owner, math.nan, math.nan, sorted(others)) for owner, others in united.items()]
-    assert {"sets", "k-pick"} <= broken(release)
+    assert {"sets", "k-pick"} <= find_broken(release)
 
 
 def test_made_up_samples_are_found_by_what_they_are():
     """Records of one subject each with a row moved beside the subject's samples, whatever the algorithm is called."""
     for algorithm in ("kte-hide", "k-merge"):
-        release = honest()
+        release = make_honest()
         release.algorithm = algorithm
         for row in release.of(release.records()[0])[:1]:
             row.bounds = [side + 9000.0 for side in row.bounds]
-        assert "truth" in broken(release)
+        assert "truth" in find_broken(release)
 
 
 # What cannot be decided.
@@ -658,9 +665,9 @@ def test_made_up_samples_are_found_by_what_they_are():
 
 @pytest.mark.parametrize("name", PARAMS)
 def test_a_parameter_that_is_missing_is_refused(name):
-    release = honest()
+    release = make_honest()
     del release.params[name]
-    assert broken(release) == {"decidable"}
+    assert find_broken(release) == {"decidable"}
 
 
 @pytest.mark.parametrize(
@@ -675,23 +682,23 @@ def test_a_parameter_that_is_missing_is_refused(name):
     ],
 )  # fmt: skip
 def test_an_absurd_parameter_is_refused(name, value):
-    release = honest()
+    release = make_honest()
     release.params[name] = value
     if name == "leak_s" and value == 60 << 21:
         release.params["tau_s"] = value
-    assert broken(release) == {"decidable"}
+    assert find_broken(release) == {"decidable"}
 
 
 def test_a_stretch_longer_than_the_data_is_one_window():
     rng = random.Random(4)
-    world = random_world(rng, subjects=8, epochs=3, leak=5, quiet=0)
+    world = draw_world(rng, subjects=8, epochs=3, leak=5, quiet=0)
     release = Publisher(world, {"tau_s": 86_400, "leak_s": 300}, rng).publish()
-    assert broken(release) == set()
+    assert find_broken(release) == set()
     assert attack(release.evidence()).figures["windows"] == 1
     release.hiding = [(owner, start, start + 900, others) for owner, start, _, others in release.hiding]
-    assert broken(release) == set()
+    assert find_broken(release) == set()
     release.hiding = [(owner, start, start + 600, others) for owner, start, _, others in release.hiding]
-    assert "sets" in broken(release)
+    assert "sets" in find_broken(release)
 
 
 @pytest.mark.parametrize(
@@ -708,19 +715,19 @@ def test_a_stretch_longer_than_the_data_is_one_window():
     ],
 )  # fmt: skip
 def test_malformed_counts_are_refused(suppressed):
-    assert broken(dataclasses.replace(honest(), suppressed=suppressed)) == {"decidable"}
+    assert find_broken(dataclasses.replace(make_honest(), suppressed=suppressed)) == {"decidable"}
 
 
 def test_an_unknown_algorithm_is_refused():
     for algorithm in ("hide-a-mob", "glove", "w4m"):
-        assert broken(renamed(algorithm)) == {"decidable"}
+        assert find_broken(rename_algorithm(algorithm)) == {"decidable"}
 
 
-def far(release, **columns):
+def move_far(release, **columns):
     return dataclasses.replace(release, data=dataclasses.replace(release.data, **columns))
 
 
-def empty(data):
+def publish_nothing(data):
     nothing = np.empty(0)
     none = nothing.astype(np.int64)
     return dataclasses.replace(
@@ -732,21 +739,21 @@ def spread(release):
     t = release.data.t.copy()
     t[release.data.offset[1] - 1] += 6e9
     release.params |= {"leak_s": 60, "tau_s": 60}
-    return far(release, t=t)
+    return move_far(release, t=t)
 
 
 NONSENSE = {
     "no rows": lambda r: dataclasses.replace(r, rows=[]),
-    "no data": lambda r: dataclasses.replace(r, data=empty(r.data)),
-    "times that are none": lambda r: far(r, t=r.data.t + 1e13),
-    "a place beyond all cells": lambda r: far(r, x=r.data.x + 1e17),
+    "no data": lambda r: dataclasses.replace(r, data=publish_nothing(r.data)),
+    "times that are none": lambda r: move_far(r, t=r.data.t + 1e13),
+    "a place beyond all cells": lambda r: move_far(r, x=r.data.x + 1e17),
     "years of seconds between two fixes": spread,
 }
 
 
 @pytest.mark.parametrize("name", NONSENSE)
 def test_what_makes_no_sense_is_refused(name):
-    assert broken(NONSENSE[name](honest())) == {"decidable"}
+    assert find_broken(NONSENSE[name](make_honest())) == {"decidable"}
 
 
 BAD = [math.nan, math.inf, -math.inf, 1e300, -1e300]
@@ -755,60 +762,60 @@ BAD = [math.nan, math.inf, -math.inf, 1e300, -1e300]
 @pytest.mark.parametrize("value", BAD)
 def test_rows_and_sets_of_no_time_or_place_are_refused(value):
     for at in range(4):
-        release = honest()
+        release = make_honest()
         release.rows[0].bounds[at] = value
-        assert "region" in broken(release)
+        assert "region" in find_broken(release)
     for name in ("start", "end"):
-        release = honest()
+        release = make_honest()
         setattr(release.rows[0], name, value)
-        assert "period" in broken(release)
-    release = honest()
+        assert "period" in find_broken(release)
+    release = make_honest()
     for at, column in itertools.product(range(3), (1, 2)):
         entry = list(release.hiding[at])
         entry[column] = value
         release.hiding[at] = tuple(entry)
-    assert "sets" in broken(release)
+    assert "sets" in find_broken(release)
 
 
 def test_records_and_sets_of_nobody_are_refused():
-    nobody = honest()
+    nobody = make_honest()
     nobody.members = []
-    assert {"members", "truth", "left-out"} <= broken(nobody)
-    lost = honest()
+    assert {"members", "truth", "left-out"} <= find_broken(nobody)
+    lost = make_honest()
     record = lost.records()[0]
     lost.members = [member for member in lost.members if member[0] != record]
-    assert {"members", "truth", "left-out", "sets"} <= broken(lost)
-    unhidden = honest()
+    assert {"members", "truth", "left-out", "sets"} <= find_broken(lost)
+    unhidden = make_honest()
     unhidden.hiding = []
-    assert {"sets", "k-pick"} <= broken(unhidden)
-    strange = honest()
+    assert {"sets", "k-pick"} <= find_broken(unhidden)
+    strange = make_honest()
     strange.hiding[0] = (912_345, *strange.hiding[0][1:])
-    assert "sets" in broken(strange)
-    own = honest()
+    assert "sets" in find_broken(strange)
+    own = make_honest()
     own.hiding[0][3][0] = own.hiding[0][0]
-    assert "sets" in broken(own)
-    twice = honest(3)
+    assert "sets" in find_broken(own)
+    twice = make_honest(3)
     twice.hiding[0][3][0] = twice.hiding[0][3][1]
-    assert "sets" in broken(twice)
+    assert "sets" in find_broken(twice)
 
 
 def test_a_record_without_one_of_its_trajectories_is_refused():
-    release = honest()
+    release = make_honest()
     counts = {}
     for record, _, _ in release.members:
         counts[record] = counts.get(record, 0) + 1
     record = next(record for record, number in counts.items() if number > 1)
     release.members.remove(next(member for member in release.members if member[0] == record))
-    assert broken(release) == {"members"}
+    assert find_broken(release) == {"members"}
 
 
 def test_one_person_in_two_records_and_two_in_one_are_refused():
-    twice = honest()
+    twice = make_honest()
     rows = [dataclasses.replace(row, record=912_345) for row in twice.of(twice.records()[0])]
     twice.rows += rows
     twice.members += [(912_345, path, whole) for record, path, whole in twice.members if record == twice.records()[0]]
-    assert "members" in broken(twice)
-    both = at_one_place()
+    assert "members" in find_broken(twice)
+    both = publish_at_one_place()
     a, b = both.records()[:2]
     both.members = [(a if record == b else record, path, whole) for record, path, whole in both.members]
-    assert "members" in broken(both)
+    assert "members" in find_broken(both)

@@ -16,13 +16,13 @@ from tests.unit.mob_evidence import (
     Release,
     Row,
     attack,
-    broken,
-    extreme,
-    fitting,
+    count_surviving,
+    draw_extreme,
+    draw_symmetric,
+    draw_tracks,
+    find_broken,
+    find_fitting,
     publish,
-    random_tracks,
-    surviving,
-    symmetric,
 )
 
 TRACKS = {
@@ -37,41 +37,43 @@ OWN = {0: {0}, 1: {0}, 2: {0, 2}, 3: {2}, 4: set(), 5: set()}
 HIDDEN = {0: {1, 2}, 1: {0, 2}, 2: {0, 1, 3}, 3: {2}}
 
 
-def honest(**params: object) -> Release:
+def make_honest(**params: object) -> Release:
     """Two kinds of people: four who hide one another, and two of whom nothing is known."""
     return publish(TRACKS, OWN, HIDDEN, sorted(TRACKS), random.Random(3), **params)
 
 
-def record(release: Release, subject: int) -> int:
+def find_record(release: Release, subject: int) -> int:
     of = {path: who for path, (who, _) in release.trips.items()}
     return next(r for r, path, _ in release.members if of[path] == subject)
 
 
-def row(release: Release, subject: int, t: int) -> Row:
-    return release.at(record(release, subject), t)
+def find_row(release: Release, subject: int, t: int) -> Row:
+    return release.at(find_record(release, subject), t)
 
 
-def instance(seed: int, algorithm: str = "symmetric", *careless: str) -> tuple[Release, dict[int, int], int] | None:
+def draw_instance(
+    seed: int, algorithm: str = "symmetric", *careless: str
+) -> tuple[Release, dict[int, int], int] | None:
     """Publish a random instance: the run, how many records all matchings leave each, and k; None if nobody is left."""
     rng = random.Random(seed)
     k, presence = rng.choice([2, 3]), rng.choice([1.0, 0.8])
-    tracks, own = random_tracks(rng, subjects=rng.randint(3, 7), instants=rng.randint(1, 5), presence=presence)
+    tracks, own = draw_tracks(rng, subjects=rng.randint(3, 7), instants=rng.randint(1, 5), presence=presence)
     if algorithm == "symmetric":
-        hidden, kept = symmetric(tracks, own, k, rng, *careless)
+        hidden, kept = draw_symmetric(tracks, own, k, rng, *careless)
     else:
-        hidden, kept = extreme(tracks, own, k, rng)
+        hidden, kept = draw_extreme(tracks, own, k, rng)
     if len(kept) < k or not any(hidden.values()):
         return None
     union = algorithm != "symmetric" and "own_alone" not in careless
     release = publish(tracks, own, hidden, kept, rng, k=k, union=union)
     release.algorithm = algorithm
-    return release, surviving(fitting(release, tracks, own, kept)), k
+    return release, count_surviving(find_fitting(release, tracks, own, kept)), k
 
 
 @pytest.mark.parametrize("seed", range(100))
 @pytest.mark.parametrize("algorithm", ["symmetric", "extreme-union"])
 def test_an_honest_run_passes_and_all_matchings_leave_as_many_or_more(seed: int, algorithm: str) -> None:
-    made = instance(seed, algorithm)
+    made = draw_instance(seed, algorithm)
     if made:
         release, number, k = made
         verdict = attack(release.evidence())
@@ -86,7 +88,7 @@ def test_an_honest_run_passes_and_all_matchings_leave_as_many_or_more(seed: int,
 def test_a_careless_run_is_refused_exactly_if_all_matchings_leave_too_few(careless: str) -> None:
     refused = passed = 0
     for seed in range(200):
-        made = instance(seed, "extreme-union" if careless == "own_alone" else "symmetric", careless)
+        made = draw_instance(seed, "extreme-union" if careless == "own_alone" else "symmetric", careless)
         if made:
             release, number, k = made
             verdict = attack(release.evidence())
@@ -105,7 +107,7 @@ def test_a_careless_run_is_refused_exactly_if_all_matchings_leave_too_few(carele
 def test_what_the_hiding_sets_do_not_show_is_searched_for() -> None:
     searched = 0
     for seed in range(100):
-        made = instance(seed)
+        made = draw_instance(seed)
         if made:
             release, number, _ = made
             release.hiding = []
@@ -116,7 +118,7 @@ def test_what_the_hiding_sets_do_not_show_is_searched_for() -> None:
     assert searched > 50
 
 
-def strawman(sets: dict[int, set[int]]) -> Release:
+def make_strawman(sets: dict[int, set[int]]) -> Release:
     """Hide each person at one instant in its set, far from all others."""
     tracks = {i: {t: (i, 0) if i in {t, *sets[t]} else (50 + 10 * i, 7) for t in sets} for i in sets}
     release = publish(tracks, {i: {i} for i in sets}, sets, sorted(sets), random.Random(1))
@@ -128,15 +130,15 @@ def test_the_straw_man_of_figure_1_is_refused() -> None:
     tracks = {1: {1: (1, 2), 2: (5, 3)}, 2: {1: (2, 3), 2: (2, 7)}, 3: {1: (9, 9), 2: (3, 6)}}
     release = publish(tracks, {1: {1}, 2: {2}, 3: {2}}, {1: {2}, 2: {3}, 3: {2}}, [1, 2, 3], random.Random(1))
     release.algorithm = "extreme-union"
-    assert row(release, 1, 1).box == row(release, 2, 1).box == (1, 2, 2, 3)
-    assert row(release, 2, 2).box == row(release, 3, 2).box == (2, 6, 3, 7)
+    assert find_row(release, 1, 1).box == find_row(release, 2, 1).box == (1, 2, 2, 3)
+    assert find_row(release, 2, 2).box == find_row(release, 3, 2).box == (2, 6, 3, 7)
     verdict = attack(release.evidence())
     assert {c.name: c.violations for c in verdict.clauses if not c.passed} == {"hidden": 1}
     assert verdict.figures["greatest_posterior"] == 1
 
 
 def test_the_straw_man_of_figure_2_is_refused() -> None:
-    verdict = attack(strawman({1: {2}, 2: {1, 5}, 3: {4}, 4: {3}, 5: {4}}).evidence())
+    verdict = attack(make_strawman({1: {2}, 2: {1, 5}, 3: {4}, 4: {3}, 5: {4}}).evidence())
     assert {c.name: c.violations for c in verdict.clauses if not c.passed} == {"hidden": 1}
 
 
@@ -161,29 +163,29 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("decidable", lambda run: run.suppressed.pop("quasi_identifiers")),
     ("decidable", lambda run: _move(run, 4, 0, 1e12)),
     ("decidable", lambda run: setattr(run, "algorithm", "straw-man")),
-    ("period", lambda run: setattr(row(run, 4, 1), "seq", 7)),
+    ("period", lambda run: setattr(find_row(run, 4, 1), "seq", 7)),
     ("members", lambda run: run.members.append(run.members[0])),
     ("members", lambda run: run.members.__setitem__(0, (*run.members[0][:2], False))),
     ("members", lambda run: run.members.pop(0)),
     ("members", lambda run: run.members.append((run.members[0][0], 1, True))),
-    ("region", lambda run: setattr(row(run, 4, 0), "rectangle", False)),
-    ("region", lambda run: setattr(row(run, 4, 0), "srid", 4326)),
-    ("region", lambda run: setattr(row(run, 4, 0), "shift_m", 1e-9)),
-    ("complete", lambda run: run.rows.remove(row(run, 4, 1))),
-    ("exact", lambda run: setattr(row(run, 4, 0), "crowd", 2)),
-    ("exact", lambda run: setattr(row(run, 4, 0), "box", (40, 0, 41, 0))),
+    ("region", lambda run: setattr(find_row(run, 4, 0), "rectangle", False)),
+    ("region", lambda run: setattr(find_row(run, 4, 0), "srid", 4326)),
+    ("region", lambda run: setattr(find_row(run, 4, 0), "shift_m", 1e-9)),
+    ("complete", lambda run: run.rows.remove(find_row(run, 4, 1))),
+    ("exact", lambda run: setattr(find_row(run, 4, 0), "crowd", 2)),
+    ("exact", lambda run: setattr(find_row(run, 4, 0), "box", (40, 0, 41, 0))),
     ("covers", lambda run: _move(run, 1, 2, 900.0)),
-    ("crowd", lambda run: setattr(row(run, 1, 0), "crowd", 5)),
-    ("crowd", lambda run: setattr(row(run, 4, 0), "subjects", 2)),
-    ("size", lambda run: setattr(row(run, 4, 0), "cloaked", 1)),
+    ("crowd", lambda run: setattr(find_row(run, 1, 0), "crowd", 5)),
+    ("crowd", lambda run: setattr(find_row(run, 4, 0), "subjects", 2)),
+    ("size", lambda run: setattr(find_row(run, 4, 0), "cloaked", 1)),
     ("sets", lambda run: run.hiding.append(run.hiding[0])),
     ("sets", lambda run: run.hiding.pop()),
     ("sets", lambda run: run.hiding.__setitem__(0, (*run.hiding[0][:2], False))),
-    ("sets", lambda run: run.hiding.append((record(run, 4), [record(run, 5)], True))),
+    ("sets", lambda run: run.hiding.append((find_record(run, 4), [find_record(run, 5)], True))),
     ("sets", lambda run: run.hiding[0][1].append(run.hiding[0][0])),
     ("sets", lambda run: run.hiding[0][1].append(run.hiding[0][1][0])),
     ("sets", lambda run: run.hiding[0][1].append(17)),
-    ("sets", lambda run: run.hiding[3][1].append(record(run, 0))),
+    ("sets", lambda run: run.hiding[3][1].append(find_record(run, 0))),
     ("left-out", lambda run: _say(run, "subjects", "few_partners", 1)),
     ("left-out", lambda run: _say(run, "subjects", "never_seen", 1)),
     ("left-out", lambda run: _say(run, "quasi_identifiers", "absent", 1)),
@@ -191,14 +193,14 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("left-out", lambda run: run.params.update(since=START - STEP_S) or run.known.append((5, START - 1.0))),
     ("left-out", lambda run: run.known.append((3, START + 3.0 * STEP_S))),
     ("left-out", lambda run: run.known.append((17, START + 1.0))),
-    ("columns", lambda run: setattr(row(run, 4, 0), "other_keys", 1)),
-    ("columns", lambda run: setattr(row(run, 4, 0), "cloaked", -1)),
+    ("columns", lambda run: setattr(find_row(run, 4, 0), "other_keys", 1)),
+    ("columns", lambda run: setattr(find_row(run, 4, 0), "cloaked", -1)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("clause", "change"), MUTANTS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MUTANTS)])
 def test_a_change_is_caught_by_one_clause(clause: str, change: Callable[[Release], object]) -> None:
-    release = honest()
+    release = make_honest()
     assert release.broken() == set()
     change(release)
     assert release.broken() == {clause}
@@ -222,24 +224,24 @@ CAUGHT_ALONE = {clause for clause, _ in MUTANTS} | CARELESS.keys()
 @pytest.mark.stress
 @pytest.mark.parametrize("clause", CARELESS)
 def test_too_few_records_left_are_caught_by_one_clause(clause: str) -> None:
-    runs = [made[0] for seed in range(300) if (made := instance(seed, *CARELESS[clause]))]
+    runs = [made[0] for seed in range(300) if (made := draw_instance(seed, *CARELESS[clause]))]
     assert {clause} in [run.broken() for run in runs]
 
 
 def test_rows_that_do_not_follow_one_another_are_caught_by_one_clause() -> None:
-    release = honest()
+    release = make_honest()
     evidence = release.evidence()
     place = np.concatenate([np.arange(1, size + 1) for size in np.diff(evidence.offset)]).astype(np.int32)
-    assert broken(dataclasses.replace(evidence, place=place)) == set()
+    assert find_broken(dataclasses.replace(evidence, place=place)) == set()
     place[[0, 1]] = [2, 1]
-    assert broken(dataclasses.replace(evidence, place=place)) == {"period"}
-    row(release, 4, 1).shift_s = 1.0
+    assert find_broken(dataclasses.replace(evidence, place=place)) == {"period"}
+    find_row(release, 4, 1).shift_s = 1.0
     assert release.broken() == {"period"} | {"complete"}
 
 
 def test_a_region_may_not_be_told_from_its_like_by_the_last_bit() -> None:
-    release = honest()
-    row(release, 0, 0).shift_m = 1e-9
+    release = make_honest()
+    find_row(release, 0, 0).shift_m = 1e-9
     assert release.broken() == {"region", "crowd", "size"}
 
 
@@ -247,7 +249,7 @@ def test_a_region_may_not_be_told_from_its_like_by_the_last_bit() -> None:
 
 
 def test_times_that_are_not_used_are_counted_by_reason() -> None:
-    release = honest()
+    release = make_honest()
     release.known += [(3, START + 3 * STEP_S + 5.0), (3, START + 3 * STEP_S + 6.0), (4, START - 1.0), (17, START + 1.0)]
     release.known += [(0, START + 4 * STEP_S + 0.0), (0, START + 9.0), (17, 0.0)]  # one of a slot that is known anyway
     release.suppressed["quasi_identifiers"] = {"absent": 2, "outside": 0, "without_subject": 1}
@@ -273,16 +275,18 @@ def test_people_left_out_and_never_seen_are_counted() -> None:
 
 
 def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
-    full, release = honest(), honest(qid_only=True)
+    full, release = make_honest(), make_honest(qid_only=True)
     assert [attack(r.evidence()).figures["exact_rows"] for r in (full, release)] == [
         sum(not r.cloaked for r in full.rows), 0,
     ]  # fmt: skip
     assert {(r.record, r.t) for r in release.rows} == {(r.record, r.t) for r in full.rows if r.cloaked}
     leave_out(release, never_generalised=2)
     assert release.broken() == set()
-    at = next(i for i, r in enumerate(release.rows) if r.record == record(release, 0))
-    shown = row(full, 0, 3)
-    release.rows.insert(at + len(release.of(record(release, 0))), dataclasses.replace(shown, record=record(release, 0)))
+    at = next(i for i, r in enumerate(release.rows) if r.record == find_record(release, 0))
+    shown = find_row(full, 0, 3)
+    release.rows.insert(
+        at + len(release.of(find_record(release, 0))), dataclasses.replace(shown, record=find_record(release, 0))
+    )
     assert release.broken() == {"complete"}
 
 
@@ -298,7 +302,7 @@ def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
     ],
 )
 def test_people_of_whom_no_row_is_published_are_counted_under_either_reason(reasons: dict, broken: bool) -> None:
-    release = honest(qid_only=True)
+    release = make_honest(qid_only=True)
     leave_out(release, **reasons)
     assert release.broken() == ({"left-out"} if broken else set())
 
@@ -314,7 +318,7 @@ def leave_out(release, **reasons: int) -> None:
 
 @pytest.mark.parametrize("begin", [{"since": START, "start": None}, {"since": None, "start": START}])
 def test_who_is_only_seen_long_before_a_run_begins_is_not_counted(begin: dict) -> None:
-    release = honest(**begin)
+    release = make_honest(**begin)
     release.trips[700_900] = (7, [(START - 600.0, 55.0, 55.0)])
     assert release.broken() == set()
 
@@ -322,7 +326,7 @@ def test_who_is_only_seen_long_before_a_run_begins_is_not_counted(begin: dict) -
 # What does no harm.
 
 
-def _shuffled(release: Release) -> None:
+def _shuffle_release(release: Release) -> None:
     rng = random.Random(5)
     records = sorted({r.record for r in release.rows})
     rng.shuffle(records)
@@ -334,7 +338,7 @@ def _shuffled(release: Release) -> None:
 
 
 HARMLESS: Sequence[Callable[[Release], object]] = [
-    _shuffled,
+    _shuffle_release,
     lambda run: run.known.append((0, START + 30.0)),
     lambda run: run.suppressed["subjects"].pop("never_seen"),
     lambda run: run.params.update(speed_m_s=0),
@@ -346,15 +350,15 @@ HARMLESS: Sequence[Callable[[Release], object]] = [
 
 @pytest.mark.parametrize("change", HARMLESS)
 def test_harmless_changes_pass(change: Callable[[Release], object]) -> None:
-    release = honest()
+    release = make_honest()
     change(release)
     assert release.broken() == set()
 
 
 def test_harmless_an_edge_more_for_somebody_else_passes() -> None:
-    release = honest()
+    release = make_honest()
     _move(release, 4, 0, 5.0)  # as if 4 stood where 0 does; its exact row is moved along
-    row(release, 4, 0).box = (0, 0, 0, 0)
+    find_row(release, 4, 0).box = (0, 0, 0, 0)
     assert release.broken() == set()
 
 
@@ -363,7 +367,7 @@ def test_harmless_an_edge_more_for_somebody_else_passes() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_figures_are_those_of_loops(seed: int) -> None:
-    made = instance(seed)
+    made = draw_instance(seed)
     if not made:
         return
     release, _, k = made
@@ -379,7 +383,7 @@ def test_figures_are_those_of_loops(seed: int) -> None:
     assert figures["quasi_identifiers"] == len(release.known)
 
 
-def below_at_speed(release: Release, speed_m_s: float) -> int:
+def count_below_at_speed(release: Release, speed_m_s: float) -> int:
     """Count who keeps fewer than k of its hiding set's records, itself included, by loops over rows."""
     of = {path: who for path, (who, _) in release.trips.items()}
     number = {r: of[path] for r, path, _ in release.members}
@@ -407,13 +411,13 @@ def below_at_speed(release: Release, speed_m_s: float) -> int:
 
 @pytest.mark.parametrize("speed_m_s", [0.0, 0.2, 0.5, 1.0, 50.0])
 def test_those_told_apart_by_speed_are_those_of_loops(speed_m_s: float) -> None:
-    release = honest(speed_m_s=speed_m_s)
+    release = make_honest(speed_m_s=speed_m_s)
     figure = attack(release.evidence()).figures["below_k_at_speed"]
-    assert figure == below_at_speed(release, speed_m_s)
+    assert figure == count_below_at_speed(release, speed_m_s)
     assert (figure > 0) == (speed_m_s <= 1.0)
 
 
-def with_queries(evidence: ObjectEvidence, queries: Sequence[tuple[int, tuple[int, ...], int, int]]) -> ObjectEvidence:
+def add_queries(evidence: ObjectEvidence, queries: Sequence[tuple[int, tuple[int, ...], int, int]]) -> ObjectEvidence:
     bounds = np.array([[x0, y0, x1 + 1, y1 + 1] for _, (x0, y0, x1, y1), _, _ in queries]) * GRID_M
     return dataclasses.replace(
         evidence,
@@ -431,7 +435,7 @@ def test_the_distortion_of_range_queries_is_that_of_the_paper() -> None:
         (1, (100, 100, 101, 101), 0, 0),
         (3, (0, 0, 9, 9), 2, 2),
     ]
-    figures = attack(with_queries(honest().evidence(), queries)).figures
+    figures = attack(add_queries(make_honest().evidence(), queries)).figures
     assert figures["possibly_inside_distortion"] == pytest.approx((1 / 3) / 4)
     assert figures["definitely_inside_distortion"] == pytest.approx(1 / 4)
 
@@ -439,7 +443,7 @@ def test_the_distortion_of_range_queries_is_that_of_the_paper() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_sets_that_are_not_mutual_are_decided_without_a_search(seed: int) -> None:
     """Who hides a person fits its record: of many people a search that is capped would not find that."""
-    made = instance(seed, "extreme-union")
+    made = draw_instance(seed, "extreme-union")
     if made:
         release, _, k = made
         verdict = attack(release.evidence())

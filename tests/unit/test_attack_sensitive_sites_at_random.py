@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from tests.unit.attack_evidence import add, put, take
-from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, broken, joined, moved
+from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, find_broken, join_evidence, move_side
 
 # A plain publisher, on random data.
 
@@ -35,7 +35,7 @@ def publications(draw) -> tuple[SiteWorld, dict[int, list[int]], np.random.Gener
     return world, groups, rng
 
 
-def changed(evidence: SiteEvidence, where: int, rng: np.random.Generator) -> dict[str, SiteEvidence]:
+def list_changes(evidence: SiteEvidence, where: int, rng: np.random.Generator) -> dict[str, SiteEvidence]:
     """All the ways in which one row may be tampered with."""
     record = evidence.cloak_record[where]
     side, grid_m = int(rng.integers(4)), evidence.trajectories.grid_m
@@ -48,7 +48,7 @@ def changed(evidence: SiteEvidence, where: int, rng: np.random.Generator) -> dic
             take(evidence, "cloak", evidence.cloak_record != record), "member", evidence.member_record != record
         ),
         "another's region": put(evidence, "cloak_bounds", where, other),
-        "a side moved": moved(evidence, where, side, grid_m * rng.choice([-1, 1])),
+        "a side moved": move_side(evidence, where, side, grid_m * rng.choice([-1, 1])),
         "the other kind": put(evidence, "cloak_cloaked", where, 1 - evidence.cloak_cloaked[where]),
         "no kind": put(evidence, "cloak_cloaked", where, -1),
         "a larger crowd": put(evidence, "cloak_crowd", where, evidence.cloak_crowd[where] + 1),
@@ -79,10 +79,10 @@ def test_plain_publications_pass_and_each_change_of_a_row_is_refused(drawn):
     if any(len(group) < k for group in groups.values()):
         return
     evidence = world.evidence(world.guarded(groups))
-    assert broken(evidence) == set()
+    assert find_broken(evidence) == set()
     where = int(rng.integers(len(evidence.cloak_seq)))
-    for name, tampered in changed(evidence, where, rng).items():
-        assert broken(joined(tampered)), name
+    for name, tampered in list_changes(evidence, where, rng).items():
+        assert find_broken(join_evidence(tampered)), name
 
 
 @settings(max_examples=80)
@@ -92,6 +92,6 @@ def test_publications_of_groups_below_k_or_without_their_guards_are_refused(draw
     k = world.params["k"]
     guarded = world.guarded(groups)
     if any(len(group) < k for group in groups.values()):
-        assert broken(world.evidence(groups))
+        assert find_broken(world.evidence(groups))
     elif guarded != groups:
-        assert broken(world.evidence(groups)) & {"nearest", "guards"}
+        assert find_broken(world.evidence(groups)) & {"nearest", "guards"}

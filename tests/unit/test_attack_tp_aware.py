@@ -13,7 +13,7 @@ from dbanon.attacks.shared.replay import Timetable, replay, select_slots
 from dbanon.attacks.tp_aware import _contents, _requests, attack
 from dbanon.base import cores
 from dbanon.base.errors import DataError
-from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
+from tests.unit.attack_evidence import PARAMS, World, add, make_trajectories, put, take
 
 # Seven instants make windows of three, three and one. Trajectory ids are neither in the order of subjects nor of time.
 A, B, C, D = 900_017, 900_005, 900_011, 900_003
@@ -32,7 +32,7 @@ REQUESTS = [
 ]
 
 
-def scene(align: str = "last", **params: object) -> World:
+def make_scene(align: str = "last", **params: object) -> World:
     rng = np.random.default_rng(7)
     when = {s: [0, 1, 2, 6] for s in range(7)} | {0: range(7), 7: [1, 6]}
     if align != "exact":
@@ -47,11 +47,11 @@ def scene(align: str = "last", **params: object) -> World:
     return World(trips, PARAMS | {"align": align, "max_gap_s": gap, "start": 0} | params)
 
 
-def honest(align: str = "last", **params: object) -> Evidence:
-    return scene(align, **params).evidence(GROUPS, REQUESTS)
+def make_honest(align: str = "last", **params: object) -> Evidence:
+    return make_scene(align, **params).evidence(GROUPS, REQUESTS)
 
 
-def broken(evidence: Evidence) -> set[str]:
+def find_broken(evidence: Evidence) -> set[str]:
     verdict = attack(evidence)
     assert verdict.passed == all(clause.passed for clause in verdict.clauses)
     assert all(clause.passed == (clause.violations == 0) for clause in verdict.clauses)
@@ -63,28 +63,28 @@ def broken(evidence: Evidence) -> set[str]:
     return {clause.name for clause in verdict.clauses if not clause.passed}
 
 
-def row(evidence: Evidence, record: int, seq: int) -> int:
+def find_row(evidence: Evidence, record: int, seq: int) -> int:
     return int(np.flatnonzero((evidence.cloak_record == record) & (evidence.cloak_seq == seq))[0])
 
 
-def of(evidence: Evidence, record: int) -> np.ndarray:
+def find_rows(evidence: Evidence, record: int) -> np.ndarray:
     return np.flatnonzero(evidence.cloak_record == record)
 
 
-def trips_of(evidence: Evidence, subject: int) -> list[int]:
+def list_trips(evidence: Evidence, subject: int) -> list[int]:
     return evidence.trajectories.trajectory_id[evidence.trajectories.subject == subject].tolist()
 
 
-def member(evidence: Evidence, record: int, subject: int) -> np.ndarray:
-    return (evidence.member_record == record) & np.isin(evidence.member_trajectory, trips_of(evidence, subject))
+def find_member(evidence: Evidence, record: int, subject: int) -> np.ndarray:
+    return (evidence.member_record == record) & np.isin(evidence.member_trajectory, list_trips(evidence, subject))
 
 
-def crowded(evidence: Evidence, record: int, people: int) -> Evidence:
-    where = of(evidence, record)
+def raise_crowd(evidence: Evidence, record: int, people: int) -> Evidence:
+    where = find_rows(evidence, record)
     return put(put(evidence, "cloak_crowd", where, people), "cloak_subjects", where, people)
 
 
-def stating(evidence: Evidence, *path: object, add: float = 0) -> Evidence:
+def change_suppressed(evidence: Evidence, *path: object, add: float = 0) -> Evidence:
     suppressed = copy.deepcopy(evidence.suppressed)
     inner = suppressed
     for step in path[:-1]:
@@ -93,82 +93,86 @@ def stating(evidence: Evidence, *path: object, add: float = 0) -> Evidence:
     return dataclasses.replace(evidence, suppressed=suppressed)
 
 
-def with_params(evidence: Evidence, **params: object) -> Evidence:
+def change_params(evidence: Evidence, **params: object) -> Evidence:
     return dataclasses.replace(evidence, params=evidence.params | params)
 
 
-def moved(evidence: Evidence, side: int, by: float, record: int = A, seq: int = 2) -> Evidence:
-    return put(evidence, "cloak_bounds", (row(evidence, record, seq), side), by + bound(evidence, side, record, seq))
+def move_side(evidence: Evidence, side: int, by: float, record: int = A, seq: int = 2) -> Evidence:
+    return put(
+        evidence, "cloak_bounds", (find_row(evidence, record, seq), side), by + read_bound(evidence, side, record, seq)
+    )
 
 
-def bound(evidence: Evidence, side: int, record: int = A, seq: int = 2) -> float:
-    return float(evidence.cloak_bounds[row(evidence, record, seq), side])
+def read_bound(evidence: Evidence, side: int, record: int = A, seq: int = 2) -> float:
+    return float(evidence.cloak_bounds[find_row(evidence, record, seq), side])
 
 
-def wide(evidence: Evidence, record: int) -> Evidence:
-    where = of(evidence, record)
+def widen_record(evidence: Evidence, record: int) -> Evidence:
+    where = find_rows(evidence, record)
     return put(evidence, "cloak_bounds", where, [-500.0, -500.0, 500.0, 500.0])
 
 
-def without(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
+def drop_member(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
     """Drop a member and make all numbers fit."""
-    fewer = take(evidence, "member", ~member(evidence, record, subject))
-    return published(crowded(fewer, record, people), -1)
+    fewer = take(evidence, "member", ~find_member(evidence, record, subject))
+    return raise_published(raise_crowd(fewer, record, people), -1)
 
 
-def published(evidence: Evidence, more: int) -> Evidence:
+def raise_published(evidence: Evidence, more: int) -> Evidence:
     """Say that more were published in the first window, and in its hour."""
-    return stating(stating(evidence, "windows", 0, "published", add=more), "by_hour", 0, "published", add=more)
+    return change_suppressed(
+        change_suppressed(evidence, "windows", 0, "published", add=more), "by_hour", 0, "published", add=more
+    )
 
 
-def with_guest(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
-    grown = wide(crowded(evidence, record, people), record)
-    for trip in trips_of(evidence, subject):
+def add_guest(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
+    grown = widen_record(raise_crowd(evidence, record, people), record)
+    for trip in list_trips(evidence, subject):
         grown = add(grown, "member", record, trip, True)
     return grown
 
 
-def without_window(evidence: Evidence) -> Evidence:
+def drop_window(evidence: Evidence) -> Evidence:
     windows = evidence.suppressed["windows"][:-1]
     return dataclasses.replace(evidence, suppressed=evidence.suppressed | {"windows": windows})
 
 
-def requests_at(evidence: Evidence, record: int, seq: int) -> np.ndarray:
+def find_requests(evidence: Evidence, record: int, seq: int) -> np.ndarray:
     where = (evidence.published_request_record == record) & (evidence.published_request_seq == seq)
     return np.flatnonzero(where)
 
 
-def reordered(evidence: Evidence) -> Evidence:
+def reorder_requests(evidence: Evidence) -> Evidence:
     order = np.arange(len(evidence.published_request_seq))
-    where = requests_at(evidence, A, 1)
+    where = find_requests(evidence, A, 1)
     order[where] = where[::-1]
     return take(evidence, "published_request", order)
 
 
 # Each mutant and the clause that it breaks alone.
 ALONE = {
-    "a shortened period": ("period", lambda e: put(e, "cloak_end_s", row(e, A, 2), 115.0)),
-    "a period that begins earlier": ("period", lambda e: put(e, "cloak_start_s", row(e, A, 2), 55.0)),
+    "a shortened period": ("period", lambda e: put(e, "cloak_end_s", find_row(e, A, 2), 115.0)),
+    "a period that begins earlier": ("period", lambda e: put(e, "cloak_start_s", find_row(e, A, 2), 55.0)),
     "a shifted first period": (
         "period",
-        lambda e: put(put(e, "cloak_start_s", row(e, A, 1), 5.0), "cloak_end_s", row(e, A, 1), 65.0),
+        lambda e: put(put(e, "cloak_start_s", find_row(e, A, 1), 5.0), "cloak_end_s", find_row(e, A, 1), 65.0),
     ),
-    "an infinite period": ("period", lambda e: put(e, "cloak_end_s", row(e, A, 3), math.inf)),
-    "a NaN period": ("period", lambda e: put(e, "cloak_start_s", row(e, A, 3), math.nan)),
-    "a missing row": ("period", lambda e: take(e, "cloak", np.arange(len(e.cloak_seq)) != row(e, A, 3))),
-    "a row twice": ("period", lambda e: take(e, "cloak", np.append(np.arange(len(e.cloak_seq)), row(e, A, 2)))),
-    "a wrong seq": ("period", lambda e: put(e, "cloak_seq", row(e, A, 3), 4)),
+    "an infinite period": ("period", lambda e: put(e, "cloak_end_s", find_row(e, A, 3), math.inf)),
+    "a NaN period": ("period", lambda e: put(e, "cloak_start_s", find_row(e, A, 3), math.nan)),
+    "a missing row": ("period", lambda e: take(e, "cloak", np.arange(len(e.cloak_seq)) != find_row(e, A, 3))),
+    "a row twice": ("period", lambda e: take(e, "cloak", np.append(np.arange(len(e.cloak_seq)), find_row(e, A, 2)))),
+    "a wrong seq": ("period", lambda e: put(e, "cloak_seq", find_row(e, A, 3), 4)),
     "no rectangle": ("region", lambda e: put(e, "cloak_rectangle", 4, False)),
     "another srid": ("region", lambda e: put(e, "cloak_srid", 4, 4326)),
-    "a side off the grid": ("region", lambda e: moved(e, 0, -5.0)),
-    "a side off the grid by a millimetre": ("region", lambda e: moved(e, 3, 0.001)),
+    "a side off the grid": ("region", lambda e: move_side(e, 0, -5.0)),
+    "a side off the grid by a millimetre": ("region", lambda e: move_side(e, 3, 0.001)),
     "an infinite side": ("region", lambda e: put(e, "cloak_bounds", (2, 2), math.inf)),
-    "k above a group": ("size", lambda e: with_params(e, k=4)),
+    "k above a group": ("size", lambda e: change_params(e, k=4)),
     "crowd + 1": ("crowd", lambda e: put(e, "cloak_crowd", 3, e.cloak_crowd[3] + 1)),
     "crowd - 1": ("crowd", lambda e: put(e, "cloak_crowd", 3, e.cloak_crowd[3] - 1)),
     "subjects + 1": ("crowd", lambda e: put(e, "cloak_subjects", 3, e.cloak_subjects[3] + 1)),
-    "trajectories counted as people": ("crowd", lambda e: crowded(e, B, 4)),
-    "a member of two bundles": ("once", lambda e: with_guest(e, A, 6, 5)),
+    "trajectories counted as people": ("crowd", lambda e: raise_crowd(e, B, 4)),
+    "a member of two bundles": ("once", lambda e: add_guest(e, A, 6, 5)),
     "a partial membership": ("members", lambda e: put(e, "member_whole", 2, False)),
     "a membership twice": ("members", lambda e: add(e, "member", A, e.member_trajectory[0], True)),
     "an unknown trajectory": ("members", lambda e: add(e, "member", A, 700_555, True)),
@@ -179,91 +183,94 @@ ALONE = {
     ),
     "a cloak one cell past a member": (
         "covers",
-        lambda e: moved(moved(e, 0, 10.0), 2, 10.0),
+        lambda e: move_side(move_side(e, 0, 10.0), 2, 10.0),
     ),
-    "a cloak one cell short of a member in the east": ("covers", lambda e: moved(e, 2, -10.0)),
-    "a cloak one cell short of a member in y": ("covers", lambda e: moved(e, 3, -10.0)),
-    "a cloak one cell short of a member in the last row": ("covers", lambda e: moved(e, 1, 10.0, record=D, seq=1)),
+    "a cloak one cell short of a member in the east": ("covers", lambda e: move_side(e, 2, -10.0)),
+    "a cloak one cell short of a member in y": ("covers", lambda e: move_side(e, 3, -10.0)),
+    "a cloak one cell short of a member in the last row": ("covers", lambda e: move_side(e, 1, 10.0, record=D, seq=1)),
     "a member absent at an instant": (
         "presence",
-        lambda e: published(with_guest(e, B, 7, 4), 1),
+        lambda e: raise_published(add_guest(e, B, 7, 4), 1),
     ),
-    "someone left out": ("complete", lambda e: without(e, A, 3, 3)),
-    "one more seen by hour": ("left-out", lambda e: stating(e, "by_hour", 0, "seen", add=1)),
-    "a reason by hour": ("left-out", lambda e: stating(e, "by_hour", 0, "left_out", "window_below_k", add=1)),
-    "one more seen": ("left-out", lambda e: stating(e, "windows", 1, "seen", add=1)),
-    "one fewer present": ("left-out", lambda e: stating(e, "windows", 1, "present", add=-1)),
-    "one more published": ("left-out", lambda e: stating(e, "windows", 2, "published", add=1)),
-    "fewer instants": ("left-out", lambda e: stating(e, "windows", 2, "instants", add=1)),
-    "one fewer absent": ("left-out", lambda e: stating(e, "subjects", "absent_at_some_instant", add=-1)),
-    "one more below k": ("left-out", lambda e: stating(e, "subjects", "window_below_k", add=1)),
-    "one fewer request left out": ("left-out", lambda e: stating(e, "requests", "sender_not_published", add=-1)),
-    "a window unsaid": ("left-out", without_window),
+    "someone left out": ("complete", lambda e: drop_member(e, A, 3, 3)),
+    "one more seen by hour": ("left-out", lambda e: change_suppressed(e, "by_hour", 0, "seen", add=1)),
+    "a reason by hour": ("left-out", lambda e: change_suppressed(e, "by_hour", 0, "left_out", "window_below_k", add=1)),
+    "one more seen": ("left-out", lambda e: change_suppressed(e, "windows", 1, "seen", add=1)),
+    "one fewer present": ("left-out", lambda e: change_suppressed(e, "windows", 1, "present", add=-1)),
+    "one more published": ("left-out", lambda e: change_suppressed(e, "windows", 2, "published", add=1)),
+    "fewer instants": ("left-out", lambda e: change_suppressed(e, "windows", 2, "instants", add=1)),
+    "one fewer absent": ("left-out", lambda e: change_suppressed(e, "subjects", "absent_at_some_instant", add=-1)),
+    "one more below k": ("left-out", lambda e: change_suppressed(e, "subjects", "window_below_k", add=1)),
+    "one fewer request left out": (
+        "left-out",
+        lambda e: change_suppressed(e, "requests", "sender_not_published", add=-1),
+    ),
+    "a window unsaid": ("left-out", drop_window),
     "an invented request": ("requests-sent", lambda e: add(e, "published_request", A, 1, 5)),
     "a request of another bundle": ("requests-sent", lambda e: add(e, "published_request", B, 1, 1)),
     "a request of no row": ("requests-sent", lambda e: add(e, "published_request", 900_099, 1, 1)),
     "a request twice": ("requests-set", lambda e: add(e, "published_request", A, 1, 2)),
-    "requests in another order": ("requests-set", reordered),
+    "requests in another order": ("requests-set", reorder_requests),
     "a request missing": (
         "requests-complete",
         lambda e: take(e, "published_request", np.arange(1, len(e.published_request_seq))),
     ),
     "another column": ("columns", lambda e: put(e, "cloak_other_keys", 1, 1)),
-    "k of one": ("decidable", lambda e: with_params(e, k=1)),
+    "k of one": ("decidable", lambda e: change_params(e, k=1)),
 }
 
 # With min_contents 2, of the instants {1}, {2, 0}, {} of A two are one row; B has no requests, D too few in all.
 JOINED = [(0, 3.0, 1), (1, 70.0, 2), (2, 71.0, 0), (5, 365.0, 2), (-1, 3.0, 0), (3, -1.0, 0)]
 
 
-def joined(align: str = "last") -> Evidence:
-    return scene(align, min_contents=2).evidence(GROUPS, JOINED)
+def make_joined(align: str = "last") -> Evidence:
+    return make_scene(align, min_contents=2).evidence(GROUPS, JOINED)
 
 
 def cut(evidence: Evidence) -> Evidence:
     """Store the joined row of A as the two it is made of, each with the requests sent in it."""
-    at = row(evidence, A, 1)
+    at = find_row(evidence, A, 1)
     twice = take(evidence, "cloak", np.insert(np.arange(len(evidence.cloak_seq)), at, at))
     for column, value in (("cloak_end_s", [60.0, 120.0]), ("cloak_start_s", [0.0, 60.0]), ("cloak_seq", [1, 2])):
         twice = put(twice, column, slice(at, at + 2), value)
     twice = put(twice, "cloak_seq", at + 2, 3)
-    return put(twice, "published_request_seq", requests_at(evidence, A, 1)[[0, 2]], 2)
+    return put(twice, "published_request_seq", find_requests(evidence, A, 1)[[0, 2]], 2)
 
 
-def merged(evidence: Evidence) -> Evidence:
+def merge_rows(evidence: Evidence) -> Evidence:
     """Store the first two rows of B as one."""
-    first, second = row(evidence, B, 1), row(evidence, B, 2)
-    one = put(put(wide(evidence, B), "cloak_end_s", first, 120.0), "cloak_seq", row(evidence, B, 3), 2)
+    first, second = find_row(evidence, B, 1), find_row(evidence, B, 2)
+    one = put(put(widen_record(evidence, B), "cloak_end_s", first, 120.0), "cloak_seq", find_row(evidence, B, 3), 2)
     return take(one, "cloak", np.arange(len(evidence.cloak_seq)) != second)
 
 
-def without_row(evidence: Evidence, seq: int) -> Evidence:
+def drop_row(evidence: Evidence, seq: int) -> Evidence:
     """Drop a row of B and number the others anew."""
-    fewer = take(evidence, "cloak", np.arange(len(evidence.cloak_seq)) != row(evidence, B, seq))
-    return put(fewer, "cloak_seq", of(fewer, B), [1, 2])
+    fewer = take(evidence, "cloak", np.arange(len(evidence.cloak_seq)) != find_row(evidence, B, seq))
+    return put(fewer, "cloak_seq", find_rows(fewer, B), [1, 2])
 
 
-def counted_as_another(evidence: Evidence) -> Evidence:
-    fewer = stating(evidence, "requests", "bundle_below_min_contents", add=-1)
-    return stating(fewer, "requests", "sender_not_published", add=1)
+def count_as_another(evidence: Evidence) -> Evidence:
+    fewer = change_suppressed(evidence, "requests", "bundle_below_min_contents", add=-1)
+    return change_suppressed(fewer, "requests", "sender_not_published", add=1)
 
 
 ALONE_JOINED = {
-    "a gap": ("period", lambda e: without_row(e, 2)),
-    "no first instant": ("period", lambda e: without_row(e, 1)),
-    "no last instant": ("period", lambda e: without_row(e, 3)),
-    "an overlap": ("period", lambda e: put(e, "cloak_end_s", row(e, B, 1), 120.0)),
-    "a row past the window": ("period", lambda e: put(e, "cloak_end_s", row(e, B, 3), 240.0)),
+    "a gap": ("period", lambda e: drop_row(e, 2)),
+    "no first instant": ("period", lambda e: drop_row(e, 1)),
+    "no last instant": ("period", lambda e: drop_row(e, 3)),
+    "an overlap": ("period", lambda e: put(e, "cloak_end_s", find_row(e, B, 1), 120.0)),
+    "a row past the window": ("period", lambda e: put(e, "cloak_end_s", find_row(e, B, 3), 240.0)),
     "a row of half an instant": (
         "period",
-        lambda e: put(put(e, "cloak_end_s", row(e, B, 1), 90.0), "cloak_start_s", row(e, B, 2), 90.0),
+        lambda e: put(put(e, "cloak_end_s", find_row(e, B, 1), 90.0), "cloak_start_s", find_row(e, B, 2), 90.0),
     ),
     "rows of no and two instants": (
         "period",
-        lambda e: put(put(e, "cloak_end_s", row(e, B, 1), 0.0), "cloak_start_s", row(e, B, 2), 0.0),
+        lambda e: put(put(e, "cloak_end_s", find_row(e, B, 1), 0.0), "cloak_start_s", find_row(e, B, 2), 0.0),
     ),
-    "a cloak of the first instant alone": ("covers", lambda e: masked_by(e, 0)),
-    "a cloak of the last instant alone": ("covers", lambda e: masked_by(e, 60)),
+    "a cloak of the first instant alone": ("covers", lambda e: mask_row(e, 0)),
+    "a cloak of the last instant alone": ("covers", lambda e: mask_row(e, 60)),
     "a joined row taken apart": ("requests-few", cut),
     "the one request of a bundle with too few": ("requests-few", lambda e: add(e, "published_request", D, 1, 2)),
     "a request of a joined row missing": (
@@ -280,18 +287,18 @@ ALONE_JOINED = {
     ),
     "one fewer lost by a bundle with too few": (
         "left-out",
-        lambda e: stating(e, "requests", "bundle_below_min_contents", add=-1),
+        lambda e: change_suppressed(e, "requests", "bundle_below_min_contents", add=-1),
     ),
-    "those of a bundle with too few counted as another": ("left-out", counted_as_another),
+    "those of a bundle with too few counted as another": ("left-out", count_as_another),
 }
 
 
 CAUGHT_ALONE = {clause for clause, _ in (*ALONE.values(), *ALONE_JOINED.values())}
 
 
-def masked_by(evidence: Evidence, t: int) -> Evidence:
-    box = scene(evidence.params["align"]).box([0, 1, 2, 3], t)
-    return put(evidence, "cloak_bounds", row(evidence, A, 1), box)
+def mask_row(evidence: Evidence, t: int) -> Evidence:
+    box = make_scene(evidence.params["align"]).box([0, 1, 2, 3], t)
+    return put(evidence, "cloak_bounds", find_row(evidence, A, 1), box)
 
 
 @pytest.mark.many
@@ -299,22 +306,22 @@ def masked_by(evidence: Evidence, t: int) -> Evidence:
 @pytest.mark.parametrize("name", ALONE_JOINED)
 def test_a_mutant_of_joined_rows_breaks_its_clause_and_no_other(name, align):
     clause, mutate = ALONE_JOINED[name]
-    assert broken(joined(align)) == set()
-    assert broken(mutate(joined(align))) == {clause}
+    assert find_broken(make_joined(align)) == set()
+    assert find_broken(mutate(make_joined(align))) == {clause}
 
 
 def test_rows_may_be_joined_only_with_min_contents():
-    assert broken(merged(joined())) == set()
-    assert broken(merged(honest())) >= {"period"}
-    unasked = scene().evidence(GROUPS, [])
-    assert broken(merged(unasked)) == {"period"}
-    assert broken(with_params(merged(unasked), min_contents=2)) == set()
+    assert find_broken(merge_rows(make_joined())) == set()
+    assert find_broken(merge_rows(make_honest())) >= {"period"}
+    unasked = make_scene().evidence(GROUPS, [])
+    assert find_broken(merge_rows(unasked)) == {"period"}
+    assert find_broken(change_params(merge_rows(unasked), min_contents=2)) == set()
 
 
 def test_joined_rows_without_any_request_left_out_must_say_so():
     requests = {"sender_not_published": 2, "outside_windows": 0}
-    told = dataclasses.replace(joined(), suppressed=joined().suppressed | {"requests": requests})
-    assert broken(told) == {"left-out"}
+    told = dataclasses.replace(make_joined(), suppressed=make_joined().suppressed | {"requests": requests})
+    assert find_broken(told) == {"left-out"}
 
 
 def test_contents_that_few_subjects_sent_or_that_leave_few_over_windows_are_counted():
@@ -357,16 +364,16 @@ def test_subjects_common_to_all_windows_of_a_content_are_those_of_plain_sets(see
 
 # Mutants that break several clauses, and one of them.
 REFUSED = {
-    "a member gone": ("crowd", lambda e: take(e, "member", ~member(e, A, 3))),
+    "a member gone": ("crowd", lambda e: take(e, "member", ~find_member(e, A, 3))),
     "no members": ("members", lambda e: take(e, "member", e.member_record != A)),
-    "two people by three trajectories": ("size", lambda e: without(e, B, 6, 2)),
+    "two people by three trajectories": ("size", lambda e: drop_member(e, B, 6, 2)),
     "a record gone": (
         "complete",
         lambda e: take(take(e, "cloak", e.cloak_record != A), "member", e.member_record != A),
     ),
     "a NaN bound": ("region", lambda e: put(e, "cloak_bounds", (3, 0), math.nan)),
     "a NaN bound holds nobody": ("covers", lambda e: put(e, "cloak_bounds", (3, 0), math.nan)),
-    "no area": ("region", lambda e: moved(e, 2, bound(e, 0) - bound(e, 2))),
+    "no area": ("region", lambda e: move_side(e, 2, read_bound(e, 0) - read_bound(e, 2))),
     "swapped corners": ("region", lambda e: put(e, "cloak_bounds", 2, e.cloak_bounds[2][[2, 3, 0, 1]])),
     "requests of two records swapped": (
         "requests-sent",
@@ -376,13 +383,13 @@ REFUSED = {
     "a record in the suppressed window": (
         "presence",
         lambda e: put(
-            put(e, "cloak_start_s", of(e, B), e.cloak_start_s[of(e, B)] + 180),
+            put(e, "cloak_start_s", find_rows(e, B), e.cloak_start_s[find_rows(e, B)] + 180),
             "cloak_end_s",
-            of(e, B),
-            e.cloak_end_s[of(e, B)] + 180,
+            find_rows(e, B),
+            e.cloak_end_s[find_rows(e, B)] + 180,
         ),
     ),
-    "a record after the data": ("period", lambda e: put(e, "cloak_start_s", of(e, B), 6000.0)),
+    "a record after the data": ("period", lambda e: put(e, "cloak_start_s", find_rows(e, B), 6000.0)),
     "no requests left out said": (
         "left-out",
         lambda e: dataclasses.replace(e, suppressed={n: v for n, v in e.suppressed.items() if n != "requests"}),
@@ -393,14 +400,14 @@ REFUSED = {
             e, suppressed=e.suppressed | {"subjects": e.suppressed["subjects"] | {"tiresome": 1}}
         ),
     ),
-    "another alignment": ("left-out", lambda e: with_params(e, align="exact")),
-    "another cell": ("region", lambda e: with_params(e, min_cloak_m=11)),
+    "another alignment": ("left-out", lambda e: change_params(e, align="exact")),
+    "another cell": ("region", lambda e: change_params(e, min_cloak_m=11)),
 }
 
 
 @pytest.mark.parametrize("align", ["last", "exact", "linear"])
 def test_honest_bundles_withstand_the_attack(align):
-    verdict = attack(honest(align))
+    verdict = attack(make_honest(align))
     assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
     assert verdict.attack == "tp-aware"
     assert verdict.figures["windows"] == 3
@@ -413,12 +420,12 @@ def test_honest_bundles_withstand_the_attack(align):
 
 @pytest.mark.parametrize("params", [{"start": "0"}, {"start": 0}, {"min_cloak_m": None}, {"min_cloak_m": 2.5}])
 def test_honest_bundles_with_other_parameters_withstand_the_attack(params):
-    assert attack(honest(**params)).passed
+    assert attack(make_honest(**params)).passed
 
 
 def test_a_start_in_iso_8601_is_understood():
     for start in ("1970-01-01", "1970-01-01T00:00:00Z", "1970-01-01T02:00:00+02:00"):
-        assert attack(with_params(honest(), start=start)).passed
+        assert attack(change_params(make_honest(), start=start)).passed
 
 
 def test_fixes_before_the_start_serve_as_earlier_fixes():
@@ -433,8 +440,8 @@ def test_by_default_instants_begin_max_gap_s_late_or_where_the_data_end_first_wi
         world = World(trips, PARAMS | {"instants": 1, "max_gap_s": 70} | params)
         present = {at: [(at + 1, [0, 1, 2])] for at, window in enumerate(world.windows) if world.present(window)}
         assert world.start == first
-        assert broken(world.evidence(present)) == set()
-        assert broken(with_params(world.evidence(present), start=first)) == set()
+        assert find_broken(world.evidence(present)) == set()
+        assert find_broken(change_params(world.evidence(present), start=first)) == set()
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -443,27 +450,27 @@ def test_a_mutant_breaks_its_clause_and_no_other(name, seed, pytestconfig):
     clause, mutate = ALONE[name]
     aligns = ["last", "exact", "linear"]
     for align in aligns if pytestconfig.getoption("--all") else [aligns[(seed + len(name)) % 3]]:
-        assert broken(mutate(honest(align))) == {clause}, align
+        assert find_broken(mutate(make_honest(align))) == {clause}, align
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_mutant_of_several_clauses_is_refused(name):
     clause, mutate = REFUSED[name]
-    assert clause in broken(mutate(honest()))
+    assert clause in find_broken(mutate(make_honest()))
 
 
 def test_every_clause_has_a_mutant_of_its_own():
     mutants = ALONE | ALONE_JOINED
-    assert {clause for clause, _ in mutants.values()} == {clause.name for clause in attack(honest()).clauses}
+    assert {clause for clause, _ in mutants.values()} == {clause.name for clause in attack(make_honest()).clauses}
 
 
-def renumbered(evidence: Evidence) -> Evidence:
+def renumber_records(evidence: Evidence) -> Evidence:
     for column in ("cloak_record", "member_record", "published_request_record"):
         evidence = put(evidence, column, slice(None), 1_000_000 - getattr(evidence, column))
     return evidence
 
 
-def shuffled(evidence: Evidence) -> Evidence:
+def shuffle_requests(evidence: Evidence) -> Evidence:
     rng = np.random.default_rng(3)
     for table, column in (("cloak", "seq"), ("member", "whole"), ("request", "t")):
         evidence = take(evidence, table, rng.permutation(len(getattr(evidence, f"{table}_{column}"))))
@@ -471,19 +478,19 @@ def shuffled(evidence: Evidence) -> Evidence:
 
 
 HARMLESS = {
-    "a cloak grown by a cell": lambda e: moved(e, 2, 10.0),
-    "a cloak grown by a cell on the other side": lambda e: moved(e, 1, -10.0),
-    "records renumbered": renumbered,
-    "rows in another order": shuffled,
-    "a bound off by rounding": lambda e: moved(e, 0, 1e-9),
+    "a cloak grown by a cell": lambda e: move_side(e, 2, 10.0),
+    "a cloak grown by a cell on the other side": lambda e: move_side(e, 1, -10.0),
+    "records renumbered": renumber_records,
+    "rows in another order": shuffle_requests,
+    "a bound off by rounding": lambda e: move_side(e, 0, 1e-9),
     "a further trajectory of a member": lambda e: add(e, "member", C, 700_091, True),
-    "counts as JSON floats": lambda e: stating(e, "windows", 0, "seen", add=0.0),
+    "counts as JSON floats": lambda e: change_suppressed(e, "windows", 0, "seen", add=0.0),
 }
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_harmless_change_passes(name):
-    assert broken(HARMLESS[name](honest())) == set()
+    assert find_broken(HARMLESS[name](make_honest())) == set()
 
 
 def test_a_window_without_anybody_may_be_listed_or_not():
@@ -515,20 +522,20 @@ ABSURD_PARAMS = [
 
 @pytest.mark.parametrize("params", ABSURD_PARAMS)
 def test_absurd_parameters_are_refused_as_undecidable(params):
-    assert broken(with_params(honest(), **params) if params != {"start": -(10**11)} else absurdly_early()) == {
-        "decidable"
-    }
+    assert find_broken(
+        change_params(make_honest(), **params) if params != {"start": -(10**11)} else begin_absurdly_early()
+    ) == {"decidable"}
 
 
-def absurdly_early() -> Evidence:
-    return with_params(honest(), start=-(10**11), instants=1)
+def begin_absurdly_early() -> Evidence:
+    return change_params(make_honest(), start=-(10**11), instants=1)
 
 
 @pytest.mark.parametrize("name", PARAMS)
 def test_a_parameter_not_stored_is_refused(name):
-    evidence = honest()
+    evidence = make_honest()
     params = {n: v for n, v in evidence.params.items() if n != name}
-    assert broken(dataclasses.replace(evidence, params=params)) == {"decidable"}
+    assert find_broken(dataclasses.replace(evidence, params=params)) == {"decidable"}
 
 
 @pytest.mark.parametrize(
@@ -555,27 +562,27 @@ def test_a_parameter_not_stored_is_refused(name):
     ],
 )
 def test_malformed_counts_of_what_was_left_out_are_refused(suppressed):
-    assert broken(dataclasses.replace(honest(), suppressed=suppressed)) == {"decidable"}
+    assert find_broken(dataclasses.replace(make_honest(), suppressed=suppressed)) == {"decidable"}
 
 
 def test_nothing_to_attack_is_refused():
-    assert broken(take(honest(), "cloak", slice(0))) == {"decidable"}
-    assert broken(dataclasses.replace(honest(), trajectories=trajectories({}))) == {"decidable"}
+    assert find_broken(take(make_honest(), "cloak", slice(0))) == {"decidable"}
+    assert find_broken(dataclasses.replace(make_honest(), trajectories=make_trajectories({}))) == {"decidable"}
 
 
 def test_a_record_without_rows_is_refused():
-    evidence = honest()
+    evidence = make_honest()
     more = {"record_id": np.append(evidence.record_id, 999), "offset": np.append(evidence.offset, evidence.offset[-1])}
-    assert broken(dataclasses.replace(evidence, **more)) == {"decidable"}
+    assert find_broken(dataclasses.replace(evidence, **more)) == {"decidable"}
 
 
 def test_times_that_cannot_be_unix_seconds_are_refused():
-    data = trajectories({1: (0, [(1e300, 0.0, 0.0)])})
-    assert broken(dataclasses.replace(honest(), trajectories=data)) == {"decidable"}
+    data = make_trajectories({1: (0, [(1e300, 0.0, 0.0)])})
+    assert find_broken(dataclasses.replace(make_honest(), trajectories=data)) == {"decidable"}
 
 
 def test_evidence_is_read_only_and_of_one_length():
-    evidence = honest()
+    evidence = make_honest()
     with pytest.raises(ValueError, match="read-only"):
         evidence.region_crowd[0] = 1
     with pytest.raises(DataError, match="one length"):
@@ -610,7 +617,7 @@ def worlds(draw) -> tuple[World, dict]:
     return World(trips, params), rng
 
 
-def bundled(world: World, rng: np.random.Generator) -> dict:
+def draw_bundles(world: World, rng: np.random.Generator) -> dict:
     groups, record = {}, 1
     for number, window in enumerate(world.windows):
         present = rng.permutation(world.present(window)).tolist()
@@ -625,18 +632,18 @@ def bundled(world: World, rng: np.random.Generator) -> dict:
 @given(worlds())
 def test_random_bundles_pass_and_a_group_of_k_without_a_member_is_refused(drawn):
     world, rng = drawn
-    groups = bundled(world, rng) if world.windows else {}
+    groups = draw_bundles(world, rng) if world.windows else {}
     if not groups:
         return
     senders = [int(s) for s in rng.integers(-1, len(world.fixes), 6)]
     requests = [(s, float(rng.uniform(-40, 280)), int(rng.integers(3))) for s in senders]
-    assert broken(world.evidence(groups, requests)) == set()
+    assert find_broken(world.evidence(groups, requests)) == set()
     for number, records in groups.items():
         for place, (record, subjects) in enumerate(records):
             for gone in subjects if len(subjects) == 2 else ():
                 fewer = copy.deepcopy(groups)
                 fewer[number][place] = (record, [s for s in subjects if s != gone])
-                assert {"size", "complete"} <= broken(world.evidence(fewer, requests))
+                assert {"size", "complete"} <= find_broken(world.evidence(fewer, requests))
 
 
 @settings(max_examples=60)
@@ -669,7 +676,7 @@ def test_one_thread_and_three_find_the_same(elements, monkeypatch):
     monkeypatch.setattr(_requests, "_REQUESTS_PER_PART", min(elements, 3))
     for threads in (1, 3):
         monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
-        honest_ones = [honest(align) for align in ("last", "exact", "linear")]
+        honest_ones = [make_honest(align) for align in ("last", "exact", "linear")]
         tampered = [put(evidence, "cloak_bounds", slice(2), 7.0) for evidence in honest_ones]
         fewer = [take(evidence, "member", slice(1, None)) for evidence in honest_ones]
         found.append([attack(evidence) for evidence in (*honest_ones, *tampered, *fewer)])

@@ -7,7 +7,7 @@ from shapely import wkb
 from dbanon.postgres import binary_copy
 
 
-def _fields(stream, count):
+def _parse_fields(stream, count):
     """Parse binary COPY rows one by one, the slow and plain way."""
     stream, position, parsed = bytes(stream), 0, []
     while position < len(stream):
@@ -26,7 +26,7 @@ def _fields(stream, count):
 
 def test_fixed_columns_are_big_endian_with_their_width():
     stream = binary_copy.encode_rows([np.array([1, -2], np.int64), np.array([3, 4], np.int32), np.array([0.5, 1.5])])
-    assert _fields(stream, 3) == [
+    assert _parse_fields(stream, 3) == [
         [struct.pack(">q", 1), struct.pack(">i", 3), struct.pack(">d", 0.5)],
         [struct.pack(">q", -2), struct.pack(">i", 4), struct.pack(">d", 1.5)],
     ]
@@ -35,7 +35,7 @@ def test_fixed_columns_are_big_endian_with_their_width():
 def test_texts_of_any_length_and_nulls_sit_between_fixed_columns():
     texts = pa.array(["a", None, "", "größer"])
     stream = binary_copy.encode_rows([np.arange(4, dtype=np.int16), texts, np.ones(4, bool), texts.slice(0)])
-    rows = _fields(stream, 4)
+    rows = _parse_fields(stream, 4)
     assert [r[1] for r in rows] == [b"a", None, b"", "größer".encode()]
     assert [r[3] for r in rows] == [b"a", None, b"", "größer".encode()]
     assert {r[2] for r in rows} == {b"\x01"}
@@ -43,7 +43,7 @@ def test_texts_of_any_length_and_nulls_sit_between_fixed_columns():
 
 def test_a_slice_of_an_arrow_array_is_encoded_as_itself():
     stream = binary_copy.encode_rows([pa.array(["x", "yy", None, "zzz"]).slice(1, 3)])
-    assert _fields(stream, 1) == [[b"yy"], [None], [b"zzz"]]
+    assert _parse_fields(stream, 1) == [[b"yy"], [None], [b"zzz"]]
 
 
 def test_no_rows_are_an_empty_stream():

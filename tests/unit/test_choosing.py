@@ -11,7 +11,7 @@ FILES = [Path(f"test_{letter}.py") for letter in "abcdefg"]
 
 @pytest.mark.parametrize("parts", [2, 3])
 def test_each_module_is_in_one_part(parts: int) -> None:
-    chosen = [conftest._modules(FILES, turn, parts) for turn in range(parts)]
+    chosen = [conftest._choose_modules(FILES, turn, parts) for turn in range(parts)]
     assert sorted(file for part in chosen for file in part) == FILES
     assert max(map(len, chosen)) - min(map(len, chosen)) <= 1
 
@@ -31,8 +31,8 @@ def test_every_case_of_a_third_a_quarter_and_a_third_of_modules_is_run_by_some_s
     run = set()
     for seed in range(36):
         monkeypatch.setattr(conftest, "SEED", seed)
-        others = conftest._others_of_many(items)  # type: ignore[arg-type]
-        [module] = conftest._modules(FILES[:3], seed // 12, 3)
-        third = {item for item in items if conftest._third(item) == 0}  # type: ignore[arg-type]
+        others = conftest._list_skipped_cases(items)  # type: ignore[arg-type]
+        [module] = conftest._choose_modules(FILES[:3], seed // 12, 3)
+        third = {item for item in items if conftest._number_third(item) == 0}  # type: ignore[arg-type]
         run |= {(item.nodeid, module) for item in third - others}
     assert len(run) == 3 * len(items)

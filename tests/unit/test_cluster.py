@@ -21,20 +21,20 @@ from dbanon.base.tasks import HERE, Tasks
 from dbanon.methods import METHODS
 from dbanon.worker import cluster
 from dbanon.worker.cluster import Cluster
-from tests.contract.evidence import people
-from tests.contract.test_methods import same
+from tests.contract.evidence import make_people
+from tests.contract.test_methods import is_same
 from tests.unit import shared_tasks
 from tests.unit.shared_tasks import wait_until
 
 
-def local(processes: int, **more: object) -> distributed.LocalCluster:
+def open_local(processes: int, **more: object) -> distributed.LocalCluster:
     settings = {"n_workers": processes, "threads_per_worker": 1, "dashboard_address": ":0"}
     return distributed.LocalCluster(**settings, **more)
 
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[distributed.LocalCluster]:
-    with local(2) as cluster:
+    with open_local(2) as cluster:
         yield cluster
 
 
@@ -43,10 +43,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_ANSWER_S", 1)
 
 
-def cloaks(tasks: Tasks):
+def compute_cloaks(tasks: Tasks):
     family = METHODS["tp-aware"]
     params = family.parse({"k": 4, "instants": 4})
-    return family.anonymise(people(200, instants=40), "traj-anon", params, np.random.default_rng(0), tasks=tasks)
+    return family.anonymise(make_people(200, instants=40), "traj-anon", params, np.random.default_rng(0), tasks=tasks)
 
 
 def test_cloaks_are_the_same_with_two_processes_and_with_one(two) -> None:
@@ -55,19 +55,19 @@ def test_cloaks_are_the_same_with_two_processes_and_with_one(two) -> None:
     cluster.check(said.append)
     assert "2 processes" in said[0]
     assert "true positions" in said[1]
-    assert cluster.readers() == 0
+    assert cluster.count_readers() == 0
     assert "DBANON_DSN" in said[2]
-    assert same(cloaks(HERE), cloaks(cluster))
-    numbers = cluster.map(shared_tasks.square, ((n,) for n in range(50)))
+    assert is_same(compute_cloaks(HERE), compute_cloaks(cluster))
+    numbers = cluster.map(shared_tasks.compute_square, ((n,) for n in range(50)))
     assert numbers == [n * n for n in range(50)]
 
 
 @pytest.mark.stress
 def test_cloaks_are_the_same_with_four_processes_of_which_one_is_killed(tmp_path: Path) -> None:
-    with local(4) as four:
+    with open_local(4) as four:
         cluster = Cluster(four.scheduler_address)
-        assert same(cloaks(HERE), cloaks(cluster))
-        assert len(set(cluster.map(shared_tasks.meet, [(str(tmp_path), 4)] * 4))) == 4
+        assert is_same(compute_cloaks(HERE), compute_cloaks(cluster))
+        assert len(set(cluster.map(shared_tasks.wait_for_others, [(str(tmp_path), 4)] * 4))) == 4
         again = tmp_path / "again"
         again.mkdir()
         assert cluster.map(shared_tasks.end_once, ((str(again), n) for n in range(40))) == list(range(40))
@@ -96,7 +96,7 @@ def test_a_task_that_ends_every_process_ends_the_run_and_is_not_done_for_ever(tw
     with pytest.raises(StoreError) as caught:
         Cluster(two.scheduler_address).map(shared_tasks.end, [(np.arange(3),)] * 2)
     assert caught.value.sqlstate is None
-    assert Cluster(two.scheduler_address).map(shared_tasks.square, [(3,), (4,)]) == [9, 16]
+    assert Cluster(two.scheduler_address).map(shared_tasks.compute_square, [(3,), (4,)]) == [9, 16]
 
 
 def test_the_error_is_that_of_the_first_task_that_fails_and_no_log_shows_its_arguments(two, capfd) -> None:
@@ -107,7 +107,7 @@ def test_the_error_is_that_of_the_first_task_that_fails_and_no_log_shows_its_arg
     logs = "".join([*two.get_logs().values(), *capfd.readouterr()])
     assert "123459" in logs  # the error itself, which names nothing of the data
     assert "123456" not in logs
-    assert "123456" not in repr(cluster._Task("1", shared_tasks.square, (123456,)))
+    assert "123456" not in repr(cluster._Task("1", shared_tasks.compute_square, (123456,)))
 
 
 def test_an_interruption_takes_back_all_tasks(two) -> None:
@@ -118,7 +118,7 @@ def test_an_interruption_takes_back_all_tasks(two) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Cluster(two.scheduler_address).map(shared_tasks.square, arguments())
+        Cluster(two.scheduler_address).map(shared_tasks.compute_square, arguments())
     wait_until(lambda: not two.scheduler.tasks)
 
 
@@ -139,8 +139,8 @@ def test_a_scheduler_that_ends_is_worth_another_try(impatient: None, tmp_path: P
         wait_until(lambda: list(tmp_path.iterdir()))
         cluster.close()
 
-    with local(1) as cluster, pytest.raises(StoreError) as caught:
-        Cluster(cluster.scheduler_address).map(shared_tasks.go_on, arguments())
+    with open_local(1) as cluster, pytest.raises(StoreError) as caught:
+        Cluster(cluster.scheduler_address).map(shared_tasks.begin_and_stay, arguments())
     assert caught.value.sqlstate == "08006"
 
 
@@ -152,7 +152,10 @@ def test_a_scheduler_that_is_lost_while_it_is_asked_is_worth_another_try(
         raise error
 
     monkeypatch.setattr(distributed.Client, "run", lost)
-    for ask in (lambda: Cluster(two.scheduler_address).readers(), lambda: Cluster(two.scheduler_address).check(print)):
+    for ask in (
+        lambda: Cluster(two.scheduler_address).count_readers(),
+        lambda: Cluster(two.scheduler_address).check(print),
+    ):
         with pytest.raises(StoreError) as caught:
             ask()
         assert caught.value.sqlstate == "08006"
@@ -175,7 +178,7 @@ def test_the_package_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_version_on_the_cluster_is_refused() -> None:
     with pytest.raises(DataError) as caught:
-        cluster._do(cluster._Task("0.0.1", shared_tasks.square, (2,)))
+        cluster._do(cluster._Task("0.0.1", shared_tasks.compute_square, (2,)))
     assert "dbanon 0.0.1" in str(caught.value)
 
 
@@ -214,7 +217,7 @@ def test_positions_travel_encrypted_with_the_certificates_of_dasks_configuration
     cert, key = certificate
     roles = {f"distributed.comm.tls.{role}": {"cert": cert, "key": key} for role in ("client", "scheduler", "worker")}
     with dask.config.set({"distributed.comm.tls.ca-file": cert, **roles}):
-        cluster = local(2, protocol="tls", security=Security(require_encryption=True))
+        cluster = open_local(2, protocol="tls", security=Security(require_encryption=True))
     with cluster:
         assert cluster.scheduler_address.startswith("tls://")
         with pytest.raises(StoreError):
@@ -223,4 +226,4 @@ def test_positions_travel_encrypted_with_the_certificates_of_dasks_configuration
             said: list[str] = []
             Cluster(cluster.scheduler_address).check(said.append)
             assert not any("encrypt" in line for line in said)
-            assert same(cloaks(HERE), cloaks(Cluster(cluster.scheduler_address)))
+            assert is_same(compute_cloaks(HERE), compute_cloaks(Cluster(cluster.scheduler_address)))

@@ -21,7 +21,7 @@ Part = tuple[str, bool]
 KERNEL = "import numba\n\n@numba.njit(cache=True)\ndef kernel(x):\n    return x + 1\n"
 
 
-def loaded(path: Path) -> ModuleType:
+def load_module(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("kernels_of_a_test", path)
     assert spec is not None
     assert spec.loader is not None
@@ -34,12 +34,12 @@ def test_what_is_compiled_is_heard_and_what_the_cache_holds_is_not(tmp_path: Pat
     path, said = tmp_path / "kernels_of_a_test.py", []
     path.write_text(KERNEL)
     for first in (True, False):
-        module = loaded(path)
+        module = load_module(path)
         with compiling.notify(lambda: said.append("heard")):
             assert module.kernel(1) == 2
         assert bool(said) == first
         said.clear()
-    module = loaded(path)
+    module = load_module(path)
     module.kernel(1.5)
     assert said == []  # nobody listens any more
 

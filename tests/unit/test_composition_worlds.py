@@ -11,14 +11,14 @@ from itertools import product
 
 import pytest
 
-from tests.db.histories import history
+from tests.db.histories import draw_history
 from tests.db.oracle import Group, Person, Release, Rule
 from tests.unit.test_oracle import IgnoresWhoIsLeftOutOfPlaces, LetsRequestsTellNothingOfPlaces
 
 HISTORIES = 1200
 
 
-def left_at_the_site(holder: Release, crowd: Group, read: list[Release]) -> int:
+def count_left_at_site(holder: Release, crowd: Group, read: list[Release]) -> int:
     """Count who may have been at the site of a crowd, in the worst geometry."""
     rows: list[frozenset[Person]] = []
     for other in read:
@@ -32,7 +32,7 @@ def left_at_the_site(holder: Release, crowd: Group, read: list[Release]) -> int:
     return min(filter(None, possible))
 
 
-def left_as_sender(promised: Group, moment: int, read: list[Release]) -> int:
+def count_left_as_sender(promised: Group, moment: int, read: list[Release]) -> int:
     """Count who may have sent a request that one of a group sent at a moment, in the worst case."""
 
     def rows(sender: Person) -> list[frozenset[Person]]:
@@ -43,19 +43,19 @@ def left_as_sender(promised: Group, moment: int, read: list[Release]) -> int:
     return min(sum(rows(other) == rows(person) for other in everyone) for person in promised.people)
 
 
-def beaten(rule: Rule, histories: range) -> Iterator[bool]:
+def find_beaten(rule: Rule, histories: range) -> Iterator[bool]:
     """Say of each history let through without any reason whether it leaves a person too few."""
-    for drawn in map(history, histories):
+    for drawn in map(draw_history, histories):
         earlier = [release for release in drawn.earlier if release.population == drawn.new.population]
         if any(r.stands_alone or r.overridden or r.method in ("merged", "stays") for r in [*earlier, drawn.new]):
             continue
         if not earlier or rule.judge(drawn.new, drawn.earlier).refused:
             continue
         yield any(
-            left_at_the_site(release, group, [*earlier, drawn.new]) < release.k
+            count_left_at_site(release, group, [*earlier, drawn.new]) < release.k
             if release.secret == "place"
             else any(
-                left_as_sender(group, moment, [*earlier, drawn.new]) < release.k
+                count_left_as_sender(group, moment, [*earlier, drawn.new]) < release.k
                 for moment in range(group.first, group.last)
             )
             for release in [*earlier, drawn.new]
@@ -66,11 +66,11 @@ def beaten(rule: Rule, histories: range) -> Iterator[bool]:
 
 def test_no_world_leaves_fewer_than_promised_after_what_the_rule_lets_through(cases: Callable[[int], range]) -> None:
     histories = cases(HISTORIES)
-    worse = list(beaten(Rule(), histories))
+    worse = list(find_beaten(Rule(), histories))
     assert len(worse) > len(histories) / 15
     assert not any(worse)
 
 
 @pytest.mark.parametrize("careless", [IgnoresWhoIsLeftOutOfPlaces, LetsRequestsTellNothingOfPlaces])
 def test_a_careless_rule_is_beaten(careless: type[Rule]) -> None:
-    assert any(beaten(careless(), range(HISTORIES)))
+    assert any(find_beaten(careless(), range(HISTORIES)))

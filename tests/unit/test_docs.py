@@ -66,10 +66,10 @@ def test_links_between_documents_lead_somewhere(document: str) -> None:
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", path.read_text()):
         page = path.parent / target if target else path
         assert page.exists(), target
-        assert not anchor or anchor in anchors(page), f"{target}#{anchor}"
+        assert not anchor or anchor in list_anchors(page), f"{target}#{anchor}"
 
 
-def anchors(page: Path) -> set[str]:
+def list_anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
@@ -101,7 +101,7 @@ def test_every_decision_says_what_was_rejected(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_a_page_names_the_actor(page: Path) -> None:
-    assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", prose(page), re.IGNORECASE) == []
+    assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", read_prose(page), re.IGNORECASE) == []
 
 
 @pytest.mark.parametrize("pages", ["developers/decisions/*.md", "developers/architecture.md"])
@@ -117,14 +117,14 @@ def test_a_page_on_the_code_names_only_what_is_there(pages: str) -> None:
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
 
 
-def section(page: Path, heading: str) -> str:
+def read_section(page: Path, heading: str) -> str:
     """Return the text below a heading of a page, up to the next of its level."""
     before, _, below = page.read_text().partition(f"# {heading}\n")
     level = len(before) - len(before.rstrip("#")) + 1
     return re.split(rf"^#{{2,{level}}} ", below, maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def prose(page: Path) -> str:
+def read_prose(page: Path) -> str:
     """Return a page without its blocks of code."""
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
@@ -150,7 +150,7 @@ def test_the_analyst_exports_the_rows_that_were_published() -> None:
 def test_the_table_of_errors_has_whole_sentences() -> None:
     listed = (ROOT / "sql" / "10_core" / "10_guard.sql").read_text().partition("class DA:\n")[2].partition("\n\n")[0]
     said = " ".join(re.sub(r"^--\s*", "", line) for line in listed.splitlines())
-    table = section(ROOT / "docs" / "reference" / "errors.md", "SQLSTATEs")
+    table = read_section(ROOT / "docs" / "reference" / "errors.md", "SQLSTATEs")
     for code, words in re.findall(r"(DA\d{3}) (.+?)(?= DA\d{3} |$)", said):
         assert f"| {code} | {words} |" in table
 
@@ -165,7 +165,7 @@ def test_a_word_in_italics_in_the_glossary_and_the_limits_has_an_entry() -> None
     entries = re.findall(r"^## (.+)$", GLOSSARY.read_text(), re.MULTILINE)
     for page in (GLOSSARY, LIMITS):
         words = re.findall(r"(?<!\*)\*(\w[\w -]*)\*(?!\*)", page.read_text())
-        assert {singular(word) for word in words} - {singular(word) for word in entries} == {"italic"}
+        assert {make_singular(word) for word in words} - {make_singular(word) for word in entries} == {"italic"}
 
 
 def test_the_protected_one_is_a_person() -> None:
@@ -175,18 +175,18 @@ def test_the_protected_one_is_a_person() -> None:
     assert pages
     code = r"`[^`]*`|^\|.*?$|^## (?:Person|Subjects?)\n\n.*?\n$|^## References\n.*?\Z"
     for page in pages:
-        text = re.sub(code, "", prose(page), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(code, "", read_prose(page), flags=re.MULTILINE | re.DOTALL)
         assert re.findall(r"\b(?:subjects?|users?|individuals?|moving objects?)\b", text, re.IGNORECASE) == [], page
 
 
-def singular(word: str) -> str:
+def make_singular(word: str) -> str:
     return re.sub(r"s\b", "", word.lower())
 
 
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md"], ids=lambda page: page.name)
 def test_a_page_has_no_two_headings_of_the_same_words(page: Path) -> None:
     small = {"a", "from", "in", "of", "the", "to", "with"}
-    found = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    found = re.findall(r"^#+ (.+)$", read_prose(page), re.MULTILINE)
     words = [tuple(word for word in heading.lower().split() if word not in small) for heading in found]
     assert [heading for heading in words if words.count(heading) > 1] == []
 
@@ -204,7 +204,7 @@ def test_the_runs_of_a_page_are_numbered_from_one(page: str) -> None:
 
 
 def test_the_limits_are_six_of_all_methods() -> None:
-    found = re.findall(r"^\*\*(\d)\. .+?\.\*\*", section(LIMITS, "Limits of every method"), re.MULTILINE)
+    found = re.findall(r"^\*\*(\d)\. .+?\.\*\*", read_section(LIMITS, "Limits of every method"), re.MULTILINE)
     assert found == ["1", "2", "3", "4", "5", "6"]
 
 
@@ -212,10 +212,10 @@ def test_the_limits_are_six_of_all_methods() -> None:
 def test_the_limits_have_five_of_a_method_and_its_page_has_all(family: str) -> None:
     """The limits send their readers to the method's page for more, which does not send them back."""
     [heading] = re.findall(rf"^### (.+: `{family}`)$", LIMITS.read_text(), re.MULTILINE)
-    limits = section(LIMITS, heading)
+    limits = read_section(LIMITS, heading)
     assert len(re.findall(r"^- \*\*", limits, re.MULTILINE)) == 5
     assert f"](../methods/{family}.md#known-limits)" in limits
-    known = section(METHOD_PAGES / f"{family}.md", "Known limits")
+    known = read_section(METHOD_PAGES / f"{family}.md", "Known limits")
     assert "understand/limits.md" not in known
 
 
@@ -228,7 +228,7 @@ def test_the_page_on_security_names_tests_that_are_there() -> None:
 
 
 def test_the_job_of_every_night_is_one_recipe() -> None:
-    recipe = section(ADMINISTRATORS / "every-night.md", "Do it by hand")
+    recipe = read_section(ADMINISTRATORS / "every-night.md", "Do it by hand")
     assert re.search(r"\bsince(?:=|\W+)2026-01-0[67]T00:00:00Z", recipe)
     assert not re.search(r"""\bstart["'=]""", recipe)
     together = (ROOT / "docs" / "understand" / "releases-together.md").read_text()
@@ -240,6 +240,6 @@ def test_the_page_for_administrators_says_what_an_operator_does_not_read() -> No
     rights = (ROOT / "tests" / "db" / "rights.txt").read_text()
     closed = re.findall(r"^(?:table|view) dbanon\.(\w+) +- +S", rights, re.MULTILINE)
     [said] = re.findall(
-        r"does not read\s+(.+?):\s", section(ADMINISTRATORS / "set-up.md", "Make the logins"), re.DOTALL
+        r"does not read\s+(.+?):\s", read_section(ADMINISTRATORS / "set-up.md", "Make the logins"), re.DOTALL
     )
     assert sorted(name.removeprefix("dbanon.") for name in re.findall(r"`([\w.]+)`", said)) == sorted(closed)

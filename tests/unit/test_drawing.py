@@ -16,7 +16,7 @@ HOSTILE = '</style><script>alert("x")</script>]]>&\'"\u202e\u2066' + "x" * 200
 SCHEMES = ("light", "dark", "print")
 
 
-def palette(scheme: str) -> dict[str, str]:
+def read_palette(scheme: str) -> dict[str, str]:
     """Read the variables of a scheme of `svg.STYLE`; dark and print change those of light."""
     own = {"light": "", "dark": "@media (prefers-color-scheme:dark){", "print": "@media print{"}[scheme]
     blocks = [r":root\{([^}]*)\}", re.escape(own) + r":root\{([^}]*)\}"]
@@ -28,36 +28,36 @@ def palette(scheme: str) -> dict[str, str]:
     return found
 
 
-def luminance(colour: str) -> float:
+def compute_luminance(colour: str) -> float:
     digits = colour[1:] if len(colour) == 7 else "".join(2 * c for c in colour[1:])
     parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted((luminance(one), luminance(other)))
+def compute_contrast(one: str, other: str) -> float:
+    dark, light = sorted((compute_luminance(one), compute_luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_texts_and_marks_stand_out_from_paper_and_classes_from_one_another(scheme: str) -> None:
-    colour = palette(scheme)
+    colour = read_palette(scheme)
     for name in ("ink", "soft", "good", "warn"):
         for ground in ("paper", "wash"):
-            assert contrast(colour[name], colour[ground]) >= 5.3, (name, ground)
+            assert compute_contrast(colour[name], colour[ground]) >= 5.3, (name, ground)
     for name in ("published", "private", "gone"):
-        assert contrast(colour[name], colour["paper"]) >= 3.6, name
+        assert compute_contrast(colour[name], colour["paper"]) >= 3.6, name
     for name in ("published", "private"):  # texts of these colours
-        assert contrast(colour[name], colour["paper"]) >= 5.3, name
-    assert contrast(colour["ink"], colour["class-0"]) >= 5.8
+        assert compute_contrast(colour[name], colour["paper"]) >= 5.3, name
+    assert compute_contrast(colour["ink"], colour["class-0"]) >= 5.8
     classes = [colour[f"class-{level}"] for level in range(5)]
-    steps = [contrast(one, other) for one, other in pairwise(classes)]
+    steps = [compute_contrast(one, other) for one, other in pairwise(classes)]
     assert all(1.3 <= step <= 2.1 for step in steps), steps
-    assert [luminance(c) for c in classes] == sorted(map(luminance, classes), reverse=scheme != "dark")
+    assert [compute_luminance(c) for c in classes] == sorted(map(compute_luminance, classes), reverse=scheme != "dark")
 
 
-def drawn(text: str = "x") -> list[Markup]:
+def draw_charts(text: str = "x") -> list[Markup]:
     window = maps.Window(x0=0, y0=0, x1=3600, y1=3600)
     axis = charts.make_axis(100, unit=" %", name=text)
     return [
@@ -74,7 +74,7 @@ def drawn(text: str = "x") -> list[Markup]:
 
 @given(st.one_of(st.just(HOSTILE), st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=40)))
 def test_whatever_text_comes_is_text_in_a_figure(text: str) -> None:
-    for place, figure in enumerate(drawn(text)):
+    for place, figure in enumerate(draw_charts(text)):
         root = ET.fromstring(re.sub("[\ufffe\uffff]", "?", figure))  # no XML has these two
         assert {one.tag.split("}")[1] for one in root.iter()} <= {
             *("svg", "title", "desc", "text", "rect", "path", "circle", "g"),
@@ -118,7 +118,7 @@ def test_a_hostile_name_is_text_everywhere_on_a_page() -> None:
             frame.make_card(HOSTILE, HOSTILE), frame.make_block(HOSTILE, frame.make_code_block(HOSTILE))
         ),
         frame.make_fact_list([(HOSTILE, HOSTILE, True)]),
-        *(frame.make_picture(figure, HOSTILE) for figure in drawn(HOSTILE)),
+        *(frame.make_picture(figure, HOSTILE) for figure in draw_charts(HOSTILE)),
     ]
     html = frame.make_document(around, frame.make_header(HOSTILE, HOSTILE, HOSTILE), *blocks)
     seen = _Seen()
@@ -129,7 +129,7 @@ def test_a_hostile_name_is_text_everywhere_on_a_page() -> None:
     assert html.count("\u202e") == html.count("\u2066")
 
 
-def styled(css: str) -> str:
+def read_style_string(css: str) -> str:
     """Read a string of a style sheet as a browser does: one space after an escape belongs to the escape."""
     return re.sub(r"\\([0-9a-f]{1,6})\s?", lambda found: chr(int(found[1], 16)), css)
 
@@ -139,7 +139,7 @@ def test_the_margin_of_a_printed_page_says_the_title_as_it_is(title: str) -> Non
     around = frame.Frame(title=title, band="b", head=title, foot="f")
     html = frame.make_document(around, frame.make_header("x", "y", "z"))
     margins = re.findall(r'content:"([^"]*)"', html)
-    assert [styled(css) for css in margins[:2]] == [title, title]
+    assert [read_style_string(css) for css in margins[:2]] == [title, title]
 
 
 def test_direction_marks_of_a_name_turn_nothing_around_it() -> None:
@@ -182,7 +182,7 @@ def test_axes_end_at_round_numbers_and_hold_all_values() -> None:
     for high in (0.3, 7, 99, 1234, 5e6):
         assert charts.make_axis(high).high >= high
     log = charts.make_length_axis(200, 20_000)
-    assert log.share(200) == 0
-    assert log.share(2000) == pytest.approx(0.5)
-    assert log.share(1e9) == 1
+    assert log.find_share(200) == 0
+    assert log.find_share(2000) == pytest.approx(0.5)
+    assert log.find_share(1e9) == 1
     assert [charts.format_metres(m) for m in (250, 1800, 12_000)] == ["250 m", "1.8 km", "12 km"]

@@ -7,7 +7,7 @@ import pytest
 
 from dbanon.attacks import import_attacker
 from dbanon.methods import METHODS
-from tests.golden.sentences import sentences
+from tests.golden.sentences import list_sentences
 
 # What must not be said, and what to say instead.
 RULES = {
@@ -34,14 +34,14 @@ RULES = {
 
 
 @cache
-def everything() -> list[tuple[str, str]]:
+def list_everything() -> list[tuple[str, str]]:
     """Give all sentences with their files; read when a test asks, and not whenever tests are collected."""
-    return [(path, line) for path, lines in sentences().items() for line in lines]
+    return [(path, line) for path, lines in list_sentences().items() for line in lines]
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_sentence_says_what_the_house_style_does_not(rule: str) -> None:
-    offending = [f"{path}: {line}" for path, line in everything() if re.search(rule, line, re.IGNORECASE)]
+    offending = [f"{path}: {line}" for path, line in list_everything() if re.search(rule, line, re.IGNORECASE)]
     assert offending == [], f"instead: {RULES[rule]}"
 
 
@@ -52,18 +52,20 @@ OTHERS = {"as", "begins", "does", "finds", "has", "holds", "is", "its", "leaves"
 OTHERS |= {"publishes", "says", "shows", "speaks", "stands", "stays", "this", "uses", "was"}
 
 
-def plurals(line: str) -> list[str]:
+def find_plurals(line: str) -> list[str]:
     """Return the counts of a sentence whose noun would be a plural after a 1, too."""
     found = (match for match in PLURAL.finditer(line) if not {*match.groups()} & OTHERS)
     return [match[0] for match in found if not line[: match.start()].endswith(BOUNDS)]
 
 
 def test_a_count_and_its_noun_come_from_one_function() -> None:
-    assert [f"{path}: {line}" for path, line in everything() if plurals(line)] == []
+    assert [f"{path}: {line}" for path, line in list_everything() if find_plurals(line)] == []
 
 
 def test_a_plural_after_a_placeholder_is_found() -> None:
-    assert plurals("Of % rows, {n} other things are left; %s people, {} lies there, at least k = {k} subjects.") == [
+    assert find_plurals(
+        "Of % rows, {n} other things are left; %s people, {} lies there, at least k = {k} subjects."
+    ) == [
         *("% rows", "{n} other things", "%s people", "{} lies"),
     ]
 
@@ -77,7 +79,7 @@ def test_a_clause_that_is_broken_once_is_broken_by_one(family: str) -> None:
 
 def test_what_begins_as_a_sentence_of_an_error_ends_as_one() -> None:
     """What must hold, what was got, what to do; the last may be in a HINT or filled in."""
-    errors = [(path, line) for path, line in everything() if re.match(r"[A-Z{%].* must ", line) and ". " in line]
+    errors = [(path, line) for path, line in list_everything() if re.match(r"[A-Z{%].* must ", line) and ". " in line]
     assert [f"{path}: {line}" for path, line in errors if not re.search(r"(?:[.?:}%\])]|%s)$", line)] == []
 
 

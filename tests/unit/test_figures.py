@@ -8,9 +8,9 @@ import pytest
 from dbanon import methods
 from docs import figures
 from tests.db.oracle import Rule
-from tests.db.ten_people import bundles
+from tests.db.ten_people import make_bundles
 from tests.pages import ROOT
-from tests.unit.test_docs import section
+from tests.unit.test_docs import read_section
 
 FOLDER = ROOT / "docs" / "methods"
 
@@ -29,7 +29,7 @@ def test_a_familys_figure_is_what_the_script_draws_of_its_own_code(drawn: dict[s
 
 @pytest.mark.parametrize("family", methods.METHODS)
 def test_the_rows_of_a_familys_page_are_those_of_its_figure(family: str) -> None:
-    assert f"\n\n{figures.table(family)}\n" in section(FOLDER / f"{family}.md", "Published rows")
+    assert f"\n\n{figures.table(family)}\n" in read_section(FOLDER / f"{family}.md", "Published rows")
 
 
 @pytest.mark.parametrize("family", methods.METHODS)
@@ -68,7 +68,7 @@ def test_the_figure_of_two_releases_is_drawn_by_the_script_and_shows_what_the_ru
     written = ROOT / "docs" / "understand" / "releases-together.svg"
     assert figures.together() == written.read_text(), "write it again: python docs/figures.py"
     assert f"]({written.name})" in written.with_suffix(".md").read_text().partition("\n## ")[0]
-    first, second = (bundles(5, *groups) for groups in figures.TWICE)
+    first, second = (make_bundles(5, *groups) for groups in figures.TWICE)
     assert Rule().judge(second, [first])[:2] == (True, 1)
     # In the figure as in the groups, one person is in both rectangles, and each rectangle has five.
     boxes = [[figures.STANDING[one] for one in groups[0]] for groups in figures.TWICE]

@@ -12,7 +12,7 @@ from dbanon.methods.kernels import hilbert
 SEED = 1891
 
 
-def symmetries(order):
+def list_symmetries(order):
     """The eight ways to turn and mirror a square of cells."""
     last = 2**order - 1
     for swap, left, down in itertools.product([False, True], repeat=3):
@@ -21,13 +21,13 @@ def symmetries(order):
         ]
 
 
-def those_alike(cells, order):
+def find_alike(cells, order):
     """The symmetries under which the library numbers all cells as we do."""
     places = hilbert.number_cells(*np.array(cells, np.int64).T, order).tolist()
     curve = HilbertCurve(order, 2)
     return [
         number
-        for number, turned in enumerate(symmetries(order))
+        for number, turned in enumerate(list_symmetries(order))
         if curve.distances_from_points([turned(x, y) for x, y in cells]) == places
     ]
 
@@ -36,7 +36,7 @@ def those_alike(cells, order):
 def test_every_cell_has_the_place_that_an_independent_library_gives_it(order):
     """But for a symmetry of the square, one for the whole curve: which quarter it starts in is free."""
     cells = list(itertools.product(range(2**order), repeat=2))
-    assert len(those_alike(cells, order)) == 1
+    assert len(find_alike(cells, order)) == 1
 
 
 @pytest.mark.parametrize("order", [9, 13, 15, 16, 24, 31])
@@ -44,7 +44,7 @@ def test_cells_of_large_curves_have_the_places_that_an_independent_library_gives
     rng, last = random.Random(SEED + order), 2**order - 1
     cells = [(0, 0), (last, 0), (0, last), (last, last)]
     cells += [(rng.randint(0, last), rng.randint(0, last)) for _ in range(300)]
-    assert len(those_alike(cells, order)) == 1
+    assert len(find_alike(cells, order)) == 1
 
 
 @pytest.mark.parametrize("order", range(1, 9))

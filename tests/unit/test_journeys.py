@@ -11,13 +11,13 @@ SECONDS = Timetable(start_s=1_767_600_000, instants=400, step_s=1, whole_share=0
 MINUTES = Timetable(start_s=1_767_600_000, instants=30, step_s=60)
 
 
-def network_of(x, y, edges, kmh, length=None) -> _network.Network:
+def make_network(x, y, edges, kmh, length=None) -> _network.Network:
     a, b = np.array(edges, dtype=np.int32).T
     x, y = np.array(x, dtype=float), np.array(y, dtype=float)
     return _network._make_network("test", x, y, a, b, limit_mps=np.array(kmh) / 3.6, srid=32632, length_m=length)
 
 
-def routes_of(network: _network.Network, destinations: int = 1000, seed: int = 1) -> Routes:
+def make_routes(network: _network.Network, destinations: int = 1000, seed: int = 1) -> Routes:
     n = len(network.x)
     return _journeys.find_routes(network, np.full(n, 1 / n), destinations, np.random.default_rng(seed))
 
@@ -29,7 +29,7 @@ def network() -> _network.Network:
 
 @pytest.fixture(scope="module")
 def ways(network: _network.Network) -> Routes:
-    return routes_of(network)
+    return make_routes(network)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def fixes(ways: Routes) -> Fixes:
     return _journeys.walk(ways, MINUTES, 8, np.arange(500))
 
 
-def floyd_warshall(network: _network.Network, top_mps: float) -> np.ndarray:
+def compute_floyd_warshall(network: _network.Network, top_mps: float) -> np.ndarray:
     n = len(network.x)
     seconds = network.length_m / np.minimum(network.limit_mps, top_mps)
     table = np.full((n, n), np.inf)
@@ -49,7 +49,7 @@ def floyd_warshall(network: _network.Network, top_mps: float) -> np.ndarray:
     return table
 
 
-def follow(ways: Routes, kind: int, d: int, node: int) -> tuple[list[int], float]:
+def follow_way(ways: Routes, kind: int, d: int, node: int) -> tuple[list[int], float]:
     """Nodes on the way from a node to a destination, and the seconds it takes."""
     nodes, seconds = [node], 0.0
     while nodes[-1] != ways.destination[d]:
@@ -60,7 +60,7 @@ def follow(ways: Routes, kind: int, d: int, node: int) -> tuple[list[int], float
     return nodes, seconds
 
 
-def streets(network: _network.Network, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def measure_streets(network: _network.Network, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Distance of each position to each edge."""
     ax, ay = network.x[network.edge_from], network.y[network.edge_from]
     dx, dy = network.x[network.edge_to] - ax, network.y[network.edge_to] - ay
@@ -68,7 +68,7 @@ def streets(network: _network.Network, x: np.ndarray, y: np.ndarray) -> np.ndarr
     return np.hypot(x[:, None] - ax - along * dx, y[:, None] - ay - along * dy)
 
 
-def legs(fixes: Fixes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def list_legs(fixes: Fixes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of consecutive fixes of one object: the index of the first, metres per second, and the object's class."""
     count = np.diff(fixes.offset)
     row = np.repeat(np.arange(len(count)), count)
@@ -83,28 +83,28 @@ def legs(fixes: Fixes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kind", range(len(OBJECT_CLASSES)))
 def test_the_quickest_ways_equal_those_of_floyd_and_warshall(kind: int) -> None:
     network = _network.make_city(np.random.default_rng(5), blocks=4)
-    ways = routes_of(network)
-    table = floyd_warshall(network, OBJECT_CLASSES[kind].top_mps)
-    found = [[follow(ways, kind, d, v)[1] for v in range(len(ways.x))] for d in range(len(ways.destination))]
+    ways = make_routes(network)
+    table = compute_floyd_warshall(network, OBJECT_CLASSES[kind].top_mps)
+    found = [[follow_way(ways, kind, d, v)[1] for v in range(len(ways.x))] for d in range(len(ways.destination))]
     np.testing.assert_allclose(found, table[ways.destination])
 
 
 def test_the_quickest_way_is_found_by_time_not_by_length() -> None:
     # From 0 to 2 straight along a lane, or by a longer main road over 1.
-    network = network_of([0, 500, 1000], [0, 400, 0], [(0, 2), (0, 1), (1, 2)], [20, 50, 50])
-    ways = routes_of(network)
+    network = make_network([0, 500, 1000], [0, 400, 0], [(0, 2), (0, 1), (1, 2)], [20, 50, 50])
+    ways = make_routes(network)
     d = ways.destination.tolist().index(2)
-    assert follow(ways, CAR, d, 0)[0] == [0, 1, 2]
-    assert follow(ways, PEDESTRIAN, d, 0)[0] == [0, 2]
+    assert follow_way(ways, CAR, d, 0)[0] == [0, 1, 2]
+    assert follow_way(ways, PEDESTRIAN, d, 0)[0] == [0, 2]
 
 
 def test_of_parallel_edges_the_quickest_is_taken() -> None:
     length = np.array([5000.0, 1000.0, 3000.0])
-    network = network_of([0, 1000], [0, 0], [(0, 1), (1, 0), (0, 1)], [130, 20, 100], length)
-    ways = routes_of(network)
+    network = make_network([0, 1000], [0, 0], [(0, 1), (1, 0), (0, 1)], [130, 20, 100], length)
+    ways = make_routes(network)
     d = ways.destination.tolist().index(1)
-    assert follow(ways, CAR, d, 0)[1] == pytest.approx(3000 / (100 / 3.6))
-    assert follow(ways, PEDESTRIAN, d, 0)[1] == pytest.approx(1000 / 1.5)
+    assert follow_way(ways, CAR, d, 0)[1] == pytest.approx(3000 / (100 / 3.6))
+    assert follow_way(ways, PEDESTRIAN, d, 0)[1] == pytest.approx(1000 / 1.5)
 
 
 def test_classes_with_the_same_ways_share_their_trees(ways: Routes) -> None:
@@ -143,13 +143,13 @@ def test_hashed_numbers_are_uniform_and_differ_in_every_part() -> None:
 
 def test_positions_lie_on_streets_and_not_only_at_crossings(network: _network.Network, fixes: Fixes) -> None:
     x, y = fixes.xym[::7, 0], fixes.xym[::7, 1]
-    assert streets(network, x, y).min(axis=1).max() < 1e-6
+    assert measure_streets(network, x, y).min(axis=1).max() < 1e-6
     nearest = np.hypot(x[:, None] - network.x, y[:, None] - network.y).min(axis=1)
     assert (nearest > 1).mean() > 0.2
 
 
 def test_no_object_is_faster_than_its_class_and_cars_are_faster_than_bicycles(fixes: Fixes) -> None:
-    _, speed, kind = legs(fixes)
+    _, speed, kind = list_legs(fixes)
     tops = np.array([kind.top_mps for kind in OBJECT_CLASSES])
     assert (speed <= tops[kind] + 1e-9).all()
     assert speed[kind == CAR].max() > OBJECT_CLASSES[2].top_mps
@@ -157,8 +157,8 @@ def test_no_object_is_faster_than_its_class_and_cars_are_faster_than_bicycles(fi
 
 def test_no_object_is_faster_than_the_street_it_is_on(network: _network.Network, ways: Routes) -> None:
     fixes = _journeys.walk(ways, SECONDS, 9, np.arange(40))
-    at, speed, kind = legs(fixes)
-    on = streets(network, fixes.xym[:, 0], fixes.xym[:, 1]) < 1e-6
+    at, speed, kind = list_legs(fixes)
+    on = measure_streets(network, fixes.xym[:, 0], fixes.xym[:, 1]) < 1e-6
     common = on[at] & on[at + 1]
     allowed = np.where(common, network.limit_mps, 0).max(axis=1)
     known = common.any(axis=1)
@@ -171,9 +171,9 @@ def test_no_object_is_faster_than_the_street_it_is_on(network: _network.Network,
 
 def test_between_two_nodes_an_object_drives_the_length_of_the_edge() -> None:
     length = np.array([10_000.0])
-    ways = routes_of(network_of([0, 1000], [0, 0], [(0, 1)], [36], length))
+    ways = make_routes(make_network([0, 1000], [0, 0], [(0, 1)], [36], length))
     fixes = _journeys.walk(ways, MINUTES, 1, np.arange(50))
-    _, speed, kind = legs(fixes)
+    _, speed, kind = list_legs(fixes)
     assert speed[kind == CAR].max() <= 1.0 + 1e-9  # 10 m/s along a winding road of ten times the distance
     assert speed[kind == CAR].max() > _journeys.SLOWEST_SHARE
 
@@ -222,8 +222,8 @@ def test_classes_have_their_shares_and_those_on_foot_go_less_far(fixes: Fixes, w
 
 def test_each_class_walks_its_own_quickest_way() -> None:
     # From 0 to 2 straight along a lane, or by a longer main road over 1: quicker for cars alone.
-    network = network_of([0, 500, 1000], [0, 400, 0], [(0, 2), (0, 1), (1, 2)], [20, 50, 50])
-    fixes = _journeys.walk(routes_of(network), SECONDS, 3, np.arange(200))
+    network = make_network([0, 500, 1000], [0, 400, 0], [(0, 2), (0, 1), (1, 2)], [20, 50, 50])
+    fixes = _journeys.walk(make_routes(network), SECONDS, 3, np.arange(200))
     kind = np.repeat(fixes.kind, np.diff(fixes.offset))
     x, y = fixes.xym[:, 0], fixes.xym[:, 1]
     on_the_lane = (np.abs(y) < 1e-6) & (x > 1) & (x < 999)
@@ -232,6 +232,6 @@ def test_each_class_walks_its_own_quickest_way() -> None:
 
 
 def test_objects_pause_where_they_arrive(ways: Routes) -> None:
-    _, speed, kind = legs(_journeys.walk(ways, SECONDS, 4, np.arange(300)))
+    _, speed, kind = list_legs(_journeys.walk(ways, SECONDS, 4, np.arange(300)))
     standing = [(speed[kind == each] == 0).mean() for each in range(len(OBJECT_CLASSES))]
     assert all(0.02 < share < 0.9 for share in standing), standing

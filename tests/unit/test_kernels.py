@@ -61,11 +61,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "loops.py").write_text(KERNEL.format(folder.name))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # which Python takes for fresh within a second
-    assert asked(folder) == (1.0, 2.0)
+    assert ask_module(folder) == (1.0, 2.0)
     return folder
 
 
-def loaded(folder: Path) -> ModuleType:
+def load_module(folder: Path) -> ModuleType:
     """The module as another process would have it."""
     for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
         del sys.modules[name]
@@ -75,38 +75,38 @@ def loaded(folder: Path) -> ModuleType:
     return importlib.import_module(f"{folder.name}.loops")
 
 
-def asked(folder: Path) -> tuple[float, float]:
-    second = loaded(folder).second
+def ask_module(folder: Path) -> tuple[float, float]:
+    second = load_module(folder).second
     return second(ROWS), second(ROWS.T)
 
 
-def files(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     return sorted((folder / "__pycache__").glob("*.nbc"))
 
 
 def test_what_was_compiled_is_loaded_and_not_compiled_again(folder: Path) -> None:
-    before = {file: file.stat().st_mtime_ns for file in files(folder)}
+    before = {file: file.stat().st_mtime_ns for file in list_files(folder)}
     assert len(before) == 2
-    assert asked(folder) == (1.0, 2.0)
-    assert before == {file: file.stat().st_mtime_ns for file in files(folder)}
+    assert ask_module(folder) == (1.0, 2.0)
+    assert before == {file: file.stat().st_mtime_ns for file in list_files(folder)}
 
 
 def test_code_for_other_types_is_not_used_where_a_file_holds_it(folder: Path) -> None:
-    one, other = files(folder)
+    one, other = list_files(folder)
     one_code, other_code = one.read_bytes(), other.read_bytes()
     one.write_bytes(other_code)
     other.write_bytes(one_code)
-    assert asked(folder) == (1.0, 2.0)
-    assert files(folder) == [one, other]  # each written again in its place
+    assert ask_module(folder) == (1.0, 2.0)
+    assert list_files(folder) == [one, other]  # each written again in its place
 
 
 @pytest.mark.parametrize("damage", [lambda code: b"", lambda code: code[:100], lambda code: code[:-1] + b"x"])
 def test_a_damaged_file_is_written_again(folder: Path, damage) -> None:
-    whole = [file.stat().st_size for file in files(folder)]
-    for file in files(folder):
+    whole = [file.stat().st_size for file in list_files(folder)]
+    for file in list_files(folder):
         file.write_bytes(damage(file.read_bytes()))
-    assert asked(folder) == (1.0, 2.0)
-    assert [file.stat().st_size for file in files(folder)] == pytest.approx(whole, rel=0.01)
+    assert ask_module(folder) == (1.0, 2.0)
+    assert [file.stat().st_size for file in list_files(folder)] == pytest.approx(whole, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_code_of_another_source_is_not_used(folder: Path, file: str, old: str, n
     source = (folder / file).read_text()
     assert old in source
     (folder / file).write_text(source.replace(old, new))
-    assert asked(folder) == ((2.0, 1.0) if file == "loops.py" else (0.0, 0.0))
+    assert ask_module(folder) == ((2.0, 1.0) if file == "loops.py" else (0.0, 0.0))
     (folder / file).write_text(source)
-    assert asked(folder) == (1.0, 2.0)
+    assert ask_module(folder) == (1.0, 2.0)
 
 
 def test_code_that_several_processes_compiled_runs_in_one(tmp_path: Path) -> None:
@@ -137,13 +137,13 @@ def test_code_that_several_processes_compiled_runs_in_one(tmp_path: Path) -> Non
 
 
 def test_a_disk_that_is_full_loses_no_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for file in files(folder):
+    for file in list_files(folder):
         file.unlink()
-    second = loaded(folder).second
+    second = load_module(folder).second
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(second._cache._cache_file, "_open_for_write", full)
     assert second(ROWS) == 1.0
-    assert files(folder) == []
+    assert list_files(folder) == []

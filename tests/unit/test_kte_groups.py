@@ -9,14 +9,14 @@ import pytest
 
 from dbanon.base import cores
 from dbanon.methods.kte import _blocks, _groups, _k_merge, _near, _pairs
-from tests.unit.kte_instances import neighbours, samples_of
+from tests.unit.kte_instances import draw_neighbours, make_samples
 
 SEED = 2017
 
 
-def grouped(subjects, k, rank=None, improve=True, seed=SEED):
+def group_subjects(subjects, k, rank=None, improve=True, seed=SEED):
     """The groups as a set of sets, and their cost."""
-    samples = samples_of(subjects)
+    samples = make_samples(subjects)
     rank = np.arange(len(subjects)) if rank is None else np.asarray(rank)
     group = _groups.group(samples, k, rank, np.random.default_rng(seed), improve=improve)
     assert group.dtype == np.int64
@@ -24,10 +24,10 @@ def grouped(subjects, k, rank=None, improve=True, seed=SEED):
     assert sorted(chain.from_iterable(sets)) == (list(range(len(subjects))) if len(subjects) >= k else [])
     least = [min(rank[one]) for one in sets]
     assert least == sorted(least)  # numbered by the least rank of their members
-    return {frozenset(one) for one in sets}, sum(cost(samples, one) for one in sets)
+    return {frozenset(one) for one in sets}, sum(compute_cost(samples, one) for one in sets)
 
 
-def cost(samples, members):
+def compute_cost(samples, members):
     begin, end = samples.offset[:-1][members], samples.offset[1:][members]
     return int(_k_merge.compute_costs(samples, np.array([0, len(members)]), begin, end)[0])
 
@@ -62,7 +62,7 @@ class Elsewhere:
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 @pytest.mark.parametrize("n", [5, 6, 11, 40])
 def test_every_subject_is_in_one_group_of_at_least_k(tabulated, n, k, improve):
-    groups, _ = grouped(neighbours(random.Random(SEED + n), n, 8), k, improve=improve)
+    groups, _ = group_subjects(draw_neighbours(random.Random(SEED + n), n, 8), k, improve=improve)
     sizes = sorted(map(len, groups))
     assert sizes[0] >= k
     assert sum(sizes) == n
@@ -71,67 +71,67 @@ def test_every_subject_is_in_one_group_of_at_least_k(tabulated, n, k, improve):
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_fewer_than_k_subjects_are_in_no_group(n):
-    samples = samples_of([[(0, 0, 0)]] * n)
+    samples = make_samples([[(0, 0, 0)]] * n)
     assert _groups.group(samples, 3, np.arange(n), np.random.default_rng(1)).tolist() == [-1] * n
 
 
 def test_subjects_who_go_the_same_way_are_grouped(tabulated):
     rng = random.Random(SEED)
-    subjects = [one for one in neighbours(rng, 20, 12) for _ in range(2)]
-    groups, _ = grouped(subjects, 2)
+    subjects = [one for one in draw_neighbours(rng, 20, 12) for _ in range(2)]
+    groups, _ = group_subjects(subjects, 2)
     assert groups == {frozenset({2 * i, 2 * i + 1}) for i in range(20)}
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_groups_follow_people_and_not_their_numbers(tabulated, k):
     rng = random.Random(SEED)
-    subjects = neighbours(rng, 31, 6, side=20)
+    subjects = draw_neighbours(rng, 31, 6, side=20)
     rank = rng.sample(range(31), 31)
     number = rng.sample(range(31), 31)  # the new number of each
     others, others_rank = [None] * 31, [None] * 31
     for old, new in enumerate(number):
         others[new], others_rank[new] = subjects[old], rank[old]
-    groups, _ = grouped(subjects, k, rank)
-    assert {frozenset(number[i] for i in one) for one in groups} == grouped(others, k, others_rank)[0]
+    groups, _ = group_subjects(subjects, k, rank)
+    assert {frozenset(number[i] for i in one) for one in groups} == group_subjects(others, k, others_rank)[0]
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_groups_are_the_same_on_any_number_of_threads(monkeypatch, tabulated, k):
     monkeypatch.setattr(_k_merge, "_MIN_SAMPLES_PER_THREAD", 4)
-    subjects = neighbours(random.Random(SEED), 33, 8)
+    subjects = draw_neighbours(random.Random(SEED), 33, 8)
     found = []
     for threads in (1, 2, 3):
         monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
-        found.append(grouped(subjects, k))
+        found.append(group_subjects(subjects, k))
     assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_groups_move_with_the_data(tabulated, k):
-    subjects = neighbours(random.Random(SEED), 30, 8)
+    subjects = draw_neighbours(random.Random(SEED), 30, 8)
     moved = [[(t + 1_000_001, x - 37_003, y + 12_345) for t, x, y in one] for one in subjects]
-    assert grouped(subjects, k) == grouped(moved, k)
+    assert group_subjects(subjects, k) == group_subjects(moved, k)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_improving_never_costs_more(tabulated, k):
     rng, gained = random.Random(SEED), 0
     for n in (k, k + 1, 2 * k, 20, 41):
-        subjects = neighbours(rng, n, 8)
-        plain, better = grouped(subjects, k, improve=False)[1], grouped(subjects, k)[1]
+        subjects = draw_neighbours(rng, n, 8)
+        plain, better = group_subjects(subjects, k, improve=False)[1], group_subjects(subjects, k)[1]
         assert better <= plain
         gained += better < plain
     assert gained
 
 
-def cheapest_pairs(subjects):
-    samples = samples_of(subjects)
+def find_cheapest_pairs(subjects):
+    samples = make_samples(subjects)
 
     def least(left):
         if not left:
             return 0
         one, *others = left
-        return min(cost(samples, [one, other]) + least([i for i in others if i != other]) for other in others)
+        return min(compute_cost(samples, [one, other]) + least([i for i in others if i != other]) for other in others)
 
     return least(list(range(len(subjects))))
 
@@ -139,13 +139,13 @@ def cheapest_pairs(subjects):
 def test_pairs_of_few_subjects_cost_the_least_there_is():
     rng = random.Random(SEED)
     for _ in range(15):
-        subjects = neighbours(rng, 8, 5, side=30)
-        assert grouped(subjects, 2)[1] == cheapest_pairs(subjects)
+        subjects = draw_neighbours(rng, 8, 5, side=30)
+        assert group_subjects(subjects, 2)[1] == find_cheapest_pairs(subjects)
 
 
 def test_candidates_hold_the_cheapest_partners():
-    subjects = neighbours(random.Random(SEED), 300, 30)
-    samples = samples_of(subjects)
+    subjects = draw_neighbours(random.Random(SEED), 300, 30)
+    samples = make_samples(subjects)
     samples = _groups._select_samples(samples, np.arange(300))
     near = _near.find_nearest(_near.compute_signatures(samples), 8)
     assert near.shape == (300, 8)
@@ -157,8 +157,8 @@ def test_candidates_hold_the_cheapest_partners():
 
 def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
     monkeypatch.setattr(_pairs, "_SLOTS_PER_SUBJECT", 4)  # a table in which not all find room
-    subjects = neighbours(random.Random(SEED), 30, 5)
-    samples = _groups._select_samples(samples_of(subjects), np.arange(30)[::-1])
+    subjects = draw_neighbours(random.Random(SEED), 30, 5)
+    samples = _groups._select_samples(make_samples(subjects), np.arange(30)[::-1])
     every, some = (_pairs.build_pairs(samples, most) for most in (_pairs.MAX_TABULATED_SUBJECTS, 0))
     assert len(every.all) == 30
     assert len(some.all) == 0
@@ -169,7 +169,7 @@ def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
 
 
 def test_everybody_at_one_place_and_time_is_grouped(tabulated):
-    groups, total = grouped([[(0, 3, 4)]] * 7, 2)
+    groups, total = group_subjects([[(0, 3, 4)]] * 7, 2)
     assert sorted(map(len, groups)) == [2, 2, 3]
     assert total == 3 * 2
 
@@ -178,7 +178,7 @@ def test_everybody_at_one_place_and_time_is_grouped(tabulated):
 def test_blocks_and_merges_done_elsewhere_give_the_same(monkeypatch, k):
     monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 12)
     monkeypatch.setattr(_k_merge, "_SAMPLE_INPUTS_PER_TASK", 300)
-    samples, rank = samples_of(neighbours(random.Random(SEED), 61, 8)), np.arange(61)[::-1]
+    samples, rank = make_samples(draw_neighbours(random.Random(SEED), 61, 8)), np.arange(61)[::-1]
     elsewhere, found = Elsewhere(), []
     for way in ({}, {"tasks": elsewhere}):
         group = _groups.group(samples, k, rank, np.random.default_rng(SEED), **way)
@@ -191,12 +191,12 @@ def test_blocks_and_merges_done_elsewhere_give_the_same(monkeypatch, k):
 
 
 def test_a_second_cut_takes_back_what_borders_cost(monkeypatch):
-    subjects = neighbours(random.Random(SEED), 400, 12)
-    whole = grouped(subjects, 2)[1]
+    subjects = draw_neighbours(random.Random(SEED), 400, 12)
+    whole = group_subjects(subjects, 2)[1]
     monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 100)
-    blocks = grouped(subjects, 2)[1]
+    blocks = group_subjects(subjects, 2)[1]
     monkeypatch.setattr(_groups, "_exchange_block", lambda samples, k, group, home: group)
-    assert whole < blocks < grouped(subjects, 2)[1]
+    assert whole < blocks < group_subjects(subjects, 2)[1]
 
 
 @pytest.mark.parametrize("whole", [1, 2, 5])

@@ -18,7 +18,7 @@ GRID_S, PER = 60, 3  # slots of an epoch
 OPTIONS = [("never", False), ("never", True), ("apart", False), ("apart", True)]
 
 
-def samples_of(rows):
+def make_samples(rows):
     """Samples of a list of sets of (slot, x, y) a subject; the empty ones are left out."""
     codes = [code for code, some in enumerate(rows) if some]
     flat = np.array([row for code in codes for row in sorted(rows[code])], np.int64).reshape(-1, 3)
@@ -27,7 +27,7 @@ def samples_of(rows):
     return Samples(subject=np.array(codes, np.int64), offset=offset, slot=slot, x=x, y=y, grid_s=GRID_S, grid_m=100.0)
 
 
-def instance(rng, people=(6, 14), epochs=(4, 8)):
+def draw_instance(rng, people=(6, 14), epochs=(4, 8)):
     """People who are about in most epochs, some in few; by default 6 to 14 of them in 4 to 8 epochs."""
     epochs, presence = rng.randint(*epochs), rng.choice([0.7, 0.9, 1.0])
     rows = []
@@ -38,7 +38,7 @@ def instance(rng, people=(6, 14), epochs=(4, 8)):
                 for _ in range(rng.randint(1, 4)):
                     some.add((epoch * PER + rng.randrange(PER) + 300, rng.randrange(6), rng.randrange(6)))
         rows.append(some)
-    return samples_of(rows)
+    return make_samples(rows)
 
 
 def run(samples, k, leaks=1, reuse="never", improve=False, people=_clusters.MEAN_CLUSTER_PEOPLE):
@@ -74,7 +74,7 @@ def unpack(samples, hidden):
     return kept, rows, sets, all_kept
 
 
-def inside(sample, row):
+def is_inside(sample, row):
     t, x, y = sample
     return row[0] <= t <= row[1] and row[2] <= x <= row[4] and row[3] <= y <= row[5]
 
@@ -124,13 +124,13 @@ def check(samples, hidden, k, leaks, reuse):
     for (i, e), own in kept.items():
         merged = {i} | {o for m in range(e - length + 1, e + 1) for o in sets.get((i, m), ())}
         for o in merged:
-            assert all(any(inside(s, row) for row in rows[i, e]) for s in kept[o, e])
-            assert all(any(inside(s, row) for s in kept[o, e]) for row in rows[i, e])
+            assert all(any(is_inside(s, row) for row in rows[i, e]) for s in kept[o, e])
+            assert all(any(is_inside(s, row) for s in kept[o, e]) for row in rows[i, e])
         assert own
-    adversary(kept, rows, publishing, starts, length, k)
+    demand_hidden(kept, rows, publishing, starts, length, k)
 
 
-def adversary(kept, rows, records, starts, length, k):
+def demand_hidden(kept, rows, records, starts, length, k):
     """Who knows what somebody publishes in a window finds k records that fit, the right one among them."""
     for m in starts:
         for i in records:
@@ -140,8 +140,8 @@ def adversary(kept, rows, records, starts, length, k):
             fitting = []
             for r in records:
                 published = [row for e in range(m, m + length) for row in rows.get((r, e), ())]
-                if all(any(inside(s, row) for row in published) for s in known) and all(
-                    any(inside(s, row) for s in known) for row in published
+                if all(any(is_inside(s, row) for row in published) for s in known) and all(
+                    any(is_inside(s, row) for s in known) for row in published
                 ):
                     fitting.append(r)
             assert i in fitting
@@ -155,7 +155,7 @@ def adversary(kept, rows, records, starts, length, k):
 def test_what_is_published_keeps_every_rule_and_withstands_the_adversary(cases, k, leaks, reuse, improve):
     rng, published = random.Random(SEED + k * 10 + leaks), 0
     for _ in cases(25):
-        samples = instance(rng)
+        samples = draw_instance(rng)
         hidden = run(samples, k, leaks, reuse, improve, rng.choice([50, 5, 3]))
         check(samples, hidden, k, leaks, reuse)
         published += int(hidden.kept.sum())
@@ -168,7 +168,7 @@ def test_who_knows_a_moment_learns_no_more_than_its_epoch_at_the_ends_too(cases,
     """The records that hide a person in any window that holds an epoch all carry the person in that epoch alone."""
     rng, ends = random.Random(SEED + leaks), 0
     for _ in cases(25):
-        samples = instance(rng, (12, 20), (leaks + 2, 4))
+        samples = draw_instance(rng, (12, 20), (leaks + 2, 4))
         hidden = run(samples, 2 if reuse == "never" else 3, leaks, reuse, improve)
         kept, _, sets, _ = unpack(samples, hidden)
         every = sorted({int(e) for e in hidden.run_epoch})
@@ -188,7 +188,7 @@ def test_who_knows_a_moment_learns_no_more_than_its_epoch_at_the_ends_too(cases,
     assert ends
 
 
-def cost(hidden):
+def compute_cost(hidden):
     box = hidden.merged.box
     return int(((hidden.merged.last - hidden.merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)).sum())
 
@@ -198,35 +198,37 @@ def cost(hidden):
 def test_improving_leaves_out_no_more_and_costs_no_more_a_sample(cases, k, reuse):
     rng = random.Random(SEED)
     for _ in cases(40):
-        samples = instance(rng)
+        samples = draw_instance(rng)
         people = rng.choice([50, 5, 3])
         plain, better = (run(samples, k, reuse=reuse, improve=improve, people=people) for improve in (False, True))
         numbers = [int((h.run_end - h.run_begin)[h.kept].sum()) for h in (plain, better)]
         assert numbers[1] >= numbers[0]
-        assert cost(better) * numbers[0] <= cost(plain) * numbers[1]
+        assert compute_cost(better) * numbers[0] <= compute_cost(plain) * numbers[1]
 
 
 def test_the_same_seed_gives_the_same_and_codes_of_subjects_change_nothing():
-    samples = instance(random.Random(SEED))
+    samples = draw_instance(random.Random(SEED))
     one, two = run(samples, 2, improve=True), run(samples, 2, improve=True)
     assert (one.other == two.other).all()
     assert (one.merged.box == two.merged.box).all()
 
 
-def everyone(n, slots, place=lambda i: (0, 0)):
+def make_everyone(n, slots, place=lambda i: (0, 0)):
     return [{(slot, *place(i)) for slot in slots} for i in range(n)]
 
 
 ODD = {
     "nobody": [],
-    "one subject": everyone(1, range(300, 312)),
-    "fewer than k": everyone(2, range(300, 312)),
-    "a burst": [some | {(300, x, y) for x in range(20) for y in range(20)} for some in everyone(6, range(300, 306))],
-    "one in one epoch only": [*everyone(8, range(300, 306)), {(300, 1, 1)}],
-    "nothing in between": everyone(8, [300, 301, 304, 90_000, 90_004]),
-    "all at one point": everyone(9, range(300, 309)),
-    "tau longer than the data": everyone(5, [300]),
-    "far apart": everyone(8, range(300, 306), lambda i: (i * 1_000_000, -i)),
+    "one subject": make_everyone(1, range(300, 312)),
+    "fewer than k": make_everyone(2, range(300, 312)),
+    "a burst": [
+        some | {(300, x, y) for x in range(20) for y in range(20)} for some in make_everyone(6, range(300, 306))
+    ],
+    "one in one epoch only": [*make_everyone(8, range(300, 306)), {(300, 1, 1)}],
+    "nothing in between": make_everyone(8, [300, 301, 304, 90_000, 90_004]),
+    "all at one point": make_everyone(9, range(300, 309)),
+    "tau longer than the data": make_everyone(5, [300]),
+    "far apart": make_everyone(8, range(300, 306), lambda i: (i * 1_000_000, -i)),
 }
 
 
@@ -234,19 +236,19 @@ ODD = {
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", ODD)
 def test_odd_input_is_hidden_or_suppressed(name, k):
-    samples = samples_of(ODD[name])
+    samples = make_samples(ODD[name])
     for leaks in (1, 2) if name != "tau longer than the data" else (9,):
         hidden = run(samples, k, leaks, improve=True)
         check(samples, hidden, k, leaks, "never")
 
 
 def test_k_people_at_one_point_are_all_published():
-    assert run(samples_of(everyone(9, range(300, 309))), 2).kept.all()
+    assert run(make_samples(make_everyone(9, range(300, 309))), 2).kept.all()
 
 
 @pytest.mark.parametrize("improve", [False, True])
 def test_people_of_clusters_smaller_than_k_are_hidden_by_those_of_others(improve):
-    samples = samples_of(everyone(30, range(300, 312), lambda i: (2 * i, 0)))
+    samples = make_samples(make_everyone(30, range(300, 312), lambda i: (2 * i, 0)))
     hidden = run(samples, 4, improve=improve, people=2)
     assert hidden.kept.all()
     check(samples, hidden, 4, 1, "never")
@@ -273,7 +275,7 @@ def test_windows_begin_where_they_do_before_1970_too():
     """Times are whole numbers of either sign: none of them stands for an epoch without samples."""
     own = {(slot, x, 0) for x, slot in enumerate((-9, -8, -1, 2, 40))}
     for early in (0, -3000):
-        hidden = run(samples_of([{(slot + early, x, y) for slot, x, y in own} for _ in range(8)]), 2)
+        hidden = run(make_samples([{(slot + early, x, y) for slot, x, y in own} for _ in range(8)]), 2)
         first = early // PER - 3
         starts = {int(s) // (GRID_S * PER) - first for s in hidden.start_s}
         assert starts == {-1, 0, 1, 2, 3, 15, 16}

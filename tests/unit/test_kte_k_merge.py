@@ -12,23 +12,23 @@ from dbanon.base import cores
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import MAX_CELL, MAX_SLOT
 from tests.unit import oracles_kte as oracle
-from tests.unit.kte_instances import inputs_at_random, inputs_in_runs, samples_of
+from tests.unit.kte_instances import draw_inputs, draw_inputs_in_runs, make_samples
 
 SEED = 2017
 
 
 def merge_one(inputs):
     """Rows (first, last, x0, y0, x1, y1) of one task."""
-    samples = samples_of(inputs)
+    samples = make_samples(inputs)
     merged = _k_merge.merge(samples, np.array([0, len(inputs)]), samples.offset[:-1], samples.offset[1:])
     assert merged.offset.tolist() == [0, len(merged.first)]
     rows = np.column_stack([merged.first, merged.last, merged.box]).tolist()
     cost = _k_merge.compute_costs(samples, np.array([0, len(inputs)]), samples.offset[:-1], samples.offset[1:])
-    assert cost.tolist() == [cost_of(rows)]
+    assert cost.tolist() == [compute_cost(rows)]
     return [tuple(row) for row in rows]
 
 
-def cost_of(rows):
+def compute_cost(rows):
     return sum((t1 - t0 + 1) * ((x1 - x0 + 1) + (y1 - y0 + 1)) for t0, t1, x0, y0, x1, y1 in rows)
 
 
@@ -38,7 +38,7 @@ def test_two_trajectories_in_one_dimension_by_hand():
     second = [(1, 3, 0), (5, 4, 0), (8, 6, 0)]
     rows = [(0, 1, 2, 0, 3, 0), (4, 5, 4, 0, 5, 0), (8, 9, 5, 0, 6, 0)]
     assert merge_one([first, second]) == rows
-    assert cost_of(rows) == 3 * 2 * (2 + 1)
+    assert compute_cost(rows) == 3 * 2 * (2 + 1)
 
 
 def test_a_sample_joins_the_side_where_it_costs_less():
@@ -64,18 +64,20 @@ def test_one_input_gives_its_samples_slot_by_slot():
 def test_the_cost_is_the_least_of_all_partitions(k, slots):
     rng = random.Random(SEED + k)
     for _ in range(150):
-        inputs = inputs_at_random(rng, k, slots, 6, rng.choice([2, 30]))
-        assert cost_of(merge_one(inputs)) == oracle.least_cost(inputs), inputs
+        inputs = draw_inputs(rng, k, slots, 6, rng.choice([2, 30]))
+        assert compute_cost(merge_one(inputs)) == oracle.find_least_cost(inputs), inputs
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_cost_is_the_least_where_one_input_has_many_samples_in_a_row(k):
     rng = random.Random(SEED + k)
     for _ in range(60):
-        inputs = inputs_in_runs(rng, k, 9, 4, 0.7)
+        inputs = draw_inputs_in_runs(rng, k, 9, 4, 0.7)
         while sum(len(one) for one in inputs) > 14:
             inputs[max(range(k), key=lambda i: len(inputs[i]))].pop()
-        assert cost_of(merge_one(inputs)) == oracle.least_cost(inputs) == oracle.least_cost_of_many(inputs), inputs
+        assert (
+            compute_cost(merge_one(inputs)) == oracle.find_least_cost(inputs) == oracle.find_least_cost_of_many(inputs)
+        ), inputs
 
 
 @pytest.mark.many
@@ -85,18 +87,18 @@ def test_the_cost_is_the_least_over_long_runs_of_one_input(k, moving):
     """Longer than a block of starts, of those who rest, those who move, and both."""
     rng = random.Random(SEED + k)
     for _ in range(4):
-        inputs = inputs_in_runs(rng, k, 500, 5 * _k_merge._STARTS_PER_BLOCK, moving)
-        assert cost_of(merge_one(inputs)) == oracle.least_cost_of_many(inputs), inputs
+        inputs = draw_inputs_in_runs(rng, k, 500, 5 * _k_merge._STARTS_PER_BLOCK, moving)
+        assert compute_cost(merge_one(inputs)) == oracle.find_least_cost_of_many(inputs), inputs
 
 
 def test_of_equally_cheap_merges_the_rows_are_those_of_the_printed_algorithm():
     rng = random.Random(SEED)
     for _ in range(200):
-        inputs = inputs_at_random(rng, rng.randint(1, 4), 10, 6, 3)
-        cost, rows = oracle.k_merge_printed(inputs)
+        inputs = draw_inputs(rng, rng.randint(1, 4), 10, 6, 3)
+        cost, rows = oracle.merge_as_printed(inputs)
         assert merge_one(inputs) == rows
         assert merge_one(inputs[::-1]) == rows
-        assert cost == cost_of(rows)
+        assert cost == compute_cost(rows)
 
 
 SAMPLE = st.tuples(st.integers(-4, 4), st.integers(-3, 3), st.integers(-3, 3))
@@ -120,7 +122,7 @@ def test_rows_part_all_samples_and_each_holds_one_of_every_input(inputs):
         number, t, x, y = zip(*part, strict=True)
         assert set(number) == set(range(len(inputs)))  # condition ii)
         assert row == (min(t), max(t), min(x), min(y), max(x), max(y))  # no larger than its samples
-    assert cost_of(rows) == oracle.least_cost_of_many(inputs)  # condition iii)
+    assert compute_cost(rows) == oracle.find_least_cost_of_many(inputs)  # condition iii)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -128,8 +130,8 @@ def test_many_tasks_of_any_number_of_inputs_are_merged_each_by_itself(monkeypatc
     monkeypatch.setattr(cores, "count_threads", lambda: threads)
     monkeypatch.setattr(_k_merge, "_MIN_SAMPLES_PER_THREAD", 4)
     rng = random.Random(SEED)
-    subjects = inputs_at_random(rng, 12, 20, 12, 20)
-    samples = samples_of(subjects)
+    subjects = draw_inputs(rng, 12, 20, 12, 20)
+    samples = make_samples(subjects)
     tasks = [rng.sample(range(12), rng.randint(1, 5)) for _ in range(40)]
     who = np.concatenate(tasks)
     offset = np.cumsum([0, *map(len, tasks)])
@@ -139,7 +141,7 @@ def test_many_tasks_of_any_number_of_inputs_are_merged_each_by_itself(monkeypatc
         part = slice(merged.offset[number], merged.offset[number + 1])
         rows = np.column_stack([merged.first[part], merged.last[part], merged.box[part]])
         assert [tuple(row) for row in rows.tolist()] == merge_one([subjects[i] for i in task])
-        assert costs[number] == cost_of(rows.tolist())
+        assert costs[number] == compute_cost(rows.tolist())
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -147,24 +149,26 @@ def test_pair_costs_are_those_of_merges(monkeypatch, threads):
     monkeypatch.setattr(cores, "count_threads", lambda: threads)
     monkeypatch.setattr(_k_merge, "_MIN_SAMPLES_PER_THREAD", 4)
     rng = random.Random(SEED)
-    subjects = inputs_at_random(rng, 10, 20, 12, 20)
-    samples = samples_of(subjects)
+    subjects = draw_inputs(rng, 10, 20, 12, 20)
+    samples = make_samples(subjects)
     a, b = np.nonzero(~np.eye(10, dtype=bool))
     costs = _k_merge.compute_pair_costs(
         samples, samples.offset[a], samples.offset[a + 1], samples.offset[b], samples.offset[b + 1]
     )
-    assert costs.tolist() == [oracle.least_cost_of_many([subjects[i], subjects[j]]) for i, j in zip(a, b, strict=True)]
+    assert costs.tolist() == [
+        oracle.find_least_cost_of_many([subjects[i], subjects[j]]) for i, j in zip(a, b, strict=True)
+    ]
 
 
 def test_parts_of_a_subject_are_merged_as_subjects_are():
     """Ranges of samples need not be whole subjects: epochs are merged by themselves."""
-    samples = samples_of([[(0, 0, 0), (1, 1, 0), (5, 9, 9)], [(1, 0, 0), (4, 9, 9), (5, 9, 9)]])
+    samples = make_samples([[(0, 0, 0), (1, 1, 0), (5, 9, 9)], [(1, 0, 0), (4, 9, 9), (5, 9, 9)]])
     ends = [np.array([value]) for value in (0, 2, 3, 4)]
     assert _k_merge.compute_pair_costs(samples, *ends).tolist() == [2 * (2 + 1)]
 
 
 def test_nothing_to_merge_gives_nothing():
-    samples, none = samples_of([[(0, 0, 0)]]), np.empty(0, np.int64)
+    samples, none = make_samples([[(0, 0, 0)]]), np.empty(0, np.int64)
     merged = _k_merge.merge(samples, np.array([0]), none, none)
     assert merged.offset.tolist() == [0]
     assert merged.box.shape == (0, 4)
@@ -175,7 +179,7 @@ def test_nothing_to_merge_gives_nothing():
 def test_costs_beyond_what_a_float_counts_are_exact():
     far = 2**29
     rows = merge_one([[(0, -far, -far), (far, far, far)], [(far, far, far - 1)]])
-    assert cost_of(rows) == oracle.least_cost([[(0, -far, -far), (far, far, far)], [(far, far, far - 1)]])
+    assert compute_cost(rows) == oracle.find_least_cost([[(0, -far, -far), (far, far, far)], [(far, far, far - 1)]])
 
 
 def test_costs_at_the_furthest_slots_and_cells_are_exact():

@@ -30,34 +30,36 @@ def by_id(monkeypatch):
     monkeypatch.setattr(_rows, "rank_subjects", lambda data, _: np.arange(len(data.subject)))
 
 
-def released(places, algorithm, options, people=4):
+def publish_all(places, algorithm, options, people=4):
     """All placements and orders: the tracks of all, and their records."""
     times = {"tau_s": EPOCH_S, "leak_s": EPOCH_S} if algorithm == "kte-hide" else {}
     params = FAMILY.parse({"k": 2, "grid_m": 1.0, **times, **options})
 
     @cache
     def publish(tracks):
-        data = small_worlds.trajectories(tracks, EPOCH_S)
-        return small_worlds.records(FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0)), len(tracks))
+        data = small_worlds.make_trajectories(tracks, EPOCH_S)
+        return small_worlds.list_records(
+            FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0)), len(tracks)
+        )
 
-    for tracks in small_worlds.placements(people, places):
-        for told in small_worlds.in_every_order(publish, tracks):
+    for tracks in small_worlds.list_placements(people, places):
+        for told in small_worlds.publish_in_every_order(publish, tracks):
             yield tracks, told
 
 
-def greatest(releases, epochs):
+def find_greatest_posterior(releases, epochs):
     """The greatest posterior to a reader who knows everybody's places in some epochs, and how often it is above 1/2."""
     known = ((tuple(track[epoch] for track in tracks for epoch in epochs), told) for tracks, told in releases)
-    return small_worlds.greatest(small_worlds.of_records(*world) for world in known)
+    return small_worlds.find_greatest(small_worlds.describe_world(*world) for world in known)
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("way", WAYS)
 def test_no_record_is_anybodys_above_one_half_whichever_epoch_is_known(way):
-    releases = list(released((2, 2), *WAYS[way]))
-    assert [greatest(releases, [epoch]) for epoch in (0, 1)] == [(HALF, 0)] * 2
+    releases = list(publish_all((2, 2), *WAYS[way]))
+    assert [find_greatest_posterior(releases, [epoch]) for epoch in (0, 1)] == [(HALF, 0)] * 2
     if way != "kte-hide":
-        assert greatest(releases, [0, 1]) == (HALF, 0)
+        assert find_greatest_posterior(releases, [0, 1]) == (HALF, 0)
 
 
 @pytest.mark.stress
@@ -65,8 +67,8 @@ def test_no_record_is_anybodys_above_one_half_whichever_epoch_is_known(way):
 @pytest.mark.parametrize("places", [(2, 1, 2), (2, 2, 1)])
 @pytest.mark.parametrize("way", WAYS)
 def test_nor_over_three_epochs(way, places):
-    releases = list(released(places, *WAYS[way]))
-    assert max(greatest(releases, [epoch]) for epoch in range(3)) <= (HALF, 0)
+    releases = list(publish_all(places, *WAYS[way]))
+    assert max(find_greatest_posterior(releases, [epoch]) for epoch in range(3)) <= (HALF, 0)
 
 
 @pytest.mark.stress
@@ -80,6 +82,6 @@ def test_nor_over_three_epochs(way, places):
     ],
 )
 def test_the_page_tells_what_a_replay_of_kte_hide_reveals(words, people, places, options):
-    most, above = greatest(released(places, "kte-hide", options, people), [0])
+    most, above = find_greatest_posterior(publish_all(places, "kte-hide", options, people), [0])
     told = re.search(rf"^\| {re.escape(words)} \| ([\d.]+) \| ([\d.]+) % \|$", PAGE.read_text(), re.MULTILINE)
     assert told.groups() == (f"{float(most):.2f}", f"{100 * float(above):.0f}")

@@ -13,7 +13,7 @@ import pytest
 
 from dbanon.base.errors import DataError
 from dbanon.load import _arrow, _files, _parse
-from tests.facts import named, names, refusal
+from tests.facts import demand_named, expect_refusal, is_named
 
 NAMES = ["subject", "time", "x", "y"]
 MOST_MB = 450
@@ -43,11 +43,11 @@ def _write(path: Path, subject: pa.Array, **options: Any) -> Path:
     return path
 
 
-def _shared(rows: int, value: str | bytes, kind: Any = None) -> pa.Array:
+def _make_shared(rows: int, value: str | bytes, kind: Any = None) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], kind))
 
 
-def _repeated(rows: int, width: int) -> pa.Array:
+def _make_repeated(rows: int, width: int) -> pa.Array:
     offsets = np.arange(rows + 1, dtype=np.int64) * width
     return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(b"0" * (rows * width)))
 
@@ -66,25 +66,25 @@ def _read(path: Path) -> tuple[list[str], float]:
 def test_a_long_text_that_many_rows_have_takes_little_memory(tmp_path: Path, case: str) -> None:
     path, rows = tmp_path / "bomb.parquet", 65_536
     if case == "dictionary":
-        _write(path, _shared(rows, "a" * 15_000))
+        _write(path, _make_shared(rows, "a" * 15_000))
     elif case == "plain":
-        _write(path, _repeated(rows, 4_000), use_dictionary=False, max_rows_per_page=100)
+        _write(path, _make_repeated(rows, 4_000), use_dictionary=False, max_rows_per_page=100)
     elif case == "fixed width":
-        _write(path, _shared(rows, b"a" * 15_000, pa.binary(15_000)))
+        _write(path, _make_shared(rows, b"a" * 15_000, pa.binary(15_000)))
     else:
         encodings = {"subject": "DELTA_BYTE_ARRAY", "time": "PLAIN", "x": "PLAIN", "y": "PLAIN"}
-        _write(path, _repeated(rows, 4_000), use_dictionary=False, column_encoding=encodings)
+        _write(path, _make_repeated(rows, 4_000), use_dictionary=False, column_encoding=encodings)
     said, peak_mb = _read(path)
     assert 40 * path.stat().st_size < rows * 4_000
     assert peak_mb < (MOST_MB if case != "prefixes" else 1000)
-    assert said == [str(rows)] or named(said[0], "1,000 times")
+    assert said == [str(rows)] or is_named(said[0], "1,000 times")
 
 
 @pytest.mark.stress
 def test_a_page_that_would_not_fit_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = _write(
         tmp_path / "page.parquet",
-        _repeated(20_000, 15_000),
+        _make_repeated(20_000, 15_000),
         use_dictionary=False,
         data_page_size=2**30,
         write_batch_size=20_000,
@@ -97,10 +97,10 @@ def test_a_page_that_would_not_fit_is_refused_before_it_is_unpacked(tmp_path: Pa
 
 @pytest.mark.stress
 def test_texts_that_make_a_thousand_times_the_file_are_refused(tmp_path: Path) -> None:
-    path = _write(tmp_path / "far.parquet", _shared(65_536, "a" * 1_000_000))
+    path = _write(tmp_path / "far.parquet", _make_shared(65_536, "a" * 1_000_000))
     said, peak_mb = _read(path)
     assert said[1:] == ["0"]
-    names(said[0], "far.parquet", "1,000 times")
+    demand_named(said[0], "far.parquet", "1,000 times")
     assert peak_mb < MOST_MB
 
 
@@ -134,9 +134,9 @@ def test_texts_are_read_however_they_are_written(tmp_path: Path, encoding: str, 
 
 
 def test_a_page_header_that_is_none_is_told_of_the_file(tmp_path: Path) -> None:
-    path = _write(tmp_path / "nested.parquet", _shared(10, "a"))
+    path = _write(tmp_path / "nested.parquet", _make_shared(10, "a"))
     for filler in (b"\x1c" * 60, b"\xff" * 60, b"\x18\xff\xff\xff\x7f" + b"\0" * 60, b"\0" * 60):
         whole = path.read_bytes()
         (tmp_path / "bad.parquet").write_bytes(whole[:4] + filler + whole[4 + len(filler) :])
-        with refusal(DataError, "bad.parquet", "whole"):
+        with expect_refusal(DataError, "bad.parquet", "whole"):
             list(_files.read_batches(tmp_path / "bad.parquet", NAMES, options="--subject"))

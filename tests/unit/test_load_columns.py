@@ -11,10 +11,10 @@ import shapely
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import _bbox, _files, _parse, _tables
 from dbanon.options.loading import LoadingSites
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 
-def _out_of_range(seconds):
+def _is_out_of_range(seconds):
     return np.isfinite(seconds) & ((seconds < _parse.FIRST_S) | (seconds >= _parse.LAST_S))
 
 
@@ -25,7 +25,7 @@ def _read(path, *names):
     ]
 
 
-def _refusal(path, *names):
+def _catch_refusal(path, *names):
     with pytest.raises(DataError) as refused:
         list(_files.read_batches(path, names, options="--x"))
     return str(refused.value)
@@ -48,64 +48,71 @@ def test_nan_and_infinity_are_numbers_that_are_not_finite():
 
 def test_unix_seconds_and_iso_times_may_stand_in_one_column():
     cells = pa.array(["1212562884", "1212562884.25", "2008-06-04T07:01:24Z", "2008-06-04 09:01:24.5+02:00"])
-    assert _parse.Times(None).seconds(cells).to_pylist() == [1212562884, 1212562884.25, 1212562884, 1212562884.5]
+    assert _parse.Times(None).convert_to_unix_s(cells).to_pylist() == [
+        1212562884,
+        1212562884.25,
+        1212562884,
+        1212562884.5,
+    ]
 
 
 @pytest.mark.parametrize(
     "cell", ["2008-06-04t07:01:24", "yesterday", "2008-02-30T00:00:00Z", "2008-13-01T00:00:00Z", ""]
 )
 def test_a_time_that_does_not_exist_is_null(cell):
-    assert _parse.Times(None).seconds(pa.array([cell, "0"])).to_pylist() == [None, 0.0]
+    assert _parse.Times(None).convert_to_unix_s(pa.array([cell, "0"])).to_pylist() == [None, 0.0]
 
 
 def test_nanoseconds_and_a_small_z_are_understood():
     cells = pa.array(["1970-01-01T00:00:01.123456789z", "1970-01-01T00:01Z"])
-    assert _parse.Times(None).seconds(cells).to_pylist() == [1.123456, 60.0]
+    assert _parse.Times(None).convert_to_unix_s(cells).to_pylist() == [1.123456, 60.0]
 
 
 @pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
 def test_seconds_and_finer_units_since_1970_are_told_by_their_size(unit):
     cells = pa.array([1212562884 * unit, 1212562885 * unit])
-    assert _parse.Times(None).seconds(cells).to_pylist() == pytest.approx([1212562884, 1212562885], abs=1e-5)
-    assert _parse.Times(None).seconds(cells.cast(pa.string())).to_pylist() == pytest.approx([1212562884, 1212562885])
+    assert _parse.Times(None).convert_to_unix_s(cells).to_pylist() == pytest.approx([1212562884, 1212562885], abs=1e-5)
+    assert _parse.Times(None).convert_to_unix_s(cells.cast(pa.string())).to_pylist() == pytest.approx(
+        [1212562884, 1212562885]
+    )
 
 
 def test_the_unit_is_told_once_a_file_so_a_stray_number_is_a_wrong_time():
     times = _parse.Times(None)
-    first = times.seconds(pa.array(["1212562884", "1212562884000", "1212562885"]))
+    first = times.convert_to_unix_s(pa.array(["1212562884", "1212562884000", "1212562885"]))
     assert first.to_pylist() == [1212562884, 1212562884000, 1212562885]
-    assert times.seconds(pa.array(["1212562884000"])).to_pylist() == [1212562884000]
-    assert _out_of_range(first.to_numpy()).tolist() == [False, True, False]
+    assert times.convert_to_unix_s(pa.array(["1212562884000"])).to_pylist() == [1212562884000]
+    assert _is_out_of_range(first.to_numpy()).tolist() == [False, True, False]
 
 
 def test_a_number_of_another_unit_is_no_time():
     times = _parse.Times(None)
-    first = times.seconds(pa.array([1212562884000] * 3 + [1212562884])).to_numpy()
-    assert _out_of_range(first).tolist() == [False, False, False, True]
+    first = times.convert_to_unix_s(pa.array([1212562884000] * 3 + [1212562884])).to_numpy()
+    assert _is_out_of_range(first).tolist() == [False, False, False, True]
 
 
 def test_dates_written_as_one_number_are_refused():
     with pytest.raises(DataError, match="YYYYMMDDhhmmss"):
-        _parse.Times(None).seconds(pa.array([20080604120000, 20080604120100]))
+        _parse.Times(None).convert_to_unix_s(pa.array([20080604120000, 20080604120100]))
 
 
 def test_a_time_that_clocks_left_out_is_none():
     cells = pa.array(["2023-03-12 01:59:59", "2023-03-12 02:30:00", "2023-03-12 03:00:00"])
-    assert _parse.Times("America/New_York").seconds(cells).to_pylist() == [1678604399, None, 1678604400]
+    assert _parse.Times("America/New_York").convert_to_unix_s(cells).to_pylist() == [1678604399, None, 1678604400]
 
 
 def test_timestamps_beyond_all_years_do_not_wrap_round():
     cells = pa.array([2**60, 1212562884], pa.timestamp("s"))
-    seconds = _parse.Times("UTC").seconds(cells).to_numpy()
-    assert _out_of_range(seconds).tolist() == [True, False]
+    seconds = _parse.Times("UTC").convert_to_unix_s(cells).to_numpy()
+    assert _is_out_of_range(seconds).tolist() == [True, False]
     assert seconds[1] == 1212562884
 
 
 def test_a_column_of_dates_is_midnight_in_the_zone_given():
     cells = pa.array([14034], pa.int32()).cast(pa.date32())
-    assert _parse.Times("UTC").seconds(cells).to_pylist() == [14034 * 86400]
+    assert _parse.Times("UTC").convert_to_unix_s(cells).to_pylist() == [14034 * 86400]
     with pytest.raises(ParameterError, match="--tz"):
-        _parse.Times(None).seconds(cells)
+        _parse.Times(None).convert_to_unix_s(cells)
 
 
 def test_cells_as_json_are_what_they_were():
@@ -128,25 +135,25 @@ def test_cells_may_be_separated_by_other_signs(tmp_path, separator):
 def test_a_column_of_lists_is_refused(tmp_path):
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"x": [[1.0, 2.0]]}), path)
-    names(_refusal(path, "x"), "'x'", "lists.parquet", "one value", "lists")
+    demand_named(_catch_refusal(path, "x"), "'x'", "lists.parquet", "one value", "lists")
 
 
 def test_utf_16_is_told_from_a_binary_file(tmp_path):
     path = tmp_path / "wide.csv"
     path.write_text("x,y\n1,2\n", encoding="utf-16")
-    assert "not UTF-8. Convert it" in _refusal(path, "x")
+    assert "not UTF-8. Convert it" in _catch_refusal(path, "x")
 
 
 def test_naive_times_need_a_zone():
     cells = pa.array(["2008-06-04T00:01:24"])
     with pytest.raises(ParameterError, match="--tz"):
-        _parse.Times(None).seconds(cells)
-    assert _parse.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1212562884]
+        _parse.Times(None).convert_to_unix_s(cells)
+    assert _parse.Times("America/Los_Angeles").convert_to_unix_s(cells).to_pylist() == [1212562884]
 
 
 def test_an_hour_that_happens_twice_is_the_first_of_the_two():
     cells = pa.array(["2008-11-02T01:30:00"])
-    assert _parse.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1225614600]
+    assert _parse.Times("America/Los_Angeles").convert_to_unix_s(cells).to_pylist() == [1225614600]
 
 
 def test_a_zone_that_does_not_exist_is_refused():
@@ -159,10 +166,10 @@ def test_a_zone_that_does_not_exist_is_refused():
 def test_parquet_timestamps_are_read_with_and_without_a_zone():
     aware = pa.array([1_500_000], pa.timestamp("ms", "Europe/Berlin"))
     naive = pa.array([1_500_000, None], pa.timestamp("ns"))
-    assert _parse.Times(None).seconds(aware).to_pylist() == [1500.0]
-    assert _parse.Times("UTC").seconds(naive).to_pylist() == [0.0015, None]
+    assert _parse.Times(None).convert_to_unix_s(aware).to_pylist() == [1500.0]
+    assert _parse.Times("UTC").convert_to_unix_s(naive).to_pylist() == [0.0015, None]
     with pytest.raises(ParameterError):
-        _parse.Times(None).seconds(naive)
+        _parse.Times(None).convert_to_unix_s(naive)
 
 
 def test_subjects_lose_blanks_and_empty_ones_are_null():
@@ -189,7 +196,7 @@ def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
 def test_an_open_quote_that_swallows_rows_is_named_by_its_line(tmp_path):
     path = tmp_path / "open.csv"
     path.write_text("a,b\nx,1\n" + '"y,1\nz,2\n"w,3\n' + "v,4\n")
-    names(_refusal(path, "a"), "'a'", path.name, "line 3", "quote")
+    demand_named(_catch_refusal(path, "a"), "'a'", path.name, "line 3", "quote")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +205,7 @@ def test_an_open_quote_that_swallows_rows_is_named_by_its_line(tmp_path):
 def test_a_header_that_may_be_somebodys_data_is_not_told(tmp_path, header):
     path = tmp_path / "headless.csv"
     path.write_text(header + "\n" + header + "\n")
-    told = _refusal(path, "subject")
+    told = _catch_refusal(path, "subject")
     assert not [word for word in ("37.7", "122", "2008", "1213") if word in told], told
 
 
@@ -218,20 +225,20 @@ def test_parquet_columns_keep_their_types_and_dictionaries_are_undone(tmp_path):
 def test_a_missing_column_names_those_found(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("cab,when\n1,2\n")
-    names(_refusal(path, "cab", "x"), "fixes.csv", "'x'", "cab, when")
+    demand_named(_catch_refusal(path, "cab", "x"), "fixes.csv", "'x'", "cab, when")
 
 
 def test_a_file_without_a_header_is_refused_without_quoting_it(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("17,37.75,-122.39\n")
-    assert "header" in _refusal(path, "x")
-    assert "37.75" not in _refusal(path, "x")
+    assert "header" in _catch_refusal(path, "x")
+    assert "37.75" not in _catch_refusal(path, "x")
 
 
 def test_a_ragged_row_is_named_by_its_line_and_not_quoted(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("a,b\n1,2\n3\n")
-    names(_refusal(path, "a"), "fixes.csv", "line 3", "1 cell", 2)
+    demand_named(_catch_refusal(path, "a"), "fixes.csv", "line 3", "1 cell", 2)
 
 
 @pytest.mark.parametrize(
@@ -250,18 +257,18 @@ def test_a_ragged_row_is_named_by_its_line_and_not_quoted(tmp_path):
 def test_a_file_that_is_no_table_is_refused_in_one_sentence(tmp_path, content, word):
     path = tmp_path / "file"
     path.write_bytes(content)
-    assert word in _refusal(path, "a")
+    assert word in _catch_refusal(path, "a")
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("a,a\n1,2\n")
-    assert "several" in _refusal(path, "a")
+    assert "several" in _catch_refusal(path, "a")
 
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
-    assert "exist" in _refusal(tmp_path / "nothing.csv", "a")
-    assert "directory" in _refusal(tmp_path, "a")
+    assert "exist" in _catch_refusal(tmp_path / "nothing.csv", "a")
+    assert "directory" in _catch_refusal(tmp_path, "a")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +284,7 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path):
     ],
 )
 def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, facts):
-    with refusal(ParameterError, *facts):
+    with expect_refusal(ParameterError, *facts):
         _tables._check_columns(LoadingSites(dataset="d", **columns))
 
 

@@ -15,7 +15,7 @@ import shapely
 
 from dbanon.base.errors import DataError
 from dbanon.load import _gis
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 COUNT = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 ROWS = f"AS {COUNT} SELECT i AS fid, geom, name FROM n JOIN real_places"
@@ -76,7 +76,7 @@ def _read(path: Path, label: str | None = "name") -> int:
 def test_a_layer_that_is_a_view_is_refused(package: Path, view: str) -> None:
     _rename(package, "places", "real_places")
     _change(package, view)
-    with refusal(DataError, "places.gpkg", "view"):
+    with expect_refusal(DataError, "places.gpkg", "view"):
         _read(package)
 
 
@@ -95,7 +95,7 @@ def test_a_layer_that_is_a_view_is_refused(package: Path, view: str) -> None:
 )
 def test_what_a_geopackage_computes_is_refused_whether_or_not_it_is_a_layer(package: Path, statement: str) -> None:
     _change(package, "PRAGMA writable_schema = on", statement)
-    with refusal(DataError, "places.gpkg", "view"):
+    with expect_refusal(DataError, "places.gpkg", "view"):
         _read(package)
 
 
@@ -103,7 +103,7 @@ def test_what_a_geopackage_computes_is_refused_whether_or_not_it_is_a_layer(pack
 def test_a_table_that_describes_layers_must_not_be_a_view(package: Path, table: str) -> None:
     _rename(package, table, "real_rows")
     _change(package, f"CREATE VIEW {table} AS {COUNT} SELECT r.* FROM n JOIN real_rows r WHERE i < 0")
-    with refusal(DataError, "places.gpkg", "view"):
+    with expect_refusal(DataError, "places.gpkg", "view"):
         _read(package)
 
 
@@ -112,7 +112,7 @@ def test_a_view_that_calls_itself_a_table_is_refused(package: Path, page: int) -
     _rename(package, "places", "real_places")
     update = f"UPDATE sqlite_master SET type = 'table', rootpage = {page} WHERE name = 'places'"
     _change(package, f"CREATE VIEW places {SPIN}", "PRAGMA writable_schema = on", update)
-    with refusal(DataError, "places.gpkg", "whole"):
+    with expect_refusal(DataError, "places.gpkg", "whole"):
         _read(package)
 
 
@@ -127,7 +127,7 @@ def test_changes_that_lie_beside_a_geopackage_are_part_of_it(package: Path, tmp_
     opened.close()
     copy = tmp_path / "copy" / package.name
     if hostile:
-        with refusal(DataError, "places.gpkg", "view"):
+        with expect_refusal(DataError, "places.gpkg", "view"):
             _read(copy)
     else:
         assert _read(copy) == 3
@@ -145,7 +145,7 @@ def test_triggers_indexes_and_columns_that_are_computed_are_no_views(package: Pa
 
 def test_an_archive_that_begins_as_another_file_is_not_unpacked(package: Path, tmp_path: Path) -> None:
     for ending in ("zip", "shz", "SHZ"):
-        with refusal(DataError, f"places.{ending}"):
+        with expect_refusal(DataError, f"places.{ending}"):
             _read(Path(shutil.copy(package, tmp_path / f"places.{ending}")))
 
 
@@ -155,17 +155,17 @@ def test_an_archive_that_begins_as_another_file_is_not_unpacked(package: Path, t
 def test_a_file_that_takes_too_long_is_given_up(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_gis.LIMITS, "cpu_s", 1)
     _change(package, f"ALTER TABLE places ADD COLUMN slow TEXT GENERATED ALWAYS AS ({SLOW}) VIRTUAL")
-    with refusal(DataError, "places.gpkg", "1 s"):
+    with expect_refusal(DataError, "places.gpkg", "1 s"):
         _read(package, "slow")
 
 
 @pytest.mark.stress
 def test_a_file_that_waits_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_gis.LIMITS, "time_s", 3)
-    path = _shapefile(tmp_path)
+    path = _write_shapefile(tmp_path)
     path.with_suffix(".dbf").unlink()
     os.mkfifo(path.with_suffix(".dbf"))
-    with refusal(DataError, "places.shp", "3 s"):
+    with expect_refusal(DataError, "places.shp", "3 s"):
         _read(path)
 
 
@@ -173,7 +173,7 @@ def test_a_file_that_holds_too_much_is_refused(package: Path, monkeypatch: pytes
     size = 50_000
     _change(package, f"ALTER TABLE places ADD COLUMN big TEXT GENERATED ALWAYS AS (hex(zeroblob({size}))) VIRTUAL")
     monkeypatch.setitem(_gis.LIMITS, "output_bytes", 5 * size)
-    with refusal(DataError, "places.gpkg", "MB"):
+    with expect_refusal(DataError, "places.gpkg", "MB"):
         _read(package, "big")
 
 
@@ -200,7 +200,7 @@ PLACE = '{"type": "FeatureCollection", %s"features": [{"type": "Feature", "prope
 )
 def test_geojson_of_no_sensible_depth_or_number_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "places.geojson").write_text(text)
-    with refusal(DataError, "places.geojson", "whole"):
+    with expect_refusal(DataError, "places.geojson", "whole"):
         _read(tmp_path / "places.geojson")
 
 
@@ -208,7 +208,7 @@ def test_geojson_of_no_sensible_depth_or_number_is_refused(tmp_path: Path, text:
 def test_a_geometry_that_is_too_large_is_refused_for_its_size(tmp_path: Path) -> None:
     line = json.dumps([[1, 2]] * 2_000_000)
     (tmp_path / "places.geojson").write_text(PLACE % ("", '"a"', f'{{"type": "LineString", "coordinates": {line}}}'))
-    with refusal(DataError, "places.geojson", "memory"):
+    with expect_refusal(DataError, "places.geojson", "memory"):
         _read(tmp_path / "places.geojson")
 
 
@@ -221,7 +221,7 @@ def _put(path: Path, at: int, form: str, number: int) -> None:
     path.write_bytes(data)
 
 
-def _shapefile(folder: Path) -> Path:
+def _write_shapefile(folder: Path) -> Path:
     path = folder / "places.shp"
     square = shapely.to_wkb(np.array([shapely.box(8.2, 53.1, 8.3, 53.2)] * 3, object))
     pyogrio.raw.write(
@@ -249,7 +249,7 @@ LIES = {
 @pytest.mark.stress
 @pytest.mark.parametrize("lie", LIES)
 def test_a_shapefile_that_lies_is_refused_or_has_no_more_rows_than_there_are(tmp_path: Path, lie: str) -> None:
-    path = _shapefile(tmp_path)
+    path = _write_shapefile(tmp_path)
     ending, at, form, number = LIES[lie]
     _put(path.with_suffix(ending), at, form, number)
     with suppress(DataError):

@@ -16,7 +16,7 @@ from dbanon.metrics.counts import compute_exact_interval, find_usable_resolution
 from dbanon.metrics.questions import choose_compared_side, count_true_answers, draw_questions, note_sides
 
 
-def movements(rows: list[tuple[int, int, float, float, float]]) -> Movements:
+def make_movements(rows: list[tuple[int, int, float, float, float]]) -> Movements:
     """Rows of (person, track, t, x, y), sorted as the record wants them."""
     person, track, t, x, y = (np.array(column) for column in zip(*sorted(rows, key=lambda r: r[1:3]), strict=True))
     return Movements(
@@ -31,13 +31,13 @@ NOTHING = Movements(
 )
 
 
-def questions(asked: list[tuple[float, float, float, float, float]]) -> Questions:
+def make_questions(asked: list[tuple[float, float, float, float, float]]) -> Questions:
     """Rows of (side, x, y, since, until)."""
     side, x, y, since, until = np.array(asked, float).reshape(-1, 5).T
     return Questions(side_m=side, x=x, y=y, since=since, until=until)
 
 
-def plain_counts(moved: Movements, asked: Questions) -> list[int]:
+def count_plainly(moved: Movements, asked: Questions) -> list[int]:
     found = []
     for side, left, low, since, until in zip(asked.side_m, asked.x, asked.y, asked.since, asked.until, strict=True):
         people = set()
@@ -59,15 +59,15 @@ asked = st.lists(st.tuples(st.integers(0, 4), small, small, small, st.integers(0
 def test_true_counts_are_those_of_plain_python(
     rows: list[tuple[int, int, int, int, int]], asked: list[tuple[int, int, int, int, int]]
 ) -> None:
-    moved = movements(rows)
-    put = questions([(side, x, y, since, since + long) for side, x, y, since, long in asked])
-    assert count_true_answers(moved, put).tolist() == plain_counts(moved, put)
+    moved = make_movements(rows)
+    put = make_questions([(side, x, y, since, since + long) for side, x, y, since, long in asked])
+    assert count_true_answers(moved, put).tolist() == count_plainly(moved, put)
 
 
 def test_many_people_in_any_order_are_counted_as_in_plain_python() -> None:
     rng = np.random.default_rng(4)
     n = 3000
-    moved = movements(
+    moved = make_movements(
         list(
             zip(
                 rng.integers(0, 50, n),
@@ -82,18 +82,18 @@ def test_many_people_in_any_order_are_counted_as_in_plain_python() -> None:
         rng, window=(0, 0, 8, 8), moments=600.0 * np.arange(20), spans=np.array([[300.0, 900.0], [0.0, 12000.0]]),
         sides_m=(1, 4), queries=30, about_moments=True,
     )  # fmt: skip
-    assert count_true_answers(moved, put).tolist() == plain_counts(moved, put)
+    assert count_true_answers(moved, put).tolist() == count_plainly(moved, put)
 
 
 def test_people_whose_positions_are_in_several_parts_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
-    moved = movements([(person, person, t, *rng.integers(0, 4, 2)) for person in (0, 1, 2, 3) for t in range(10)])
-    mixed = movements([(i % 4, i // 10, t, *rng.integers(0, 4, 2)) for i in range(40) for t in range(5)])
-    put = questions([(side, 0, 0, since, 9) for side in (1, 2, 3) for since in (0, 4, 8)])
+    moved = make_movements([(person, person, t, *rng.integers(0, 4, 2)) for person in (0, 1, 2, 3) for t in range(10)])
+    mixed = make_movements([(i % 4, i // 10, t, *rng.integers(0, 4, 2)) for i in range(40) for t in range(5)])
+    put = make_questions([(side, 0, 0, since, 9) for side in (1, 2, 3) for since in (0, 4, 8)])
     for size in (1, 3, 7, 10, 11, 25):
         monkeypatch.setattr("dbanon.metrics.questions._POSITIONS_PER_PART", size)
         for data in (moved, mixed):
-            assert count_true_answers(data, put).tolist() == plain_counts(data, put)
+            assert count_true_answers(data, put).tolist() == count_plainly(data, put)
 
 
 def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() -> None:
@@ -106,7 +106,7 @@ def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() ->
         rng, window=(0, 0, 9000, 9000), moments=np.arange(10.0), spans=np.array([[0.0, 3.0], [4.0, 9.0]]), queries=200,
         about_moments=True,
     )  # fmt: skip
-    count_true_answers(movements([(0, 0, 0, 0, 0)]), put)  # what is compiled is not counted
+    count_true_answers(make_movements([(0, 0, 0, 0, 0)]), put)  # what is compiled is not counted
     tracemalloc.start()
     try:
         count_true_answers(data, put)
@@ -116,14 +116,16 @@ def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() ->
 
 
 def test_nothing_moves_and_nothing_is_asked() -> None:
-    put = questions([(1, 0, 0, 5, 5)])
+    put = make_questions([(1, 0, 0, 5, 5)])
     assert count_true_answers(NOTHING, put).tolist() == [0]
-    assert count_true_answers(movements([(0, 0, 5, 0, 0)]), questions([])).tolist() == []
+    assert count_true_answers(make_movements([(0, 0, 5, 0, 0)]), make_questions([])).tolist() == []
 
 
 def test_an_edge_and_the_start_of_a_span_count_and_its_end_does_not() -> None:
-    moved = movements([(0, 0, 10, 2, 1)])
-    put = questions([(1, 1, 0, 10, 20), (1, 1, 0, 0, 10), (1, 1, 0, 10, 10), (1, 2, 1, 10, 10), (1, 2.1, 1, 10, 10)])
+    moved = make_movements([(0, 0, 10, 2, 1)])
+    put = make_questions(
+        [(1, 1, 0, 10, 20), (1, 1, 0, 0, 10), (1, 1, 0, 10, 10), (1, 2, 1, 10, 10), (1, 2.1, 1, 10, 10)]
+    )
     assert count_true_answers(moved, put).tolist() == [1, 0, 1, 1, 0]
 
 
@@ -186,10 +188,10 @@ def test_the_same_seed_asks_the_same() -> None:
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def figures(
+def compute_figures(
     true: list[float], expected: list[float], low: list[float], high: list[float], people: int
 ) -> dict[str, Figure]:
-    put = questions([(500, 0, 0, 0, 0)] * len(true))
+    put = make_questions([(500, 0, 0, 0, 0)] * len(true))
     answers = Answers(at_least=np.array(low), expected=np.array(expected), at_most=np.array(high))
     found = measure_counts(put, np.array(true, float), answers, people=people, rng=np.random.default_rng(1))
     return {figure.name: figure for figure in found}
@@ -197,7 +199,7 @@ def figures(
 
 def test_figures_of_counts_by_hand() -> None:
     """Three squares with 4, 0 and 6 people; told 5, 1 and 3."""
-    found = figures([4, 0, 6], [5, 1, 3], [0, 0, 0], [9, 2, 5], 200)
+    found = compute_figures([4, 0, 6], [5, 1, 3], [0, 0, 0], [9, 2, 5], 200)
     assert found["count_error"].value == pytest.approx((1 + 1 + 3) / 10)
     assert found["bias"].value == pytest.approx((1 + 1 - 3) / 10)
     assert found["bounds_width"].value == pytest.approx((9 + 2 + 5) / 3)
@@ -211,14 +213,14 @@ def test_figures_of_counts_by_hand() -> None:
 
 
 def test_all_answers_that_are_right_have_no_error() -> None:
-    found = figures([4, 0, 6], [4, 0, 6], [4, 0, 6], [4, 0, 6], 10)
+    found = compute_figures([4, 0, 6], [4, 0, 6], [4, 0, 6], [4, 0, 6], 10)
     assert [found[name].value for name in ("count_error", "bias", "bounds_width", "query_error")] == [0] * 4
     assert found["coverage"].value == 1
     assert found["usable_resolution_m"].value == 500
 
 
 def test_a_ratio_to_no_people_cannot_be_said() -> None:
-    found = figures([0, 0], [1, 2], [0, 0], [3, 3], 0)
+    found = compute_figures([0, 0], [1, 2], [0, 0], [3, 3], 0)
     said = {name: figure.value for name, figure in found.items()}
     assert said == {
         "count_error": None, "bias": None, "bounds_width": 3, "bounds_width_share": None, "query_error": None,
@@ -227,35 +229,35 @@ def test_a_ratio_to_no_people_cannot_be_said() -> None:
 
 
 def test_a_bound_may_miss_by_a_rounding_error_only() -> None:
-    assert figures([3], [3], [3 + 1e-9], [3], 9)["coverage"].value == 1
-    assert figures([3], [3], [3.1], [4], 9)["coverage"].value == 0
+    assert compute_figures([3], [3], [3 + 1e-9], [3], 9)["coverage"].value == 1
+    assert compute_figures([3], [3], [3.1], [4], 9)["coverage"].value == 0
 
 
 def test_the_query_error_looks_best_where_counts_are_worst() -> None:
     """One person in a square, of 1,000 people; told none. Then 100 people, told 80."""
-    few, many = figures([1], [0], [0], [9], 1000), figures([100], [80], [0], [100], 1000)
+    few, many = compute_figures([1], [0], [0], [9], 1000), compute_figures([100], [80], [0], [100], 1000)
     assert few["count_error"].value == 1
     assert many["count_error"].value == pytest.approx(0.2)
     assert few["query_error"].value == pytest.approx(0.1)
     assert many["query_error"].value == pytest.approx(0.2)
 
 
-def resolution(errors: dict[float, float]) -> Figure:
+def compute_resolution(errors: dict[float, float]) -> Figure:
     return find_usable_resolution({side: (error, np.full(9, error)) for side, error in errors.items()}, "moment")
 
 
 def test_the_usable_resolution_lies_between_sides_by_their_logarithm() -> None:
-    assert resolution({500: 0.8, 1000: 0.3, 2000: 0.1}).value == pytest.approx(1000 * math.sqrt(2))
-    assert resolution({500: 0.8, 1000: 0.4, 4000: 0.2}).value == 4000
+    assert compute_resolution({500: 0.8, 1000: 0.3, 2000: 0.1}).value == pytest.approx(1000 * math.sqrt(2))
+    assert compute_resolution({500: 0.8, 1000: 0.4, 4000: 0.2}).value == 4000
 
 
 def test_the_usable_resolution_is_that_from_which_on_all_are_good() -> None:
-    assert resolution({500: 0.1, 1000: 0.3, 2000: 0.1}).value == pytest.approx(1000 * math.sqrt(2))
-    assert resolution({500: 0.1, 1000: 0.05}).value == 500
-    over = resolution({500: 0.1, 1000: 0.5})
+    assert compute_resolution({500: 0.1, 1000: 0.3, 2000: 0.1}).value == pytest.approx(1000 * math.sqrt(2))
+    assert compute_resolution({500: 0.1, 1000: 0.05}).value == 500
+    over = compute_resolution({500: 0.1, 1000: 0.5})
     assert over.value == over.high == math.inf
-    assert resolution({500: math.nan, 1000: 0.1}).value == 1000
-    assert resolution({500: math.nan, 1000: math.nan}).value is None
+    assert compute_resolution({500: math.nan, 1000: 0.1}).value == 1000
+    assert compute_resolution({500: math.nan, 1000: math.nan}).value is None
 
 
 def test_the_interval_of_a_resolution_may_be_open_above() -> None:
@@ -269,7 +271,7 @@ def test_the_interval_of_a_resolution_may_be_open_above() -> None:
 # ---- intervals -------------------------------------------------------------------------------------------------------
 
 
-def evaluations(queries: int, repeats: int) -> Iterator[dict[str, Figure]]:
+def draw_evaluations(queries: int, repeats: int) -> Iterator[dict[str, Figure]]:
     """Ask questions of a small town again and again: its answers err by square, more so where more people are."""
     rng = np.random.default_rng(8)
     true, noise = rng.poisson(rng.gamma(1.0, 20.0, 20_000)).astype(float), rng.normal(0, 1, 20_000)
@@ -282,22 +284,22 @@ def evaluations(queries: int, repeats: int) -> Iterator[dict[str, Figure]]:
     }
     for _ in range(repeats):
         drawn = rng.integers(0, 20_000, queries)
-        put = questions([(500, 0, 0, 0, 0)] * queries)
+        put = make_questions([(500, 0, 0, 0, 0)] * queries)
         told = Answers(at_least=true[drawn], expected=expected[drawn], at_most=true[drawn])
         found = measure_counts(put, true[drawn], told, people=5000, rng=rng)
         yield {figure.name: figure for figure in found}
 
 
 def test_intervals_hold_what_is_so_of_all_squares_nine_times_in_ten() -> None:
-    whole, *samples = evaluations(200, 200)
+    whole, *samples = draw_evaluations(200, 200)
     for name in ("count_error", "bias", "query_error"):
         held = np.mean([one[name].low <= whole[name].value <= one[name].high for one in samples])
         assert 0.82 <= held <= 0.97, f"{name}: {held}"
 
 
 def test_80_questions_leave_much_more_open_than_400() -> None:
-    _, few = evaluations(80, 1)
-    _, many = evaluations(400, 1)
+    _, few = draw_evaluations(80, 1)
+    _, many = draw_evaluations(400, 1)
     width = {len_: one["count_error"].high - one["count_error"].low for len_, one in ((80, few), (400, many))}
     assert 1.6 < width[80] / width[400] < 3.2
 
@@ -311,7 +313,7 @@ def test_an_exact_interval_of_a_share_knows_doubt_at_both_ends() -> None:
 
 def test_noise_is_taken_off_errors_in_squares() -> None:
     rng = np.random.default_rng(3)
-    asked = questions([(500, 0, 0, 0, 0)] * 4000)
+    asked = make_questions([(500, 0, 0, 0, 0)] * 4000)
     true = rng.uniform(200, 1000, 4000)
     off, noise = 60 * rng.standard_normal(4000), 40 * rng.standard_normal(4000)
 

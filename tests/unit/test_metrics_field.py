@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from dbanon.base.figures import Movements
 from dbanon.metrics import distributions, sequences
 from dbanon.metrics.distributions import Tally, find_weighted_quantiles, measure_divergence
-from tests.unit.test_metrics_counts import NOTHING, movements
+from tests.unit.test_metrics_counts import NOTHING, make_movements
 
 Counts = dict[tuple[int, int], int]
 
 
-def tally(counts: Counts) -> Tally:
+def make_tally(counts: Counts) -> Tally:
     keys = np.array(list(counts), np.int64).reshape(-1, 2)
     return Tally(keys=keys, values=np.array(list(counts.values()), float))
 
 
-def plain_jsd(a: dict[Hashable, float], e: dict[Hashable, float]) -> float:
+def compute_plain_jsd(a: dict[Hashable, float], e: dict[Hashable, float]) -> float:
     p, q = ({key: value / sum(own.values()) for key, value in own.items()} for own in (a, e))
     total = 0.0
     for key in set(p) | set(q):
@@ -32,7 +32,7 @@ def plain_jsd(a: dict[Hashable, float], e: dict[Hashable, float]) -> float:
     return total
 
 
-def plain_tau_b(a: list[float], e: list[float]) -> float:
+def compute_plain_tau_b(a: list[float], e: list[float]) -> float:
     """Go through all pairs: (C - D) / sqrt((C + D + T) (C + D + U))."""
     pairs = list(itertools.combinations(range(len(a)), 2))
     signs = [(np.sign(a[i] - a[j]), np.sign(e[i] - e[j])) for i, j in pairs]
@@ -47,19 +47,19 @@ counts = st.dictionaries(keys, st.integers(1, 5), min_size=1, max_size=10)
 @settings(max_examples=100, deadline=None)
 @given(counts, counts)
 def test_figures_of_tallies_are_those_of_plain_python(a: Counts, e: Counts) -> None:
-    true, told = tally(a), tally(e)
-    assert distributions.measure_trip_jsd(true, told) == pytest.approx(plain_jsd(a, e), abs=1e-12)
+    true, told = make_tally(a), make_tally(e)
+    assert distributions.measure_trip_jsd(true, told) == pytest.approx(compute_plain_jsd(a, e), abs=1e-12)
     off = sum(abs(a.get(key, 0) - e.get(key, 0)) for key in {*a, *e})
     assert distributions.measure_tally_error(true, told) == pytest.approx(off / sum(a.values()))
     by_hour = []
     for hour in {key[0] for key in a}:
         own = [{key: value for key, value in of.items() if key[0] == hour} for of in (a, e)]
-        by_hour.append(plain_jsd(*own) if own[1] else 1)
+        by_hour.append(compute_plain_jsd(*own) if own[1] else 1)
     assert distributions.measure_density_jsd(true, told) == pytest.approx(np.mean(by_hour))
     both = sorted({*a, *e})
     values = [[own.get(key, 0) for key in both] for own in (a, e)]
     if all(len(set(own)) > 1 for own in values):
-        assert distributions.measure_location_tau_b(true, told) == pytest.approx(plain_tau_b(*values))
+        assert distributions.measure_location_tau_b(true, told) == pytest.approx(compute_plain_tau_b(*values))
     else:
         assert distributions.measure_location_tau_b(true, told) is None
 
@@ -80,7 +80,7 @@ def test_keys_may_be_texts_and_stand_twice() -> None:
 
 
 def test_tallies_of_nothing_cannot_be_compared() -> None:
-    none, some = tally({}), tally({(0, 0): 3})
+    none, some = make_tally({}), make_tally({(0, 0): 3})
     for of in (
         distributions.measure_density_jsd, distributions.measure_trip_jsd, distributions.measure_tally_error,
         distributions.measure_location_tau_b,
@@ -94,12 +94,12 @@ def test_tallies_of_nothing_cannot_be_compared() -> None:
 def test_an_order_with_ties_is_the_same_as_itself() -> None:
     """The field's programs give 0.659-like values here: they keep ties in the denominator, and order cells anyhow."""
     values = [9, 4, 4, 4, 2, 2, 1, 1, 1, 1]
-    same = tally({(0, cell): value for cell, value in enumerate(values)})
+    same = make_tally({(0, cell): value for cell, value in enumerate(values)})
     assert distributions.measure_location_tau_b(same, same) == pytest.approx(1)
-    assert field_tau(values, values) == pytest.approx(0.78, abs=0.01)
+    assert compute_field_tau(values, values) == pytest.approx(0.78, abs=0.01)
 
 
-def field_tau(a: list[float], e: list[float]) -> float:
+def compute_field_tau(a: list[float], e: list[float]) -> float:
     """Kendall's tau as AdaTrace and LDPTrace compute it: over all pairs, ties among them."""
     pairs = list(itertools.combinations(range(len(a)), 2))
     agree = sum((a[i] > a[j] and e[i] > e[j]) or (a[i] < a[j] and e[i] < e[j]) for i, j in pairs)
@@ -133,18 +133,18 @@ rows = st.lists(
 Rows = list[tuple[int, int, int, int]]
 
 
-def tracks(rows: Rows) -> list[list[tuple[int, int]]]:
+def list_tracks(rows: Rows) -> list[list[tuple[int, int]]]:
     by_track: dict[int, list[tuple[int, int]]] = {}
     for track, _, x, y in sorted(rows):
         by_track.setdefault(track, []).append((x, y))
     return list(by_track.values())
 
 
-def moved(rows: Rows) -> Movements:
-    return movements([(track, track, t, x, y) for track, t, x, y in rows])
+def make_moved(rows: Rows) -> Movements:
+    return make_movements([(track, track, t, x, y) for track, t, x, y in rows])
 
 
-def plain_buckets(sizes: list[float], like: list[float]) -> Counter[int]:
+def count_plain_buckets(sizes: list[float], like: list[float]) -> Counter[int]:
     edges = [min(like) + (max(like) - min(like)) * i / 20 for i in range(1, 20)]
     return Counter(sum(size >= edge - 1e-12 for edge in edges) for size in sizes)
 
@@ -152,18 +152,18 @@ def plain_buckets(sizes: list[float], like: list[float]) -> Counter[int]:
 @settings(max_examples=100, deadline=None)
 @given(rows, rows)
 def test_lengths_and_diameters_are_those_of_plain_python(a: Rows, e: Rows) -> None:
-    lengths = [[sum(map(math.dist, own, own[1:])) for own in tracks(of)] for of in (a, e)]
-    extents = [[max(math.dist(p, q) for p in own for q in own) for own in tracks(of)] for of in (a, e)]
-    assert sequences.measure_diameters(moved(a)) == pytest.approx(extents[0])
-    if not any(near_edge(lengths)):
-        expected = plain_jsd(*(plain_buckets(own, lengths[0]) for own in lengths))
-        assert sequences.measure_length_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
-    if not any(near_edge(extents)):
-        expected = plain_jsd(*(plain_buckets(own, extents[0]) for own in extents))
-        assert sequences.measure_diameter_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
+    lengths = [[sum(map(math.dist, own, own[1:])) for own in list_tracks(of)] for of in (a, e)]
+    extents = [[max(math.dist(p, q) for p in own for q in own) for own in list_tracks(of)] for of in (a, e)]
+    assert sequences.measure_diameters(make_moved(a)) == pytest.approx(extents[0])
+    if not any(find_near_edge(lengths)):
+        expected = compute_plain_jsd(*(count_plain_buckets(own, lengths[0]) for own in lengths))
+        assert sequences.measure_length_jsd(make_moved(a), make_moved(e)) == pytest.approx(expected, abs=1e-9)
+    if not any(find_near_edge(extents)):
+        expected = compute_plain_jsd(*(count_plain_buckets(own, extents[0]) for own in extents))
+        assert sequences.measure_diameter_jsd(make_moved(a), make_moved(e)) == pytest.approx(expected, abs=1e-9)
 
 
-def near_edge(sizes: list[list[float]]) -> list[bool]:
+def find_near_edge(sizes: list[list[float]]) -> list[bool]:
     """Which sizes lie on an edge of buckets, where rounding decides."""
     edges = np.linspace(min(sizes[0]), max(sizes[0]), 21)[1:-1]
     return [bool(np.abs(edges - size).min() < 1e-9) for size in sizes[0] + sizes[1]]
@@ -171,20 +171,20 @@ def near_edge(sizes: list[list[float]]) -> list[bool]:
 
 def test_the_longest_tracks_are_in_a_bucket_too() -> None:
     """Twice the greatest true length is in the last bucket, with the greatest."""
-    true = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (1, 1, 1, 0)])
-    told = moved([(0, 0, 0, 0), (0, 1, 20, 0), (1, 0, 0, 0), (1, 1, 0, 0)])
+    true = make_moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (1, 1, 1, 0)])
+    told = make_moved([(0, 0, 0, 0), (0, 1, 20, 0), (1, 0, 0, 0), (1, 1, 0, 0)])
     assert sequences.measure_length_jsd(true, told) == 0
 
 
 def test_a_track_counts_as_many_people_as_it_stands_for() -> None:
-    true = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (2, 0, 5, 5)])
-    heavy = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0)])
+    true = make_moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (2, 0, 5, 5)])
+    heavy = make_moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0)])
     weighted = Movements(**(vars(heavy) | {"weight": np.array([1.0, 1.0, 2.0])}))
     assert sequences.measure_length_jsd(true, weighted) == pytest.approx(0)
     assert sequences.measure_length_jsd(true, heavy) > 0.01
 
 
-def plain_patterns(of: list[list[tuple[int, int]]]) -> Counter[tuple[tuple[int, int], ...]]:
+def find_plain_patterns(of: list[list[tuple[int, int]]]) -> Counter[tuple[tuple[int, int], ...]]:
     found: Counter[tuple[tuple[int, int], ...]] = Counter()
     for track in of:
         cells = [cell for cell, _ in itertools.groupby((x // 2, y // 2) for x, y in track)]
@@ -197,8 +197,8 @@ def plain_patterns(of: list[list[tuple[int, int]]]) -> Counter[tuple[tuple[int, 
 @given(rows, rows)
 def test_patterns_are_those_of_plain_python(a: Rows, e: Rows) -> None:
     """With fewer than 100 patterns, none is cut off."""
-    true, told = plain_patterns(tracks(a)), plain_patterns(tracks(e))
-    found = sequences.compare_patterns(moved(a), moved(e), 2)
+    true, told = find_plain_patterns(list_tracks(a)), find_plain_patterns(list_tracks(e))
+    found = sequences.compare_patterns(make_moved(a), make_moved(e), 2)
     if not true:
         assert found.f1 is None
         assert found.support is None
@@ -213,18 +213,20 @@ def test_only_the_hundred_most_frequent_patterns_count() -> None:
     again = [(1000 + i, t, x, y) for i, t, x, y in often]
     once = [(2000 + i, t, 5000 + 10 * i + t, 0) for i in range(50) for t in (0, 1)]
     told = [*often[:100], *once]
-    found = sequences.compare_patterns(moved([*often, *again, *once]), moved(told), 1)
+    found = sequences.compare_patterns(make_moved([*often, *again, *once]), make_moved(told), 1)
     assert found.f1 == pytest.approx(2 * 50 / 200)
     assert found.support == pytest.approx((50 * 0.5 + 50 * 1) / 100)
 
 
 def test_patterns_that_have_nothing_in_common_have_no_f1() -> None:
-    found = sequences.compare_patterns(moved([(0, 0, 0, 0), (0, 1, 5, 0)]), moved([(0, 0, 0, 5), (0, 1, 5, 5)]), 1)
+    found = sequences.compare_patterns(
+        make_moved([(0, 0, 0, 0), (0, 1, 5, 0)]), make_moved([(0, 0, 0, 5), (0, 1, 5, 5)]), 1
+    )
     assert (found.f1, found.support) == (0, 1)
 
 
 def test_nothing_that_moves_has_no_figures() -> None:
-    one = moved([(0, 0, 1, 1)])
+    one = make_moved([(0, 0, 1, 1)])
     assert sequences.measure_length_jsd(NOTHING, one) is sequences.measure_diameter_jsd(NOTHING, one) is None
     assert sequences.measure_length_jsd(one, NOTHING) == sequences.measure_diameter_jsd(one, NOTHING) == 1
     assert sequences.measure_length_jsd(one, one) == sequences.measure_diameter_jsd(one, one) == 0
@@ -233,7 +235,7 @@ def test_nothing_that_moves_has_no_figures() -> None:
 
 def test_the_same_data_have_the_best_figures() -> None:
     rng = np.random.default_rng(2)
-    walk = moved([(i, t, *rng.integers(0, 9, 2)) for i in range(30) for t in range(40)])
+    walk = make_moved([(i, t, *rng.integers(0, 9, 2)) for i in range(30) for t in range(40)])
     found = sequences.compare_patterns(walk, walk, 3)
     assert (found.f1, found.support) == (1, 0)
     assert sequences.measure_length_jsd(walk, walk) == sequences.measure_diameter_jsd(walk, walk) == 0

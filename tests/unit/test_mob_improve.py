@@ -11,8 +11,8 @@ from dbanon.options.generating import Plan
 from dbanon.synth import Scenario
 from dbanon.synth._source import read_network
 from tests.unit import oracles_mob as oracle
-from tests.unit.mob_instances import along_curve, positions_of, random_world
-from tests.unit.test_mob_sets import plain
+from tests.unit.mob_instances import draw_world, locate_on_curve, make_positions
+from tests.unit.test_mob_sets import convert_sets
 
 SEED = 2009
 WORLDS = {  # keywords of random_world
@@ -24,10 +24,10 @@ WORLDS = {  # keywords of random_world
 }
 
 
-def drawn(world, k, instants):
+def draw_sets(world, k, instants):
     """The arrays of a world, Algorithm 3's sets and the improved ones."""
-    positions = positions_of(*world, instants)
-    place, _ = along_curve(positions)
+    positions = make_positions(*world, instants)
+    place, _ = locate_on_curve(positions)
     before = _sets.draw_symmetric(positions, place, k)
     return positions, before, _improve.improve_sets(positions, place, k, before)
 
@@ -35,20 +35,20 @@ def drawn(world, k, instants):
 def demand_symmetric_sets(world, k, sets):
     """Every set is mutual, large enough, and of objects present both ways; the few blank ones each serve."""
     where, own, _ = world
-    hiding, when, kept = plain(sets)
+    hiding, when, kept = convert_sets(sets)
     asking = {i for i in kept if own[i]}
     assert hiding.keys() == asking
     assert when == {i: own[i] for i in asking}
     for i, others in hiding.items():
         assert len(others) >= k - 1
         assert others <= kept
-        assert all(oracle.both_ways(where, own, i, j) for j in others)
+        assert all(oracle.is_present_both_ways(where, own, i, j) for j in others)
         assert all(i in hiding[j] for j in others & asking)
     blank = kept - asking
     assert len(blank) >= k or blank <= set().union(*hiding.values())
 
 
-def loss(positions, sets):
+def compute_loss(positions, sets):
     return _classes.compute_information_loss(_classes.build_classes(positions, sets), positions.x.size)
 
 
@@ -58,12 +58,12 @@ def test_improved_sets_are_valid_and_never_lose_more(name, k):
     rng = random.Random(f"{SEED} {name} {k}")
     better = 0
     for _ in range(12):
-        world = random_world(rng, rng.randint(1, 60), **WORLDS[name])
-        positions, before, after = drawn(world, k, WORLDS[name]["instants"])
+        world = draw_world(rng, rng.randint(1, 60), **WORLDS[name])
+        positions, before, after = draw_sets(world, k, WORLDS[name]["instants"])
         demand_symmetric_sets(world, k, after)
         assert (after.kept == before.kept).all()
-        better += loss(positions, after) < loss(positions, before)
-        assert loss(positions, after) <= loss(positions, before)
+        better += compute_loss(positions, after) < compute_loss(positions, before)
+        assert compute_loss(positions, after) <= compute_loss(positions, before)
     assert better
 
 
@@ -71,26 +71,26 @@ def test_the_attack_leaves_everybody_k_objects():
     rng = random.Random(SEED)
     for _ in range(60):
         k = rng.choice([2, 3])
-        where, own, rank = random_world(rng, 6, 4, side=12, absent=rng.choice([0, 0.2]))
-        _, _, after = drawn((where, own, rank), k, 4)
-        hiding, when, kept = plain(after)
+        where, own, rank = draw_world(rng, 6, 4, side=12, absent=rng.choice([0, 0.2]))
+        _, _, after = draw_sets((where, own, rank), k, 4)
+        hiding, when, kept = convert_sets(after)
         if kept:
-            graph = oracle.attack_graph(where, own, kept, oracle.classes(where, hiding, when))
-            assert min(map(len, oracle.pruned(graph).values())) >= k
+            graph = oracle.build_attack_graph(where, own, kept, oracle.find_classes(where, hiding, when))
+            assert min(map(len, oracle.prune_graph(graph).values())) >= k
 
 
 def test_groups_are_disjoint_and_of_k_to_2k_minus_1_members_present_together():
     rng = random.Random(SEED)
     sizes = set()
     for k in (2, 3, 7):
-        where, own, rank = random_world(rng, 80, 6, side=20, absent=0.1)
-        positions = positions_of(where, own, rank, 6)
+        where, own, rank = draw_world(rng, 80, 6, side=20, absent=0.1)
+        positions = make_positions(where, own, rank, 6)
         group = _improve.form_groups(positions, k, np.array([i % 9 > 0 for i in range(80)]))
         for g in set(group.tolist()) - {-1}:
             members = np.flatnonzero(group == g).tolist()
             assert k <= len(members) < 2 * k
             assert all(own[i] and i % 9 for i in members)
-            assert all(oracle.both_ways(where, own, i, j) for i in members for j in members if i != j)
+            assert all(oracle.is_present_both_ways(where, own, i, j) for i in members for j in members if i != j)
             sizes.add(len(members) > k)
     assert sizes == {False, True}
 
@@ -98,20 +98,20 @@ def test_groups_are_disjoint_and_of_k_to_2k_minus_1_members_present_together():
 def test_objects_with_the_same_own_instants_are_grouped():
     twins = [{i % 3, 3 + i % 3} for i in range(12)]
     where = [dict.fromkeys(range(6), (7 * i % 11, 5 * i % 13)) for i in range(12)]
-    group = _improve.form_groups(positions_of(where, twins, range(12), 6), 4, np.ones(12, bool))
+    group = _improve.form_groups(make_positions(where, twins, range(12), 6), 4, np.ones(12, bool))
     assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
 
 
 def test_near_objects_are_grouped_where_own_instants_do_not_decide():
     where = [{0: (1000 * (i % 3) + i, i)} for i in range(12)]
-    group = _improve.form_groups(positions_of(where, [{0}] * 12, range(12), 1), 4, np.ones(12, bool))
+    group = _improve.form_groups(make_positions(where, [{0}] * 12, range(12), 1), 4, np.ones(12, bool))
     assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
 
 
 def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known():
     rng = random.Random(SEED)
     for _ in range(20):
-        where, own, rank = random_world(rng, 40, 8, side=20, absent=0.1)
+        where, own, rank = draw_world(rng, 40, 8, side=20, absent=0.1)
         own = [known & {2, 5} for known in own]
         dealt = [{t: cells[t] for t in cells if t in {2, 5}} for cells in where]
         for t in {*range(8)} - {2, 5}:  # what was there is dealt out anew: the city stays as large
@@ -119,7 +119,7 @@ def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known()
             for each, cell in zip(dealt, rng.sample(cells, len(cells)), strict=True):
                 each.update({} if cell is None else {t: cell})
         group, other = (
-            _improve.form_groups(positions_of(w, own, rank, 8), 3, np.ones(40, bool)) for w in (where, dealt)
+            _improve.form_groups(make_positions(w, own, rank, 8), 3, np.ones(40, bool)) for w in (where, dealt)
         )
         assert group.tolist() == other.tolist()
 
@@ -127,11 +127,11 @@ def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known()
 def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch):
     monkeypatch.setattr(_improve, "_OBJECTS_PER_BLOCK", 40)
     monkeypatch.setattr(_improve, "_MIN_COMPARISONS_PER_THREAD", 1)
-    world = random_world(random.Random(SEED), 300, 70, side=50, absent=0.02, most=6)
+    world = draw_world(random.Random(SEED), 300, 70, side=50, absent=0.02, most=6)
     results = []
     for threads in (1, 4):
         monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
-        _, _, after = drawn(world, 4, 70)
+        _, _, after = draw_sets(world, 4, 70)
         demand_symmetric_sets(world, 4, after)
         results.append((after.offset.tolist(), after.other.tolist()))
     assert results[0] == results[1]
@@ -140,14 +140,14 @@ def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch)
 @pytest.mark.stress
 @pytest.mark.parametrize(("instants", "share"), [(60, 0.8), (400, 0.8), (400, 0.1)])
 def test_at_least_a_tenth_less_is_lost_on_generated_data(instants, share):
-    positions = generated(objects=600, instants=instants, most=6, share=share)
+    positions = generate_positions(objects=600, instants=instants, most=6, share=share)
     place = _positions.number_places(positions)
     before = _sets.draw_symmetric(positions, place, 5)
     after = _improve.improve_sets(positions, place, 5, before)
-    assert loss(positions, after) < 0.9 * loss(positions, before)
+    assert compute_loss(positions, after) < 0.9 * compute_loss(positions, before)
 
 
-def generated(objects, instants, most, share):
+def generate_positions(objects, instants, most, share):
     """The generator's objects in cells of a metre; each knows up to `most` of its instants, at random."""
     plan = Plan(objects=objects, instants=instants, seed=SEED, requests_per_subject=0, whole_share=share)
     fixes = Scenario.of(plan, read_network(plan)).made(np.arange(objects)).fixes
@@ -157,4 +157,4 @@ def generated(objects, instants, most, share):
     for low, high in zip(fixes.offset[:-1], fixes.offset[1:], strict=True):
         where.append(dict(zip(times[low:high], map(tuple, cells[low:high]), strict=True)))
         own.append(set(rng.sample(sorted(where[-1]), min(rng.randint(1, most), len(where[-1])))))
-    return positions_of(where, own, rng.sample(range(objects), objects), instants)
+    return make_positions(where, own, rng.sample(range(objects), objects), instants)

@@ -48,7 +48,7 @@ def by_id(monkeypatch):
     monkeypatch.setattr(_rows, "rank_subjects", lambda data, _: np.arange(len(data.subject)))
 
 
-def worlds(own, way, rows):
+def list_worlds(own, way, rows):
     """All placements and orders; people are (track, own instants)."""
     algorithm, options = WAYS[way]
     params = FAMILY.parse({"k": 2, "align": "exact", "qid_only": rows == HIDDEN, **options}, algorithm)
@@ -57,18 +57,20 @@ def worlds(own, way, rows):
     def publish(people):
         known = [(i, 60.0 * t) for i, (_, instants) in enumerate(people) for t in instants]
         subject, t = map(np.array, zip(*known, strict=True))
-        data = small_worlds.trajectories([track for track, _ in people])
+        data = small_worlds.make_trajectories([track for track, _ in people])
         rng, identifiers = np.random.default_rng(0), QuasiIdentifiers(subject=subject, t=t)
-        return small_worlds.records(FAMILY.anonymise(data, algorithm, params, rng, quasi_identifiers=identifiers), 4)
+        return small_worlds.list_records(
+            FAMILY.anonymise(data, algorithm, params, rng, quasi_identifiers=identifiers), 4
+        )
 
-    for tracks in small_worlds.placements(4, PLACES):
+    for tracks in small_worlds.list_placements(4, PLACES):
         known = tuple(tuple(track[t] for t in instants) for track, instants in zip(tracks, own, strict=True))
-        for told in small_worlds.in_every_order(publish, tuple(zip(tracks, own, strict=True))):
-            yield small_worlds.of_records(known, told)
+        for told in small_worlds.publish_in_every_order(publish, tuple(zip(tracks, own, strict=True))):
+            yield small_worlds.describe_world(known, told)
 
 
 def test_exact_rows_do_not_reveal_whose_record_is_whose_where_all_are_known_at_one_instant():
-    assert small_worlds.greatest(worlds(TOGETHER["all at the first"], "improve", EXACT)) == (HALF, 0)
+    assert small_worlds.find_greatest(list_worlds(TOGETHER["all at the first"], "improve", EXACT)) == (HALF, 0)
 
 
 @pytest.mark.stress
@@ -77,10 +79,10 @@ def test_exact_rows_do_not_reveal_whose_record_is_whose_where_all_are_known_at_o
 @pytest.mark.parametrize("rows", [EXACT, HIDDEN])
 @pytest.mark.parametrize("own", TOGETHER)
 def test_no_record_is_anybodys_above_one_half_where_people_are_known_at_the_same_instants(own, rows, way):
-    assert small_worlds.greatest(worlds(TOGETHER[own], way, rows)) == (HALF, 0)
+    assert small_worlds.find_greatest(list_worlds(TOGETHER[own], way, rows)) == (HALF, 0)
 
 
-def told_by_the_page():
+def read_page():
     """The table of Known limits: {(who is known when, rows): {way: text}}."""
     lines = re.findall(r"^\| ([^|]*\b(?:first|second)[^|]*) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     cells = {(own, *rest.split(" | ")[:1]): rest.split(" | ")[1:] for own, rest in lines}
@@ -93,6 +95,6 @@ def told_by_the_page():
 @pytest.mark.parametrize("rows", [EXACT, HIDDEN])
 @pytest.mark.parametrize("own", APART)
 def test_the_page_tells_what_a_replay_reveals_where_people_are_known_at_other_instants(own, rows, way):
-    most, above = small_worlds.greatest(worlds(APART[own], way, rows))
+    most, above = small_worlds.find_greatest(list_worlds(APART[own], way, rows))
     text = f"{float(most):.2f}" + (f" ({float(above):.0%})".replace("%", " %") if above else "")
-    assert told_by_the_page()[own, rows][way] == text
+    assert read_page()[own, rows][way] == text

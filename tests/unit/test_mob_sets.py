@@ -12,14 +12,14 @@ from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.mob import _classes, _positions, _sets
-from tests.facts import refusal
+from tests.facts import expect_refusal
 from tests.unit import oracles_mob as oracle
-from tests.unit.mob_instances import along_curve, packed, positions_of, random_world
+from tests.unit.mob_instances import draw_world, locate_on_curve, make_positions, pack_flags
 
 SEED = 2009
 ALGORITHMS = {
-    "symmetric": (_sets.draw_symmetric, oracle.symmetric),
-    "extreme-union": (_sets.draw_extreme_union, oracle.extreme_union),
+    "symmetric": (_sets.draw_symmetric, oracle.find_symmetric),
+    "extreme-union": (_sets.draw_extreme_union, oracle.find_extreme_union),
 }
 WORLDS = {  # keywords of random_world; many are at the same place in the first
     "ties": {"instants": 4, "side": 2},
@@ -34,7 +34,7 @@ def algorithm(request):
     return ALGORITHMS[request.param]
 
 
-def plain(sets):
+def convert_sets(sets):
     """Sets as the oracle has them: HS, T(O), who is kept."""
     kept = set(np.flatnonzero(sets.kept).tolist())
     ends = list(pairwise(sets.offset.tolist()))
@@ -46,7 +46,7 @@ def plain(sets):
     return hiding, {i: instants for i, instants in when.items() if instants}, kept
 
 
-def by_box(found):
+def convert_classes(found):
     """Classes as the oracle has them, and that they are numbered by instant and box."""
     keys = [(t, tuple(box)) for t, box in zip(found.instant.tolist(), found.box.tolist(), strict=True)]
     assert keys == sorted(set(keys))
@@ -58,10 +58,10 @@ def by_box(found):
     return classes
 
 
-def solved(world, k, algorithm, instants):
+def solve_world(world, k, algorithm, instants):
     where, own, rank = world
-    positions = positions_of(where, own, rank, instants)
-    place, plainly = along_curve(positions)
+    positions = make_positions(where, own, rank, instants)
+    place, plainly = locate_on_curve(positions)
     drawn, expected = algorithm[0](positions, place, k), algorithm[1]((where, own, plainly, rank), k)
     return positions, drawn, expected
 
@@ -73,14 +73,14 @@ def solved(world, k, algorithm, instants):
 def test_sets_classes_and_loss_equal_their_plain_statements(algorithm, kind, k, seed):
     rng = random.Random(f"{SEED} {kind} {k} {seed}")
     for n in (k, k + 1, rng.randint(k, 2 * k), rng.randint(2 * k, 25)):
-        world = random_world(rng, n, **WORLDS[kind])
-        positions, sets, expected = solved(world, k, algorithm, WORLDS[kind]["instants"])
-        assert plain(sets) == expected
+        world = draw_world(rng, n, **WORLDS[kind])
+        positions, sets, expected = solve_world(world, k, algorithm, WORLDS[kind]["instants"])
+        assert convert_sets(sets) == expected
         found = _classes.build_classes(positions, sets)
         hiding, when, kept = expected
-        classes = oracle.classes(world[0], hiding, when)
-        assert by_box(found) == classes
-        loss = oracle.information_loss(world[0], kept, classes)
+        classes = oracle.find_classes(world[0], hiding, when)
+        assert convert_classes(found) == classes
+        loss = oracle.compute_information_loss(world[0], kept, classes)
         rows = int(_positions.unpack_presence(positions)[sets.kept].sum())
         assert _classes.compute_information_loss(found, rows) == pytest.approx(loss)
 
@@ -91,11 +91,11 @@ def test_every_published_object_may_be_any_of_k_people(algorithm, seed):
     rng = random.Random(f"{SEED} {seed}")
     for _ in range(3):
         k = rng.randint(2, 3)
-        world = random_world(rng, 6, 3, side=6, absent=rng.choice([0, 0.25]), blank=rng.choice([0, 0.3]), most=2)
-        _, sets, _ = solved(world, k, algorithm, 3)
-        hiding, when, kept = plain(sets)
-        graph = oracle.attack_graph(*world[:2], kept, oracle.classes(world[0], hiding, when))
-        assert all(len(objects) >= k for objects in oracle.pruned(graph).values())
+        world = draw_world(rng, 6, 3, side=6, absent=rng.choice([0, 0.25]), blank=rng.choice([0, 0.3]), most=2)
+        _, sets, _ = solve_world(world, k, algorithm, 3)
+        hiding, when, kept = convert_sets(sets)
+        graph = oracle.build_attack_graph(*world[:2], kept, oracle.find_classes(world[0], hiding, when))
+        assert all(len(objects) >= k for objects in oracle.prune_graph(graph).values())
 
 
 def test_candidates_are_asked_for_until_enough_fit(monkeypatch):
@@ -104,16 +104,16 @@ def test_candidates_are_asked_for_until_enough_fit(monkeypatch):
     monkeypatch.setattr(_sets, "_fit_rest", lambda *arrays: asked.append(len(arrays[5])) or fit_rest(*arrays))
     rng = random.Random(SEED)
     for _ in range(10):
-        world = random_world(rng, 60, 6, side=16, absent=0.4, most=2)
-        _, sets, expected = solved(world, 4, ALGORITHMS["extreme-union"], 6)
-        assert plain(sets) == expected
+        world = draw_world(rng, 60, 6, side=16, absent=0.4, most=2)
+        _, sets, expected = solve_world(world, 4, ALGORITHMS["extreme-union"], 6)
+        assert convert_sets(sets) == expected
         assert sets.kept.any()
     assert sum(asked) > 10
 
 
 def test_sets_are_listed_in_the_runs_order_without_their_owner(algorithm):
-    world = random_world(random.Random(SEED), 30, 5, side=8)
-    positions, sets, _ = solved(world, 4, algorithm, 5)
+    world = draw_world(random.Random(SEED), 30, 5, side=8)
+    positions, sets, _ = solve_world(world, 4, algorithm, 5)
     for i, (a, b) in enumerate(pairwise(sets.offset.tolist())):
         ranks = positions.rank[sets.other[a:b]].tolist()
         assert ranks == sorted(set(ranks))
@@ -122,19 +122,19 @@ def test_sets_are_listed_in_the_runs_order_without_their_owner(algorithm):
 
 def test_neither_threads_nor_the_numbers_of_objects_change_what_is_drawn(algorithm, monkeypatch):
     rng = random.Random(SEED)
-    where, own, rank = random_world(rng, 40, 70, side=4, absent=0.02, most=4)
-    positions, sets, _ = solved((where, own, rank), 3, algorithm, 70)
+    where, own, rank = draw_world(rng, 40, 70, side=4, absent=0.02, most=4)
+    positions, sets, _ = solve_world((where, own, rank), 3, algorithm, 70)
     found = _classes.build_classes(positions, sets)
     monkeypatch.setattr(cores, "count_threads", lambda: 3)
     monkeypatch.setattr(_classes, "_MIN_POSITIONS_PER_THREAD", 1)
     monkeypatch.setattr(_sets, "_MIN_DEVIATIONS_PER_THREAD", 1)
     new = rng.sample(range(40), 40)  # object i is now new[i]
     old = np.argsort(new)
-    positions, again, _ = solved(
+    positions, again, _ = solve_world(
         ([where[i] for i in old], [own[i] for i in old], [rank[i] for i in old]), 3, algorithm, 70
     )
-    hiding, when, kept = plain(sets)
-    assert plain(again) == (
+    hiding, when, kept = convert_sets(sets)
+    assert convert_sets(again) == (
         {new[i]: {new[j] for j in others} for i, others in hiding.items()},
         {new[i]: instants for i, instants in when.items()},
         {new[i] for i in kept},
@@ -148,16 +148,16 @@ def test_who_loses_its_partners_to_suppression_is_suppressed_as_well(algorithm):
     # Each of 0, 1, 2 is present with the next alone; the others are many.
     line = [{0: (0, 0), 1: (0, 0)}, {1: (0, 0), 2: (0, 0)}, {2: (0, 0), 3: (0, 0)}]
     where, own = [*line, *[{4: (i, 0)} for i in range(4)]], [{1}, {1, 2}, {2}, *[{4}] * 4]
-    _, sets, expected = solved((where, own, range(7)), 3, algorithm, 5)
-    assert plain(sets) == expected
+    _, sets, expected = solve_world((where, own, range(7)), 3, algorithm, 5)
+    assert convert_sets(sets) == expected
     assert np.flatnonzero(sets.kept).tolist() == [3, 4, 5, 6]
 
 
 def test_fewer_than_k_without_own_instants_serve_in_the_nearest_sets(algorithm):
     where = [{0: (x, 0)} for x in (0, 1, 2, 13, 14, 15, 12, 3)]
     own = [{0}] * 6 + [set()] * 2
-    _, sets, _ = solved((where, own, [0, 1, 2, 3, 4, 5, 7, 6]), 3, algorithm, 1)
-    served = plain(sets)[0]
+    _, sets, _ = solve_world((where, own, [0, 1, 2, 3, 4, 5, 7, 6]), 3, algorithm, 1)
+    served = convert_sets(sets)[0]
     assert sets.kept.all()
     assert {i for i in served if 6 in served[i]} == {3}
     assert {i for i in served if 7 in served[i]} == {2}
@@ -165,7 +165,7 @@ def test_fewer_than_k_without_own_instants_serve_in_the_nearest_sets(algorithm):
 
 def test_who_lacks_own_instants_and_can_serve_nobody_is_suppressed(algorithm):
     where = [{0: (0, 0)}] * 3 + [{1: (0, 0)}]
-    _, sets, _ = solved(
+    _, sets, _ = solve_world(
         (
             where,
             [{0}, {0}, {0}, set()],
@@ -180,14 +180,14 @@ def test_who_lacks_own_instants_and_can_serve_nobody_is_suppressed(algorithm):
 
 def test_k_without_own_instants_need_not_serve(algorithm):
     where = [{0: (0, 0)}] * 3 + [{1: (0, 0)}] * 2
-    _, sets, _ = solved((where, [{0}, {0}, {0}, set(), set()], range(5)), 2, algorithm, 2)
+    _, sets, _ = solve_world((where, [{0}, {0}, {0}, set(), set()], range(5)), 2, algorithm, 2)
     assert sets.kept.all()
 
 
 def test_all_kernels_are_prepared(algorithm):
-    where, own, rank = random_world(random.Random(SEED), 60, 6, side=16, absent=0.5, blank=0)
-    positions = positions_of([*where, {0: (0, 0)}], [*own, set()], [*rank, -1], 6)
-    place, _ = along_curve(positions)
+    where, own, rank = draw_world(random.Random(SEED), 60, 6, side=16, absent=0.5, blank=0)
+    positions = make_positions([*where, {0: (0, 0)}], [*own, set()], [*rank, -1], 6)
+    place, _ = locate_on_curve(positions)
     _sets.prepare(positions, place)
     kernels = _sets._fit_rest, _sets._find_nearest_owner
     compiled = [kernel.signatures[:] for kernel in kernels]
@@ -197,7 +197,7 @@ def test_all_kernels_are_prepared(algorithm):
 
 @pytest.mark.parametrize(("own", "kept"), [({0}, False), (set(), False)])
 def test_fewer_than_k_objects_are_all_suppressed(algorithm, own, kept):
-    positions, sets, _ = solved(([{0: (0, 0)}] * 3, [own] * 3, range(3)), 4, algorithm, 1)
+    positions, sets, _ = solve_world(([{0: (0, 0)}] * 3, [own] * 3, range(3)), 4, algorithm, 1)
     assert (sets.kept == kept).all()
     assert not len(sets.other)
     assert not sets.when.any()
@@ -214,40 +214,40 @@ def test_fewer_than_k_objects_are_all_suppressed(algorithm, own, kept):
 
 
 def test_nobody_is_generalised_where_nobody_has_own_instants(algorithm):
-    positions, sets, _ = solved(([{0: (0, 0)}] * 4, [set()] * 4, range(4)), 4, algorithm, 1)
+    positions, sets, _ = solve_world(([{0: (0, 0)}] * 4, [set()] * 4, range(4)), 4, algorithm, 1)
     assert sets.kept.all()
     assert (_classes.build_classes(positions, sets).of == -1).all()
 
 
 def test_all_of_k_identical_objects_hide_one_another_in_their_cell(algorithm):
-    positions, sets, _ = solved(([{0: (5, 5), 1: (5, 6)}] * 4, [{0, 1}] * 4, range(4)), 4, algorithm, 2)
+    positions, sets, _ = solve_world(([{0: (5, 5), 1: (5, 6)}] * 4, [{0, 1}] * 4, range(4)), 4, algorithm, 2)
     found = _classes.build_classes(positions, sets)
-    assert by_box(found) == {(t, (5, 5 + t, 5, 5 + t)): {0, 1, 2, 3} for t in (0, 1)}
+    assert convert_classes(found) == {(t, (5, 5 + t, 5, 5 + t)): {0, 1, 2, 3} for t in (0, 1)}
     assert _classes.compute_information_loss(found, 8) == 0
 
 
 def test_classes_with_the_same_rectangle_are_one():
     where = [{0: (0, 0)}, {0: (3, 3)}, {0: (3, 0)}, {0: (0, 3)}]
-    positions = positions_of(where, [{0}] * 4, range(4), 1)
+    positions = make_positions(where, [{0}] * 4, range(4), 1)
     sets = _sets.Sets(
         offset=np.arange(5),
         other=np.array([1, 0, 3, 2], np.int32),
-        when=packed(np.ones((4, 1), bool)),
+        when=pack_flags(np.ones((4, 1), bool)),
         kept=np.ones(4, bool),
     )
     found = _classes.build_classes(positions, sets)
-    assert by_box(found) == {(0, (0, 0, 3, 3)): {0, 1, 2, 3}}
+    assert convert_classes(found) == {(0, (0, 0, 3, 3)): {0, 1, 2, 3}}
 
 
 def test_figures_are_of_published_pairs_and_metres():
     # Two of a class of 2 x 8 cells and three of one of 4 x 4, of five objects at two instants; the sixth is left out.
     where = [{0: (0, 0), 1: (0, 0)}, {0: (1, 7), 1: (0, 0)}]
     where += [{0: (20 + x, 20 + y), 1: (0, 0)} for x, y in ((0, 0), (3, 0), (0, 3))] + [{1: (9, 9)}]
-    positions = positions_of(where, [{0}] * 5 + [{1}], range(6), 2)
+    positions = make_positions(where, [{0}] * 5 + [{1}], range(6), 2)
     sets = _sets.Sets(
         offset=np.array([0, 1, 2, 4, 6, 8, 8]),
         other=np.array([1, 0, 3, 4, 2, 4, 2, 3], np.int32),
-        when=packed(np.array([[True, False]] * 5 + [[False, False]])),
+        when=pack_flags(np.array([[True, False]] * 5 + [[False, False]])),
         kept=np.arange(6) < 5,
     )
     assert _classes.measure_classes(_classes.build_classes(positions, sets), 10, 2, 10.0) == {
@@ -270,7 +270,7 @@ def test_a_run_of_generalised_instants_alone_must_leave_somebody() -> None:
     family = METHODS["mob"]
     for algorithm in ("symmetric", "extreme-union"):
         params = family.parse({"k": 2, "align": "exact", "qid_only": True})
-        with refusal(InfeasibleError, "k = 2", 3):
+        with expect_refusal(InfeasibleError, "k = 2", 3):
             family.anonymise(data, algorithm, params, np.random.default_rng(0), quasi_identifiers=known)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.synth import _network, _utm
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 NODES = "id,lon,lat\na,8.20,53.10\nb,8.21,53.10\nc,8.21,53.11\nd,9.0,53.5\ne,9.01,53.5\n"
 EDGES = "from,to,length,class\na,b,700,3\nb,c,1200,0\nd,e,900,3\n"
@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return nodes, edges
 
 
-def reachable(network: _network.Network) -> int:
+def find_reachable(network: _network.Network) -> int:
     """Nodes reached from the first, by spreading along edges until nothing changes."""
     reached = np.zeros(len(network.x), dtype=bool)
     reached[0] = True
@@ -43,7 +43,7 @@ def reachable(network: _network.Network) -> int:
 def test_every_crossing_of_a_city_can_be_reached(seed: int, blocks: int) -> None:
     network = _network.make_city(np.random.default_rng(seed), blocks=blocks)
     assert len(network.x) == (blocks + 1) ** 2
-    assert reachable(network) == len(network.x)
+    assert find_reachable(network) == len(network.x)
 
 
 def test_a_city_has_missing_streets_diagonals_and_every_class_of_street() -> None:
@@ -66,13 +66,13 @@ def test_a_city_lies_around_the_place_given() -> None:
 
 @pytest.mark.parametrize("options", [{"blocks": 0}, {"blocks": 1001}, {"block_m": 0.0}])
 def test_a_city_of_no_size_is_refused(options: dict) -> None:
-    with refusal(ParameterError, "1 to 1000 blocks", "--blocks"):
+    with expect_refusal(ParameterError, "1 to 1000 blocks", "--blocks"):
         _network.make_city(np.random.default_rng(0), **options)
 
 
 @pytest.mark.parametrize("place", [{"lon": 181.0}, {"lat": 85.0}, {"lat": float("nan")}])
 def test_a_place_off_the_earth_is_refused(place: dict) -> None:
-    with refusal(ParameterError, "longitude within 180", "--lon", "--lat"):
+    with expect_refusal(ParameterError, "longitude within 180", "--lon", "--lat"):
         _network.make_city(np.random.default_rng(0), **place)
 
 
@@ -179,7 +179,7 @@ def test_limits_given_replace_those_of_the_classes(files: tuple[Path, Path]) -> 
 @pytest.mark.parametrize("edges", ["from,to\na,b\n", "from,to,class,limit_kmh\na,b,0,30\n"])
 def test_limits_given_for_edges_without_a_class_are_refused(files: tuple[Path, Path], edges: str) -> None:
     files[1].write_text(edges)
-    with refusal(ParameterError, "class", "edges.csv", "--limits"):
+    with expect_refusal(ParameterError, "class", "edges.csv", "--limits"):
         _network.read(*files, limits_kmh={0: 80})
 
 
@@ -204,14 +204,14 @@ def test_a_network_in_degrees_may_be_projected_to_a_neighbouring_zone(files: tup
 def test_options_that_do_not_fit_degrees_are_refused(
     files: tuple[Path, Path], options: dict, facts: tuple[str, ...]
 ) -> None:
-    with refusal(ParameterError, *facts):
+    with expect_refusal(ParameterError, *facts):
         _network.read(*files, **options)
 
 
 def test_a_place_and_a_reference_system_are_one_too_many(tmp_path: Path) -> None:
     (tmp_path / "n").write_text("id,x,y\n1,0,0\n2,100,0\n")
     (tmp_path / "e").write_text("from,to\n1,2\n")
-    with refusal(ParameterError, "--srid", "--lon and --lat", "both"):
+    with expect_refusal(ParameterError, "--srid", "--lon and --lat", "both"):
         _network.read(tmp_path / "n", tmp_path / "e", srid=25832, lat=50.0)
 
 
@@ -249,14 +249,14 @@ def test_a_file_that_is_no_network_is_one_sentence(
     files: tuple[Path, Path], which: int, content: bytes, facts: tuple[object, ...]
 ) -> None:
     files[which].write_bytes(content)
-    with refusal(DataError, *facts) as caught:
+    with expect_refusal(DataError, *facts) as caught:
         _network.read(*files)
     assert "53.1" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_and_a_directory_are_one_sentence(files: tuple[Path, Path], tmp_path: Path) -> None:
-    with refusal(DataError, "exist", "elsewhere.csv"):
+    with expect_refusal(DataError, "exist", "elsewhere.csv"):
         _network.read(tmp_path / "elsewhere.csv", files[1])
-    with refusal(DataError, tmp_path.name, "directory"):
+    with expect_refusal(DataError, tmp_path.name, "directory"):
         _network.read(files[0], tmp_path)

@@ -29,7 +29,7 @@ SECRETS = {
 HOUR = "2026-01-05T08:00:00+00:00", "2026-01-05T09:00:00+00:00"
 
 
-def card() -> dict[str, Any]:
+def make_card() -> dict[str, Any]:
     """The card of a release as SQL makes it, and more that a later one might have; its secrets are `SECRETS`."""
     secret = SECRETS.get
     clause = {
@@ -69,26 +69,26 @@ def card() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def picture(**more: Any) -> shown.Shown:
+def make_picture(**more: Any) -> shown.Shown:
     moment = shown.Moment(at=SINCE, regions=["M0 0h9v9h-9z"], rows=7)
     hours = [(SINCE, {1: "M0 0h9v9h-9z"})]
     given = {"window": Window(x0=0, y0=0, x1=3600, y1=3600), "moment": moment, "hours": hours, "cell_m": 500}
     return shown.Shown(k=K, **{**given, **more})
 
 
-def analysts(record: Described, drawn: shown.Shown) -> str:
+def make_analyst_page(record: Described, drawn: shown.Shown) -> str:
     return release.make_page(replace(record, run_id=None, dataset=None), drawn, "analysts", ZONE)
 
 
 PAGES: dict[str, Callable[[Described, shown.Shown], str]] = {
     "file": lambda record, drawn: release.make_page(record, drawn, "file", ZONE),
-    "analysts": analysts,
+    "analysts": make_analyst_page,
     "compare": lambda record, drawn: compare.make_page(*2 * [compare.Side(record=record, shown=drawn)], ZONE),
 }
 every_page = pytest.mark.parametrize("made", PAGES.values(), ids=PAGES)
 
 
-def words(html: str) -> str:
+def read_words(html: str) -> str:
     """All that a page says, without its style; the descriptions of its figures too."""
     body = re.sub(r' d="[^"]*"| class="[^"]*"| id="[^"]*"', "", html.partition("</head>")[2])
     return unescape(re.sub(r"</?[a-z][^>]*>", " ", body)).replace(",", "")
@@ -98,7 +98,7 @@ def words(html: str) -> str:
 def test_no_page_for_others_has_a_seed_a_person_a_request_a_small_count_or_what_was_held_against_the_truth(
     made: Callable[[Described, shown.Shown], str],
 ) -> None:
-    text = words(made(Described.of_card(card()), picture()))
+    text = read_words(made(Described.of_card(make_card()), make_picture()))
     for what, secret in SECRETS.items():
         assert str(secret) not in text, what
     assert "2623" not in text
@@ -110,19 +110,19 @@ def test_small_counts_change_no_page_for_others(made: Callable[[Described, shown
     """Of each a page is made twice, with one person and with four: the same."""
     pages = set()
     for count in (1, 4):
-        changed = card()
+        changed = make_card()
         changed["attack"]["clauses"][1] |= {"violations": count, "sentence": f"It holds; broken by {count} rows."}
         changed["left_out"]["in_all"]["subjects"]["few"] = count
         changed["left_out"]["by_hour"][0]["left_out"]["few"] = count
         changed["overlap"]["within_a_day"]["shown_here"] = count
-        pages.add(made(Described.of_card(changed), picture()))
+        pages.add(made(Described.of_card(changed), make_picture()))
     assert len(pages) == 1
 
 
 def test_hours_with_few_left_out_are_on_the_page_as_sql_joined_them() -> None:
-    joined = card()
+    joined = make_card()
     joined["left_out"]["by_hour"] *= 3
-    html = PAGES["file"](Described.of_card(joined), picture())
+    html = PAGES["file"](Described.of_card(joined), make_picture())
     drawn = html.partition('id="left-out-title"')[2].partition("</svg>")[0]
     assert drawn.count('class="gone"') == 1
     assert "29 %" in drawn
@@ -132,14 +132,16 @@ def test_no_region_is_marked_as_that_of_a_group() -> None:
     moment = shown.Moment(at=SINCE, regions=["M0 0h9v9h-9z"], rows=7, marked=0)
     for audience in ("file", "analysts"):
         with pytest.raises(ValueError, match="private"):
-            PAGES[audience](Described.of_card(card()), picture(moment=moment))
-    assert "region marked" in release.make_page(Described.of_card(card()), picture(moment=moment), "operators", ZONE)
-    assert 'class="region marked"' not in PAGES["compare"](Described.of_card(card()), picture(moment=moment))
+            PAGES[audience](Described.of_card(make_card()), make_picture(moment=moment))
+    assert "region marked" in release.make_page(
+        Described.of_card(make_card()), make_picture(moment=moment), "operators", ZONE
+    )
+    assert 'class="region marked"' not in PAGES["compare"](Described.of_card(make_card()), make_picture(moment=moment))
 
 
 @every_page
 def test_where_rows_are_exact_no_map_has_a_tint_of_fewer_than_k(made: Callable[[Described, shown.Shown], str]) -> None:
-    html = made(Described.of_card(card()), picture(exact=0.3))
+    html = made(Described.of_card(make_card()), make_picture(exact=0.3))
     assert 'class="class-0"' not in html
     assert "fewer than 5 people" not in html
 
@@ -151,6 +153,6 @@ def test_neither_the_least_nor_the_greatest_region_is_on_a_page(made: Callable[[
     for least, greatest in ((3.0, 70_000.0), (7.0, 90_000.0)):
         ends = [shown.Bin(least, least + 1, 0.01, 1), *usual, shown.Bin(greatest, greatest + 9, 0.01, 1)]
         sizes = shown.make_bars(shown.join_bins(ends, K))
-        drawn = picture(sizes=sizes, sides=shown.compute_quantiles(ends))
-        pages.add(made(Described.of_card(card()), drawn))
+        drawn = make_picture(sizes=sizes, sides=shown.compute_quantiles(ends))
+        pages.add(made(Described.of_card(make_card()), drawn))
     assert len(pages) == 1

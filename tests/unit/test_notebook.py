@@ -21,7 +21,7 @@ NASTY = '<script>alert("1")</script> ]]> & \u202e'
 SIDES = np.geomspace(10, 10_000, 1001)
 
 
-def result(
+def make_result(
     *, passed: bool = True, side_m: np.ndarray = SIDES, algorithm: str = "traj-anon", k: int | None = 5
 ) -> RunResult:
     clauses = tuple(
@@ -50,9 +50,9 @@ CARD = Card(
     attack={"clauses": [{"name": "size", "passed": True}]}, left_out={"in_all": {"subjects": {"few": 987654}}},
 )  # fmt: skip
 VIEWS = {
-    "run": lambda: result(algorithm=NASTY)._repr_html_(),
-    "refused": lambda: result(passed=False)._repr_html_(),
-    "one size": lambda: result(side_m=np.array([5.0, 5.0]))._repr_html_(),
+    "run": lambda: make_result(algorithm=NASTY)._repr_html_(),
+    "refused": lambda: make_result(passed=False)._repr_html_(),
+    "one size": lambda: make_result(side_m=np.array([5.0, 5.0]))._repr_html_(),
     "release": CARD._repr_html_,
     "sweep": lambda: notebook.make_sweep_view(f"Sweep {NASTY}", [(NASTY, 0.7, "chosen"), ("k 9", None, "impossible")]),
 }
@@ -94,17 +94,17 @@ def test_a_scoped_style_keeps_every_rule_and_its_media() -> None:
 
 
 def test_a_view_of_a_run_says_what_holds_how_large_regions_are_and_what_is_left_out() -> None:
-    html = result()._repr_html_()
+    html = make_result()._repr_html_()
     for words in ("2 of 2 clauses hold", "72 %", "half are under 316 m", "20 %", "absent at some instant"):
         assert words in html
-    assert "✗ refused, 1 of 2 clauses hold" in result(passed=False)._repr_html_()
+    assert "✗ refused, 1 of 2 clauses hold" in make_result(passed=False)._repr_html_()
 
 
 @pytest.mark.parametrize(("n", "said"), [(0, "fewer than 5, or none"), (4, "fewer than 5, or none"), (5, "2 %")])
 def test_a_view_of_a_run_says_of_those_left_out_what_readers_are_told(n: int, said: str) -> None:
     views = []
     for count in (n, min(n, 1)):
-        found = result()
+        found = make_result()
         found.suppressed["subjects"] = {"window_below_k": count}
         views.append(re.sub(r"dbanon-[0-9a-f]+", "", found._repr_html_()))
     assert f"window below k: {said}" in views[0]
@@ -137,13 +137,13 @@ def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
 
 
 def test_a_terminal_shows_a_run_in_three_lines() -> None:
-    first, second, third = report.draw_run(result()).splitlines()
+    first, second, third = report.draw_run(make_result()).splitlines()
     assert re.fullmatch(r"regions +20 m █{32} 5\.01 km wide, half under 316 m", first)
     assert second == "left out     20 % of 300 subjects: absent_at_some_instant 60"
     assert third == "left out by hour  ▃█▅ 10 to 40 %"
     assert report.draw_sparkline([0, 0]) == "▁▁"
     assert (
-        report.draw_run(result(), [Figure(name="usable_resolution_m", value=1916.0, low=1810.0, high=2000.0)])
+        report.draw_run(make_result(), [Figure(name="usable_resolution_m", value=1916.0, low=1810.0, high=2000.0)])
         .splitlines()[3]
         .startswith("usable    1.92 km [1.81 km to 2 km]: in squares")
     )
@@ -170,4 +170,4 @@ def test_pictures_are_drawn_only_on_a_terminal_that_shows_them(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal(encoding, tty=tty))
     assert console.can_draw() == drawn
-    assert ("█" in report.format_run(result())) == drawn
+    assert ("█" in report.format_run(make_result())) == drawn

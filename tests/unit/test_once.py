@@ -55,7 +55,7 @@ class Run:
         return {clause.name: clause.violations for clause in found if not clause.passed}
 
 
-def plain(run: Run, *, days: bool = False) -> tuple[set[object], bool]:
+def judge_plainly(run: Run, *, days: bool = False) -> tuple[set[object], bool]:
     """Who is in two groups at some time, and whether rows of one time stand for too many, second by second."""
     who = {path: (person, run.day[path]) if days and run.day else person for path, person in run.person.items()}
     twice: set[object] = set()
@@ -78,7 +78,7 @@ def plain(run: Run, *, days: bool = False) -> tuple[set[object], bool]:
     return twice, too_many
 
 
-def at_random(rng: random.Random) -> Run:
+def draw_run(rng: random.Random) -> Run:
     """A few people, records that are alike or not, rows that follow one another or overlap, members for a stretch."""
     paths = rng.sample(range(1, 30), rng.randint(1, 6))
     run = Run({path: rng.randrange(4) for path in paths}, {}, {}, {path: rng.randrange(2) for path in paths})
@@ -105,9 +105,9 @@ def stretch(rng: random.Random) -> tuple[int | None, int | None]:
 def test_the_clauses_agree_with_sets_and_loops(cases) -> None:
     seen: set[tuple[bool, bool]] = set()
     for case in cases(1200):
-        run = at_random(random.Random(case))
+        run = draw_run(random.Random(case))
         for days in (False, True):
-            twice, too_many = plain(run, days=days)
+            twice, too_many = judge_plainly(run, days=days)
             broken = run.broken(days=days)
             assert broken.get("one-group", 0) == len(twice), case
             assert ("subjects-sum" in broken) == too_many, case
@@ -120,7 +120,7 @@ def test_the_clauses_agree_with_sets_and_loops(cases) -> None:
 PERSON = {101: 0, 102: 1, 103: 2, 104: 3, 105: 3}
 
 
-def bundles(**changed: object) -> Run:
+def make_bundles(**changed: object) -> Run:
     rows = {1: [(0, 4, 2)], 2: [(0, 2, 2), (2, 4, 2)], 3: [(4, 8, 2)], 4: [(4, 8, 2)]}
     members = {1: [101, 102], 2: [103, 104], 3: [101, 103], 4: [102, 104]}
     whole = {record: [(path, None, None) for path in paths] for record, paths in members.items()}
@@ -128,7 +128,7 @@ def bundles(**changed: object) -> Run:
 
 
 def test_groups_that_do_not_overlap_are_right() -> None:
-    assert bundles().broken() == {}
+    assert make_bundles().broken() == {}
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_groups_that_do_not_overlap_are_right() -> None:
     ],
 )
 def test_a_member_more_is_refused_where_the_person_is_in_another_record(record, member, broken) -> None:
-    run = bundles()
+    run = make_bundles()
     run.members[record].append(member)
     assert run.broken() == broken
 
 
 def test_a_member_fewer_than_subjects_is_refused() -> None:
-    run = bundles()
+    run = make_bundles()
     del run.members[3][0]
     assert run.broken() == {"subjects-sum": 1}
 
@@ -162,13 +162,13 @@ def test_a_member_fewer_than_subjects_is_refused() -> None:
     ([(2, 4, 2), (0, 2, 2)], {}),
 ], ids=["one more", "two rows at a time", "each of some", "not in order of time"])  # fmt: skip
 def test_rows_must_not_stand_for_more_than_the_members(rows, broken) -> None:
-    run = bundles()
+    run = make_bundles()
     run.rows[2] = rows
     assert run.broken() == broken
 
 
 def test_as_many_equal_records_as_people_are_one_group() -> None:
-    run = bundles(rows={1: [(0, 8, 1)], 2: [(0, 4, 1), (4, 8, 1)]})
+    run = make_bundles(rows={1: [(0, 8, 1)], 2: [(0, 4, 1), (4, 8, 1)]})
     run.members = {record: [(101, None, None), (102, None, None)] for record in (1, 2)}
     assert run.broken() == {}
     run.rows[3], run.members[3] = [(7, 8, 1)], run.members[1]
@@ -176,7 +176,7 @@ def test_as_many_equal_records_as_people_are_one_group() -> None:
 
 
 def test_days_of_a_person_count_one_by_one_where_the_family_takes_them_apart() -> None:
-    run = bundles(day=dict.fromkeys(PERSON, 1) | {105: 2})
+    run = make_bundles(day=dict.fromkeys(PERSON, 1) | {105: 2})
     run.members[1].append((105, None, None))
     assert run.broken(days=True) == {}
     assert run.broken(days=False) == {"one-group": 1}
@@ -184,7 +184,7 @@ def test_days_of_a_person_count_one_by_one_where_the_family_takes_them_apart() -
 
 @pytest.mark.parametrize("changed", [{"person": {}}, {"rows": {}}, {"rows": {1: [], 2: []}}, {"members": {}}], ids=str)
 def test_what_is_not_there_is_no_error(changed) -> None:
-    assert "one-group" not in bundles(**changed).broken()
+    assert "one-group" not in make_bundles(**changed).broken()
 
 
 def test_sets_of_one_sum_are_told_apart(monkeypatch) -> None:
@@ -193,7 +193,7 @@ def test_sets_of_one_sum_are_told_apart(monkeypatch) -> None:
             return np.ones(size, np.int64)
 
     monkeypatch.setattr(np.random, "default_rng", lambda _: Alike())
-    assert bundles().broken() == {}
-    run = bundles()
+    assert make_bundles().broken() == {}
+    run = make_bundles()
     run.members[1][0] = (103, None, None)
     assert run.broken() == {"one-group": 1}

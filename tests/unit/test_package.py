@@ -96,11 +96,11 @@ def _digest(file: str) -> str:
 
 def test_the_parts_are_the_extras_and_nothing_of_them_is_installed_always() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = {name: _imported(project["optional-dependencies"][name]) for name in PACKAGES}
+    extras = {name: _list_imported(project["optional-dependencies"][name]) for name in PACKAGES}
     assert {name: set(packages) for name, packages in PACKAGES.items()} == {
         name: packages - {"dbanon"} for name, packages in extras.items()
     }
-    assert not set().union(*extras.values()) & _imported(project["dependencies"])
+    assert not set().union(*extras.values()) & _list_imported(project["dependencies"])
 
 
 def test_the_two_commands_of_the_readme_and_the_image_for_trying_out_install_all_parts() -> None:
@@ -111,7 +111,7 @@ def test_the_two_commands_of_the_readme_and_the_image_for_trying_out_install_all
     assert '"/needs[all]"' in (ROOT / "docker" / "programs.Dockerfile").read_text()
 
 
-def _imported(requirements: list[str]) -> set[str]:
+def _list_imported(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[>]", one)[0].replace("-", "_") for one in requirements}
 
 

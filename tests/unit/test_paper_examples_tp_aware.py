@@ -38,11 +38,11 @@ P3 = {"a": 1, "b": 3, "c": 3, "s": 1, "t": 2}
 P4 = {"a": 2, "b": 3, "c": 3, "s": 2, "t": 2}
 
 
-def suspects(policy, user):
+def find_suspects(policy, user):
     return {u for u, cloak in policy.items() if cloak == policy[user]}
 
 
-def crowds(policy):
+def count_crowds(policy):
     return {b: sum(x == b for x in policy.values()) for b in policy.values()}
 
 
@@ -61,30 +61,30 @@ def run(data, **params):
     return family.anonymise(data, "traj-anon", chosen, np.random.default_rng(0))
 
 
-def groups(cloaks):
+def list_groups(cloaks):
     return {frozenset(cloaks.member_trajectory[cloaks.member_record == r].tolist()) for r in cloaks.record_id}
 
 
 def test_example_1_each_snapshot_alone_hides_every_sender_among_two_or_more():
     for policy in (P1, P2):
-        assert all(len(suspects(policy, user)) >= 2 for user in policy)
+        assert all(len(find_suspects(policy, user)) >= 2 for user in policy)
 
 
 def test_example_2_linking_two_snapshots_breaks_what_each_alone_keeps():
-    assert suspects(P1, 1) == {1, 2, 3}
-    assert suspects(P2, 1) == {1, 4, 5}
-    assert suspects(P1, 1) & suspects(P2, 1) == {1}
+    assert find_suspects(P1, 1) == {1, 2, 3}
+    assert find_suspects(P2, 1) == {1, 4, 5}
+    assert find_suspects(P1, 1) & find_suspects(P2, 1) == {1}
 
 
 def test_example_2_a_record_of_traj_anon_has_the_same_members_at_every_instant(data):
     cloaks = run(data)
     # A membership is of a record, and a record has one row an instant: there is nothing to intersect.
     assert all(np.array_equal(cloaks.seq[cloaks.record_id == r], [1, 2]) for r in np.unique(cloaks.record_id))
-    assert all(len(g) >= 2 for g in groups(cloaks))
+    assert all(len(g) >= 2 for g in list_groups(cloaks))
 
 
 def test_example_5_who_is_masked_by_which_bundle():
-    masked = {b: {u for u, h in HISTORIES.items() if oracle.masks(*bundle, *h)} for b, bundle in BUNDLES.items()}
+    masked = {b: {u for u, h in HISTORIES.items() if oracle.is_masking(*bundle, *h)} for b, bundle in BUNDLES.items()}
     assert masked[1] == {"a", "b", "c", "s"}
     assert masked[2] == {"a", "b", "c", "s", "t"}
     assert masked[3] == {"b", "c"}
@@ -93,15 +93,15 @@ def test_example_5_who_is_masked_by_which_bundle():
 
 @pytest.mark.parametrize("policy", [P3, P4])
 def test_examples_6_and_8_are_policies_because_every_bundle_masks_its_users(policy):
-    assert all(oracle.masks(*BUNDLES[b], *HISTORIES[u]) for u, b in policy.items())
+    assert all(oracle.is_masking(*BUNDLES[b], *HISTORIES[u]) for u, b in policy.items())
 
 
 def test_example_7_one_bundle_with_one_candidate_breaks_2_anonymity():
-    assert crowds(P3) == {1: 2, 3: 2, 2: 1}
+    assert count_crowds(P3) == {1: 2, 3: 2, 2: 1}
 
 
 def test_example_8_two_candidates_for_every_bundle_keep_2_anonymity():
-    assert crowds(P4) == {2: 3, 3: 2}
+    assert count_crowds(P4) == {2: 3, 3: 2}
 
 
 def test_example_8_traj_anon_finds_a_policy_no_dearer_than_the_papers(data):
@@ -109,7 +109,7 @@ def test_example_8_traj_anon_finds_a_policy_no_dearer_than_the_papers(data):
     for cloak in ("quadrant", "mbr"):
         cloaks = run(data, cloak=cloak)
         assert cloaks.metrics["mbr_cost_m2"] <= cloaks.metrics["quadrant_cost_m2"] <= papers
-        assert groups(cloaks) == {frozenset({0, 1, 2}), frozenset({3, 4})}
+        assert list_groups(cloaks) == {frozenset({0, 1, 2}), frozenset({3, 4})}
 
 
 def test_example_8_the_root_is_r3_and_members_lie_in_their_cloaks(data):
@@ -134,11 +134,11 @@ def test_examples_3_to_5_requests_go_to_the_bundles_of_their_senders(data):
 
 def test_example_9_the_cost_depends_on_how_many_a_node_anonymises_not_on_whom():
     # Six in one cell and one beside it: whoever keeps that one company, three pay for the root's cloaks.
-    cost = {run(beside(odd), k=3, cloak="quadrant").metrics["quadrant_cost_m2"] for odd in range(7)}
+    cost = {run(make_beside(odd), k=3, cloak="quadrant").metrics["quadrant_cost_m2"] for odd in range(7)}
     assert cost == {4 * (1 + 1) + 3 * (4 + 4)}
 
 
-def beside(odd):
+def make_beside(odd):
     x = np.zeros((7, 2))
     x[odd] = 1
     return Trajectories(
@@ -150,8 +150,11 @@ def beside(odd):
 def test_example_10_a_node_of_the_u_tree_has_four_to_the_l_children_and_of_the_others_four_and_two():
     quarter = [(0, 0), (0, 1), (1, 0), (1, 1)]
     every = [[p, q] for p in quarter for q in quarter]
-    u, us, binary = (oracle.grow(every, s(2, 1), 1) for s in (oracle.u_steps, oracle.us_steps, oracle.binary_steps))
+    u, us, binary = (
+        oracle.grow_tree(every, s(2, 1), 1)
+        for s in (oracle.list_u_steps, oracle.list_us_steps, oracle.list_binary_steps)
+    )
     assert [len(u["children"]), len(us["children"]), len(binary["children"])] == [4**2, 4, 2]
-    assert [len(oracle.nodes(t)) for t in (u, us, binary)] == [1 + 16, 1 + 4 + 16, 1 + 2 + 4 + 8 + 16]
-    leaves = [sorted(n["members"][0] for n in oracle.nodes(t) if not n["children"]) for t in (u, us, binary)]
+    assert [len(oracle.iter_nodes(t)) for t in (u, us, binary)] == [1 + 16, 1 + 4 + 16, 1 + 2 + 4 + 8 + 16]
+    leaves = [sorted(n["members"][0] for n in oracle.iter_nodes(t) if not n["children"]) for t in (u, us, binary)]
     assert leaves == [list(range(16))] * 3

@@ -33,7 +33,7 @@ class Verbs:
         return stages
 
 
-def shown(stream: io.StringIO, **options: bool) -> str:
+def read_shown(stream: io.StringIO, **options: bool) -> str:
     Verbs(Display(stream, **options)).work(3)
     return stream.getvalue()
 
@@ -54,12 +54,12 @@ def test_a_bar_leaves_what_the_program_prints_where_it_goes(capsys: pytest.Captu
 
 
 def test_it_is_a_bar_on_a_terminal() -> None:
-    assert "working" in shown(Terminal())
+    assert "working" in read_shown(Terminal())
 
 
 def test_it_is_nothing_elsewhere_unless_lines_are_asked_for() -> None:
-    assert shown(io.StringIO()) == ""
-    assert shown(io.StringIO(), lines=True) == "working ...\n"
+    assert read_shown(io.StringIO()) == ""
+    assert read_shown(io.StringIO(), lines=True) == "working ...\n"
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_in_a_notebook_it_is_a_bar_or_lines_where_there_can_be_none(
     monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: name if name == drawn_with else None)
     drawn: list[str] = []
     monkeypatch.setattr(Display, "_draw", lambda display, stream, stage, done, total: drawn.append(stage))
-    assert shown(io.StringIO()) == ("" if drawn_with else "working ...\n")
+    assert read_shown(io.StringIO()) == ("" if drawn_with else "working ...\n")
     assert drawn == ["working"] * (3 if drawn_with else 0)
 
 

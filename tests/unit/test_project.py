@@ -12,7 +12,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 DEV = re.findall(r"^  ([a-z]+)\) ", (ROOT / "dev").read_text(), re.MULTILINE)
 
 
-def contacts() -> dict[str, str]:
+def read_contacts() -> dict[str, str]:
     """Return the address for each purpose."""
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", (ROOT / "CONTACTS.md").read_text(), re.MULTILINE)
     return dict(rows[2:] if set(rows[1][0]) == {"-"} else rows[1:])
@@ -22,11 +22,11 @@ def contacts() -> dict[str, str]:
     strict=True, reason="CONTACTS.md: the maintainer has not filled in every address; then delete this line"
 )
 def test_every_contact_has_an_address() -> None:
-    assert [purpose for purpose, address in contacts().items() if "@" not in address] == []
+    assert [purpose for purpose, address in read_contacts().items() if "@" not in address] == []
 
 
 def test_contacts_stand_in_one_place() -> None:
-    assert set(contacts()) == {"security reports", "code of conduct"}
+    assert set(read_contacts()) == {"security reports", "code of conduct"}
     for file in ("SECURITY.md", "CODE_OF_CONDUCT.md"):
         text = (ROOT / file).read_text()
         assert "](CONTACTS.md)" in text

@@ -22,78 +22,84 @@ KINDS = (*prose.SENTENCES, *prose.PATTERNS)
 
 
 @cache
-def texts() -> dict[str, list[str]]:
+def read_texts() -> dict[str, list[str]]:
     """Give all texts by the page or the kind of text they are of; read when a test asks."""
     pages = (str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
-    found = {page: [prose.plain((ROOT / page).read_text())] for page in pages if not page.startswith(GENERATED)}
-    others = {"comments": prose.comments, "help texts": prose.helps, "messages": prose.messages}
-    return found | {name: [prose.said(text) for text in give().values()] for name, give in others.items()}
+    found = {page: [prose.extract_prose((ROOT / page).read_text())] for page in pages if not page.startswith(GENERATED)}
+    others = {"comments": prose.read_comments, "help texts": prose.list_helps, "messages": prose.list_messages}
+    return found | {name: [prose.extract_said(text) for text in give().values()] for name, give in others.items()}
 
 
-def of_page(page: str, kinds: list[str]) -> list[str]:
+def list_page_kinds(page: str, kinds: list[str]) -> list[str]:
     """Return the kinds that are counted in a page: a person may be called a subject where code is spoken of."""
     is_for_users = page.startswith(FOR_USERS) or page in ("comments", "help texts", "messages")
     return [kind for kind in kinds if is_for_users or kind != "subjects"]
 
 
 @cache
-def found() -> dict[tuple[str, str], int]:
+def find_offences() -> dict[tuple[str, str], int]:
     """Give the offences that are more than comparable projects have."""
-    counts = {name: prose.count(them) for name, them in texts().items()}
+    counts = {name: prose.count(them) for name, them in read_texts().items()}
     above = {
         (name, kind): counts[name][kind]
-        for name, them in texts().items()
-        for kind in of_page(name, [*KINDS])
-        if counts[name][kind] > prose.allowed(kind, them)
+        for name, them in read_texts().items()
+        for kind in list_page_kinds(name, [*KINDS])
+        if counts[name][kind] > prose.count_allowed(kind, them)
     }
-    return above | {(page, "unexplained terms"): len(terms) for page, terms in terms_of_pages() if terms}
+    return above | {(page, "unexplained terms"): len(terms) for page, terms in iter_page_terms() if terms}
 
 
-def terms_of_pages() -> Iterator[tuple[str, list[str]]]:
+def iter_page_terms() -> Iterator[tuple[str, list[str]]]:
     """Yield the pages for administrators and analysts with the hard terms that they do not explain."""
-    pages = [page for page in texts() if page.startswith(WITH_TERMS)]
-    yield from ((page, prose.unexplained((ROOT / page).read_text())) for page in pages)
+    pages = [page for page in read_texts() if page.startswith(WITH_TERMS)]
+    yield from ((page, prose.find_unexplained((ROOT / page).read_text())) for page in pages)
 
 
-def ceilings() -> dict[tuple[str, str], int]:
+def read_ceilings() -> dict[tuple[str, str], int]:
     lines = (line.rsplit(": ", 2) for line in GOLDEN.read_text().splitlines() if line)
     return {(name, kind): int(number) for name, kind, number in lines}
 
 
 @cache
-def lowered() -> dict[tuple[str, str], int]:
+def lower_ceilings() -> dict[tuple[str, str], int]:
     """Give the ceilings, lowered first where the goldens are written."""
     if os.environ.get("DBANON_WRITE_GOLDEN"):
-        kept = {key: min(found()[key], ceiling) for key, ceiling in ceilings().items() if key in found()}
+        kept = {
+            key: min(find_offences()[key], ceiling)
+            for key, ceiling in read_ceilings().items()
+            if key in find_offences()
+        }
         GOLDEN.write_text("".join(f"{name}: {kind}: {number}\n" for (name, kind), number in sorted(kept.items())))
-    return ceilings()
+    return read_ceilings()
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "unexplained terms"])
 def test_no_text_is_harder_to_read_than_its_ceiling(kind: str) -> None:
-    counts = {name: number for (name, of), number in found().items() if of == kind}
-    over = {name: number for name, number in counts.items() if number > lowered().get((name, kind), 0)}
-    said = {name: [line for of, line in _offences(name) if of == kind] for name in over}
+    counts = {name: number for (name, of), number in find_offences().items() if of == kind}
+    over = {name: number for name, number in counts.items() if number > lower_ceilings().get((name, kind), 0)}
+    said = {name: [line for of, line in _list_offences(name) if of == kind] for name in over}
     assert over == {}, f"mend some of {said}"
 
 
-def _offences(name: str) -> list[tuple[str, str]]:
-    if name not in dict(terms_of_pages()):
-        return [offence for text in texts()[name] for offence in prose.offences(text)]
-    terms = [("unexplained terms", term) for term in prose.unexplained((ROOT / name).read_text())]
-    return [offence for text in texts()[name] for offence in prose.offences(text)] + terms
+def _list_offences(name: str) -> list[tuple[str, str]]:
+    if name not in dict(iter_page_terms()):
+        return [offence for text in read_texts()[name] for offence in prose.find_offences(text)]
+    terms = [("unexplained terms", term) for term in prose.find_unexplained((ROOT / name).read_text())]
+    return [offence for text in read_texts()[name] for offence in prose.find_offences(text)] + terms
 
 
 def test_no_ceiling_is_higher_than_needed() -> None:
     """A few offences may be mended without a word; a page that was rewritten gets its new numbers."""
-    needless = {key: number for key, number in lowered().items() if number > 1.1 * found().get(key, 0) + 3}
-    gone = {key for key in lowered() if key not in found()}
+    needless = {
+        key: number for key, number in lower_ceilings().items() if number > 1.1 * find_offences().get(key, 0) + 3
+    }
+    gone = {key for key in lower_ceilings() if key not in find_offences()}
     assert (needless, gone) == ({}, set()), "run with DBANON_WRITE_GOLDEN=1"
 
 
 def test_only_pages_for_developers_have_ceilings() -> None:
     """All other texts keep to the numbers of comparable projects. Messages list names of columns, as `subjects`."""
-    others = [key for key in ceilings() if not key[0].startswith("docs/developers/")]
+    others = [key for key in read_ceilings() if not key[0].startswith("docs/developers/")]
     assert others == [("messages", "subjects")]
 
 
@@ -118,13 +124,13 @@ def test_hard_terms_are_in_the_glossary() -> None:
     ],
 )
 def test_an_offence_is_counted(text: str, kinds: list[str]) -> None:
-    assert [kind for kind, _ in prose.offences(text)] == kinds
+    assert [kind for kind, _ in prose.find_offences(text)] == kinds
 
 
 def test_code_tables_headings_and_statements_are_no_prose() -> None:
     page = "# What is it; who?\n\n```sql\nSELECT 1; SELECT 2;\n```\n\n| what | who; |\n\nRead [it](what.md) `who`.\n"
-    assert prose.split(prose.plain(page)) == ["Read it X."]
-    assert prose.said("List them: SELECT a FROM b; SELECT c FROM d") == "List them: X"
+    assert prose.split(prose.extract_prose(page)) == ["Read it X."]
+    assert prose.extract_said("List them: SELECT a FROM b; SELECT c FROM d") == "List them: X"
 
 
 def test_items_of_a_list_are_sentences() -> None:
@@ -135,11 +141,11 @@ def test_items_of_a_list_are_sentences() -> None:
 
 def test_a_term_is_explained_in_bold_or_by_a_link() -> None:
     page = "# Bundles\n\nA **bundle** is a group. It has `cloak` and [atoms](glossary.md).\n\nIts cloaks are many.\n"
-    assert prose.unexplained(page) == ["cloak"]
+    assert prose.find_unexplained(page) == ["cloak"]
 
 
 def test_comments_help_texts_and_messages_are_found() -> None:
-    assert len(prose.comments()) > 400
-    assert "published.releases" in prose.comments()
-    assert len(prose.helps()) > 100
-    assert len(prose.messages()) > 1000
+    assert len(prose.read_comments()) > 400
+    assert "published.releases" in prose.read_comments()
+    assert len(prose.list_helps()) > 100
+    assert len(prose.list_messages()) > 1000

@@ -15,21 +15,21 @@ from dbanon.methods import METHODS
 from dbanon.methods.semantic import Parameters, _atoms, _graph, _groups, _optimum, _points
 from dbanon.methods.semantic._losses import Scale
 from tests.unit import plain_atoms as plain
-from tests.unit.semantic_cases import Case, Loss, case_at_random, cells_of, data_of, in_order
+from tests.unit.semantic_cases import Case, Loss, draw_case, list_in_order, make_cells, make_data
 
 pytestmark = pytest.mark.usefixtures("short_search")
 
 FAMILY = METHODS["semantic"]
 
 
-def params_of(case: Case, **more: object) -> Parameters:
+def make_params(case: Case, **more: object) -> Parameters:
     return Parameters(
         k=case.k, l=case.l, t=case.t, gap_s=case.gap_slots, weight_time=case.loss.weight_time,
         full_loss_span_s=int(case.loss.span_slots) + 1, full_loss_area_km2=case.loss.area_mm2 / 1e12, **more,
     )  # fmt: skip
 
 
-def parts(rng: random.Random, case: Case) -> list[list[tuple[int, int]]]:
+def list_fixes(rng: random.Random, case: Case) -> list[list[tuple[int, int]]]:
     """The fixes of each unit of a case: slot and place."""
     return [list(zip(slots, cells, strict=True)) for slots, cells in zip(case.slots, case.cells, strict=True)]
 
@@ -39,7 +39,7 @@ def scale_of(loss: Loss) -> Scale:
     return Scale(loss.weight_time, float(loss.span_slots), float(loss.area_mm2))
 
 
-def optimal(area, loss: Loss, members):
+def find_optimum(area, loss: Loss, members):
     fixes = [fix for own in members for fix in sorted(own, key=lambda fix: fix[0])]
     return _optimum.cut_rows(
         np.array(area, np.int64),
@@ -50,7 +50,7 @@ def optimal(area, loss: Loss, members):
     )
 
 
-def rows_of(track):
+def list_rows(track):
     atoms = [frozenset(own.tolist()) for own in np.split(track.atom, track.first[1:-1])]
     return list(zip(track.start.tolist(), track.end.tolist(), atoms, strict=True))
 
@@ -59,11 +59,11 @@ def rows_of(track):
 @pytest.mark.parametrize("low", range(0, 400, 100))
 def test_rows_are_the_cut_that_loses_least(low):
     for seed in range(low, low + 100):
-        rng, case = random.Random(seed), case_at_random(seed, most_points=12)
-        members = parts(rng, case)[: rng.randint(1, 4)]
-        rows = rows_of(optimal(case.area, case.loss, members))
-        cost = sum(plain.row_cost(case.area, case.loss, members, start, end) for start, end, _ in rows)
-        assert cost == pytest.approx(plain.least_cost(case.area, case.loss, members), abs=1e-9), seed
+        rng, case = random.Random(seed), draw_case(seed, most_points=12)
+        members = list_fixes(rng, case)[: rng.randint(1, 4)]
+        rows = list_rows(find_optimum(case.area, case.loss, members))
+        cost = sum(plain.compute_row_cost(case.area, case.loss, members, start, end) for start, end, _ in rows)
+        assert cost == pytest.approx(plain.find_least_cost(case.area, case.loss, members), abs=1e-9), seed
         assert all(end <= start for (_, end, _), (start, _, _) in pairwise(rows))
         held = [
             [(slot, atom) for own in members for slot, atom in own if start <= slot < end] for start, end, _ in rows
@@ -76,38 +76,40 @@ def test_rows_are_the_cut_that_loses_least(low):
 
 def test_rows_do_not_depend_on_the_order_of_members():
     for seed in range(60):
-        case = case_at_random(seed)
-        members = parts(random.Random(seed), case)[:3]
-        assert rows_of(optimal(case.area, case.loss, members)) == rows_of(optimal(case.area, case.loss, members[::-1]))
+        case = draw_case(seed)
+        members = list_fixes(random.Random(seed), case)[:3]
+        assert list_rows(find_optimum(case.area, case.loss, members)) == list_rows(
+            find_optimum(case.area, case.loss, members[::-1])
+        )
 
 
 def test_groups_are_those_of_the_plain_algorithm(cases):
     for seed in cases(300):
-        case = in_order(case_at_random(seed))
-        fixes = parts(random.Random(seed), case)
+        case = list_in_order(draw_case(seed))
+        fixes = list_fixes(random.Random(seed), case)
         units = _points.build_units(
-            data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
+            make_data(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
         )
         scale = scale_of(case.loss)
         found = _groups.form_groups(units, np.array(case.area, np.int64), scale, case.k)
-        tracks = [plain.stays(*both, case.gap_slots) for both in zip(case.slots, case.cells, strict=True)]
+        tracks = [plain.find_stays(*both, case.gap_slots) for both in zip(case.slots, case.cells, strict=True)]
 
         def merged(group, fixes=fixes, case=case):
-            return rows_of(optimal(case.area, case.loss, [fixes[unit] for unit in group]))
+            return list_rows(find_optimum(case.area, case.loss, [fixes[unit] for unit in group]))
 
-        due = plain.greedy(case.area, case.loss, tracks, case.subjects, case.k, merged)
+        due = plain.merge_greedily(case.area, case.loss, tracks, case.subjects, case.k, merged)
         assert sorted(sorted(one.units) for one in found) == due, seed
         for group in found:
-            assert rows_of(group.track) == merged(group.units), seed
+            assert list_rows(group.track) == merged(group.units), seed
 
 
 def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped(cases, monkeypatch):
     monkeypatch.setattr(_groups, "MAX_ALL_PAIRS_GROUPS", 3)
     monkeypatch.setattr(_groups, "CANDIDATES_PER_UNIT", 2)
     for seed in cases(60):
-        case = in_order(case_at_random(seed))
+        case = list_in_order(draw_case(seed))
         units = _points.build_units(
-            data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
+            make_data(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
         )
         scale = scale_of(case.loss)
         found = _groups.form_groups(units, np.array(case.area, np.int64), scale, case.k)
@@ -118,26 +120,26 @@ def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped
 # ---- the whole family ------------------------------------------------------------------------------------------------
 
 
-def made(case: Case, cells: Cells, **more: object):
-    return FAMILY.anonymise(data_of(case), "atoms", params_of(case, **more), np.random.default_rng(3), cells=cells)
+def compute_cloaks(case: Case, cells: Cells, **more: object):
+    return FAMILY.anonymise(make_data(case), "atoms", make_params(case, **more), np.random.default_rng(3), cells=cells)
 
 
 def test_fixes_that_move_within_their_atoms_change_nothing(cases):
     moved = 0
     for seed in cases(80):
-        case, rng = case_at_random(seed, most_cells=25), np.random.default_rng(seed)
-        cells = cells_of(case)
+        case, rng = draw_case(seed, most_cells=25), np.random.default_rng(seed)
+        cells = make_cells(case)
         asked = {"atom_l": case.l // 2, "atom_t": 2 * case.t} if seed % 2 else {}
         asked |= {"suppress_span_s": 3} if seed % 5 == 0 else {}
         asked |= {"min_cells": 2} if seed % 3 == 0 else {}
         try:
-            first = made(case, cells, **asked)
+            first = compute_cloaks(case, cells, **asked)
         except InfeasibleError:
             continue
         atom = first.atoms.atom
         others = np.array([rng.choice(np.flatnonzero(atom == atom[cell])) for cell in cells.fix_cell])
         moved += int((others != cells.fix_cell).sum())
-        second = made(case, replace(cells, fix_cell=others), **asked)
+        second = compute_cloaks(case, replace(cells, fix_cell=others), **asked)
         for field in dataclasses.fields(first):
             one, other = getattr(first, field.name), getattr(second, field.name)
             same = vars(one).keys() == vars(other).keys() if dataclasses.is_dataclass(one) else True
@@ -153,9 +155,9 @@ def test_fixes_that_move_within_their_atoms_change_nothing(cases):
 
 def test_a_region_is_the_atoms_that_its_fixes_are_in(cases):
     for seed in cases(50):
-        case = case_at_random(seed)
-        cells = cells_of(case)
-        cloaks = made(case, cells)
+        case = draw_case(seed)
+        cells = make_cells(case)
+        cloaks = compute_cloaks(case, cells)
         atom = cloaks.atoms.atom
         for region in np.split(cloaks.regions.cell, cloaks.regions.cell_offset[1:-1]):
             held = np.flatnonzero(np.isin(cells.cell_id, region))
@@ -166,11 +168,11 @@ def test_a_region_is_the_atoms_that_its_fixes_are_in(cases):
 def test_atoms_of_less_are_grown_to_what_is_asked_by_what_was_visited_alone(cases):
     grew = 0
     for seed in cases(200):
-        case = case_at_random(seed)
+        case = draw_case(seed)
         if case.l == 0 and case.t == inf:
             continue
-        cells = cells_of(case)
-        cloaks = made(case, cells, atom_l=0, atom_t=inf)
+        cells = make_cells(case)
+        cloaks = compute_cloaks(case, cells, atom_l=0, atom_t=inf)
         total = cells.pois.sum(axis=0)
         for region in np.split(cloaks.regions.cell, cloaks.regions.cell_offset[1:-1]):
             count = cells.pois[np.isin(cells.cell_id, region)].sum(axis=0)
@@ -180,41 +182,41 @@ def test_atoms_of_less_are_grown_to_what_is_asked_by_what_was_visited_alone(case
         assert len(city) == len(cells.cell_id)
         for one in range(len(city)):
             own = np.array([one])
-            grew += len(_atoms.grow_region(city, own, params_of(case))) > 1
+            grew += len(_atoms.grow_region(city, own, make_params(case))) > 1
     assert grew > len(cases(200)) // 3
 
 
 def test_atoms_that_were_published_are_taken_again_and_cut_anew_when_asked(cases):
     for seed in cases(30):
-        case = case_at_random(seed)
-        cells = cells_of(case)
+        case = draw_case(seed)
+        cells = make_cells(case)
         whole = np.zeros(len(cells.cell_id), np.int64)
-        assert not made(case, replace(cells, atom=whole)).atoms.atom.any()
-        fresh = made(case, cells).atoms.atom
-        assert np.array_equal(made(case, replace(cells, atom=whole), new_atoms=True).atoms.atom, fresh)
-        assert np.array_equal(made(case, replace(cells, atom=fresh)).atoms.atom, fresh)
+        assert not compute_cloaks(case, replace(cells, atom=whole)).atoms.atom.any()
+        fresh = compute_cloaks(case, cells).atoms.atom
+        assert np.array_equal(compute_cloaks(case, replace(cells, atom=whole), new_atoms=True).atoms.atom, fresh)
+        assert np.array_equal(compute_cloaks(case, replace(cells, atom=fresh)).atoms.atom, fresh)
 
 
 def test_atoms_must_not_promise_more_than_regions():
-    case = case_at_random(1)
+    case = draw_case(1)
     with pytest.raises(ParameterError, match="atom_l = 4"):
-        made(replace(case, l=1, t=inf), cells_of(case), atom_l=4)
+        compute_cloaks(replace(case, l=1, t=inf), make_cells(case), atom_l=4)
     with pytest.raises(ParameterError, match=r"atom_t = 0\.1 with l = 1 and t = 0\.5"):
-        made(replace(case, l=1, t=0.5), cells_of(case), atom_t=0.1)
+        compute_cloaks(replace(case, l=1, t=0.5), make_cells(case), atom_t=0.1)
 
 
 def test_a_region_on_an_island_is_grown_by_atoms_elsewhere():
     case = replace(
-        case_at_random(1), neighbours={0: {1}, 1: {0}, 2: {3}, 3: {2}}, area=[1, 1, 1, 1], l=3, t=inf, k=1,
+        draw_case(1), neighbours={0: {1}, 1: {0}, 2: {3}, 3: {2}}, area=[1, 1, 1, 1], l=3, t=inf, k=1,
         pois=[[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], subjects=[0], slots=[[0, 1]], cells=[[0, 1]],
     )  # fmt: skip
-    cloaks = made(case, cells_of(case), atom_l=1, atom_t=inf)
+    cloaks = compute_cloaks(case, make_cells(case), atom_l=1, atom_t=inf)
     assert cloaks.regions.cell[-1] in (16, 19)
     with pytest.raises(InfeasibleError, match="4 categories"):
-        made(replace(case, l=4), cells_of(case), atom_l=1, atom_t=inf)
+        compute_cloaks(replace(case, l=4), make_cells(case), atom_l=1, atom_t=inf)
 
 
 def test_fewer_than_k_subjects_are_told_what_to_do():
-    case = case_at_random(1)
+    case = draw_case(1)
     with pytest.raises(InfeasibleError, match="in 1 or more atoms"):
-        made(replace(case, k=100), cells_of(case))
+        compute_cloaks(replace(case, k=100), make_cells(case))

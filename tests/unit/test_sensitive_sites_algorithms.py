@@ -6,12 +6,12 @@ from itertools import pairwise
 import pytest
 
 from tests.unit import oracles_sensitive_sites as oracle
-from tests.unit.sensitive_sites_instances import along_the_curve, instance
+from tests.unit.sensitive_sites_instances import draw_instance, sort_along_curve
 
 SEED = 20080609
 
 
-def on_a_line(rng, *, most):
+def draw_on_line(rng, *, most):
     """Users and sites on the x axis in order, often at one place, k times as many users as sites or more."""
     k = rng.randint(1, 4)
     m = rng.randint(1, min(4, most // k))
@@ -25,48 +25,48 @@ def test_bk_in_one_dimension_is_the_best_of_all_mappings():
     """Theorems 1 to 3, and Algorithm BK."""
     rng = random.Random(SEED)
     for _ in range(600):
-        users, sites, k = on_a_line(rng, most=9)
-        _, cost = oracle.bk_plain(users, sites, k, oracle.extent)
-        assert cost == oracle.cheapest_mapping(users, sites, k), (users, sites, k)
+        users, sites, k = draw_on_line(rng, most=9)
+        _, cost = oracle.group_by_bk(users, sites, k, oracle.measure_extent)
+        assert cost == oracle.find_cheapest_mapping(users, sites, k), (users, sites, k)
 
 
 def test_theorem_1_k_users_a_site_are_enough():
     rng = random.Random(SEED)
     for _ in range(200):
-        users, sites, k = on_a_line(rng, most=9)
+        users, sites, k = draw_on_line(rng, most=9)
         rng.shuffle(sites)
-        exactly = oracle.cheapest_mapping(users, sites, k, exactly=True)
-        assert exactly == oracle.cheapest_mapping(users, sites, k), (users, sites, k)
+        exactly = oracle.find_cheapest_mapping(users, sites, k, exactly=True)
+        assert exactly == oracle.find_cheapest_mapping(users, sites, k), (users, sites, k)
 
 
 def test_on_a_line_extents_and_areas_have_the_same_solution():
     rng = random.Random(SEED)
     for _ in range(100):
-        users, sites, k = on_a_line(rng, most=12)
-        starts, cost = oracle.bk_plain(users, sites, k, oracle.extent)
-        assert oracle.bk_plain(users, sites, k) == (starts, cost + len(sites))
+        users, sites, k = draw_on_line(rng, most=12)
+        starts, cost = oracle.group_by_bk(users, sites, k, oracle.measure_extent)
+        assert oracle.group_by_bk(users, sites, k) == (starts, cost + len(sites))
 
 
 @pytest.mark.parametrize("shapes", [False, True])
 def test_bk_is_the_best_of_all_windows_in_order_and_the_lowest_of_the_best(shapes):
     rng = random.Random(SEED)
     for _ in range(250):
-        users, sites, k = instance(rng, users=(1, 11), sites=(1, 4), shapes=shapes)
-        assert oracle.bk_plain(users, sites, k) == oracle.cheapest_windows(users, sites, k), (users, sites, k)
+        users, sites, k = draw_instance(rng, users=(1, 11), sites=(1, 4), shapes=shapes)
+        assert oracle.group_by_bk(users, sites, k) == oracle.find_cheapest_windows(users, sites, k), (users, sites, k)
 
 
 def test_bk_has_one_solution_where_every_user_is_needed():
     rng = random.Random(SEED)
     for k in range(1, 6):
-        users, sites, _ = instance(rng, users=(3 * k, 3 * k), sites=(3, 3), k=k)
-        assert oracle.bk_plain(users, sites, k)[0] == [0, k, 2 * k]
+        users, sites, _ = draw_instance(rng, users=(3 * k, 3 * k), sites=(3, 3), k=k)
+        assert oracle.group_by_bk(users, sites, k)[0] == [0, k, 2 * k]
 
 
 def test_bk_is_not_the_best_mapping_in_the_plane():
     """Section 4.2 says so: one order of the plane cannot keep all that is near together."""
     users = sites = [(0, 0, 0, 0), (9, 9, 9, 9)]
-    assert oracle.bk_plain(users, sites, 1)[1] == 2
-    assert oracle.bk_plain(users, sites[::-1], 1)[1] == 200
+    assert oracle.group_by_bk(users, sites, 1)[1] == 2
+    assert oracle.group_by_bk(users, sites[::-1], 1)[1] == 200
 
 
 def test_1danon_is_the_best_of_all_partitions_on_a_line():
@@ -74,35 +74,38 @@ def test_1danon_is_the_best_of_all_partitions_on_a_line():
     for _ in range(150):
         k, n = rng.randint(1, 3), rng.randint(1, 7)
         users = sorted((x, 0, x, 0) for x in rng.choices(range(rng.choice([2, 8, 40])), k=n))
-        _, cost = oracle.one_d_anon_plain(users, k, oracle.extent)
-        every = [sum(map(oracle.extent, p)) for p in oracle.partitions(users, k)]
+        _, cost = oracle.group_by_one_d_anon(users, k, oracle.measure_extent)
+        every = [sum(map(oracle.measure_extent, p)) for p in oracle.iter_partitions(users, k)]
         assert cost == min(every, default=0), (users, k)
 
 
 def test_1danon_with_areas_is_the_best_of_all_consecutive_groups_and_its_last_ones_are_the_shortest():
     rng = random.Random(SEED)
     for _ in range(300):
-        users, _, k = instance(rng, users=(1, 12), sites=(1, 1))
+        users, _, k = draw_instance(rng, users=(1, 12), sites=(1, 1))
         every = [
-            (sum(oracle.area(users[a:b]) for a, b in pairwise(offset)), [a - b for a, b in pairwise(offset)][::-1])
-            for offset in oracle.consecutive(len(users), k)
+            (
+                sum(oracle.measure_area(users[a:b]) for a, b in pairwise(offset)),
+                [a - b for a, b in pairwise(offset)][::-1],
+            )
+            for offset in oracle.iter_consecutive(len(users), k)
         ]
         cost, sizes = max((-cost, sizes) for cost, sizes in every)
-        offset, plain = oracle.one_d_anon_plain(users, k)
+        offset, plain = oracle.group_by_one_d_anon(users, k)
         assert (-plain, [a - b for a, b in pairwise(offset)][::-1]) == (cost, sizes), (users, k)
 
 
 def test_fewer_than_k_users_make_no_group():
-    assert oracle.one_d_anon_plain([(0, 0, 0, 0)] * 2, 3) == ([0], 0)
+    assert oracle.group_by_one_d_anon([(0, 0, 0, 0)] * 2, 3) == ([0], 0)
 
 
 def test_mk_gives_every_site_a_group_of_its_own():
     rng = random.Random(SEED)
     for _ in range(200):
-        users, sites, k = instance(rng, users=(6, 20), sites=(1, 4), k=rng.randint(1, 2))
-        offset, _ = oracle.one_d_anon_plain(users, k)
+        users, sites, k = draw_instance(rng, users=(6, 20), sites=(1, 4), k=rng.randint(1, 2))
+        offset, _ = oracle.group_by_one_d_anon(users, k)
         if len(offset) > len(sites):
-            group = oracle.mk_plain(users, sites, offset, rng.sample(range(len(sites)), len(sites)))
+            group = oracle.group_by_mk(users, sites, offset, rng.sample(range(len(sites)), len(sites)))
             assert len(set(group)) == len(sites)
 
 
@@ -115,25 +118,25 @@ FIGURE_7 = {
 def test_figure_7():
     """Groups {u2, u1}, {u3, u5}, {u4, u6}; s1 and s3 are output with the outer ones first, then s2 with the middle."""
     users, sites = ({n: (*p, *p) for n, p in FIGURE_7[which].items()} for which in ("users", "sites"))
-    in_order = sorted(users, key=lambda u: oracle.hilbert_plain(*users[u][:2], 4))
-    offset, _ = oracle.one_d_anon_plain([users[u] for u in in_order], 2)
+    in_order = sorted(users, key=lambda u: oracle.locate_on_curve(*users[u][:2], 4))
+    offset, _ = oracle.group_by_one_d_anon([users[u] for u in in_order], 2)
     groups = [in_order[a:b] for a, b in pairwise(offset)]
     assert groups == [["u2", "u1"], ["u3", "u5"], ["u4", "u6"]]
     for s, nearest in (("s1", 0), ("s2", 0), ("s3", 2)):
-        areas = [oracle.area([*(users[u] for u in g), sites[s]]) for g in groups]
+        areas = [oracle.measure_area([*(users[u] for u in g), sites[s]]) for g in groups]
         assert areas.index(min(areas)) == nearest
         assert areas.count(min(areas)) == 1
     given = [users[u] for u in in_order]
-    assert oracle.mk_plain(given, list(sites.values()), offset, [0, 1, 2]) == [0, 1, 2]
+    assert oracle.group_by_mk(given, list(sites.values()), offset, [0, 1, 2]) == [0, 1, 2]
     # s2 loses to s1 even if it comes first: only ties are decided by priority.
-    assert oracle.mk_plain(given, [sites["s2"], sites["s1"]], offset, [0, 1]) == [1, 0]
+    assert oracle.group_by_mk(given, [sites["s2"], sites["s1"]], offset, [0, 1]) == [1, 0]
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_the_curve_visits_every_cell_and_neighbours_in_turn(order):
     side = 2**order
-    cells = sorted(((x, y) for x in range(side) for y in range(side)), key=lambda c: oracle.hilbert_plain(*c, order))
-    assert [oracle.hilbert_plain(*c, order) for c in cells] == list(range(side * side))
+    cells = sorted(((x, y) for x in range(side) for y in range(side)), key=lambda c: oracle.locate_on_curve(*c, order))
+    assert [oracle.locate_on_curve(*c, order) for c in cells] == list(range(side * side))
     assert all(abs(a - c) + abs(b - d) == 1 for (a, b), (c, d) in pairwise(cells))
     assert (cells[0], cells[-1]) == ((0, 0), (side - 1, 0))
     for start in range(0, side * side, 4):  # four in a row fill a square: what is near on the curve is near
@@ -142,6 +145,6 @@ def test_the_curve_visits_every_cell_and_neighbours_in_turn(order):
 
 def test_instances_are_in_the_order_of_the_curve():
     rng = random.Random(SEED)
-    users, sites, _ = instance(rng, users=(20, 20), sites=(2, 4), k=2)
-    assert users == along_the_curve(users)
-    assert sites == along_the_curve(sites)
+    users, sites, _ = draw_instance(rng, users=(20, 20), sites=(2, 4), k=2)
+    assert users == sort_along_curve(users)
+    assert sites == sort_along_curve(sites)

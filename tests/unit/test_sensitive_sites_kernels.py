@@ -10,12 +10,12 @@ from dbanon.methods.kernels import hilbert
 from dbanon.methods.sensitive_sites import _bichromatic, _monochromatic
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit import oracles_sensitive_sites as oracle
-from tests.unit.sensitive_sites_instances import instance
+from tests.unit.sensitive_sites_instances import draw_instance
 
 SEED = 20080611
 
 
-def starts(users, sites, k):
+def find_starts(users, sites, k):
     found = _bichromatic.find_best_starts(Boxes.of(users), Boxes.of(sites), k)
     assert found.dtype == np.int64
     return found.tolist()
@@ -27,24 +27,24 @@ def starts(users, sites, k):
 def test_bk_finds_the_same_starts_as_the_matrices(k, shapes):
     rng = random.Random(SEED + k)
     for _ in range(60):
-        users, sites, _ = instance(rng, users=(k, 40), sites=(1, 8), k=k, shapes=shapes)
-        assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0], (users, sites, k)
+        users, sites, _ = draw_instance(rng, users=(k, 40), sites=(1, 8), k=k, shapes=shapes)
+        assert find_starts(users, sites, k) == oracle.group_by_bk(users, sites, k)[0], (users, sites, k)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_bk_with_no_user_to_spare_has_one_solution(k):
     rng = random.Random(SEED + k)
     for m in (1, 2, 7):
-        users, sites, _ = instance(rng, users=(k * m, k * m), sites=(m, m), k=k)
-        assert starts(users, sites, k) == [k * j for j in range(m)]
+        users, sites, _ = draw_instance(rng, users=(k * m, k * m), sites=(m, m), k=k)
+        assert find_starts(users, sites, k) == [k * j for j in range(m)]
 
 
 def test_bk_with_one_site_takes_the_first_of_the_best_groups():
     rng = random.Random(SEED)
     for _ in range(60):
-        users, sites, k = instance(rng, users=(1, 30), sites=(1, 1))
-        areas = [oracle.area([*users[i : i + k], *sites]) for i in range(len(users) - k + 1)]
-        assert starts(users, sites, k) == [areas.index(min(areas))]
+        users, sites, k = draw_instance(rng, users=(1, 30), sites=(1, 1))
+        areas = [oracle.measure_area([*users[i : i + k], *sites]) for i in range(len(users) - k + 1)]
+        assert find_starts(users, sites, k) == [areas.index(min(areas))]
 
 
 @pytest.mark.many
@@ -57,14 +57,14 @@ def test_bk_is_the_same_however_its_columns_are_cut(monkeypatch, threads, decisi
     monkeypatch.setattr(_bichromatic, "MAX_DECISION_BYTES", decision_bytes)
     rng = random.Random(SEED)
     for _ in range(12):
-        users, sites, k = instance(rng, users=(20, 80), sites=(3, 9), shapes=True)
-        assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0], (users, sites, k)
+        users, sites, k = draw_instance(rng, users=(20, 80), sites=(3, 9), shapes=True)
+        assert find_starts(users, sites, k) == oracle.group_by_bk(users, sites, k)[0], (users, sites, k)
 
 
 def test_bk_over_several_blocks_finds_the_same_starts_as_the_matrices(monkeypatch):
     monkeypatch.setattr(_bichromatic, "_STARTS_PER_BLOCK", 256)
-    users, sites, k = instance(random.Random(SEED), users=(900, 900), sites=(12, 12), k=7)
-    assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0]
+    users, sites, k = draw_instance(random.Random(SEED), users=(900, 900), sites=(12, 12), k=7)
+    assert find_starts(users, sites, k) == oracle.group_by_bk(users, sites, k)[0]
 
 
 def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
@@ -93,13 +93,13 @@ def test_bk_adds_large_areas_exactly():
     users, last = [(5, 0, 5, 0), (6, 0, 6, 0), (6, 0, 6, 0)], 2**27 - 1
     sites = [(9, 0, 9, 0), (0, 0, last, last)]
     assert float(2**54 + 5) == float(2**54 + 4)
-    assert starts(users, sites, 1) == oracle.bk_plain(users, sites, 1)[0] == [1, 2]
+    assert find_starts(users, sites, 1) == oracle.group_by_bk(users, sites, 1)[0] == [1, 2]
 
 
 def assert_partition(users, k):
     offset = _monochromatic.partition(Boxes.of(users) if users else Boxes.of([(0, 0, 0, 0)]).take([]), k)
     assert offset.dtype == np.int64
-    assert offset.tolist() == oracle.one_d_anon_plain(users, k)[0], (users, k)
+    assert offset.tolist() == oracle.group_by_one_d_anon(users, k)[0], (users, k)
 
 
 @pytest.mark.parametrize("shapes", [False, True])
@@ -107,13 +107,13 @@ def assert_partition(users, k):
 def test_mk_cuts_users_as_1danon_does(k, shapes):
     rng = random.Random(SEED + k)
     for _ in range(60):
-        users, _, _ = instance(rng, users=(1, 40), sites=(1, 1), k=k, shapes=shapes)
+        users, _, _ = draw_instance(rng, users=(1, 40), sites=(1, 1), k=k, shapes=shapes)
         assert_partition(users, k)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_mk_cuts_few_users_as_1danon_does(k):
-    users, _, _ = instance(random.Random(SEED), users=(4 * k, 4 * k), sites=(1, 1), k=k)
+    users, _, _ = draw_instance(random.Random(SEED), users=(4 * k, 4 * k), sites=(1, 1), k=k)
     for number in range(4 * k + 1):
         assert_partition(users[:number], k)
 
@@ -126,33 +126,33 @@ def test_mk_gives_groups_to_sites_as_the_stages_do(monkeypatch, threads, shapes)
     rng = random.Random(SEED)
     scarce = 0
     for _ in range(200):
-        users, sites, k = instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4), shapes=shapes)
-        offset, _ = oracle.one_d_anon_plain(users, k)
+        users, sites, k = draw_instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4), shapes=shapes)
+        offset, _ = oracle.group_by_one_d_anon(users, k)
         sites = sites[: len(offset) - 1]
         scarce += len(sites) == len(offset) - 1
         priority = rng.sample(range(len(sites)), len(sites))
         group = _monochromatic.assign(
             Boxes.of(users), Boxes.of(sites), np.array(offset, np.int64), np.array(priority, np.int64)
         )
-        assert group.tolist() == oracle.mk_plain(users, sites, offset, priority), (users, sites, offset, priority)
+        assert group.tolist() == oracle.group_by_mk(users, sites, offset, priority), (users, sites, offset, priority)
     assert scarce > 5
 
 
 def test_windows_of_mk_are_the_least_each_of_a_group_of_its_own():
     rng, none, all_taken, moved = random.Random(SEED), 0, 0, 0
     for _ in range(200):
-        users, sites, k = instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4))
+        users, sites, k = draw_instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4))
         found = _monochromatic.choose_windows(Boxes.of(users), Boxes.of(sites), k)
-        offset, _ = oracle.one_d_anon_plain(users, k)
+        offset, _ = oracle.group_by_one_d_anon(users, k)
         if len(offset) - 1 < len(sites):
             assert found is None
             none += 1
             continue
-        group = oracle.mk_plain(users, sites, offset, range(len(sites)))
+        group = oracle.group_by_mk(users, sites, offset, range(len(sites)))
         all_taken += len(offset) - 1 == len(sites)
         for site, g, start in zip(sites, group, found.tolist(), strict=True):
             every = range(offset[g], offset[g + 1] - k + 1)
-            assert start == min(every, key=lambda i, site=site: (oracle.area([*users[i : i + k], site]), i))
+            assert start == min(every, key=lambda i, site=site: (oracle.measure_area([*users[i : i + k], site]), i))
             moved += start > offset[g]
     assert min(none, all_taken, moved) > 5
 
@@ -166,7 +166,7 @@ def test_windows_of_mk_are_none_where_one_group_is_missing():
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_every_cell_has_the_place_on_the_curve_that_the_recursion_gives_it(order):
     x, y = (axis.ravel() for axis in np.indices((2**order, 2**order)))
-    expected = [oracle.hilbert_plain(*cell, order) for cell in zip(x.tolist(), y.tolist(), strict=True)]
+    expected = [oracle.locate_on_curve(*cell, order) for cell in zip(x.tolist(), y.tolist(), strict=True)]
     assert hilbert.number_cells(x, y, order).tolist() == expected
 
 
@@ -183,7 +183,7 @@ def test_cells_of_large_curves_have_the_place_that_the_recursion_gives_them(orde
     ]
     x, y = np.array(cells, np.int64).T
     x.setflags(write=False)
-    assert hilbert.number_cells(x, y, order).tolist() == [oracle.hilbert_plain(*cell, order) for cell in cells]
+    assert hilbert.number_cells(x, y, order).tolist() == [oracle.locate_on_curve(*cell, order) for cell in cells]
     assert (
         hilbert.number_cells(x.astype(np.int32), y.astype(np.int32), order).tolist()
         == hilbert.number_cells(x, y, order).tolist()

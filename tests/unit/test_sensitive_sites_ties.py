@@ -13,7 +13,7 @@ import pytest
 
 from dbanon.methods.sensitive_sites import _rows
 from tests.unit import small_worlds
-from tests.unit.sensitive_sites_runs import rows, run, sites, users
+from tests.unit.sensitive_sites_runs import list_rows, make_sites, make_users, run
 
 PEOPLE, CELLS, CLINIC, K = 4, 6, 2, 2
 IDS = tuple(range(PEOPLE))
@@ -22,13 +22,13 @@ PLACEMENTS = [p for p in itertools.product(range(CELLS), repeat=PEOPLE) if p.cou
 ALGORITHMS = {"bk": ("bk", {}), "bk without improve": ("bk", {"improve": False}), "mk": ("mk", {})}
 
 
-def published(placement, algorithm, params):
+def publish_placement(placement, algorithm, params):
     """What the adversary reads of each person: from where to where, and whether cloaked."""
-    told = rows(run(users([(x, 0) for x in placement]), sites([(CLINIC, 0)]), algorithm, k=K, **params))
+    told = list_rows(run(make_users([(x, 0) for x in placement]), make_sites([(CLINIC, 0)]), algorithm, k=K, **params))
     return tuple((bounds[0], bounds[2], cloaked) for _, (bounds, _, cloaked) in sorted(told.items()))
 
 
-def posteriors(outputs, orders):
+def compute_posteriors(outputs, orders):
     """By output: how likely it is that each person is the one on the site.
 
     `outputs` are those of the order of ids. A person of another order is another person in this one: nothing but the
@@ -39,7 +39,7 @@ def posteriors(outputs, orders):
         for placement, output in outputs.items()
         for order in orders
     )
-    return small_worlds.posteriors(worlds)[0]
+    return small_worlds.compute_posteriors(worlds)[0]
 
 
 @pytest.fixture
@@ -56,10 +56,10 @@ def name(request):
 @pytest.mark.stress
 @pytest.mark.many
 def test_no_output_ties_the_site_to_one_person_above_one_kth_but_with_an_order_by_id_it_does(name, by_id):
-    outputs = {placement: published(placement, *ALGORITHMS.get(name, (name, {}))) for placement in PLACEMENTS}
-    hidden = posteriors(outputs, ORDERS)
+    outputs = {placement: publish_placement(placement, *ALGORITHMS.get(name, (name, {}))) for placement in PLACEMENTS}
+    hidden = compute_posteriors(outputs, ORDERS)
     assert max(max(each.values()) for each in hidden.values()) == 1 / K
-    known = posteriors(outputs, [IDS])
+    known = compute_posteriors(outputs, [IDS])
     assert max(max(each.values()) for each in known.values()) == 1
     assert sum(max(each.values()) > 1 / K for each in known.values()) >= 24
     if name == "bk":
@@ -73,19 +73,22 @@ def algorithm(request):
     return request.param
 
 
-def named(points, names):
-    return dataclasses.replace(users(points), subject_names=pa.array(names, pa.string()))
+def name_users(points, names):
+    return dataclasses.replace(make_users(points), subject_names=pa.array(names, pa.string()))
 
 
 def test_who_is_hidden_depends_on_places_names_and_seed_and_not_on_ids_and_codes(algorithm, rng):
-    """So a person who is called something else is hidden as that other one would be: what `posteriors` relies on."""
+    """So a person who is called something else is hidden as that other one would be.
+
+    `compute_posteriors` relies on it.
+    """
     outcomes = set()
     for seed in range(20):
         points, places = rng.integers(0, 4, (14, 2)).tolist(), rng.integers(0, 4, (2, 2)).tolist()
         names, found = [f"person {i}" for i in range(14)], []
         for shuffled in (range(14), rng.permutation(14).tolist()):
-            data = named([points[i] for i in shuffled], [names[i] for i in shuffled])
-            cloaks = run(data, sites(places), algorithm, seed=seed)
+            data = name_users([points[i] for i in shuffled], [names[i] for i in shuffled])
+            cloaks = run(data, make_sites(places), algorithm, seed=seed)
             who = (names[shuffled[t]] for t in (cloaks.member_trajectory - 5) // 3)
             found.append(sorted(zip(who, cloaks.bounds.tolist(), cloaks.crowd.tolist(), strict=True)))
         assert found[0] == found[1]
@@ -99,8 +102,10 @@ def test_of_three_at_one_place_the_seed_chooses_two_and_others_elsewhere_do_not_
         told = []
         for more in ([], [(40, 0), (40, 0)]):
             points = [(0, 0), (3, 0), (3, 0), (3, 0), *more]
-            data = named(points, ["Ann", "Bob", "Cid", "Dot", "Eve", "Fay"][: len(points)])
-            told.append([row[2] for _, row in sorted(rows(run(data, sites([(4, 0)]), algorithm, seed=seed)).items())])
+            data = name_users(points, ["Ann", "Bob", "Cid", "Dot", "Eve", "Fay"][: len(points)])
+            told.append(
+                [row[2] for _, row in sorted(list_rows(run(data, make_sites([(4, 0)]), algorithm, seed=seed)).items())]
+            )
         assert told[0] == told[1][:4]
         chosen.append(told[0])
     assert all(sum(each) == K and not each[0] for each in chosen)

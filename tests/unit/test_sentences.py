@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.sentences import GOLDEN, ROOT, golden, is_sentence, of_python, of_sql, sentences, strings
+from tests.golden.sentences import (
+    GOLDEN,
+    ROOT,
+    is_sentence,
+    list_python_sentences,
+    list_sentences,
+    list_sql_sentences,
+    list_strings,
+    read_golden,
+)
 
 IN_A_ROW = 6
 
@@ -38,14 +47,14 @@ COMMENT ON FUNCTION dbanon.refuse(integer) IS
 
 
 def test_the_sentences_are_those_of_the_golden_file() -> None:
-    found = golden()
+    found = read_golden()
     if os.environ.get("DBANON_WRITE_GOLDEN"):
         GOLDEN.write_text(found)
     assert found == GOLDEN.read_text(), "run with DBANON_WRITE_GOLDEN=1 if the change is meant"
 
 
 def test_what_is_said_is_found_in_python_and_neither_documentation_nor_queries() -> None:
-    assert of_python(PYTHON) == [
+    assert list_python_sentences(PYTHON) == [
         "One line is in two parts, {} of them.",
         "The 'k' must be {}. Got {} instead.",
         "what it is here",
@@ -53,7 +62,7 @@ def test_what_is_said_is_found_in_python_and_neither_documentation_nor_queries()
 
 
 def test_what_is_said_is_found_in_sql_and_neither_comments_nor_queries() -> None:
-    assert of_sql(SQL) == ["It is a 'name'.", "The k must be odd. Got % instead.", "It was %s."]
+    assert list_sql_sentences(SQL) == ["It is a 'name'.", "The k must be odd. Got % instead.", "It was %s."]
 
 
 @pytest.mark.parametrize("text", ["The run is lost.", "{} must hold rows. Got none.", "Run {} is {}.", "Do not ask."])
@@ -82,7 +91,7 @@ def test_every_error_and_notice_that_is_raised_is_in_the_golden_file(files: str,
         str(path.relative_to(ROOT)): [text.replace("''", "'").strip() for text in re.findall(raised, path.read_text())]
         for path in ROOT.glob(files)
     }
-    known = sentences()
+    known = list_sentences()
     missing = [text for path, texts in said.items() for text in texts if not _is_part(text, known.get(path, []))]
     assert [text for text in missing if is_sentence(text)] == []
     assert sum(map(len, said.values())) > 50
@@ -95,31 +104,31 @@ def _is_part(text: str, lines: list[str]) -> bool:
 # ---- the other tests -------------------------------------------------------------------------------------------------
 
 
-def runs(text: str) -> set[tuple[str, ...]]:
+def list_word_runs(text: str) -> set[tuple[str, ...]]:
     """The words of a text, as many in a row as are too many; what is filled in is between two rows."""
     parts = re.split(r"\{\w*\}|%[sLI]?|[][()|]|\d[\d,.]*", text.replace("\\", ""))
     rows = (re.findall(r"[a-z_]+(?:['-][a-z]+)*", part.lower()) for part in parts)
     return {tuple(row[i : i + IN_A_ROW]) for row in rows for i in range(len(row) - IN_A_ROW + 1)}
 
 
-def said_by(test: Path) -> list[str]:
+def list_strings_of(test: Path) -> list[str]:
     """The strings of a test, without statements of SQL and without what it says itself."""
     return [
         text
-        for text in strings(ast.parse(test.read_text()))
+        for text in list_strings(ast.parse(test.read_text()))
         if not re.match(r"\s*(?:SELECT|CALL|WITH|INSERT|UPDATE|DELETE)\b", text)
     ]
 
 
 def test_no_other_test_repeats_a_sentence() -> None:
     """They assert codes and facts: tests/facts.py."""
-    known = {row: line for lines in sentences().values() for line in lines for row in runs(line)}
+    known = {row: line for lines in list_sentences().values() for line in lines for row in list_word_runs(line)}
     tests = [test for test in (ROOT / "tests").rglob("*.py") if test.parent != GOLDEN.parent]
     repeated = {
         f"{test.relative_to(ROOT)}: {text}": known[row]
         for test in tests
-        for text in said_by(test)
-        for row in runs(text)
+        for text in list_strings_of(test)
+        for row in list_word_runs(text)
         if row in known
     }
     assert repeated == {}
@@ -127,5 +136,5 @@ def test_no_other_test_repeats_a_sentence() -> None:
 
 def test_a_test_that_repeated_one_would_be_found() -> None:
     said = "The dataset must be there. It is not: {}; make it, or name one that is."
-    assert runs(said) & runs(r"must be there\. It is not: x")
-    assert not runs(said) & runs("must be there. It is 5")
+    assert list_word_runs(said) & list_word_runs(r"must be there\. It is not: x")
+    assert not list_word_runs(said) & list_word_runs("must be there. It is 5")

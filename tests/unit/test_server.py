@@ -21,7 +21,7 @@ from dbanon.postgres.server import (
     parse,
     resolve,
 )
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 VARIABLES = ("DBANON_DSN", "DBANON_HOME", *server.SERVER_VARIABLES, "PGUSER", "PGPASSWORD")
 
@@ -69,7 +69,7 @@ def test_a_label_never_holds_a_password(dsn: str) -> None:
     "dsn", ["host=db password=hunter2 'x", "hunter2", "mysql://ann:hunter2@db/x", "nonsense=hunter2"]
 )
 def test_a_string_that_is_no_database_is_refused_without_being_repeated(dsn: str) -> None:
-    with refusal(ParameterError, "URI", "service=NAME") as caught:
+    with expect_refusal(ParameterError, "URI", "service=NAME") as caught:
         make_target(dsn)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -150,7 +150,7 @@ def test_status_of_nothing_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def fake_installation(directory: Path, version: str, *, postgis: bool) -> Path:
+def make_installation(directory: Path, version: str, *, postgis: bool) -> Path:
     bindir, shared = directory / version / "bin", directory / version / "share"
     bindir.mkdir(parents=True)
     (shared / "extension").mkdir(parents=True)
@@ -177,15 +177,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_newest_installation_with_postgis_is_taken(machine: Path) -> None:
-    fake_installation(machine, "15.2", postgis=True)
-    best = fake_installation(machine, "16.1", postgis=True)
-    fake_installation(machine, "17.0", postgis=False)
+    make_installation(machine, "15.2", postgis=True)
+    best = make_installation(machine, "16.1", postgis=True)
+    make_installation(machine, "17.0", postgis=False)
     assert programs.find_binaries().bindir == best
     assert programs.find_binaries(15).major == 15
 
 
 def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
-    fake_installation(machine, "16.1", postgis=False)
+    make_installation(machine, "16.1", postgis=False)
     with pytest.raises(StoreError, match="apt-get install postgresql-16-postgis-3"):
         EmbeddedServer(machine / "home").start()
     assert not (machine / "home").exists()
@@ -194,14 +194,14 @@ def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
 @pytest.mark.parametrize("version", [None, "14.19"])
 def test_a_missing_or_too_old_server_is_named_with_its_packages(machine: Path, version: str | None) -> None:
     if version:
-        fake_installation(machine, version, postgis=True)
-    with refusal(StoreError, "PostgreSQL 15 or later", "PostGIS", "none", "postgresql-postgis"):
+        make_installation(machine, version, postgis=True)
+    with expect_refusal(StoreError, "PostgreSQL 15 or later", "PostGIS", "none", "postgresql-postgis"):
         programs.find_binaries()
 
 
 def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: Path) -> None:
-    fake_installation(machine, "16.1", postgis=True)
-    with refusal(StoreError, "PostgreSQL 15", "postgresql-15-postgis-3"):
+    make_installation(machine, "16.1", postgis=True)
+    with expect_refusal(StoreError, "PostgreSQL 15", "postgresql-15-postgis-3"):
         programs.find_binaries(15)
 
 

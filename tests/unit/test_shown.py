@@ -22,7 +22,7 @@ from dbanon.pages.maps import Window
 K = 5
 
 
-def bins(people: list[int]) -> list[shown.Bin]:
+def make_bins(people: list[int]) -> list[shown.Bin]:
     """Bins of factors of `shown.STEP`, a unit of weight for each person."""
     edges = [shown.BIN_FACTOR**n for n in range(len(people) + 1)]
     return [shown.Bin(edges[n], edges[n + 1], float(p), float(p)) for n, p in enumerate(people)]
@@ -30,7 +30,7 @@ def bins(people: list[int]) -> list[shown.Bin]:
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=40), st.integers(2, 20))
 def test_no_bin_is_of_fewer_than_k_people_and_the_last_is_open(people: list[int], k: int) -> None:
-    made = shown.join_bins(bins(people), k)
+    made = shown.join_bins(make_bins(people), k)
     if sum(people) < k:
         assert made == []
         return
@@ -41,7 +41,7 @@ def test_no_bin_is_of_fewer_than_k_people_and_the_last_is_open(people: list[int]
 
 
 def test_the_region_of_one_group_far_off_is_in_a_last_bin_that_begins_where_the_others_end() -> None:
-    usual = bins([100] * 10)
+    usual = make_bins([100] * 10)
     far = shown.Bin(shown.BIN_FACTOR**60, shown.BIN_FACTOR**61, 5, 5)
     made = shown.join_bins([*usual, far], K)
     assert made[-1].since == usual[-1].until
@@ -50,7 +50,7 @@ def test_the_region_of_one_group_far_off_is_in_a_last_bin_that_begins_where_the_
 
 def test_the_least_region_is_not_where_the_bars_begin() -> None:
     small = shown.Bin(1.0, shown.BIN_FACTOR, 5, 5)
-    usual = [one._replace(since=one.since * 100, until=one.until * 100) for one in bins([100] * 10)]
+    usual = [one._replace(since=one.since * 100, until=one.until * 100) for one in make_bins([100] * 10)]
     made = shown.join_bins([small, *usual], K)
     assert made[0].since == usual[0].since
 
@@ -90,7 +90,7 @@ def test_no_question_is_shown_to_which_the_rows_tell_fewer_than_k_people() -> No
 
 
 def test_quantiles_are_read_off_bins() -> None:
-    low, half, high = shown.compute_quantiles(bins([10] * 20))
+    low, half, high = shown.compute_quantiles(make_bins([10] * 20))
     assert low < half < high
     assert half == pytest.approx(shown.BIN_FACTOR**10)
 
@@ -142,17 +142,17 @@ def test_every_family_has_a_page_for_each_audience_that_asks_only_what_its_rows_
     assert "Both keep the same promise" in compare.make_page(side, side, zone)
 
 
-def described(**changed: Any) -> Described:
+def make_described(**changed: Any) -> Described:
     since, until = datetime(2026, 1, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 9, tzinfo=UTC)
     record = Described(
         name="run 1", release=None, run_id=1, dataset="d", method="tp-aware", promise="", adversary="", rows_are="",
         k=K, holds="instant", rows=9, since=since, until=until, srid=32610, left_open={},
-        clauses=(found("size"), found("covers")), left_out=LeftOut(meaning=""),
+        clauses=(make_clause("size"), make_clause("covers")), left_out=LeftOut(meaning=""),
     )  # fmt: skip
     return replace(record, **changed)
 
 
-def found(name: str, violations: int = 0, by: str = "") -> ClauseFound:
+def make_clause(name: str, violations: int = 0, by: str = "") -> ClauseFound:
     sentence = f"It must hold; broken by {by or format_count(violations, 'row')}."
     return ClauseFound(
         name=name,
@@ -164,32 +164,37 @@ def found(name: str, violations: int = 0, by: str = "") -> ClauseFound:
     )
 
 
-def filed(record: Described, **drawn: Any) -> str:
+def make_file_page(record: Described, **drawn: Any) -> str:
     return unescape(release.make_page(record, shown.Shown(k=K, **drawn), "file", ZoneInfo("UTC")))
 
 
 def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_hides_k_people() -> None:
     bare = "people hidden by a row<"
-    assert bare in filed(described())
-    html = filed(described(), exact=0.4)
+    assert bare in make_file_page(make_described())
+    html = make_file_page(make_described(), exact=0.4)
     assert bare not in html
     assert "which hold 40 %" in html
-    broken = described(clauses=(found("size", 9), found("covers")))
-    assert "people hidden by a row" not in filed(broken)
-    side = compare.Side(record=described(), shown=shown.Shown(k=K, exact=0.4))
+    broken = make_described(clauses=(make_clause("size", 9), make_clause("covers")))
+    assert "people hidden by a row" not in make_file_page(broken)
+    side = compare.Side(record=make_described(), shown=shown.Shown(k=K, exact=0.4))
     assert "5 or more, but for exact rows" in compare.make_page(side, side, ZoneInfo("UTC"))
 
 
 def test_a_run_that_was_not_attacked_is_not_said_to_have_been() -> None:
-    html = filed(described(clauses=()))
+    html = make_file_page(make_described(clauses=()))
     for said in ("0 of 0", "Found:</b> nothing", "people hidden by a row"):
         assert said not in html
     assert "Not attacked" in html
 
 
 def test_a_clause_broken_by_fewer_than_k_does_not_say_by_how_many() -> None:
-    clauses = (found("size", 1), found("covers", 2, "2 of 2,623 records"), found("region", 17), found("crowd"))
-    html = filed(described(clauses=clauses))
+    clauses = (
+        make_clause("size", 1),
+        make_clause("covers", 2, "2 of 2,623 records"),
+        make_clause("region", 17),
+        make_clause("crowd"),
+    )
+    html = make_file_page(make_described(clauses=clauses))
     assert html.count("fewer than 5</td>") == 2
     assert "1 row<" not in html
     assert "2,623" not in html
@@ -198,7 +203,7 @@ def test_a_clause_broken_by_fewer_than_k_does_not_say_by_how_many() -> None:
 
 
 def test_the_last_bar_is_as_wide_wherever_the_greatest_group_is_and_no_other_bar_is_cut() -> None:
-    usual = bins([100] * 10)
+    usual = make_bins([100] * 10)
     far = [shown.Bin(shown.BIN_FACTOR**n, shown.BIN_FACTOR ** (n + 1), 5, 5) for n in (11, 60)]
     assert len({tuple(end for _, end, _ in shown.make_bars(shown.join_bins([*usual, one], K))) for one in far}) == 1
     wide = [shown.Bin(1, shown.BIN_FACTOR**5, 10, 10), shown.Bin(shown.BIN_FACTOR**5, math.inf, 10, 10)]

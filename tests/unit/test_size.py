@@ -40,11 +40,15 @@ def test_every_line_is_of_one_kind(kernel: _size.Module) -> None:
 
 
 def test_a_function_within_another_is_no_function_of_its_own(kernel: _size.Module) -> None:
-    assert {f.name: public for f, public in kernel.functions()} == {"public": True, "_private": False, "verb": True}
+    assert {f.name: public for f, public in kernel.iter_functions()} == {
+        "public": True,
+        "_private": False,
+        "verb": True,
+    }
 
 
 def test_the_instance_is_no_parameter(kernel: _size.Module) -> None:
-    assert [_size._count_parameters(f) for f, _ in kernel.functions() if f.name in ("public", "verb")] == [3, 1]
+    assert [_size._count_parameters(f) for f, _ in kernel.iter_functions() if f.name in ("public", "verb")] == [3, 1]
 
 
 def test_figures_are_of_this_repository() -> None:

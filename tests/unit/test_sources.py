@@ -18,7 +18,7 @@ import shapely
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import _arrow, _geometry, _moving, _parse, _sources, _trajectories
 from dbanon.options.loading import LoadingTrajectories
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 PEOPLE = {"subject": ["a", "b"], "time": [0, 60], "x": [8.2, 8.3], "y": [53.1, 53.2]}
 PLACES = [shapely.Point(8.2, 53.1), shapely.Point(8.3, 53.2)]
@@ -31,16 +31,16 @@ UNTIMED = '<trk><trkseg><trkpt lat="53.1" lon="8.2"/></trkseg></trk>'
 
 def _read(given: Any, *names: str, geometry: str | None = None) -> dict[str, list[Any]]:
     wanted = _sources.Wanted("--x", geometry=geometry)
-    parts = list(_sources.open_fixes(given).batches(names, wanted))
+    parts = list(_sources.open_fixes(given).read_batches(names, wanted))
     return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}
 
 
-def _points(wkb: Any) -> list[tuple[Any, Any]]:
+def _list_points(wkb: Any) -> list[tuple[Any, Any]]:
     x, y = _geometry.read_points(pa.array(wkb, pa.binary()))
     return list(zip(x.to_pylist(), y.to_pylist(), strict=True))
 
 
-def _prepared(*given: Any, **options: Any) -> _trajectories.Fixes:
+def _prepare_fixes(*given: Any, **options: Any) -> _trajectories.Fixes:
     return _trajectories.prepare_fixes(list(given), LoadingTrajectories(dataset="d", **options))
 
 
@@ -99,7 +99,7 @@ def test_a_stream_is_read_batch_by_batch_and_cut_into_bounded_slices() -> None:
 
     source = _sources.open_table(pa.RecordBatchReader.from_batches(schema, batches()))
     seen = []
-    for batch in source.batches(["x"], _sources.Wanted("--x")):
+    for batch in source.read_batches(["x"], _sources.Wanted("--x")):
         seen.append((len(batch), made[0]))
         assert batch.line[0].as_py() == 1 + sum(rows for rows, _ in seen[:-1])
     assert sum(rows for rows, _ in seen) == 4 * (_arrow.ROWS_PER_SLICE + 1)
@@ -117,11 +117,11 @@ def test_a_column_whose_encoding_changes_between_batches_is_read() -> None:
 
 @pytest.mark.parametrize("given", [5, None, [1, 2], {"x": 1}, np.zeros(3)], ids=repr)
 def test_what_is_neither_a_path_nor_a_table_is_told_what_may_be_given(given: Any) -> None:
-    with refusal(ParameterError, "__arrow_c_stream__", "pandas", "DuckDB", type(given).__name__):
+    with expect_refusal(ParameterError, "__arrow_c_stream__", "pandas", "DuckDB", type(given).__name__):
         _sources.open_table(given)
 
 
-def _failing() -> pa.RecordBatchReader:
+def _make_failing() -> pa.RecordBatchReader:
     schema = pa.schema([("x", pa.float64())])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -146,7 +146,7 @@ REFUSED = {
     "texts that are none": (lambda: pa.table({"x": pa.array([b"\xff"]).view(pa.string())}), ("'x'", "UTF-8")),
     "objects of several kinds": (lambda: pd.DataFrame({"x": [1, "ysolde"]}), ("pandas.DataFrame", "one type")),
     "a stream that was read": (_read_before, ("pyarrow.RecordBatchReader", "none", "stream")),
-    "a stream that breaks off": (_failing, ("pyarrow.RecordBatchReader", "last row")),
+    "a stream that breaks off": (_make_failing, ("pyarrow.RecordBatchReader", "last row")),
     "a column": (lambda: pa.chunked_array([[1.0]]), ("pyarrow.ChunkedArray", "table")),
 }
 
@@ -154,7 +154,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_table_in_memory_that_cannot_be_used_is_refused_in_one_sentence(case: str) -> None:
     make, facts = REFUSED[case]
-    with refusal(DataError, *facts) as refused:
+    with expect_refusal(DataError, *facts) as refused:
         _read(make(), "x")
     assert "ysolde" not in str(refused.value)
 
@@ -164,21 +164,21 @@ def test_a_table_in_memory_that_cannot_be_used_is_refused_in_one_sentence(case: 
 
 def test_a_frames_geometry_is_its_position_in_its_own_system() -> None:
     frame = gpd.GeoDataFrame({"subject": ["a", "b"]}, geometry=PLACES, crs="EPSG:25832")
-    fixes = _prepared(frame)
+    fixes = _prepare_fixes(frame)
     assert (fixes.crs, fixes.cells) == ("EPSG:25832", {"subject": "subject", "time": "t", "geometry": "place"})
-    assert _points(_read(frame, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
+    assert _list_points(_read(frame, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
 
 
 def test_x_and_y_count_where_they_are_named() -> None:
     frame = gpd.GeoDataFrame(PEOPLE, geometry=PLACES, crs="EPSG:25832")
-    assert _prepared(frame, x="x", y="y").crs == "EPSG:4326"
-    assert _prepared(frame).crs == "EPSG:25832"
+    assert _prepare_fixes(frame, x="x", y="y").crs == "EPSG:4326"
+    assert _prepare_fixes(frame).crs == "EPSG:25832"
 
 
 @pytest.mark.parametrize("encoding", ["WKB", "geoarrow"])
 def test_points_are_read_however_they_are_encoded(encoding: str) -> None:
     frame = gpd.GeoDataFrame({"a": [1, 2]}, geometry=PLACES, crs="EPSG:4326").to_arrow(geometry_encoding=encoding)
-    assert _points(_read(frame, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
+    assert _list_points(_read(frame, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
 
 
 @pytest.mark.parametrize("encoding", ["WKB", "geoarrow"])
@@ -186,8 +186,8 @@ def test_points_of_geoparquet_are_read_in_their_system(tmp_path: Path, encoding:
     path = tmp_path / "fixes.parquet"
     frame = gpd.GeoDataFrame(PEOPLE, geometry=PLACES, crs="EPSG:25832")
     frame.to_parquet(path, geometry_encoding=encoding, schema_version="1.1.0")
-    assert _prepared(path).crs == "EPSG:25832"
-    assert _points(_read(path, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
+    assert _prepare_fixes(path).crs == "EPSG:25832"
+    assert _list_points(_read(path, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
 
 
 def test_geoparquet_without_a_system_is_in_degrees_and_with_null_in_none(tmp_path: Path) -> None:
@@ -197,17 +197,17 @@ def test_geoparquet_without_a_system_is_in_degrees_and_with_null_in_none(tmp_pat
         table = pa.table({"subject": ["a", "b"], "g": wkb}).replace_schema_metadata({"geo": json.dumps(geo)})
         pq.write_table(table, tmp_path / "g.parquet")
         if facts is None:
-            assert _prepared(tmp_path / "g.parquet").crs == "EPSG:4326"
+            assert _prepare_fixes(tmp_path / "g.parquet").crs == "EPSG:4326"
         else:
-            with refusal(ParameterError, "g.parquet", facts):
-                _prepared(tmp_path / "g.parquet")
+            with expect_refusal(ParameterError, "g.parquet", facts):
+                _prepare_fixes(tmp_path / "g.parquet")
 
 
 def test_a_column_of_bytes_is_one_of_geometries_where_it_is_named() -> None:
     table = pa.table({"subject": ["a"], "time": [0], "spot": [shapely.to_wkb(PLACES[0])]})
-    assert _prepared(table, geom="spot", crs="EPSG:4326").positions[0].is_geometry
-    with refusal(ParameterError, "--crs"):
-        _prepared(table, geom="spot")
+    assert _prepare_fixes(table, geom="spot", crs="EPSG:4326").positions[0].is_geometry
+    with expect_refusal(ParameterError, "--crs"):
+        _prepare_fixes(table, geom="spot")
 
 
 @pytest.mark.parametrize("order", [0, 1])
@@ -217,46 +217,46 @@ def test_points_are_read_in_every_form_of_wkb(order: Any, flavor: Any, text: str
     srid, _, wkt = text.rpartition(";")
     shape = shapely.set_srid(shapely.from_wkt(wkt), 4326 if srid else 0)
     wkb = shapely.to_wkb(shape, byte_order=order, flavor=flavor, include_srid=bool(srid) and flavor == "extended")
-    assert _points([wkb]) == [(1.0, 2.0)]
+    assert _list_points([wkb]) == [(1.0, 2.0)]
 
 
 def test_what_is_no_point_is_null_beside_points_that_are() -> None:
     others = [shapely.to_wkb(shapely.from_wkt(text)) for text in ("POINT EMPTY", "LINESTRING (0 0, 1 1)")]
     point = shapely.to_wkb(PLACES[0])
-    read = _points([None, b"", b"\x01\x01", *others, point, point[:-1], b"\x07" * 30])
+    read = _list_points([None, b"", b"\x01\x01", *others, point, point[:-1], b"\x07" * 30])
     assert read == [(None, None)] * 5 + [(8.2, 53.1)] + [(None, None)] * 2
-    ((x, y),) = _points([shapely.to_wkb(shapely.Point(1, float("nan")))])
+    ((x, y),) = _list_points([shapely.to_wkb(shapely.Point(1, float("nan")))])
     assert (x, np.isnan(y)) == (1.0, True)
 
 
-def _two_geometries() -> gpd.GeoDataFrame:
+def _make_two_geometries() -> gpd.GeoDataFrame:
     frame = gpd.GeoDataFrame({"subject": ["a"], "home": gpd.GeoSeries(PLACES[:1], crs="EPSG:4326")}, geometry="home")
     frame["work"] = gpd.GeoSeries(PLACES[:1], crs="EPSG:25832")
     return frame
 
 
 def test_of_several_geometries_the_active_one_counts_or_the_one_named() -> None:
-    assert _prepared(_two_geometries()).positions[0].columns == ("home",)
-    assert _prepared(_two_geometries(), geom="work").crs == "EPSG:25832"
-    with refusal(ParameterError, "home, work", "--geom"):
-        _prepared(_two_geometries().to_arrow())
+    assert _prepare_fixes(_make_two_geometries()).positions[0].columns == ("home",)
+    assert _prepare_fixes(_make_two_geometries(), geom="work").crs == "EPSG:25832"
+    with expect_refusal(ParameterError, "home, work", "--geom"):
+        _prepare_fixes(_make_two_geometries().to_arrow())
 
 
 def test_sources_in_several_systems_are_refused_together() -> None:
     metres = gpd.GeoDataFrame({"subject": ["a"]}, geometry=PLACES[:1], crs="EPSG:25832")
-    with refusal(ParameterError, "EPSG:25832", "EPSG:4326", "--append"):
-        _prepared(metres, pa.table(PEOPLE))
-    with refusal(ParameterError, "EPSG:25832", "--crs EPSG:4326"):
-        _prepared(metres, crs="EPSG:4326")
+    with expect_refusal(ParameterError, "EPSG:25832", "EPSG:4326", "--append"):
+        _prepare_fixes(metres, pa.table(PEOPLE))
+    with expect_refusal(ParameterError, "EPSG:25832", "--crs EPSG:4326"):
+        _prepare_fixes(metres, crs="EPSG:4326")
 
 
 def test_a_system_without_a_number_and_a_place_that_is_two_things_are_refused() -> None:
     odd = gpd.GeoDataFrame({"a": [1]}, geometry=PLACES[:1], crs="+proj=laea +lat_0=50 +lon_0=8 +ellps=bessel")
-    with refusal(DataError, "geopandas.GeoDataFrame", "EPSG"):
-        _prepared(odd)
-    assert _prepared(odd, x="a", y="b").crs == "EPSG:4326"
-    with refusal(ParameterError, "--geom", "--x"):
-        _prepared(pa.table(PEOPLE), geom="g", x="x")
+    with expect_refusal(DataError, "geopandas.GeoDataFrame", "EPSG"):
+        _prepare_fixes(odd)
+    assert _prepare_fixes(odd, x="a", y="b").crs == "EPSG:4326"
+    with expect_refusal(ParameterError, "--geom", "--x"):
+        _prepare_fixes(pa.table(PEOPLE), geom="g", x="x")
 
 
 # ---- tracks ----------------------------------------------------------------------------------------------------------
@@ -308,42 +308,42 @@ def test_a_folder_or_track_that_cannot_be_used_is_refused_in_one_sentence(tmp_pa
     (tmp_path / "top").mkdir()
     if name:
         (tmp_path / "top" / name).write_text(text)
-    with refusal(DataError, *facts):
+    with expect_refusal(DataError, *facts):
         _read(tmp_path / "top", "subject", "time")
 
 
 def test_a_broken_file_among_many_is_named(tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.gpx").write_text(GPX.format(TRACK) if number != 2 else "<gpx>")
-    with refusal(DataError, "2.gpx"):
+    with expect_refusal(DataError, "2.gpx"):
         _read(tmp_path, "subject")
 
 
 def test_a_column_that_tracks_do_not_have_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.plt").write_text(HEAD + POINT)
-    with refusal(DataError, "'cab'", "subject, trip, time, x, y"):
+    with expect_refusal(DataError, "'cab'", "subject, trip, time, x, y"):
         _read(tmp_path, "cab")
 
 
 # ---- MF-JSON ---------------------------------------------------------------------------------------------------------
 
 
-def _feature(subject: Any, datetimes: list[Any], coordinates: list[Any], **more: Any) -> dict[str, Any]:
+def _make_feature(subject: Any, datetimes: list[Any], coordinates: list[Any], **more: Any) -> dict[str, Any]:
     moving = {"type": "MovingPoint", "datetimes": datetimes, "coordinates": coordinates, "interpolation": "Linear"}
     return {"type": "Feature", "id": 7, "properties": {"cab": subject}, "temporalGeometry": moving, **more}
 
 
-def _json(tmp_path: Path, *features: Any, **more: Any) -> Path:
+def _write_json(tmp_path: Path, *features: Any, **more: Any) -> Path:
     path = tmp_path / "moving.json"
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features, **more}, indent=1))
     return path
 
 
-ANN = _feature("ann", ["2011-07-14T22:01:01Z", "2011-07-14T22:01:02.5Z"], [[8.2, 53.1], [8.3, 53.2, 40]])
+ANN = _make_feature("ann", ["2011-07-14T22:01:01Z", "2011-07-14T22:01:02.5Z"], [[8.2, 53.1], [8.3, 53.2, 40]])
 
 
 def test_each_moving_point_is_fixes_of_one_subject(tmp_path: Path) -> None:
-    path = _json(tmp_path, ANN, _feature("bob", ["2011-07-14T22:01:01Z"], [[9, 54]]))
+    path = _write_json(tmp_path, ANN, _make_feature("bob", ["2011-07-14T22:01:01Z"], [[9, 54]]))
     assert _read(path, "cab", "time", "x", "y", "id") == {
         "cab": ["ann", "ann", "bob"],
         "time": ["2011-07-14T22:01:01Z", "2011-07-14T22:01:02.5Z", "2011-07-14T22:01:01Z"],
@@ -355,15 +355,17 @@ def test_each_moving_point_is_fixes_of_one_subject(tmp_path: Path) -> None:
 
 def test_names_and_times_may_be_numbers_and_a_feature_stand_alone(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(_feature(12, [1310680861000], [[8.2, 53.1]])))
+    path.write_text(json.dumps(_make_feature(12, [1310680861000], [[8.2, 53.1]])))
     assert _read(path, "cab", "time") == {"cab": ["12"], "time": [1310680861000.0]}
-    path.write_text("".join(json.dumps(_feature(100, [1310680861000 + i], [[8.2, 53.1]])) + "\n" for i in range(2)))
+    path.write_text(
+        "".join(json.dumps(_make_feature(100, [1310680861000 + i], [[8.2, 53.1]])) + "\n" for i in range(2))
+    )
     assert _read(path, "cab", "time") == {"cab": ["100"] * 2, "time": [1310680861000.0, 1310680861001.0]}
 
 
 def test_a_name_is_the_features_own_or_else_the_property_of_that_name_and_an_array_is_read(tmp_path: Path) -> None:
     path = tmp_path / "moving.json"
-    own, given = _feature(12, [1], [[1, 2]]), _feature("b", [2], [[3, 4]], properties={"id": "p", "cab": "b"})
+    own, given = _make_feature(12, [1], [[1, 2]]), _make_feature("b", [2], [[3, 4]], properties={"id": "p", "cab": "b"})
     del given["id"]
     path.write_text(f" [{json.dumps(own)}, {json.dumps(given)}]")
     assert _read(path, "id", "time", "x") == {"id": ["7", "p"], "time": [1.0, 2.0], "x": [1.0, 3.0]}
@@ -371,7 +373,7 @@ def test_a_name_is_the_features_own_or_else_the_property_of_that_name_and_an_arr
 
 def test_places_of_too_few_numbers_and_features_that_do_not_move_do_no_harm(tmp_path: Path) -> None:
     still = {"type": "Feature", "properties": {"cab": "c"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
-    read = _read(_json(tmp_path, still, _feature("a", [1, 2, 3], [[1, 2], [3], None])), "cab", "x", "y")
+    read = _read(_write_json(tmp_path, still, _make_feature("a", [1, 2, 3], [[1, 2], [3], None])), "cab", "x", "y")
     assert read == {"cab": ["a"] * 3, "x": [1.0, None, None], "y": [2.0, None, None]}
 
 
@@ -383,8 +385,8 @@ JSONS = {
     "another kind of motion": ([ANN | {"temporalGeometry": {"type": "MovingPolygon"}}], {}, ("MovingPoint",)),
     "a property that is not there": ([ANN | {"properties": {}}], {}, ("'cab'", "'id'")),
     "no names at all": ([ANN | {"id": None}], {}, ("'id'",)),
-    "no fixes": ([_feature("a", [], [])], {}, ("fixes",)),
-    "times without places": ([_feature("a", [1, 2], [[1, 2]])], {}, ("datetimes", "coordinates", "Number 1")),
+    "no fixes": ([_make_feature("a", [], [])], {}, ("fixes",)),
+    "times without places": ([_make_feature("a", [1, 2], [[1, 2]])], {}, ("datetimes", "coordinates", "Number 1")),
     "an unknown system": ([ANN], {"crs": NAMED}, ("'crs'",)),
 }
 
@@ -392,22 +394,22 @@ JSONS = {
 @pytest.mark.parametrize("case", JSONS)
 def test_json_of_no_moving_points_is_refused_in_one_sentence(tmp_path: Path, case: str) -> None:
     features, more, facts = JSONS[case]
-    with refusal(DataError, *facts):
-        _read(_json(tmp_path, *features, **more), "id" if case == "no names at all" else "cab", "x")
+    with expect_refusal(DataError, *facts):
+        _read(_write_json(tmp_path, *features, **more), "id" if case == "no names at all" else "cab", "x")
 
 
 @pytest.mark.parametrize("text", ["{", '{"features": [1]}', '{"features": {"a": 1}}', "{}x", '{"type": 5}'])
 def test_json_that_is_broken_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken.json"
     path.write_text(text)
-    with refusal(DataError, "broken.json"):
+    with expect_refusal(DataError, "broken.json"):
         _read(path, "x")
 
 
 # ---- moving points ---------------------------------------------------------------------------------------------------
 
 
-def _instants(*texts: str | None, tz: str | None = "UTC") -> list[tuple[Any, ...]]:
+def _read_instants(*texts: str | None, tz: str | None = "UTC") -> list[tuple[Any, ...]]:
     read = _moving.read_instants(pa.array(texts, pa.string()), _parse.Times(tz))
     return list(zip(read.row.tolist(), read.t.to_pylist(), read.x.to_pylist(), read.y.to_pylist(), strict=True))
 
@@ -429,7 +431,7 @@ MOVING = {
 @pytest.mark.parametrize("case", MOVING)
 def test_each_instant_of_a_moving_point_is_a_fix(case: str) -> None:
     both = [(0, 0.0, 1.0, 2.0), (0, DAY, 3.0, 4.0)]
-    assert _instants(MOVING[case]) == (both[:1] if "instant" in case or "output" in case else both)
+    assert _read_instants(MOVING[case]) == (both[:1] if "instant" in case or "output" in case else both)
 
 
 MISTAKES = [
@@ -446,13 +448,13 @@ MISTAKES = [
 
 @pytest.mark.parametrize("text", MISTAKES)
 def test_a_moving_point_with_a_mistake_is_one_fix_without_a_place_beside_others(text: str | None) -> None:
-    assert _instants("POINT(1 2)@1970-01-01", text, "POINT(3 4)@1970-01-02") == [
+    assert _read_instants("POINT(1 2)@1970-01-01", text, "POINT(3 4)@1970-01-02") == [
         (0, 0.0, 1.0, 2.0), (1, 0.0, None, None), (2, DAY, 3.0, 4.0),
     ]  # fmt: skip
 
 
 def test_places_that_are_no_numbers_are_not_finite_and_systems_are_told() -> None:
-    ((_, _, x, _),) = _instants("POINT(nan 2)@1970-01-01")
+    ((_, _, x, _),) = _read_instants("POINT(nan 2)@1970-01-01")
     assert np.isnan(x)
     wkb = shapely.to_wkb(shapely.set_srid(shapely.Point(1, 2), 25832), hex=True, include_srid=True)
     texts = pa.array(["SRID=4326;POINT(1 2)@1970-01-01", f"{wkb}@1970-01-01"])
@@ -460,6 +462,6 @@ def test_places_that_are_no_numbers_are_not_finite_and_systems_are_told() -> Non
 
 
 def test_times_of_moving_points_need_a_zone_as_others_do() -> None:
-    with refusal(ParameterError, "--tz"):
-        _instants("POINT(1 2)@1970-01-01 00:00:00", tz=None)
-    assert _instants("POINT(1 2)@1970-01-01 01:00", tz="Europe/Berlin") == [(0, 0.0, 1.0, 2.0)]
+    with expect_refusal(ParameterError, "--tz"):
+        _read_instants("POINT(1 2)@1970-01-01 00:00:00", tz=None)
+    assert _read_instants("POINT(1 2)@1970-01-01 01:00", tz="Europe/Berlin") == [(0, 0.0, 1.0, 2.0)]

@@ -55,7 +55,7 @@ ROOT = Path(__file__).parents[2]
 FOR_THE_COMMAND_LINE = re.compile(r"`dbanon |(?<![\w-])--[a-z]|(?<![\w-])-p ")
 
 
-def sentences(file: Path) -> list[str]:
+def list_sentences(file: Path) -> list[str]:
     """All texts of a program that are not its documentation."""
     tree = ast.parse(file.read_text())
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
@@ -70,7 +70,7 @@ def test_what_a_run_ends_with_is_right_in_psql_and_on_the_command_line(package: 
     found = ROOT / "dbanon" / package
     files = sorted(found.glob("*.py")) if found.is_dir() else [found]
     assert files
-    assert [text for file in files for text in sentences(file) if FOR_THE_COMMAND_LINE.search(text)] == []
+    assert [text for file in files for text in list_sentences(file) if FOR_THE_COMMAND_LINE.search(text)] == []
 
 
 # What installs and upgrades is run by `dbanon db upgrade`, or made by `dbanon db script`: there are no functions yet.

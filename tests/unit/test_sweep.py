@@ -17,23 +17,23 @@ from dbanon.base.sweep import Family, Minute, Setting, Want
 from dbanon.metrics import settings as judging
 from dbanon.options.sweeping import Sweeping, parse_wants
 from dbanon.pages.sweep import make_page
-from tests.sweeps import GRID, IMPOSSIBLE, replicates, setting, swept
+from tests.sweeps import GRID, IMPOSSIBLE, draw_replicates, make_setting, make_sweep
 
 
-def names(found: list[Setting]) -> list[str]:
+def list_names(found: list[Setting]) -> list[str]:
     return [one.name for one in found]
 
 
 def test_the_front_is_of_one_promise_and_never_beaten_by_a_weaker_one() -> None:
-    front = [one for one in swept(*GRID).settings if one.front]
-    assert names(front) == ["k 2, instants 10", "k 5, instants 10"]
-    both = swept(setting(5, 10, 0.88, 0.30), setting(5, 30, 0.72, 0.20))
+    front = [one for one in make_sweep(*GRID).settings if one.front]
+    assert list_names(front) == ["k 2, instants 10", "k 5, instants 10"]
+    both = make_sweep(make_setting(5, 10, 0.88, 0.30), make_setting(5, 30, 0.72, 0.20))
     assert all(one.front for one in both.settings)
 
 
 def test_the_chosen_setting_has_the_strongest_promise_of_those_that_meet_what_is_wanted() -> None:
     def chosen(*wants: str) -> str | None:
-        found = swept(*GRID, wants=parse_wants(wants)).chosen
+        found = make_sweep(*GRID, wants=parse_wants(wants)).chosen
         return found.name if found else None
 
     assert chosen() == "k 5, instants 10"
@@ -66,7 +66,9 @@ def test_a_stronger_promise_of_the_same_k_is_chosen_although_it_errs_more(
         promise = {**usual, **values}
         return replace(made, promise=promise, strength=judging.compute_strength(promise, described))
 
-    found = swept(promising(setting(2, 10, 0.9, 0.1), weaker), promising(setting(2, 30, 0.8, 0.3), stronger))
+    found = make_sweep(
+        promising(make_setting(2, 10, 0.9, 0.1), weaker), promising(make_setting(2, 30, 0.8, 0.3), stronger)
+    )
     assert found.chosen is not None
     assert found.chosen.promise == {**usual, **stronger}
     assert all(one.front for one in found.settings)
@@ -74,14 +76,14 @@ def test_a_stronger_promise_of_the_same_k_is_chosen_although_it_errs_more(
 
 def test_what_earlier_releases_forbid_is_never_chosen() -> None:
     taken = {"below": 3, "smallest_crowd": 1, "k": 5, "relation": "overlapping", "releases": ["cabs_k5"]}
-    found = swept(setting(5, 10, 0.88, 0.18, overlap=taken), setting(2, 10, 0.88, 0.12))
+    found = make_sweep(make_setting(5, 10, 0.88, 0.18, overlap=taken), make_setting(2, 10, 0.88, 0.12))
     assert found.chosen is found.settings[1]
     assert [one.publishable for one in found.settings] == [False, True]
     assert "cabs_k5" in make_page(found)
 
 
 def test_sentences_say_what_each_parameter_buys_and_whether_it_is_so_everywhere() -> None:
-    k, k_everywhere, window, window_everywhere = swept(*GRID).sentences
+    k, k_everywhere, window, window_everywhere = make_sweep(*GRID).sentences
     assert "k = 2 to 5 (with instants = 10)" in k
     assert "12 % [7 to 17] off to 18 %" in k
     assert "the same 88 % are published" in k
@@ -89,26 +91,26 @@ def test_sentences_say_what_each_parameter_buys_and_whether_it_is_so_everywhere(
     assert "instead of 88 % there are 72 % published" in window
     assert "instants = 10 publishes more and errs less" in window_everywhere
     assert "wherever settings can be compared" in window_everywhere
-    *_, window_everywhere = swept(*(one for one in GRID if one is not IMPOSSIBLE)).sentences
+    *_, window_everywhere = make_sweep(*(one for one in GRID if one is not IMPOSSIBLE)).sentences
     assert "at every value of k" in window_everywhere
 
 
 def test_a_difference_within_what_questions_leave_open_is_none() -> None:
-    noisy = [setting(5, i, 0.9, error) for i, error in ((10, 0.2), (30, 0.21))]
+    noisy = [make_setting(5, i, 0.9, error) for i, error in ((10, 0.2), (30, 0.21))]
     noisy = [
-        replace(one, run={**one.run, "replicates": replicates(e, noise=0.1)})
+        replace(one, run={**one.run, "replicates": draw_replicates(e, noise=0.1)})
         for one, e in zip(noisy, (0.2, 0.21), strict=True)
     ]
-    said = swept(*noisy).sentences
+    said = make_sweep(*noisy).sentences
     assert "no difference that 400 questions can show" in said[0]
     assert not any("errs less" in sentence for sentence in said)
 
 
 def test_differences_are_of_the_same_questions() -> None:
-    one, other = setting(2, 10, 0.9, 0.20), setting(5, 10, 0.9, 0.22)
+    one, other = make_setting(2, 10, 0.9, 0.20), make_setting(5, 10, 0.9, 0.22)
     low, high = judging.measure_difference(one, other) or (0, 0)
     assert 0 < low < 0.02 < high
-    apart = replace(other, run={**other.run, "replicates": replicates(0.22, questions="others")})
+    apart = replace(other, run={**other.run, "replicates": draw_replicates(0.22, questions="others")})
     wide = judging.measure_difference(one, apart) or (0, 0)
     assert wide[0] < 0 < wide[1]
 
@@ -142,7 +144,7 @@ def test_every_parameter_that_a_promise_names_is_one_on_which_it_depends(name: s
 
 
 def test_a_table_has_a_row_a_setting_with_figures_intervals_and_reasons() -> None:
-    found = swept(*GRID)
+    found = make_sweep(*GRID)
     rows = list(csv.DictReader(io.StringIO(found.csv())))
     assert len(rows) == 5
     assert rows[0]["count_error_2000_moment_low"] == "0.06999999999999999"
@@ -153,15 +155,15 @@ def test_a_table_has_a_row_a_setting_with_figures_intervals_and_reasons() -> Non
 
 
 def test_the_command_of_a_setting_is_quoted_for_a_shell() -> None:
-    found = swept(*GRID, dataset="my cabs")
-    assert found.command(found.settings[0], "x") == (
+    found = make_sweep(*GRID, dataset="my cabs")
+    assert found.write_command(found.settings[0], "x") == (
         "dbanon run tp-aware --dataset 'my cabs' --algorithm traj-anon -p k=2 -p instants=10 --publish x"
     )
-    assert "-p k=2,5,600 -p instants=10,30" in found.again()
+    assert "-p k=2,5,600 -p instants=10,30" in found.write_sweep_command()
 
 
 def test_a_page_is_private_has_all_settings_and_takes_names_for_texts() -> None:
-    found = swept(*GRID, dataset="<script>alert(1)</script>", notes=("a & b",))
+    found = make_sweep(*GRID, dataset="<script>alert(1)</script>", notes=("a & b",))
     text = make_page(found)
     assert "<title>[PRIVATE]" in text
     assert "<script" not in text
@@ -175,18 +177,18 @@ def test_a_page_is_private_has_all_settings_and_takes_names_for_texts() -> None:
 
 @pytest.mark.parametrize("found", [[IMPOSSIBLE], [GRID[0]], [GRID[0], GRID[2]], GRID * 12])
 def test_a_page_is_made_of_whatever_was_found(found: list[Setting]) -> None:
-    assert make_page(swept(*found)).endswith("</html>\n")
+    assert make_page(make_sweep(*found)).endswith("</html>\n")
 
 
 def test_values_are_listed_by_commas_or_as_lists() -> None:
     asked = Sweeping(dataset="d", params={"k": "2, 5, 2", "instants": [10, 30], "align": "last"})
     assert asked.values == {"k": ["2", "5"], "instants": [10, 30], "align": ["last"]}
-    assert len(asked.combinations()) == 4
+    assert len(asked.list_combinations()) == 4
     for params in ({"k": "2,,5"}, {"k": ""}, {"k": []}):
         with pytest.raises(ParameterError, match="'k'"):
-            Sweeping(dataset="d", params=params).combinations()
+            Sweeping(dataset="d", params=params).list_combinations()
     with pytest.raises(ParameterError, match="200"):
-        Sweeping(dataset="d", params={"k": list(range(2, 22)), "instants": list(range(1, 12))}).combinations()
+        Sweeping(dataset="d", params={"k": list(range(2, 22)), "instants": list(range(1, 12))}).list_combinations()
 
 
 @pytest.mark.parametrize("text", ["published_share", "published_share>0.9", "published_share>=much", ">=1", "a>=1>=2"])
@@ -202,11 +204,11 @@ def test_a_figure_that_is_not_known_meets_nothing() -> None:
 
 def test_the_same_minute_is_drawn_at_settings_that_differ_in_their_promise() -> None:
     minute = Minute(at=1_212_566_400.0, window=(0, 0, 9000, 6000), rows=7, paths=("M0 0L9 0 9 9Z",))
-    text = make_page(swept(*[replace(one, minute=minute if one is not IMPOSSIBLE else None) for one in GRID]))
+    text = make_page(make_sweep(*[replace(one, minute=minute if one is not IMPOSSIBLE else None) for one in GRID]))
     assert text.count("One minute at") == 2
     assert "7 rows (drawn: 1)" in text
     assert "2008-06-04 08:00 UTC" in text
-    assert "No maps of one minute" in make_page(swept(*GRID))
+    assert "No maps of one minute" in make_page(make_sweep(*GRID))
 
 
 def test_other_families_stand_under_their_own_promise() -> None:
@@ -214,8 +216,8 @@ def test_other_families_stand_under_their_own_promise() -> None:
     family = Family(
         method="kte", algorithm="k-merge", hides="Finds k records.", settings=(("k 2", (error,)), ("x", ()))
     )
-    text = make_page(swept(*GRID, families=(family,)))
+    text = make_page(make_sweep(*GRID, families=(family,)))
     assert "kte (k-merge)" in text
     assert "Finds k records." in text
     assert "33 % [30–36]" in text
-    assert "Other families" not in make_page(swept(*GRID))
+    assert "Other families" not in make_page(make_sweep(*GRID))

@@ -18,16 +18,16 @@ from dbanon.options.generating import Plan, _parse_limits_kmh
 from dbanon.synth import Made, Scenario, _journeys, _network, _places, _requests, _utm
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 from dbanon.synth._source import describe_source, read_network
-from tests.facts import refusal
+from tests.facts import expect_refusal
 
 ROOT = Path(__file__).parents[2]
 
 
-def silent(stage: str, done: int, total: int | None) -> None:
+def report_nothing(stage: str, done: int, total: int | None) -> None:
     """Report nothing."""
 
 
-def rows(file: Path) -> list[dict[str, str]]:
+def read_rows(file: Path) -> list[dict[str, str]]:
     with file.open(newline="") as opened:
         return list(csv.DictReader(opened))
 
@@ -82,7 +82,7 @@ def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fiel
     ],
 )
 def test_a_plan_that_cannot_be_is_one_sentence(options: dict, facts: tuple) -> None:
-    with refusal(ParameterError, *facts) as caught:
+    with expect_refusal(ParameterError, *facts) as caught:
         _plan(**options)
     assert "\n" not in str(caught.value)
 
@@ -192,12 +192,12 @@ def test_what_is_asked_depends_on_where_the_sender_is() -> None:
 # ---- places
 
 
-def places(network: _network.Network, seed: int = 1, *, pois: int = 4000, stations: int = 150) -> _places.Places:
+def make_places(network: _network.Network, seed: int = 1, *, pois: int = 4000, stations: int = 150) -> _places.Places:
     return _places.Places.of(network, _requests.Districts.of(network), seed, pois=pois, stations=stations)
 
 
 def test_districts_have_different_places_and_all_have_every_category(scenario: Scenario) -> None:
-    made = places(scenario.network)
+    made = make_places(scenario.network)
     district = scenario.districts.at(made.pois[:, 0], made.pois[:, 1])
     counts = np.array([np.bincount(made.category[district == d], minlength=9) for d in range(len(DISTRICTS))])
     assert counts.min() >= 1
@@ -209,11 +209,11 @@ def test_districts_have_different_places_and_all_have_every_category(scenario: S
 
 
 def test_any_cell_of_the_built_in_city_grows_to_a_mix_like_the_citys_within_a_quarter_of_it(scenario: Scenario) -> None:
-    made = places(scenario.network)
+    made = make_places(scenario.network)
     counts = np.zeros((150, 9))
     np.add.at(counts, (cKDTree(made.stations).query(made.pois)[1], made.category), 1)
     assert 0.1 < ((counts > 0).sum(axis=1) < 6).mean() < 0.5
-    alone = [_divergence(cell, counts.sum(axis=0)) for cell in counts]
+    alone = [_compute_divergence(cell, counts.sum(axis=0)) for cell in counts]
     assert np.quantile(alone, 0.25) > 0.2  # they do tell something
     beside: dict[int, set[int]] = {cell: set() for cell in range(150)}
     for one, other in Voronoi(made.stations).ridge_points.tolist():
@@ -221,20 +221,20 @@ def test_any_cell_of_the_built_in_city_grows_to_a_mix_like_the_citys_within_a_qu
         beside[other].add(one)
     for first in range(150):
         region, mix = {first}, counts[first]
-        while (mix > 0).sum() < 6 or _divergence(mix, counts.sum(axis=0)) > 0.05:
+        while (mix > 0).sum() < 6 or _compute_divergence(mix, counts.sum(axis=0)) > 0.05:
             near = set.union(*(beside[cell] for cell in region)) - region
-            region.add(min(near, key=lambda cell: _divergence(mix + counts[cell], counts.sum(axis=0))))
+            region.add(min(near, key=lambda cell: _compute_divergence(mix + counts[cell], counts.sum(axis=0))))
             mix = counts[[*region]].sum(axis=0)
         assert len(region) < 150 / 4
 
 
-def _divergence(mix: np.ndarray, city: np.ndarray) -> float:
+def _compute_divergence(mix: np.ndarray, city: np.ndarray) -> float:
     share, whole = (mix / mix.sum())[mix > 0], (city / city.sum())[mix > 0]
     return float(np.sum(share * np.log(share / whole)))
 
 
 def test_places_are_apart_in_the_city_and_stations_stand_closest_where_people_go(scenario: Scenario) -> None:
-    network, made = scenario.network, places(scenario.network)
+    network, made = scenario.network, make_places(scenario.network)
     for at, least in ((made.pois, 0.4), (made.stations, 12)):
         assert (network.bounds[:2] <= at.min(axis=0)).all()
         assert (at.max(axis=0) <= network.bounds[2:]).all()
@@ -245,14 +245,14 @@ def test_places_are_apart_in_the_city_and_stations_stand_closest_where_people_go
 
 
 def test_places_depend_on_the_network_and_the_seed_and_neither_on_objects_nor_on_each_other(scenario: Scenario) -> None:
-    made = places(scenario.network, 7)
+    made = make_places(scenario.network, 7)
     plan = Plan(objects=3, instants=5, seed=7, pois=4000, stations=150)
     again = Scenario.of(plan, read_network(plan)).places
     for name in ("pois", "category", "stations"):
         assert np.array_equal(getattr(made, name), getattr(again, name))
-    assert np.array_equal(places(scenario.network, 7, stations=0).pois, made.pois)
-    assert np.array_equal(places(scenario.network, 7, pois=0).stations, made.stations)
-    assert not np.array_equal(places(scenario.network, 8).stations, made.stations)
+    assert np.array_equal(make_places(scenario.network, 7, stations=0).pois, made.pois)
+    assert np.array_equal(make_places(scenario.network, 7, pois=0).stations, made.stations)
+    assert not np.array_equal(make_places(scenario.network, 8).stations, made.stations)
 
 
 @pytest.mark.parametrize("ends", [([0.0, 900.0], [0.0, 0.0]), ([0.0, 900.0], [0.0, 900.0]), ([0.0, 0.02], [0.0, 0.0])])
@@ -260,7 +260,7 @@ def test_a_single_street_has_as_many_places_as_there_is_room_for(ends: tuple[lis
     x, y = map(np.array, ends)
     one = np.array([0], np.int32), np.array([1], np.int32)
     street = _network._make_network("street", x, y, *one, limit_mps=np.array([10.0]), srid=32632)
-    made = places(street, pois=500, stations=50)
+    made = make_places(street, pois=500, stations=50)
     room = np.hypot(*(x[1], y[1])) > 1
     assert (len(made.pois), len(made.stations)) == ((500, 50) if room else (1, 1))
     assert len(np.unique(made.pois, axis=0)) == len(made.pois)
@@ -270,8 +270,8 @@ def test_a_single_street_has_as_many_places_as_there_is_room_for(ends: tuple[lis
 
 
 def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
-    report = synth.into_files(tmp_path / "new", Plan(objects=50, seed=2), progress=silent)
-    fixes, wishes = (rows(Path(file)) for file in report.files)
+    report = synth.into_files(tmp_path / "new", Plan(objects=50, seed=2), progress=report_nothing)
+    fixes, wishes = (read_rows(Path(file)) for file in report.files)
     assert list(fixes[0]) == ["subject", "time", "lon", "lat"] == list(synth.CSV_COLUMNS.values())
     assert (len(fixes), len(wishes)) == (report.fixes, report.requests)
     assert len({row["subject"] for row in fixes}) == report.trajectories == 50
@@ -290,7 +290,7 @@ def test_the_same_seed_gives_the_same_files_whatever_the_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def generate(name: str, seed: int) -> list[bytes]:
-        report = synth.into_files(tmp_path / name, Plan(objects=60, instants=10, seed=seed), progress=silent)
+        report = synth.into_files(tmp_path / name, Plan(objects=60, instants=10, seed=seed), progress=report_nothing)
         return [Path(file).read_bytes().split() for file in report.files]
 
     one, other = generate("one", 3), generate("other", 4)
@@ -306,11 +306,11 @@ def test_places_are_written_once_in_the_columns_that_loads_read(
 ) -> None:
     monkeypatch.setattr(synth, "BATCH_FIXES", 70)
     plan = Plan(objects=20, instants=10, pois=300, stations=20)
-    report = synth.into_files(tmp_path, plan, progress=silent)
+    report = synth.into_files(tmp_path, plan, progress=report_nothing)
     assert [Path(file).name for file in report.files] == [
         "trajectories.csv", "requests.csv", "pois.csv", "stations.csv",
     ]  # fmt: skip
-    pois, stations = (rows(Path(file)) for file in report.files[2:])
+    pois, stations = (read_rows(Path(file)) for file in report.files[2:])
     assert (len(pois), len(stations)) == (report.pois, report.stations) == (300, 20)
     assert (list(pois[0]), list(stations[0])) == (["x", "y", "category"], ["x", "y"])
     made = Scenario.of(plan, read_network(plan)).places
@@ -338,40 +338,40 @@ def test_half_a_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(synth, "_append_csv", fail)
     with pytest.raises(KeyboardInterrupt):
-        synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=silent)
+        synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=report_nothing)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["what was there before"]
 
 
 def test_files_that_are_there_are_not_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "requests.csv").write_text("somebody's work")
-    with refusal(ParameterError, "requests.csv", "already", "--csv", "--replace"):
-        synth.into_files(tmp_path, Plan(objects=5), progress=silent)
+    with expect_refusal(ParameterError, "requests.csv", "already", "--csv", "--replace"):
+        synth.into_files(tmp_path, Plan(objects=5), progress=report_nothing)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["somebody's work"]
-    synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=silent)
+    synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=report_nothing)
     assert "poi" in (tmp_path / "requests.csv").read_text()
 
 
 def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with refusal(DataError, "writable", "taken"):
-        synth.into_files(tmp_path / "taken", Plan(objects=5), progress=silent)
+    with expect_refusal(DataError, "writable", "taken"):
+        synth.into_files(tmp_path / "taken", Plan(objects=5), progress=report_nothing)
 
 
 def test_files_in_degrees_need_a_zone(tmp_path: Path) -> None:
     (tmp_path / "n").write_text("id,x,y\n1,500000,4000000\n2,500100,4000000\n")
     (tmp_path / "e").write_text("from,to\n1,2\n")
     plan = Plan(objects=5, nodes=tmp_path / "n", edges=tmp_path / "e", srid=25832)
-    with refusal(ParameterError, "SRID 25832", "UTM"):
-        synth.into_files(tmp_path, plan, progress=silent)
+    with expect_refusal(ParameterError, "SRID 25832", "UTM"):
+        synth.into_files(tmp_path, plan, progress=report_nothing)
 
 
 def test_the_demo_is_half_an_hour_of_300_subjects(tmp_path: Path) -> None:
     trajectories, queries = synth.write_demo(tmp_path)
-    fixes = rows(trajectories)
+    fixes = read_rows(trajectories)
     times = {row["time"] for row in fixes}
     assert len({row["subject"] for row in fixes}) == 300
     assert (min(times), max(times), len(times)) == ("2026-01-05T08:00:00Z", "2026-01-05T08:29:00Z", 30)
-    assert set(RARE_POIS) <= {row["poi"] for row in rows(queries)}
+    assert set(RARE_POIS) <= {row["poi"] for row in read_rows(queries)}
 
 
 def test_memory_is_bounded_by_batches_not_by_objects() -> None:
@@ -395,7 +395,7 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
 # --- phone records ----------------------------------------------------------------------------------------------------
 
 
-def a_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _journeys.Fixes]:
+def make_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _journeys.Fixes]:
     plan = Plan(objects=objects, instants=1440, start=1_767_571_200, calls_per_day=30, **options)  # midnight
     scenario = Scenario.of(plan, read_network(plan))
     every = replace(plan, calls_per_day=None)
@@ -404,7 +404,7 @@ def a_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _j
 
 
 def test_calls_are_made_in_bursts_by_day_while_people_are_there() -> None:
-    _, walked, calls = a_day(400)
+    _, walked, calls = make_day(400)
     assert (np.diff(calls.offset) >= 1).all()
     whole = np.diff(walked.offset) == 1440
     assert 24 < np.diff(calls.offset)[whole].mean() < 36
@@ -419,7 +419,7 @@ def test_calls_are_made_in_bursts_by_day_while_people_are_there() -> None:
 
 
 def test_calls_are_placed_at_the_nearest_of_a_few_towers() -> None:
-    _, walked, calls = a_day(100)
+    _, walked, calls = make_day(100)
     towers = np.unique(calls.xym[:, :2], axis=0)
     assert 5 < len(towers) < 40
     where = {(o, t): xy for o, t, *xy in zip(np.repeat(np.arange(100), np.diff(walked.offset)), walked.xym[:, 2],
@@ -431,14 +431,14 @@ def test_calls_are_placed_at_the_nearest_of_a_few_towers() -> None:
 
 
 def test_calls_are_placed_at_the_base_stations_where_there_are_some() -> None:
-    scenario, _, calls = a_day(100, stations=40)
+    scenario, _, calls = make_day(100, stations=40)
     at = {tuple(xy) for xy in calls.xym[:, :2].tolist()}
     assert 20 < len(at) <= 40
     assert at <= {tuple(xy) for xy in scenario.places.stations.tolist()}
 
 
 def test_phone_records_do_not_depend_on_which_objects_are_made_together() -> None:
-    scenario, _, calls = a_day(50)
+    scenario, _, calls = make_day(50)
     alone = scenario.made(np.array([17]))[0]
     assert np.array_equal(alone.xym, calls.xym[calls.offset[17] : calls.offset[18]])
 
@@ -446,7 +446,7 @@ def test_phone_records_do_not_depend_on_which_objects_are_made_together() -> Non
 # ---- quasi-identifiers
 
 
-def known(kind: str, *, objects: int = 300, instants: int = 60, part: int = 300) -> dict:
+def make_known(kind: str, *, objects: int = 300, instants: int = 60, part: int = 300) -> dict:
     """Generate quasi-identifiers in parts: the instants of each object, beside those at which it is there."""
     plan = Plan(
         objects=objects, instants=instants, seed=7, quasi_identifiers=kind, quasi_identifier_size=12,
@@ -464,34 +464,34 @@ def known(kind: str, *, objects: int = 300, instants: int = 60, part: int = 300)
 
 @pytest.mark.parametrize("kind", ["random", "disjoint", "chain", "forest"])
 def test_quasi_identifiers_are_of_instants_at_which_their_object_is_there(kind: str) -> None:
-    found = known(kind)
+    found = make_known(kind)
     sizes = [len(own) for own, _ in found.values()]
     assert all(own and own <= there for own, there in found.values())
     assert max(sizes) == 12
-    assert known(kind, part=70) == found  # by their numbers alone
+    assert make_known(kind, part=70) == found  # by their numbers alone
     whole = [len(own) for own, there in found.values() if len(there) == 60]
     assert min(whole) >= (1 if kind == "disjoint" else 3)  # what is borrowed may be one's own already
 
 
-def linked(kind: str, number: int) -> int:
+def find_parent(kind: str, number: int) -> int:
     return number - 1 if kind == "chain" else number - number % 63 + (number % 63 - 1) // 2
 
 
 @pytest.mark.parametrize("kind", ["chain", "forest"])
 def test_linked_objects_share_instants_and_others_do_by_chance(kind: str) -> None:
-    found = {number: own for number, (own, there) in known(kind, instants=2000).items() if len(there) == 2000}
-    pairs = [(i, linked(kind, i)) for i in found if linked(kind, i) in found and (kind == "chain" or i % 63)]
+    found = {number: own for number, (own, there) in make_known(kind, instants=2000).items() if len(there) == 2000}
+    pairs = [(i, find_parent(kind, i)) for i in found if find_parent(kind, i) in found and (kind == "chain" or i % 63)]
     assert len(pairs) > 100
     assert all(len(found[i] & found[j]) >= 3 for i, j in pairs if j >= 0)
     assert sum(len(found[i] & found[j]) for i in found for j in found if i < j) < 5 * len(pairs) + 0.1 * len(found) ** 2
 
 
 def test_disjoint_quasi_identifiers_share_nothing_while_instants_last() -> None:
-    found = [own for own, there in known("disjoint", objects=40, instants=600).values() if len(there) == 600]
+    found = [own for own, there in make_known("disjoint", objects=40, instants=600).values() if len(there) == 600]
     assert len(set().union(*found)) == sum(map(len, found))
 
 
 def test_any_object_may_be_linked_with_any_other_at_random() -> None:
-    found = {i: own for i, (own, there) in known("random", instants=2000).items() if len(there) == 2000}
+    found = {i: own for i, (own, there) in make_known("random", instants=2000).items() if len(there) == 2000}
     shared = [len(found[i] & found[j]) for i in found for j in found if i < j]
     assert 0.5 * len(found) < sum(s >= 3 for s in shared) < 1.5 * len(found)

@@ -16,10 +16,10 @@ from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Processes, Tasks
 from dbanon.methods import METHODS
-from tests.contract.evidence import people
-from tests.contract.test_methods import same
+from tests.contract.evidence import make_people
+from tests.contract.test_methods import is_same
 from tests.unit import shared_tasks
-from tests.unit.shared_tasks import started, wait_until
+from tests.unit.shared_tasks import start_processes, wait_until
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -41,32 +41,32 @@ def three(monkeypatch: pytest.MonkeyPatch) -> Processes:
     return Processes()
 
 
-def marked(marks: str) -> list[str]:
+def list_marked(marks: str) -> list[str]:
     return [path.name for path in Path(marks).iterdir() if path.name != str(os.getpid())]
 
 
-def cloaks(does: Tasks) -> Cloaks:
+def compute_cloaks(does: Tasks) -> Cloaks:
     family = METHODS["tp-aware"]
     params = family.parse({"k": 4, "instants": 4})
-    return family.anonymise(people(200, instants=40), "traj-anon", params, np.random.default_rng(0), tasks=does)
+    return family.anonymise(make_people(200, instants=40), "traj-anon", params, np.random.default_rng(0), tasks=does)
 
 
 def test_cloaks_are_the_same_in_one_process_and_in_three(three: Processes) -> None:
-    alone = cloaks(HERE)
+    alone = compute_cloaks(HERE)
     assert alone.metrics["windows_published"] == 9
-    assert same(alone, cloaks(three))
+    assert is_same(alone, compute_cloaks(three))
 
 
 def test_this_process_and_helpers_work_at_the_same_time_and_results_are_in_order(three: Processes, marks: str) -> None:
-    found = three.map(shared_tasks.meet, [(marks, 3)] * 3)
+    found = three.map(shared_tasks.wait_for_others, [(marks, 3)] * 3)
     assert len(set(found)) == 3
     assert os.getpid() in found
-    assert three.map(shared_tasks.square, ((n,) for n in range(1000))) == [n * n for n in range(1000)]
+    assert three.map(shared_tasks.compute_square, ((n,) for n in range(1000))) == [n * n for n in range(1000)]
     assert multiprocessing.active_children() == []
 
 
 def test_tasks_that_are_done_at_once_are_all_done_here() -> None:
-    assert set(Processes().map(shared_tasks.process, [()] * 100)) == {os.getpid()}
+    assert set(Processes().map(shared_tasks.find_pid, [()] * 100)) == {os.getpid()}
 
 
 def test_arguments_are_drawn_as_tasks_are_done(three: Processes) -> None:
@@ -88,7 +88,7 @@ def test_arguments_are_drawn_as_tasks_are_done(three: Processes) -> None:
 def test_a_task_whose_process_is_killed_is_done_here_and_ends_no_other(three: Processes, marks: str) -> None:
     given = [(marks, os.getpid(), number) for number in range(9)]
     assert three.map(shared_tasks.end_elsewhere, given) == list(range(9))
-    assert 1 <= len(marked(marks)) <= 2
+    assert 1 <= len(list_marked(marks)) <= 2
 
 
 def test_a_result_of_which_a_part_came_is_computed_here(three: Processes) -> None:
@@ -122,7 +122,7 @@ def test_tasks_are_done_here_where_the_system_gives_no_process(
         raise BlockingIOError
 
     monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", start)
-    assert set(three.map(shared_tasks.process, [()] * 9)) == {os.getpid()}
+    assert set(three.map(shared_tasks.find_pid, [()] * 9)) == {os.getpid()}
 
 
 # ---- what fails ------------------------------------------------------------------------------------------------------
@@ -170,22 +170,22 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_an_interruption_ends_the_helpers_at_once(three: Processes, marks: str) -> None:
     def interrupt() -> None:
-        wait_until(lambda: len(marked(marks)) == 2)
+        wait_until(lambda: len(list_marked(marks)) == 2)
         os.kill(os.getpid(), signal.SIGINT)
 
     interrupting = run_in_background(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        three.map(shared_tasks.go_on, [(marks, number) for number in range(9)])
+        three.map(shared_tasks.begin_and_stay, [(marks, number) for number in range(9)])
     interrupting.result()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in marked(marks))
+    assert not any(Path(f"/proc/{pid}").exists() for pid in list_marked(marks))
 
 
 def test_helpers_end_when_the_process_that_has_the_run_is_killed(marks: str) -> None:
-    with started(shared_tasks.hold, marks) as (holder,):
-        wait_until(lambda: len(marked(marks)) == 2)
+    with start_processes(shared_tasks.hold_run, marks) as (holder,):
+        wait_until(lambda: len(list_marked(marks)) == 2)
         holder.kill()
         holder.join()
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in marked(marks)))
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in list_marked(marks)))
 
 
 # ---- cores -----------------------------------------------------------------------------------------------------------
@@ -198,11 +198,11 @@ def test_runs_and_their_helpers_divide_the_cores(
     here = os.getpid()
     for runs, threads, expected in ((1, 1, 1), (3, 1, 4), (4, 1, 4), (2, 2, 4)):
         (marks := tmp_path / f"{runs} {threads}").mkdir()
-        found = Processes(runs).map(shared_tasks.threads, [(str(marks), here, 8)] * 3, threads=threads)
+        found = Processes(runs).map(shared_tasks.count_task_threads, [(str(marks), here, 8)] * 3, threads=threads)
         assert expected in found
         assert set(found) <= {expected, 8}  # 8 here
     for runs, threads in ((5, 1), (2, 4)):
-        assert Processes(runs).map(shared_tasks.process, [()] * 2, threads=threads) == [here] * 2
+        assert Processes(runs).map(shared_tasks.find_pid, [()] * 2, threads=threads) == [here] * 2
     with cores.limit_threads(0):
         assert cores.count_threads() == 1
     assert cores.count_threads() == 8
@@ -236,17 +236,17 @@ def test_no_part_is_begun_in_a_thread_once_one_has_failed() -> None:
 def test_no_thread_is_left(three: Processes) -> None:
     before = threading.active_count()
     for _ in range(2):
-        three.map(shared_tasks.square, [(2,), (3,)])
+        three.map(shared_tasks.compute_square, [(2,), (3,)])
     wait_until(lambda: threading.active_count() <= before)
 
 
 def test_no_tasks_have_no_results(three: Processes) -> None:
-    assert three.map(shared_tasks.square, []) == HERE.map(shared_tasks.square, []) == []
+    assert three.map(shared_tasks.compute_square, []) == HERE.map(shared_tasks.compute_square, []) == []
 
 
 def test_helpers_read_where_their_environment_names_the_database_and_cores_are_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 8)
-    assert Processes(reads=True).readers(4) == 2
-    assert Processes(2, reads=True).readers(4) == Processes().readers(4) == HERE.readers(4) == 0
+    assert Processes(reads=True).count_readers(4) == 2
+    assert Processes(2, reads=True).count_readers(4) == Processes().count_readers(4) == HERE.count_readers(4) == 0

@@ -15,7 +15,7 @@ K = 5
 HOLDS = ClauseFound(name="size", passed=True, violations=0, sentence="", plain="It holds.", test="attack")
 
 
-def described(**more: object) -> Described:
+def make_described(**more: object) -> Described:
     since = datetime(2026, 1, 5, 8, tzinfo=UTC)
     given = {
         "name": "published.x", "release": "x", "run_id": 1, "dataset": "d", "method": "tp-aware", "promise": "",
@@ -25,8 +25,8 @@ def described(**more: object) -> Described:
     return Described(**{**given, **more})  # type: ignore[arg-type]
 
 
-def filed(**more: object) -> str:
-    return unescape(release.make_page(described(**more), shown.Shown(k=K), "file", ZoneInfo("UTC")))
+def make_file_page(**more: object) -> str:
+    return unescape(release.make_page(make_described(**more), shown.Shown(k=K), "file", ZoneInfo("UTC")))
 
 
 @pytest.mark.parametrize("other", [{"k": K + 1}, {"method": "kte"}, {"promise": {"instants": 9}}])
@@ -34,8 +34,8 @@ def test_two_that_do_not_promise_the_same_are_not_said_to(other: dict[str, objec
     promise = other.get("promise", {"instants": 5})
     about = {name: value for name, value in other.items() if name != "promise"}
     sides = [
-        compare.Side(record=described(), shown=shown.Shown(k=K), promise={"instants": 5}),
-        compare.Side(record=described(**about), shown=shown.Shown(k=K), promise=promise),  # type: ignore[arg-type]
+        compare.Side(record=make_described(), shown=shown.Shown(k=K), promise={"instants": 5}),
+        compare.Side(record=make_described(**about), shown=shown.Shown(k=K), promise=promise),  # type: ignore[arg-type]
     ]
     html = compare.make_page(sides[0], sides[1], ZoneInfo("UTC"))
     assert "Both keep the same promise" not in html
@@ -47,9 +47,9 @@ def test_two_that_do_not_promise_the_same_are_not_said_to(other: dict[str, objec
 )
 def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str) -> None:
     left_out = LeftOut(meaning="", shares={"subjects": {"share": share, "reasons": {}}})
-    assert described(left_out=left_out).said_left_out == said
-    assert ("fewer than" in filed(left_out=left_out)) == (share is not None and "fewer" in share)
-    assert "or not counted" in described().said_left_out
+    assert make_described(left_out=left_out).said_left_out == said
+    assert ("fewer than" in make_file_page(left_out=left_out)) == (share is not None and "fewer" in share)
+    assert "or not counted" in make_described().said_left_out
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str
     ],
 )
 def test_each_finding_beside_other_releases_is_said(overlap: dict[str, object], said: str) -> None:
-    html = filed(overlap=overlap)
+    html = make_file_page(overlap=overlap)
     assert said in html
     assert ("rows of the same time" in html) == (overlap.get("relation") == "overlapping" and not overlap["below"])
 
 
 def test_the_command_that_makes_it_again_is_quoted_and_replaces_what_is_live() -> None:
-    html = filed(dataset="my data; rm", parameters={"k": 5, "exact": True, "none": None})
+    html = make_file_page(dataset="my data; rm", parameters={"k": 5, "exact": True, "none": None})
     command = "dbanon run tp-aware --dataset 'my data; rm' --algorithm traj-anon -p k=5 -p exact=true"
     assert f"{command} --publish x --replace" in html
-    assert f"{command}\n" in filed(release=None, dataset="my data; rm", parameters={"k": 5, "exact": True})
+    assert f"{command}\n" in make_file_page(release=None, dataset="my data; rm", parameters={"k": 5, "exact": True})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_command_that_makes_it_again_is_quoted_and_replaces_what_is_live() -
 )
 def test_names_and_texts_of_users_turn_no_text_around_them(given: dict[str, object]) -> None:
     """In a paragraph a name that is read from right to left would take the numbers and signs beside it with it."""
-    record = described(**given)
+    record = make_described(**given)
     for audience in ("file", "operators", "analysts"):
         html = release.make_page(record, shown.Shown(k=K), audience, ZoneInfo("UTC"))  # type: ignore[arg-type]
         body = re.sub(r"<pre>.*?</pre>", "", html.partition("<body>")[2], flags=re.DOTALL)

@@ -18,12 +18,12 @@ from dbanon.postgres.connection import translate
 from dbanon.worker import watched
 from dbanon.worker.events import Log
 from dbanon.worker.watched import Watched
-from tests.facts import names
+from tests.facts import demand_named
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 
@@ -31,7 +31,7 @@ def free_port() -> int:
 @pytest.fixture
 def port() -> Iterator[int]:
     """Port of a worker whose database does not answer."""
-    number = free_port()
+    number = find_free_port()
     with Watched(NOWHERE, Log("json"), heartbeat=None, listen=f"127.0.0.1:{number}"):
         yield number
 
@@ -50,7 +50,7 @@ def test_without_a_database_it_is_alive_and_not_ready_and_has_no_figures(port: i
     assert ask(port, "/healthz")[0] == 200
     status, body = ask(port, "/readyz")
     assert (status, body.count("\n")) == (503, 1)
-    names(body, "connected")
+    demand_named(body, "connected")
     status, body = ask(port, "/metrics")
     figures = {
         sample.name: sample.value for family in text_string_to_metric_families(body) for sample in family.samples
@@ -66,7 +66,7 @@ def test_it_is_not_alive_once_the_supervisor_does_not_go_on(port: int, monkeypat
 def test_an_endpoint_that_is_none_is_answered_by_a_sentence_that_quotes_nothing(port: int) -> None:
     status, body = ask(port, "/ann-at-the-clinic?secret")
     assert status == 404
-    names(body, "/healthz", "/readyz", "/metrics")
+    demand_named(body, "/healthz", "/readyz", "/metrics")
     assert "ann" not in body
     assert ask(port, "/metrics", "POST")[0] == 501
 
@@ -84,7 +84,7 @@ def test_a_client_that_never_sends_its_request_holds_up_nobody_and_is_sent_away(
 
 
 def test_the_end_waits_for_no_client() -> None:
-    number = free_port()
+    number = find_free_port()
     with Watched(NOWHERE, Log("json"), heartbeat=None, listen=f"127.0.0.1:{number}"):
         client = socket.create_connection(("127.0.0.1", number))
         assert ask(number, "/healthz")[0] == 200
@@ -112,14 +112,14 @@ def test_the_end_waits_for_no_client() -> None:
 def test_an_address_that_is_none_is_refused_by_one_sentence(listen: str, fact: str) -> None:
     with pytest.raises(ParameterError) as caught:
         Watched(NOWHERE, Log("text"), heartbeat=None, listen=listen)
-    names(str(caught.value), fact)
+    demand_named(str(caught.value), fact)
     assert "\n" not in str(caught.value)
 
 
 def test_a_port_in_use_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ParameterError) as caught:
         Watched(NOWHERE, Log("text"), heartbeat=None, listen=f"127.0.0.1:{taken.getsockname()[1]}")
-    names(str(caught.value), "in use")
+    demand_named(str(caught.value), "in use")
 
 
 def test_an_address_of_ipv6_will_do() -> None:
@@ -131,7 +131,7 @@ def test_an_address_of_ipv6_will_do() -> None:
 def test_a_heartbeat_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
     with pytest.raises(ParameterError) as caught:
         Watched(NOWHERE, Log("text"), heartbeat=tmp_path / place, listen=None)
-    names(str(caught.value), "--heartbeat")
+    demand_named(str(caught.value), "--heartbeat")
 
 
 def test_a_line_of_json_quotes_only_sentences_that_hold_no_data(capsys: pytest.CaptureFixture[str]) -> None:

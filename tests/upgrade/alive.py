@@ -13,11 +13,11 @@ from pathlib import Path
 import psycopg
 
 from dbanon import testing
-from tests.clients import client
+from tests.clients import find_client
 from tests.db import nights
 from tests.db.conftest import RUN, VERIFY
-from tests.db.parts import day, grow, run_of
-from tests.db.test_composition import HALVES, Release, verified
+from tests.db.parts import find_day, publish_part, run_of
+from tests.db.test_composition import HALVES, Release, write_verified
 
 REFUSED, ALLOWED = 8, 9  # runs: the first would join with release `first`, the second is of another day
 
@@ -29,25 +29,25 @@ def fill(url: str) -> None:
         connection.execute(VERIFY, [True])
         connection.execute("SELECT dbanon.publish(1, 'first')")
         for number in (40, 41, 67, 68):
-            grow(connection, run_of(connection, number), "grown")
+            publish_part(connection, run_of(connection, number), "grown")
         connection.execute("SELECT dbanon.fold_release('grown', '2008-08-01Z')")
         with psycopg.connect(url) as reader:  # in whose way the part is not dropped, but closed
             reader.execute("SELECT count(*) FROM published.grown")
-            connection.execute("SELECT dbanon.unpublish_part('grown', %s)", [day(68)])
+            connection.execute("SELECT dbanon.unpublish_part('grown', %s)", [find_day(68)])
         connection.execute("SELECT dbanon.publish(%s, 'gone')", [run_of(connection, 100)])
         connection.execute("SELECT dbanon.unpublish('gone')")
-        nights.source(connection)
+        nights.make_source(connection)
         nights.add(connection)
-        assert [nights.step(connection) for _ in range(2)] == ["run", "compute"]
-        runs = verified(connection, Release(2, HALVES)), run_of(connection, 120)
+        assert [nights.take_step(connection) for _ in range(2)] == ["run", "compute"]
+        runs = write_verified(connection, Release(2, HALVES)), run_of(connection, 120)
         assert runs == (REFUSED, ALLOWED)
         connection.execute("""SELECT dbanon.submit_run('ten', 'tp-aware', '{"k": 5, "step_s": 60, "instants": 2}')""")
 
 
-def restore(url: str) -> None:
+def restore_old_dump(url: str) -> None:
     """Restore the dump of the last version before the extension into an empty database."""
     dumped = lzma.decompress((Path(__file__).parent / "0004.dump.xz").read_bytes())
-    subprocess.run([*client("pg_restore", url), "--exit-on-error", "-d", url], check=True, input=dumped)
+    subprocess.run([*find_client("pg_restore", url), "--exit-on-error", "-d", url], check=True, input=dumped)
 
 
 if __name__ == "__main__":
@@ -57,6 +57,6 @@ if __name__ == "__main__":
         testing.cloned_database(server, template) as made,
     ):
         fill(made)
-        command = [*client("pg_dump", made), "-Fc", "-Z0", "-d", made]
+        command = [*find_client("pg_dump", made), "-Fc", "-Z0", "-d", made]
         dumped = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
         Path(sys.argv[1]).write_bytes(lzma.compress(dumped, preset=9))

@@ -72,7 +72,7 @@ class Folder:
 
 
 @contextmanager
-def placed(url: str, files: dict[str, str]) -> Iterator[Folder]:
+def place_files(url: str, files: dict[str, str]) -> Iterator[Folder]:
     """Have files there, which other processes that test on this machine would see, too: one after the other."""
     with (Path(tempfile.gettempdir()) / "dbanon-extension.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -138,7 +138,7 @@ PROVIDERS = (PLAIN, RDS, CLOUD_SQL, AZURE)
 
 
 @contextmanager
-def server() -> "Iterator[Target]":
+def run_server() -> "Iterator[Target]":
     """Have a server of its own up: providers' roles have fixed names, and settings are the whole server's.
 
     Every login but the first superuser must give its password.
@@ -178,11 +178,11 @@ class Managed:
 
 
 @contextmanager
-def imitated(target: "Target", provider: Provider) -> Iterator[Managed]:
+def imitate_provider(target: "Target", provider: Provider) -> Iterator[Managed]:
     """Set a server up as a provider does, for the length of the block; nothing of it stays."""
     made = Managed(provider, target.url)
     with psycopg.connect(target.url, autocommit=True) as first:
-        before = _names(first)
+        before = _list_names(first)
         secret, password = secrets.token_urlsafe(12), secrets.token_urlsafe(12)
         made.passwords[provider.superuser] = secret
         if "{password}" in provider.roles:
@@ -194,7 +194,7 @@ def imitated(target: "Target", provider: Provider) -> Iterator[Managed]:
             _drop(first, before)
 
 
-def _names(first: psycopg.Connection) -> tuple[set[str], set[str]]:
+def _list_names(first: psycopg.Connection) -> tuple[set[str], set[str]]:
     databases, roles = (
         {name for (name,) in first.execute(query)}
         for query in ("SELECT datname FROM pg_database", "SELECT rolname FROM pg_roles")
@@ -204,7 +204,7 @@ def _names(first: psycopg.Connection) -> tuple[set[str], set[str]]:
 
 def _drop(first: psycopg.Connection, before: tuple[set[str], set[str]]) -> None:
     """Drop what was not there before: what a database holds goes with it, and then nothing keeps its roles."""
-    databases, roles = _names(first)
+    databases, roles = _list_names(first)
     for name in databases - before[0]:
         first.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
     for name in roles - before[1]:

@@ -17,15 +17,15 @@ from dbanon.base.errors import SchemaMismatch
 from dbanon.schema import _text
 from dbanon.testing import database_url, logins
 from tests.acceptance.commands import call
-from tests.clients import client
+from tests.clients import find_client
 from tests.db import nights
-from tests.db.parts import grow, run_of
+from tests.db.parts import publish_part, run_of
 from tests.db.ten_people import CONFIRM
-from tests.facts import names, refusal
-from tests.upgrade.alive import ALLOWED, REFUSED, restore
-from tests.upgrade.extension_files import Folder, build, placed
-from tests.upgrade.test_script import installed as run_script
-from tests.upgrade.test_upgrade import GOLDEN, listing
+from tests.facts import demand_named, expect_refusal
+from tests.upgrade.alive import ALLOWED, REFUSED, restore_old_dump
+from tests.upgrade.extension_files import Folder, build, place_files
+from tests.upgrade.test_script import install_script as run_script
+from tests.upgrade.test_upgrade import GOLDEN, read_listing
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -74,7 +74,7 @@ WHERE p.prosecdef AND r.rolsuper AND n.nspname IN ('dbanon', 'dbanon_internal', 
 @pytest.fixture
 def folder(dbanon_server: "Target", dbanon_template: str) -> Iterator[Folder]:
     """The server's folder of extensions, with the files of this version."""
-    with placed(dbanon_server.url, build().files(build().VERSION, [])) as made:
+    with place_files(dbanon_server.url, build().files(build().VERSION, [])) as made:
         yield made
 
 
@@ -82,7 +82,7 @@ def folder(dbanon_server: "Target", dbanon_template: str) -> Iterator[Folder]:
 def before(dbanon_server: "Target", dbanon_template: str, empty: Empty) -> str:
     """URL of a database of the last version before there were three ways."""
     url = empty()
-    restore(url)
+    restore_old_dump(url)
     return url
 
 
@@ -110,7 +110,7 @@ def extended(before: str, folder: Folder) -> str:
     return before
 
 
-def state(url: str) -> dict[str, object]:
+def read_state(url: str) -> dict[str, object]:
     with psycopg.connect(url) as connection:
         connection.execute("SET search_path = pg_catalog")
         tables = connection.execute(
@@ -131,12 +131,12 @@ def state(url: str) -> dict[str, object]:
     return found
 
 
-def dump(url: str) -> bytes:
-    return subprocess.run([*client("pg_dump", url), "-Fc", "-d", url], check=True, stdout=subprocess.PIPE).stdout
+def dump_database(url: str) -> bytes:
+    return subprocess.run([*find_client("pg_dump", url), "-Fc", "-d", url], check=True, stdout=subprocess.PIPE).stdout
 
 
-def restored(dumped: bytes, url: str) -> str:
-    done = subprocess.run([*client("pg_restore", url), "-d", url], input=dumped, capture_output=True, check=False)
+def restore_dump(dumped: bytes, url: str) -> str:
+    done = subprocess.run([*find_client("pg_restore", url), "-d", url], input=dumped, capture_output=True, check=False)
     return done.stderr.decode()
 
 
@@ -153,18 +153,18 @@ def verify(url: str) -> None:
 def judge(url: str) -> None:
     """Demand that a copy refuses what the original refuses, once it is said that nothing was published since."""
     with psycopg.connect(url, autocommit=True) as connection:
-        with refusal("DA020", "restore"):
+        with expect_refusal("DA020", "restore"):
             connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED])
         connection.execute(CONFIRM)
-        with refusal("DA010", "first"):
+        with expect_refusal("DA010", "first"):
             connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
         assert connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED]).fetchone() == (4,)
-        assert grow(connection, run_of(connection, 69), "grown") == 4
-        assert nights.step(connection) in ("waiting", "compute")
+        assert publish_part(connection, run_of(connection, 69), "grown") == 4
+        assert nights.take_step(connection) in ("waiting", "compute")
 
 
 @contextmanager
-def reading(url: str) -> Iterator[None]:
+def keep_reading(url: str) -> Iterator[None]:
     """Read a release as an analyst all the while; fails if one reading does."""
     ended = threading.Event()
     said: list[object] = []
@@ -187,7 +187,7 @@ def reading(url: str) -> Iterator[None]:
     assert set(said) == {(4,)}
 
 
-def later_refusals_show(url: str) -> None:
+def demand_later_refusals(url: str) -> None:
     """Releases whose digests are of an earlier version show the latest verification of their runs."""
     with psycopg.connect(url, autocommit=True) as connection, connection.transaction(force_rollback=True):
         connection.execute("UPDATE dbanon.verification SET passed = false WHERE NOT outdated")
@@ -203,10 +203,10 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
     with psycopg.connect(before) as connection:
         rows = "SELECT l.name, l.run_id, l.groups_sum, l.withdrawn_at FROM dbanon.release l ORDER BY l.release_id"
         kept = connection.execute(rows).fetchall()
-    with logins(before) as login, reading(login("analyst")):
+    with logins(before) as login, keep_reading(login("analyst")):
         WAYS[way](before)
     # A dump writes `(a AND b) AND c` as `a AND b AND c`.
-    texts = (GOLDEN / "schema.txt").read_text(), listing(before)
+    texts = (GOLDEN / "schema.txt").read_text(), read_listing(before)
     golden, found = (re.sub(r"[()]", "", text).splitlines() for text in texts)
     assert [line for line in golden if line not in found] == []
     more = re.compile(r"\b(dbanon\.(release_\d+|withdrawn\$|series_)|published\.(first|grown)\b)")
@@ -221,14 +221,14 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
         assert connection.execute(owners).fetchall() == [("dbanon_admin",)]
     with monkeypatch.context() as older:
         older.setattr(schema, "EXPECTED_REVISION", "0004")  # a program of before
-        names(call(before, "worker").sentence, "0004", _text.EXPECTED_REVISION, "newer dbanon")
+        demand_named(call(before, "worker").sentence, "0004", _text.EXPECTED_REVISION, "newer dbanon")
     with psycopg.connect(before, autocommit=True) as connection, connection.transaction(force_rollback=True):
         connection.execute(CONFIRM)
-        with refusal("DA005", "verified by an earlier", f"dbanon.verify_run({ALLOWED})"):
+        with expect_refusal("DA005", "verified by an earlier", f"dbanon.verify_run({ALLOWED})"):
             connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED])
     verify(before)
     judge(before)
-    later_refusals_show(before)
+    demand_later_refusals(before)
     done = call(before, "db", "uninstall", "--yes")
     assert done.code == 0, done.stderr
     assert ("DROP EXTENSION dbanon" in done.stderr) == (way == "extension")
@@ -242,25 +242,25 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
 def test_a_dump_is_whole_on_a_server_with_the_files_and_on_one_without(
     extended: str, empty: Empty, folder: Folder
 ) -> None:
-    with psycopg.connect(extended, autocommit=True) as connection, refusal("DA010", "first"):
+    with psycopg.connect(extended, autocommit=True) as connection, expect_refusal("DA010", "first"):
         connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
-    original, dumped = state(extended), dump(extended)
+    original, dumped = read_state(extended), dump_database(extended)
     with_files, without = empty(), empty()
-    assert restored(dumped, with_files) == ""
+    assert restore_dump(dumped, with_files) == ""
     folder.clear()
-    said = restored(dumped, without)
+    said = restore_dump(dumped, without)
     assert said.count("could not execute query") == 2  # CREATE and COMMENT ON EXTENSION dbanon
     assert "errors ignored on restore: 2" in said
     folder.write(build().files(build().VERSION, []))
     for copy, way in ((with_files, "extension"), (without, "script")):
-        assert state(copy) == original
+        assert read_state(copy) == original
         if way == "extension":
             with psycopg.connect(copy, autocommit=True) as connection:
                 connection.execute("SELECT dbanon_setup.install(share_roles => true)")
         else:
             run_script(copy, schema.write_script(share_roles=True))
         # A copy has an OID of its own; nothing else is new.
-        assert {name for name, value in state(copy).items() if value != original[name]} == {"dbanon.installation"}
+        assert {name for name, value in read_state(copy).items() if value != original[name]} == {"dbanon.installation"}
         judge(copy)
 
 
@@ -288,14 +288,14 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
 def test_an_update_to_the_next_version_keeps_all_and_older_programs_refuse_it(
     extended: str, folder: Folder, next_version: dict[str, str]
 ) -> None:
-    original = state(extended)
+    original = read_state(extended)
     folder.write(next_version)
     with psycopg.connect(extended, autocommit=True) as connection:
         connection.execute("ALTER EXTENSION dbanon UPDATE")
-        assert state(extended) == original  # the installer alone is another one
-        with logins(extended) as login, reading(login("analyst")):
+        assert read_state(extended) == original  # the installer alone is another one
+        with logins(extended) as login, keep_reading(login("analyst")):
             assert connection.execute("SELECT dbanon_setup.install()").fetchone() == ("9000",)
-        after = state(extended)
+        after = read_state(extended)
         # The column, the comment of the revision's table, and the rights of what is new; no other row.
         assert {name for name in original if original[name] != after[name]} == {
             "dbanon.alembic_version",
@@ -305,41 +305,41 @@ def test_an_update_to_the_next_version_keeps_all_and_older_programs_refuse_it(
         assert connection.execute("SELECT note FROM dbanon.dataset LIMIT 1").fetchone() == (None,)
         assert connection.execute("SELECT dbanon_internal.made_up()").fetchone() == (42,)
         assert connection.execute("SELECT count(*) FROM dbanon.measure_overlap(%s, 'x')", [REFUSED]).fetchone() == (1,)
-        with refusal("DA010", "first"):
+        with expect_refusal("DA010", "first"):
             connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
         assert connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED]).fetchone() == (4,)
-        with refusal(SchemaMismatch, "9000", schema.EXPECTED_REVISION, "newer dbanon"):
+        with expect_refusal(SchemaMismatch, "9000", schema.EXPECTED_REVISION, "newer dbanon"):
             schema.check(connection)
     done = call(extended, "worker")
     assert done.code != 0
-    names(done.sentence, "9000", schema.EXPECTED_REVISION, "newer dbanon")
+    demand_named(done.sentence, "9000", schema.EXPECTED_REVISION, "newer dbanon")
 
 
 @pytest.mark.stress
 def test_a_dump_that_meets_newer_files_has_its_own_tables_until_they_are_installed(
     extended: str, empty: Empty, folder: Folder, next_version: dict[str, str]
 ) -> None:
-    original, dumped, copy = state(extended), dump(extended), empty()
+    original, dumped, copy = read_state(extended), dump_database(extended), empty()
     folder.clear()
     folder.write(next_version)
-    assert restored(dumped, copy) == ""
-    assert state(copy) == original
+    assert restore_dump(dumped, copy) == ""
+    assert read_state(copy) == original
     with psycopg.connect(copy, autocommit=True) as connection:
         query = "SELECT extversion FROM pg_extension WHERE extname = 'dbanon'"
         assert connection.execute(query).fetchone() == (NEXT,)
-        with refusal("DA021", "share_roles"):
+        with expect_refusal("DA021", "share_roles"):
             connection.execute("SELECT dbanon_setup.install()")
         assert connection.execute("SELECT dbanon_setup.install(share_roles => true)").fetchone() == ("9000",)
     judge(copy)
 
 
 def test_dropping_the_extension_drops_its_installer_and_nothing_else(extended: str) -> None:
-    original = state(extended)
+    original = read_state(extended)
     with psycopg.connect(extended, autocommit=True) as connection:
         connection.execute("DROP EXTENSION dbanon CASCADE")
         assert connection.execute("SELECT to_regnamespace('dbanon_setup')").fetchone() == (None,)
-        assert state(extended) == original
-        with refusal("DA010", "first"):
+        assert read_state(extended) == original
+        with expect_refusal("DA010", "first"):
             connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
 
 
@@ -357,7 +357,7 @@ def test_an_owner_who_is_no_superuser_installs_but_creates_no_extension(
             owner.execute("CREATE FUNCTION dbanon_setup.install() RETURNS text LANGUAGE sql AS 'SELECT 1'")
         owner.execute("SELECT dbanon_setup.install(share_roles => true)")
         assert superuser.execute(SUPERUSERS).fetchall() == []
-    assert listing(url) == (GOLDEN / "schema.txt").read_text()
+    assert read_listing(url) == (GOLDEN / "schema.txt").read_text()
     assert schema.is_current(own)
 
 
@@ -375,7 +375,7 @@ def test_what_another_login_has_put_into_the_database_is_not_read(folder: Folder
         for name in ("a@b", "a%b"):
             statements = f'CREATE SCHEMA "{name}"; CREATE EXTENSION postgis SCHEMA "{name}"; CREATE EXTENSION dbanon'
             superuser.execute(statements.encode())
-            with refusal("DA001", "PostGIS", f"'{name}'"):
+            with expect_refusal("DA001", "PostGIS", f"'{name}'"):
                 superuser.execute("SELECT dbanon_setup.install()")
             superuser.execute("DROP EXTENSION postgis CASCADE")
         superuser.execute("CREATE EXTENSION dbanon CASCADE")
@@ -390,7 +390,7 @@ def test_what_another_login_has_put_into_the_database_is_not_read(folder: Folder
         row = superuser.execute("SELECT dbanon_setup.script()").fetchone()
         assert row is not None
         assert "put_there" not in row[0]
-        with refusal("DA023", "dbanon's own") as refused:
+        with expect_refusal("DA023", "dbanon's own") as refused:
             superuser.execute("SELECT dbanon_setup.install()")
         assert cast("psycopg.Error", refused.value).diag.message_detail == "Nothing was changed."
         assert superuser.execute("SELECT count(*) FROM dbanon.seen").fetchone() == (0,)
@@ -414,14 +414,14 @@ def test_what_ends_half_way_or_meets_a_newer_revision_leaves_a_sentence_and_noth
         connection.execute("DROP EVENT TRIGGER no")
         query = f"SELECT to_regnamespace('dbanon'), to_regrole('{prefixes[0]}_admin')"
         assert connection.execute(query).fetchone() == (None, None)  # type: ignore[arg-type]
-        with refusal("DA001", "prefix"):
+        with expect_refusal("DA001", "prefix"):
             connection.execute("SELECT dbanon_setup.install('pg_x')")
         connection.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
-        with refusal("DA023", "serializable", "READ COMMITTED"):
+        with expect_refusal("DA023", "serializable", "READ COMMITTED"):
             connection.execute(install)  # type: ignore[arg-type]
         connection.execute("ROLLBACK")
         for statement in (install, "SELECT dbanon_setup.install()"):  # which keeps the prefix
             connection.execute(statement)  # type: ignore[arg-type]
         connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
-        with refusal("DA022", "9999", "newer dbanon"):
+        with expect_refusal("DA022", "9999", "newer dbanon"):
             connection.execute("SELECT dbanon_setup.install()")

@@ -12,7 +12,7 @@ from dbanon.schema import _roles, _text
 from dbanon.testing import database_url
 from tests import here
 from tests.acceptance.commands import call
-from tests.facts import refusal, refused
+from tests.facts import demand_refused, expect_refusal
 
 Empty = Callable[..., str]
 
@@ -77,7 +77,7 @@ def test_a_schema_of_another_program_stays_what_it_is(empty: Empty, name: str) -
         connection.execute(f"CREATE SCHEMA {name}; CREATE TABLE {name}.pages (a int)")
         done = call(url, "db", "uninstall", "--yes")
         assert (done.code, done.stdout.startswith("Nothing")) == (0, True)
-        with refusal(StoreError, f"schema {name}", "already"):
+        with expect_refusal(StoreError, f"schema {name}", "already"):
             schema.upgrade(url, share_roles=True)
         assert connection.execute(f"SELECT count(*) FROM {name}.pages").fetchone() == (0,)
 
@@ -124,7 +124,7 @@ def test_rights_that_a_superuser_took_are_given_back_by_one_or_not_at_all(empty:
         connection.execute(f"GRANT dbanon_admin TO {user}")
         for words in (("upgrade", "--no-restrict-public"), ("uninstall", "--yes")):
             done = call(database_url(url, user=user, password=user), "db", *words)
-            refused(done, 1, "superuser")
+            demand_refused(done, 1, "superuser")
         assert connection.execute(everybody).fetchone() == (False,)
         assert call(url, "db", "upgrade", "--no-restrict-public").code == 0
         assert connection.execute(everybody).fetchone() == (True,)

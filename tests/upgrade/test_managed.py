@@ -13,8 +13,8 @@ import pytest
 from dbanon import schema
 from tests.acceptance import workers
 from tests.acceptance.commands import call
-from tests.clients import client
-from tests.facts import names
+from tests.clients import find_client
+from tests.facts import demand_named
 from tests.pages import ROOT
 from tests.upgrade import imitations
 from tests.upgrade.imitations import Managed, Provider
@@ -41,19 +41,19 @@ providers = pytest.mark.parametrize("provider", imitations.PROVIDERS, ids=lambda
 
 @pytest.fixture(scope="module")
 def target() -> Iterator["Target"]:
-    with imitations.server() as made:
+    with imitations.run_server() as made:
         yield made
 
 
-def sections(provider: Provider) -> dict[str, list[tuple[str, str]]]:
+def list_sections(provider: Provider) -> dict[str, list[tuple[str, str]]]:
     """Give the blocks of a page by the heading they are below: the kind of each, and its text."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for heading, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page(provider), re.MULTILINE | re.DOTALL):
+    for heading, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", read_page(provider), re.MULTILINE | re.DOTALL):
         found[heading] = re.findall(r"^```(\w[\w ]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return found
 
 
-def page(provider: Provider) -> str:
+def read_page(provider: Provider) -> str:
     return (PAGES / f"{provider.page}.md").read_text()
 
 
@@ -66,7 +66,7 @@ class Reader:
 
     def do(self, *headings: str) -> None:
         for heading in headings:
-            for kind, text in sections(self.managed.provider)[heading]:
+            for kind, text in list_sections(self.managed.provider)[heading]:
                 if kind == "sh":
                     for command in text.replace("\\\n", " ").splitlines():
                         self.command(command)
@@ -100,7 +100,7 @@ class Reader:
         program, *arguments = shlex.split(_DSN.sub(lambda dsn: shlex.quote(self.reached(dsn[1])), words))
         if program == "psql":
             arguments = [str(self.folder / word) if word == "dbanon.sql" else word for word in arguments]
-            run = [*client("psql", self.managed.first), "-X", "-q", *arguments]
+            run = [*find_client("psql", self.managed.first), "-X", "-q", *arguments]
             done = subprocess.run(run, capture_output=True, text=True, check=False)
             assert (done.returncode, done.stdout) == (0, ""), done.stderr
             self.told += done.stderr
@@ -119,7 +119,7 @@ class Reader:
 
     def worker(self) -> str:
         """Give the connection of the worker, which the page starts."""
-        [(_, text)] = sections(self.managed.provider)["Start a worker"]
+        [(_, text)] = list_sections(self.managed.provider)["Start a worker"]
         [dsn] = _DSN.findall(text)
         assert text.replace(f'"{dsn}"', "") == "DBANON_DSN= dbanon worker\n"
         return self.reached(dsn)
@@ -130,7 +130,7 @@ INSTALLING = ("Make the database", "Install dbanon", "Make the logins")
 
 @providers
 def test_a_page_is_carried_out_as_written(target: "Target", provider: Provider, tmp_path: Path) -> None:
-    with imitations.imitated(target, provider) as managed:
+    with imitations.imitate_provider(target, provider) as managed:
         reader = Reader(managed, tmp_path)
         reader.do(*INSTALLING)
         assert schema.is_current(managed.look("geo"))
@@ -148,7 +148,7 @@ def test_a_page_is_carried_out_as_written(target: "Target", provider: Provider, 
 @pytest.mark.many
 @providers
 def test_a_worker_needs_nothing_but_a_login(target: "Target", provider: Provider, tmp_path: Path) -> None:
-    with imitations.imitated(target, provider) as managed:
+    with imitations.imitate_provider(target, provider) as managed:
         reader = Reader(managed, tmp_path)
         reader.do(*INSTALLING)
         olga = managed.url("olga", "geo")
@@ -157,8 +157,8 @@ def test_a_worker_needs_nothing_but_a_login(target: "Target", provider: Provider
         with psycopg.connect(managed.look("geo"), autocommit=True) as look:
             query = "SELECT m.roleid::regrole::text FROM pg_auth_members m WHERE m.member = 'wanda'::regrole"
             assert look.execute(query).fetchall() == [("dbanon_worker",)]
-        with workers.up(reader.worker(), tmp_path / "log"):
-            [(_, text)] = sections(provider)["Check"]
+        with workers.keep_up(reader.worker(), tmp_path / "log"):
+            [(_, text)] = list_sections(provider)["Check"]
             [seen, health] = reader.type("olga", text)
             assert (len(seen), health) == (1, [])
             done = call(olga, "run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5")
@@ -201,7 +201,7 @@ def remove(managed: Managed) -> None:
 
 def test_common_steps_have_the_same_words_on_all_pages() -> None:
     def common(provider: Provider) -> list[str]:
-        text = _DSN.sub("DSN", page(provider)).replace(provider.admin, "ADMIN")
+        text = _DSN.sub("DSN", read_page(provider)).replace(provider.admin, "ADMIN")
         return re.findall(r"^## (?:Install dbanon|Start a worker|Check)\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
 
     expected = common(imitations.PLAIN)
@@ -210,11 +210,11 @@ def test_common_steps_have_the_same_words_on_all_pages() -> None:
 
 
 def test_a_database_that_a_console_made_serves_as_well(target: "Target", tmp_path: Path) -> None:
-    with imitations.imitated(target, imitations.CLOUD_SQL) as managed:
+    with imitations.imitate_provider(target, imitations.CLOUD_SQL) as managed:
         with psycopg.connect(managed.first, autocommit=True) as first:
             first.execute("CREATE DATABASE geo OWNER cloudsqlsuperuser")
         reader = Reader(managed, tmp_path)
-        [(login, text)] = sections(imitations.CLOUD_SQL)["Make the database"]
+        [(login, text)] = list_sections(imitations.CLOUD_SQL)["Make the database"]
         reader.type(login.removeprefix("sql "), text.removeprefix("CREATE DATABASE geo;\n"))
         reader.do("Install dbanon", "Make the logins")
         assert schema.is_current(managed.look("geo"))
@@ -231,14 +231,14 @@ def test_a_database_that_a_console_made_serves_as_well(target: "Target", tmp_pat
 def test_an_owner_without_createrole_installs_with_roles_that_a_superuser_made(
     target: "Target", tmp_path: Path
 ) -> None:
-    with imitations.imitated(target, imitations.PLAIN) as managed:
+    with imitations.imitate_provider(target, imitations.PLAIN) as managed:
         reader = Reader(managed, tmp_path)
         reader.do("Make the database")
         with psycopg.connect(managed.look("geo"), autocommit=True) as first:
             first.execute("ALTER ROLE geo_owner NOCREATEROLE; REVOKE pg_signal_backend FROM geo_owner")
         reader.do("Without CREATEROLE", "Install dbanon")
         assert schema.is_current(managed.look("geo"))
-        [(_, text)] = sections(imitations.PLAIN)["Make the logins"]
+        [(_, text)] = list_sections(imitations.PLAIN)["Make the logins"]
         reader.type("dba", text)
         olga = managed.url("olga", "geo")
         assert call(olga, "datasets").code == 0
@@ -253,11 +253,11 @@ def test_on_aurora_an_installation_says_what_keeps_it_from_publishing(
     connection.execute(imitations.AURORA_WAL.encode())
     said: list[str] = []
     schema.upgrade(database, share_roles=True, say=said.append)
-    names("\n".join(said), "dbanon_admin", "`dbanon check`")
+    demand_named("\n".join(said), "dbanon_admin", "`dbanon check`")
     with pytest.raises(psycopg.Error) as refused:
         connection.execute("SELECT dbanon.publish(%s, 'ten')", [run])
     assert refused.value.sqlstate == "DA020"
-    names(refused.value.diag.message_detail or "", "wal_level")
-    names(refused.value.diag.message_hint or "", "rds.logical_replication")
+    demand_named(refused.value.diag.message_detail or "", "wal_level")
+    demand_named(refused.value.diag.message_hint or "", "rds.logical_replication")
     [(remedy,)] = connection.execute("SELECT remedy FROM dbanon.health WHERE about = 'history'").fetchall()
-    names(remedy, "rds.logical_replication")
+    demand_named(remedy, "rds.logical_replication")

@@ -12,10 +12,10 @@ from dbanon.base.errors import ParameterError
 from dbanon.schema import _roles
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
-from tests.clients import client
+from tests.clients import find_client
 from tests.db.conftest import RUN, VERIFY
 from tests.db.parts import run_of
-from tests.db.test_dump_restore import dump
+from tests.db.test_dump_restore import dump_database
 
 Empty = Callable[..., str]
 
@@ -96,7 +96,7 @@ def test_a_prefix_must_be_a_plain_name(empty: Empty, prefix: str) -> None:
         schema.upgrade(empty(), role_prefix=prefix)
 
 
-def rights_of(url: str, pattern: str) -> list[str]:
+def list_rights(url: str, pattern: str) -> list[str]:
     """Every right in the database of roles of that name, and what they own."""
     query = """
         SELECT format('%%s %%s %%s', pg_describe_object(s.classid, s.objid, s.objsubid), s.deptype, s.refobjid::regrole)
@@ -115,8 +115,8 @@ def restored(
     """URL of a restored copy of a database with a live release."""
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     url = empty()
-    restore = [*client("pg_restore", url), "--exit-on-error", *request.param, "-d", url]
-    subprocess.run(restore, check=True, input=dump(database))
+    restore = [*find_client("pg_restore", url), "--exit-on-error", *request.param, "-d", url]
+    subprocess.run(restore, check=True, input=dump_database(database))
     return url
 
 
@@ -125,15 +125,15 @@ def test_a_dump_restored_beside_the_original_moves_to_roles_of_its_own(
     restored: str, empty: Empty, prefixes: list[str]
 ) -> None:
     url = restored
-    assert rights_of(url, "^dbanon_")
+    assert list_rights(url, "^dbanon_")
     with pytest.raises(ParameterError, match="--share-roles"):
         schema.upgrade(url)
     schema.upgrade(url, role_prefix=prefixes[0])
-    assert rights_of(url, "^dbanon_") == []
-    moved = [re.sub(rf"{prefixes[0]}_", "dbanon_", line) for line in rights_of(url, f"^{prefixes[0]}_")]
+    assert list_rights(url, "^dbanon_") == []
+    moved = [re.sub(rf"{prefixes[0]}_", "dbanon_", line) for line in list_rights(url, f"^{prefixes[0]}_")]
     fresh = empty()
     schema.upgrade(fresh, share_roles=True, restrict_public=True)
-    expected = set(rights_of(fresh, "^dbanon_"))
+    expected = set(list_rights(fresh, "^dbanon_"))
     release = re.compile(r"release_1|published\.ten|database dbanon_empty|extension|default")
     assert {line for line in moved if not release.search(line)} == {
         line for line in expected if not release.search(line)
@@ -217,8 +217,8 @@ def test_a_dump_restored_where_the_roles_were_missing_is_mended_by_one_upgrade(
 
     schema.upgrade(url)
     assert ("dbanon_analyst", "ten") not in readers(url)  # what was taken by hand stays taken
-    restore = [*client("pg_restore", url), "--exit-on-error", "--no-owner", "--no-privileges", "-d", copied]
-    subprocess.run(restore, check=True, input=dump(url))
+    restore = [*find_client("pg_restore", url), "--exit-on-error", "--no-owner", "--no-privileges", "-d", copied]
+    subprocess.run(restore, check=True, input=dump_database(url))
     assert readers(copied) == []
     schema.upgrade(copied, share_roles=True)
     assert readers(copied) == sorted(

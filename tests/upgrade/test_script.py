@@ -17,9 +17,9 @@ from dbanon.postgres.server import EmbeddedServer
 from dbanon.schema import _text
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
-from tests.clients import client
-from tests.facts import names, refusal
-from tests.upgrade.test_uninstall import state
+from tests.clients import find_client
+from tests.facts import demand_named, expect_refusal
+from tests.upgrade.test_uninstall import read_state
 
 Empty = Callable[..., str]
 
@@ -32,45 +32,54 @@ SELECT (SELECT array_agg(v.version_num) FROM dbanon.alembic_version v),
 """
 
 
-def psql(url: str, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+def run_psql(url: str, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run a text as the page says, unless other options are given."""
-    command = [*client("psql", url), "-X", "-q", *(options or ("-v", "ON_ERROR_STOP=1", "-1")), "-d", url, "-f", "-"]
+    command = [
+        *find_client("psql", url),
+        "-X",
+        "-q",
+        *(options or ("-v", "ON_ERROR_STOP=1", "-1")),
+        "-d",
+        url,
+        "-f",
+        "-",
+    ]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
-def installed(url: str, text: str) -> str:
+def install_script(url: str, text: str) -> str:
     """Run a text that must succeed; returns what was said."""
-    done = psql(url, text)
+    done = run_psql(url, text)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return done.stderr
 
 
-def refused(url: str, text: str, *facts: str) -> None:
+def demand_refusal(url: str, text: str, *facts: str) -> None:
     """Demand that psql ends with one error that names the facts, and that nothing was changed."""
-    before = state(url)
-    done = psql(url, text)
+    before = read_state(url)
+    done = run_psql(url, text)
     assert (done.returncode, done.stderr.count("ERROR: ")) == (3, 1), done.stderr
-    names(done.stderr.partition("CONTEXT")[0], *facts)
-    assert state(url) == before
+    demand_named(done.stderr.partition("CONTEXT")[0], *facts)
+    assert read_state(url) == before
 
 
-def dumped(url: str) -> str:
+def dump_schema(url: str) -> str:
     """The schema with its rights and comments, without what differs from dump to dump and from table to table.
 
     The first is the mark of pg_dump against restoring on an untrusted server. The second is the version of a column,
     which servers keep from 15.20 and 17.12 on: their own pg_dump leaves it out, an older one does not know it.
     """
-    command = [*client("pg_dump", url), "--schema-only", "-d", url]
+    command = [*find_client("pg_dump", url), "--schema-only", "-d", url]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return re.sub(r"(?m)^(\\(un)?restrict .*|ALTER TABLE ONLY .* SET \(pg_attver=\d+\);)$\n*", "", done.stdout)
 
 
-def data(url: str) -> object:
+def read_data(url: str) -> object:
     with psycopg.connect(url, autocommit=True) as connection:
         return connection.execute(_DATA).fetchone()
 
 
-def keys(url: str) -> object:
+def read_keys(url: str) -> object:
     with psycopg.connect(url, autocommit=True) as connection:
         query = "SELECT i.key, p.key FROM dbanon.installation i, dbanon.population p"
         return connection.execute(query).fetchall()
@@ -80,18 +89,18 @@ def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty) -> None:
     scripted, upgraded = empty(), empty()
     said: list[str] = []
     schema.upgrade(upgraded, share_roles=True, restrict_public=True, say=said.append)
-    told = installed(scripted, schema.write_script(share_roles=True, restrict_public=True))
-    assert dumped(scripted).splitlines() == dumped(upgraded).splitlines()
-    assert state(scripted)[0] == state(upgraded)[0]
-    assert data(scripted) == data(upgraded)
+    told = install_script(scripted, schema.write_script(share_roles=True, restrict_public=True))
+    assert dump_schema(scripted).splitlines() == dump_schema(upgraded).splitlines()
+    assert read_state(scripted)[0] == read_state(upgraded)[0]
+    assert read_data(scripted) == read_data(upgraded)
     assert schema.is_current(scripted)
     for line in said:
         assert line.removesuffix(" --verbose names them.") in told
     # Each database draws keys of its own, and keeps them: the script again changes nothing.
-    before = dumped(scripted), state(scripted), data(scripted), keys(scripted)
-    assert before[3] != keys(upgraded)
-    installed(scripted, schema.write_script(since=schema.EXPECTED_REVISION))
-    assert (dumped(scripted), state(scripted), data(scripted), keys(scripted)) == before
+    before = dump_schema(scripted), read_state(scripted), read_data(scripted), read_keys(scripted)
+    assert before[3] != read_keys(upgraded)
+    install_script(scripted, schema.write_script(since=schema.EXPECTED_REVISION))
+    assert (dump_schema(scripted), read_state(scripted), read_data(scripted), read_keys(scripted)) == before
 
 
 def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user: str, prefixes: list[str]) -> None:
@@ -100,9 +109,11 @@ def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user
         connection.execute('CREATE SCHEMA "Geo data"; CREATE EXTENSION postgis SCHEMA "Geo data"')
         connection.execute(f'ALTER SCHEMA "Geo data" OWNER TO {user}')
     owner = database_url(url, user=user, password=user)
-    refused(owner, schema.write_script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
-    told = installed(owner, call("", "db", "script", "--role-prefix", prefix, "--postgis-schema", "Geo data").stdout)
-    names(told, "--restrict-public", "restrict_public => true")
+    demand_refusal(owner, schema.write_script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
+    told = install_script(
+        owner, call("", "db", "script", "--role-prefix", prefix, "--postgis-schema", "Geo data").stdout
+    )
+    demand_named(told, "--restrict-public", "restrict_public => true")
     assert call(url, "db", "upgrade").code == 0  # which keeps the roles and the schema
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"SET ROLE {prefix}_operator")
@@ -115,12 +126,12 @@ def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user
         )
         assert connection.execute("SELECT count(*) FROM dbanon.fix").fetchone() == (2,)
     # Made for other roles than the database has, it is refused; of another database the roles are.
-    refused(owner, schema.write_script(postgis_schema="Geo data"), f"{prefix}_*", f"--role-prefix {prefix}")
+    demand_refusal(owner, schema.write_script(postgis_schema="Geo data"), f"{prefix}_*", f"--role-prefix {prefix}")
     other = empty(owner=user)
     with psycopg.connect(other, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
         database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
-    refused(
+    demand_refusal(
         database_url(other, user=user, password=user),
         schema.write_script(role_prefix=prefix),
         f"Database {database}",
@@ -137,34 +148,34 @@ def test_an_owner_is_sent_to_roles_of_its_own_and_not_into_those_of_another(
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
     owner, database = database_url(own, user=user, password=user), psycopg.conninfo.conninfo_to_dict(theirs)["dbname"]
-    refused(owner, schema.write_script(role_prefix=prefixes[0]), database, "--role-prefix NAME")
-    names(installed(owner, schema.write_script(role_prefix=prefixes[1])), "--restrict-public")
+    demand_refusal(owner, schema.write_script(role_prefix=prefixes[0]), database, "--role-prefix NAME")
+    demand_named(install_script(owner, schema.write_script(role_prefix=prefixes[1])), "--restrict-public")
 
 
 def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: str, prefixes: list[str]) -> None:
     url = empty(owner=user)
     owner, text = database_url(url, user=user, password=user), schema.write_script(role_prefix=prefixes[0])
-    refused(owner, text, "postgis", "`CREATE EXTENSION postgis`", "superuser")
+    demand_refusal(owner, text, "postgis", "`CREATE EXTENSION postgis`", "superuser")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE EXTENSION postgis; ALTER ROLE {user} NOCREATEROLE")
-        refused(owner, text, f"{prefixes[0]}_admin", f"`ALTER ROLE {user} CREATEROLE`")
+        demand_refusal(owner, text, f"{prefixes[0]}_admin", f"`ALTER ROLE {user} CREATEROLE`")
         connection.execute(
             f"ALTER ROLE {user} CREATEROLE; ALTER DATABASE {connection.info.dbname} OWNER TO CURRENT_USER"
         )
-        refused(owner, text, f"`GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}`")
+        demand_refusal(owner, text, f"`GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}`")
         connection.execute(f"REVOKE TEMPORARY ON DATABASE {connection.info.dbname} FROM PUBLIC")
-        refused(owner, text, f"`GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}`")
+        demand_refusal(owner, text, f"`GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}`")
         connection.execute(f"GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}")
         connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
-        refused(owner, text, "pg_control_system()", "TO PUBLIC")
-    told = installed(url, text)  # a superuser may read it, and the admin role may not
-    names(told, f"{prefixes[0]}_admin", "`dbanon check`", "dbanon.health")
+        demand_refusal(owner, text, "pg_control_system()", "TO PUBLIC")
+    told = install_script(url, text)  # a superuser may read it, and the admin role may not
+    demand_named(told, f"{prefixes[0]}_admin", "`dbanon check`", "dbanon.health")
 
 
 def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
     url, text = empty(), schema.write_script(share_roles=True)
-    installed(url, text)
+    install_script(url, text)
     for statement in (
         "LOCK TABLE dbanon.trajectory IN ROW EXCLUSIVE MODE",
         "SELECT count(*) FROM dbanon.runs",
@@ -172,11 +183,11 @@ def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: py
     ):
         with psycopg.connect(url) as other:
             other.execute(statement.encode())
-            refused(url, text, "in use", "300ms", f"(process {other.info.backend_pid})", "End that transaction")
+            demand_refusal(url, text, "in use", "300ms", f"(process {other.info.backend_pid})", "End that transaction")
     with psycopg.connect(url) as other:
         other.execute("SET ROLE dbanon_admin; CREATE TABLE dbanon.release_7 (); COMMIT")
         other.execute("LOCK TABLE dbanon.release_7 IN ROW EXCLUSIVE MODE; SELECT count(*) FROM dbanon.trajectory")
-        installed(url, text)
+        install_script(url, text)
 
 
 @pytest.mark.parametrize(
@@ -195,18 +206,18 @@ def test_a_revision_that_the_script_does_not_begin_with_is_refused(
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE SCHEMA dbanon; CREATE TABLE dbanon.alembic_version (version_num varchar(32))")
             connection.execute("INSERT INTO dbanon.alembic_version VALUES (%s)", [revision])
-    refused(url, schema.write_script(share_roles=True, **options), *facts)
+    demand_refusal(url, schema.write_script(share_roles=True, **options), *facts)
 
 
 @pytest.mark.parametrize("way", [("-v", "ON_ERROR_STOP=0"), ("-v", "ON_ERROR_STOP=1")])
 def test_statements_that_are_no_transaction_change_nothing(empty: Empty, way: tuple[str, ...]) -> None:
     url = empty()
-    before = state(url)
-    done = psql(url, schema.write_script(share_roles=True), *way)
-    names(
+    before = read_state(url)
+    done = run_psql(url, schema.write_script(share_roles=True), *way)
+    demand_named(
         done.stderr.partition("ERROR:")[2].partition("CONTEXT")[0], "one transaction", "psql -X -v ON_ERROR_STOP=1 -1"
     )
-    assert state(url) == before
+    assert read_state(url) == before
 
 
 def test_a_client_that_sends_the_text_as_one_piece_installs_it(empty: Empty) -> None:
@@ -222,15 +233,15 @@ def test_a_login_whose_transactions_only_read_is_refused(empty: Empty) -> None:
     url = empty()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on")
-    refused(url, schema.write_script(share_roles=True), "may write", "default_transaction_read_only", "primary")
+    demand_refusal(url, schema.write_script(share_roles=True), "may write", "default_transaction_read_only", "primary")
 
 
 def test_an_error_in_a_transaction_that_goes_on_leaves_nothing(empty: Empty) -> None:
     url = empty()
-    before = state(url)
-    done = psql(url, schema.write_script(since=schema.EXPECTED_REVISION, share_roles=True), "-1")
-    names(done.stderr.partition("CONTEXT")[0], schema.EXPECTED_REVISION, "--from")
-    assert state(url) == before
+    before = read_state(url)
+    done = run_psql(url, schema.write_script(since=schema.EXPECTED_REVISION, share_roles=True), "-1")
+    demand_named(done.stderr.partition("CONTEXT")[0], schema.EXPECTED_REVISION, "--from")
+    assert read_state(url) == before
 
 
 _PLANTED = """
@@ -249,22 +260,22 @@ def test_a_client_that_goes_on_after_errors_installs_nothing_and_runs_nothing_pl
     url = empty(owner=user)
     with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as planter:
         planter.execute(_PLANTED)
-    before, text = state(url), schema.write_script(share_roles=True)
+    before, text = read_state(url), schema.write_script(share_roles=True)
     on = "\\set ON_ERROR_ROLLBACK on\n"
     ways = (text,) if not begun else (f"{begun}{on}{text}\nCOMMIT;\n", f"{on}{begun}{text}\nCOMMIT;\n")
     for sent in ways:
         for options in (("-v", f"ON_ERROR_STOP={stop}"), ("-v", f"ON_ERROR_STOP={stop}", "-1")):
-            done = psql(url, sent, *options)
+            done = run_psql(url, sent, *options)
             assert done.returncode in ((3,) if stop == "1" else (0, 2)), done.stderr
             assert "Planted" not in done.stderr
-            assert state(url) == before
-            names(done.stderr.partition("CONTEXT")[0], "ERROR")
+            assert read_state(url) == before
+            demand_named(done.stderr.partition("CONTEXT")[0], "ERROR")
 
 
 def test_a_session_that_was_refused_writes_as_before(empty: Empty) -> None:
     with psycopg.connect(empty(), autocommit=True) as connection:
         before = connection.execute("SHOW ALL").fetchall()
-        with refusal("DA023", "psql -X"):
+        with expect_refusal("DA023", "psql -X"):
             for section in _text.build_sections(_text.Asked()):
                 connection.execute(section.encode())
         connection.execute("CREATE TABLE mine ()")
@@ -273,8 +284,8 @@ def test_a_session_that_was_refused_writes_as_before(empty: Empty) -> None:
 
 
 def test_a_client_with_savepoints_is_told_how_to_run_it(empty: Empty) -> None:
-    done = psql(empty(), f"\\set ON_ERROR_ROLLBACK on\n{schema.write_script()}", "-v", "ON_ERROR_STOP=1", "-1")
-    names(done.stderr.partition("CONTEXT")[0], "ON_ERROR_ROLLBACK", "psql -X")
+    done = run_psql(empty(), f"\\set ON_ERROR_ROLLBACK on\n{schema.write_script()}", "-v", "ON_ERROR_STOP=1", "-1")
+    demand_named(done.stderr.partition("CONTEXT")[0], "ON_ERROR_ROLLBACK", "psql -X")
 
 
 def test_a_database_in_another_encoding_is_refused(empty: Empty) -> None:
@@ -285,17 +296,19 @@ def test_a_database_in_another_encoding_is_refused(empty: Empty) -> None:
             connection.execute(
                 f"CREATE DATABASE {name}_{encoding} TEMPLATE template0 ENCODING {encoding} LOCALE 'C'".encode()
             )
-            refused(database_url(url, dbname=f"{name}_{encoding}".lower()), schema.write_script(), encoding, "'UTF8'")
+            demand_refusal(
+                database_url(url, dbname=f"{name}_{encoding}".lower()), schema.write_script(), encoding, "'UTF8'"
+            )
 
 
 def test_tables_without_a_revision_are_refused(empty: Empty, prefixes: list[str]) -> None:
     url, text = empty(), schema.write_script(role_prefix=prefixes[0])
-    installed(url, text)
+    install_script(url, text)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DELETE FROM dbanon.alembic_version")
-        refused(url, text, "revision", "whole dump", "DROP SCHEMA")
+        demand_refusal(url, text, "revision", "whole dump", "DROP SCHEMA")
         connection.execute("DROP TABLE dbanon.alembic_version")
-    refused(url, text, "revision", "whole dump", "DROP SCHEMA")
+    demand_refusal(url, text, "revision", "whole dump", "DROP SCHEMA")
 
 
 def test_a_login_with_every_check_of_plpgsql_installs_it(empty: Empty) -> None:
@@ -303,7 +316,7 @@ def test_a_login_with_every_check_of_plpgsql_installs_it(empty: Empty) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for check in ("extra_errors", "extra_warnings"):
             connection.execute(f"ALTER DATABASE {connection.info.dbname} SET plpgsql.{check} = 'all'".encode())
-    assert "shadows" not in installed(url, schema.write_script(share_roles=True))
+    assert "shadows" not in install_script(url, schema.write_script(share_roles=True))
 
 
 _HALF_WAY = """SELECT FROM pg_stat_activity
@@ -311,10 +324,10 @@ _HALF_WAY = """SELECT FROM pg_stat_activity
 
 
 @contextmanager
-def half_way(url: str, text: str) -> Iterator[subprocess.Popen[str]]:
+def run_half(url: str, text: str) -> Iterator[subprocess.Popen[str]]:
     """A psql that has run half of the text, and is gone with its session when the block ends."""
     place = text.index("-- ---- sql/40_runs")
-    command = [*client("psql", url), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-1", "-d", url, "-f", "-"]
+    command = [*find_client("psql", url), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-1", "-d", url, "-f", "-"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True) as process:
         assert process.stdin is not None
@@ -333,14 +346,14 @@ def half_way(url: str, text: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_script_whose_session_is_ended_half_way_leaves_nothing(empty: Empty, prefixes: list[str]) -> None:
     url = empty()
-    before = state(url)
+    before = read_state(url)
     text = schema.write_script(role_prefix=prefixes[0])
-    with half_way(url, text) as process, psycopg.connect(url, autocommit=True) as connection:
+    with run_half(url, text) as process, psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_HALF_WAY.replace("SELECT FROM", "SELECT pg_terminate_backend(pid) FROM").encode())
         assert process.stderr is not None
-        names(process.stderr.read(), "terminating connection")
-    assert state(url) == before
-    installed(url, text)
+        demand_named(process.stderr.read(), "terminating connection")
+    assert read_state(url) == before
+    install_script(url, text)
 
 
 @pytest.mark.stress
@@ -350,15 +363,15 @@ def test_a_script_whose_psql_or_server_is_killed_leaves_nothing() -> None:
     server = EmbeddedServer(directory / "home", settings={"jit": "off"})
     try:
         url, text = server.start().url, schema.write_script()
-        before = state(url)
-        with half_way(url, text) as process:
+        before = read_state(url)
+        with run_half(url, text) as process:
             process.kill()
-        assert state(url) == before
-        with half_way(url, text):
+        assert read_state(url) == before
+        with run_half(url, text):
             server._demand(server._run_pg_ctl("stop", "-m", "immediate"), "pg_ctl stop")
         server.start()
-        assert state(url) == before
-        installed(url, text)
+        assert read_state(url) == before
+        install_script(url, text)
     finally:
         server.stop()
         shutil.rmtree(directory)
@@ -383,16 +396,16 @@ def test_the_script_of_a_later_revision_brings_only_what_is_new(
     monkeypatch.setattr(_text, "locate_folder", lambda name: tmp_path / name if name == "migrations" else find(name))
     monkeypatch.setattr(_text, "EXPECTED_REVISION", "9000")
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 1, 1)")
-    before = keys(database)
+    before = read_keys(database)
     later = schema.write_script(share_roles=True, since="0004")
     assert "CREATE TABLE dbanon.trajectory" not in later
     for _ in range(2):
-        installed(database, later)
+        install_script(database, later)
         assert connection.execute("SELECT name, colour FROM dbanon.dataset").fetchall() == [("d", "it's green")]
         assert connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchall() == [("9000",)]
-    installed(database, schema.write_script(share_roles=True))  # the whole one finds by itself what is missing
-    assert keys(database) == before
-    refused(database, earlier, "9000", "newer dbanon")
+    install_script(database, schema.write_script(share_roles=True))  # the whole one finds by itself what is missing
+    assert read_keys(database) == before
+    demand_refusal(database, earlier, "9000", "newer dbanon")
     whole = schema.write_script()
     assert whole.index("CREATE TABLE dbanon.trajectory") < whole.index("ADD COLUMN colour")
 
@@ -410,7 +423,7 @@ def test_the_script_of_a_later_revision_brings_only_what_is_new(
 def test_what_cannot_be_asked_is_refused_without_a_server(options: tuple[str, ...], fact: str) -> None:
     done = call("postgresql://nobody@/nowhere?host=/nowhere", "db", "script", *options)
     assert (done.code, done.stdout) == (2, "")
-    names(done.sentence, fact)
+    demand_named(done.sentence, fact)
 
 
 def test_a_script_from_a_revision_has_no_tables_of_it() -> None:

@@ -10,7 +10,7 @@ from dbanon import schema
 from dbanon.testing import database_url
 from tests import here
 from tests.acceptance.commands import call
-from tests.facts import names
+from tests.facts import demand_named
 
 Empty = Callable[..., str]
 
@@ -34,7 +34,7 @@ UNION SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'
 """
 
 
-def state(url: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
+def read_state(url: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
     with psycopg.connect(url, autocommit=True) as connection:
         return set(connection.execute(_RIGHTS).fetchall()), set(connection.execute(_OBJECTS.encode()).fetchall())
 
@@ -45,20 +45,20 @@ def test_rights_and_objects_are_as_they_were_before(empty: Empty) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis; CREATE TABLE gps (x int); GRANT SELECT ON gps TO pg_monitor")
         connection.execute("GRANT SELECT ON pg_catalog.pg_locks TO pg_monitor")
-    before = state(url)
+    before = read_state(url)
     prefix = here.ROLES + secrets.token_hex(4)
     schema.upgrade(url, role_prefix=prefix, restrict_public=True)
     schema.upgrade(url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"GRANT SELECT ON gps TO {prefix}_operator; GRANT UPDATE (x) ON gps TO {prefix}_operator")
-    taken = before[0] - state(url)[0]
+    taken = before[0] - read_state(url)[0]
     assert len(taken) > 90
     large = "lo_creat(integer)", "lo_create(oid)", "lo_from_bytea(oid,bytea)", "lo_put(oid,bigint,bytea)"
     assert {*large, "lowrite(integer,bytea)", "pg_locks"} <= {name for name, *_ in taken}
     done = call(url, "db", "uninstall", "--yes")
     assert done.code == 0
     assert "stays" not in done.stderr
-    assert state(url) == before
+    assert read_state(url) == before
 
 
 def test_what_is_built_on_releases_is_listed_before_anything_goes(
@@ -113,7 +113,7 @@ def test_rights_taken_from_everybody_are_given_back_when_asked(empty: Empty) -> 
         assert "--restrict-public" in open_at_first.stderr
         restricted = call(url, "db", "upgrade", "--restrict-public")
         assert connection.execute(everybody).fetchone() == (False,)
-        names(restricted.stderr, "views", "functions", "--verbose")
+        demand_named(restricted.stderr, "views", "functions", "--verbose")
         assert "pg_locks" not in restricted.stderr
         kept = call(url, "db", "upgrade")
         assert connection.execute(everybody).fetchone() == (False,)
@@ -131,7 +131,7 @@ def test_a_login_that_may_not_take_them_is_told_what_stays_open(empty: Empty, us
         everybody = "SELECT has_table_privilege('public', 'pg_locks', 'SELECT')"
         done = call(database_url(url, user=user, password=user), "db", "upgrade", "--share-roles", "--restrict-public")
         assert (done.code, connection.execute(everybody).fetchone()) == (0, (True,))
-        names(done.stderr, "stay open", "PUBLIC")
+        demand_named(done.stderr, "stay open", "PUBLIC")
         done = call(url, "db", "upgrade")  # by a superuser: what was chosen is done
         assert (done.code, connection.execute(everybody).fetchone()) == (0, (False,))
         assert "stay open" not in done.stderr

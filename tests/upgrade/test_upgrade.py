@@ -14,12 +14,12 @@ from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.schema import _text
 from dbanon.testing import database_url, logins
 from tests.acceptance.commands import call, start
-from tests.facts import names, refusal
+from tests.facts import demand_named, expect_refusal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def listing(url: str) -> str:
+def read_listing(url: str) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET search_path = pg_catalog")
         return "".join(f"{row[0]}\n" for row in connection.execute((GOLDEN / "catalog.sql").read_text()).fetchall())
@@ -30,7 +30,7 @@ def test_an_empty_database_gets_the_extension_and_the_golden_schema(empty: Calla
     assert not schema.is_current(url)
     assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
     assert schema.is_current(url)
-    assert listing(url) == (GOLDEN / "schema.txt").read_text()
+    assert read_listing(url) == (GOLDEN / "schema.txt").read_text()
 
 
 def test_postgis_may_live_in_a_schema_of_its_own(empty: Callable[..., str]) -> None:
@@ -72,7 +72,7 @@ def test_the_owner_of_a_database_with_postgis_may_upgrade_it(empty: Callable[...
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
     assert schema.upgrade(database_url(url, user=user, password=user), share_roles=True) == schema.EXPECTED_REVISION
-    assert listing(url) == (GOLDEN / "schema.txt").read_text()
+    assert read_listing(url) == (GOLDEN / "schema.txt").read_text()
 
 
 @pytest.mark.stress
@@ -111,7 +111,7 @@ def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
 
 def test_who_may_not_create_the_extension_is_told_the_command(empty: Callable[..., str], user: str) -> None:
     url = empty(owner=user)
-    with refusal(StoreError, "`CREATE EXTENSION postgis`", "superuser"):
+    with expect_refusal(StoreError, "`CREATE EXTENSION postgis`", "superuser"):
         schema.upgrade(database_url(url, user=user, password=user), share_roles=True)
     assert not schema.is_current(url)
 
@@ -142,7 +142,7 @@ def test_a_database_of_before_the_first_release_is_refused_and_the_way_out_works
             "CREATE TABLE dbanon.alembic_version (version_num varchar(32));"
             "INSERT INTO dbanon.alembic_version VALUES ('0003')"
         )
-    with refusal(SchemaMismatch, "0003", "`dbanon db uninstall`", "load the data again"):
+    with expect_refusal(SchemaMismatch, "0003", "`dbanon db uninstall`", "load the data again"):
         schema.upgrade(url, share_roles=True)
     assert call(url, "db", "uninstall", "--yes").code == 0
     assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
@@ -231,7 +231,7 @@ def test_a_server_that_is_too_old_is_refused(empty: Callable[..., str], monkeypa
     with psycopg.connect(url) as connection:
         version = connection.info.server_version
     monkeypatch.setattr(_text, "OLDEST_SERVER", version + 1)
-    with refusal(StoreError, "PostgreSQL", f"version {version // 10000}"):
+    with expect_refusal(StoreError, "PostgreSQL", f"version {version // 10000}"):
         schema.upgrade(url)
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'dbanon'").fetchone() == (0,)
@@ -249,5 +249,5 @@ def test_a_worker_that_is_up_when_the_revision_changes_takes_no_run_and_ends(
     connection.execute(query)
     _, said = worker.communicate()
     assert worker.returncode == 1
-    names(said.splitlines()[-1], "worker ended", "revision")
+    demand_named(said.splitlines()[-1], "worker ended", "revision")
     assert connection.execute("SELECT status FROM dbanon.run WHERE todo IS NOT NULL").fetchall() == [("queued",)]

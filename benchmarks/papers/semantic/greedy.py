@@ -64,12 +64,12 @@ class _Grouping:
         nearly = len(units) > MAX_ALL_PAIRS
         self._tables = loss.make_tables(graph, exact=not nearly)
         self._merger = Merger(graph, self._tables, scale, nearly=nearly)
-        self._open = {i: self._single(i) for i in range(len(units))}
+        self._open = {i: self._make_single(i) for i in range(len(units))}
         self._done: list[Group] = []
         self._near: dict[int, set[int]] = defaultdict(set)
         self._numbers = count()
 
-    def _single(self, unit: int) -> Group:
+    def _make_single(self, unit: int) -> Group:
         own = slice(self._units.offset[unit], self._units.offset[unit + 1])
         cell = self._units.place[own].copy()
         # Copies, as kernels are compiled for arrays that may be changed apart from those that may not.
@@ -80,14 +80,14 @@ class _Grouping:
     def groups(self) -> list[Group]:
         if self._k == 1:
             for i, one in self._open.items():
-                one.track = self._merger.alone(one.track, self._list_fixes(i))
+                one.track = self._merger.grow_alone(one.track, self._list_fixes(i))
             return list(self._open.values())
-        edges = self._edges(np.array(sorted(self._open), np.int64))
+        edges = self._list_edges(np.array(sorted(self._open), np.int64))
         while edges:
             heapq.heapify(edges)
             self._take(edges)
             # Candidates may all be taken: the others look for new ones among themselves.
-            edges = self._edges(np.array([i for i, one in self._open.items() if len(one.units) == 1], np.int64))
+            edges = self._list_edges(np.array([i for i, one in self._open.items() if len(one.units) == 1], np.int64))
             edges += self._compute_mixed_losses()
         self._join()
         return sorted(self._done, key=lambda one: one.units[0])
@@ -113,12 +113,12 @@ class _Grouping:
             ]
             for a in near:
                 self._near[a].add(i)
-            for edge in self._losses([(min(i, a), max(i, a)) for a in near]):
+            for edge in self._compute_losses([(min(i, a), max(i, a)) for a in near]):
                 heapq.heappush(edges, edge)
 
     def _compute_mixed_losses(self) -> list[Edge]:
         """Compute what every pair of open groups loses of which one at least is of several units."""
-        return self._losses(
+        return self._compute_losses(
             [
                 (i, j)
                 for (i, one), (j, other) in combinations(sorted(self._open.items()), 2)
@@ -126,12 +126,12 @@ class _Grouping:
             ]
         )
 
-    def _losses(self, pairs: list[tuple[int, int]]) -> list[Edge]:
+    def _compute_losses(self, pairs: list[tuple[int, int]]) -> list[Edge]:
         # Of equal losses the pair first in the run's order; the number keeps the heap from comparing groups.
         both = [(i, j, self._open[i], self._open[j]) for i, j in pairs]
-        return [(self._lost(one, other), i, j, next(self._numbers), one, other) for i, j, one, other in both]
+        return [(self._compute_loss(one, other), i, j, next(self._numbers), one, other) for i, j, one, other in both]
 
-    def _edges(self, places: Int) -> list[Edge]:
+    def _list_edges(self, places: Int) -> list[Edge]:
         """Compute what pairs of single units lose: all pairs, or candidates."""
         n = len(places)
         if n < 2:
@@ -185,7 +185,7 @@ class _Grouping:
 
             def rank(other: tuple[int, Group], place: int = place, left: Group = left) -> tuple[float, int]:
                 at, group = other
-                return self._lost(left, group) if place < at else self._lost(group, left), at
+                return self._compute_loss(left, group) if place < at else self._compute_loss(group, left), at
 
             where, group = min(others, key=rank)
             both = self._merge_pair(left, group) if place < where else self._merge_pair(group, left)
@@ -205,13 +205,13 @@ class _Grouping:
     def _list_fixes(self, unit: int) -> Int:
         return self._units.fix_slot[self._units.fix_offset[unit] : self._units.fix_offset[unit + 1]]
 
-    def _lost(self, first: Group, second: Group) -> float:
-        return self._merger.loss(first.track, second.track, len(first.people), len(second.people))
+    def _compute_loss(self, first: Group, second: Group) -> float:
+        return self._merger.compute_loss(first.track, second.track, len(first.people), len(second.people))
 
     def _merge_pair(self, first: Group, second: Group) -> Group:
         units = first.units + second.units
         fixes = [self._list_fixes(unit) for unit in units]
-        track = self._merger.merged(first.track, second.track, len(first.people), len(second.people), fixes)
+        track = self._merger.merge_tracks(first.track, second.track, len(first.people), len(second.people), fixes)
         return Group(units, first.people | second.people, track)
 
 

@@ -42,7 +42,7 @@ class Merger:
         self._graph, self._tables, self._scale, self._nearly = graph, tables, scale, nearly
         self._work, self._pool = growth.make_work(graph), growth.make_pool(graph, POOL_REGIONS)
 
-    def loss(self, first: Track, second: Track, n_first: int, n_second: int) -> float:
+    def compute_loss(self, first: Track, second: Track, n_first: int, n_second: int) -> float:
         """C_ij of two tracks, of n_first and n_second people; the first is that in the order of the run."""
 
         def ask(pool: Pool) -> float:
@@ -53,7 +53,7 @@ class Merger:
 
         return self._repeat_until_fits(ask)
 
-    def merged(self, first: Track, second: Track, n_first: int, n_second: int, fixes: list[Int]) -> Track:
+    def merge_tracks(self, first: Track, second: Track, n_first: int, n_second: int, fixes: list[Int]) -> Track:
         """Merge two tracks, and reshape what they make.
 
         `fixes` (list of int64[]): slots of the fixes of each member of both.
@@ -66,11 +66,11 @@ class Merger:
 
         return self._repeat_until_fits(make)
 
-    def alone(self, track: Track, fixes: Int) -> Track:
+    def grow_alone(self, track: Track, fixes: Int) -> Track:
         """Reshape a track of one unit, and grow each of its points."""
 
         def make(pool: Pool) -> Track:
-            path = self._path(pool, track)
+            path = self._make_path(pool, track)
             region = [growth.merge_regions(self._graph, pool, self._work, one, one) for one in path.region]
             return self._reshape_track(pool, Path(path.start, path.end, np.array(region, np.int32)), [fixes])
 
@@ -80,10 +80,10 @@ class Merger:
         self, pool: Pool, first: Track, second: Track, n_first: int, n_second: int
     ) -> tuple[Path, Path, int, int]:
         """Put the one to be walked first: the longer, of equal ones the second in the order of the run."""
-        one, other = self._path(pool, first), self._path(pool, second)
+        one, other = self._make_path(pool, first), self._make_path(pool, second)
         return (one, other, n_first, n_second) if len(first) > len(second) else (other, one, n_second, n_first)
 
-    def _path(self, pool: Pool, track: Track) -> Path:
+    def _make_path(self, pool: Pool, track: Track) -> Path:
         return Path(track.start, track.end, _number_regions(self._graph, pool, self._work, track.offset, track.cell))
 
     def _reshape_track(self, pool: Pool, path: Path, fixes: list[Int]) -> Track:

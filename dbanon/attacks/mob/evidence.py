@@ -52,10 +52,10 @@ class ObjectEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> ObjectEvidence:
     """Read the quasi-identifiers, which rows are cloaked, and what random queries find in PostGIS."""
-    queries = source.table("query_evidence")
+    queries = source.read_table("query_evidence")
     return evidence.extend(
         ObjectEvidence,
-        **source.inputs("quasi_identifiers"),
+        **source.read_inputs("quasi_identifiers"),
         region_cloaked=read_cloaked(evidence, source),
         query_start_s=queries["start_s"],
         query_bounds=np.column_stack([queries[side] for side in ("xmin", "ymin", "xmax", "ymax")]),

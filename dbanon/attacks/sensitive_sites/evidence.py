@@ -57,6 +57,6 @@ def read(evidence: Evidence, source: Source) -> SiteEvidence:
     """Read the sites, and join the rows with them."""
     from dbanon.attacks.sensitive_sites._join import join  # Shapely is slow to import
 
-    given, cloaked = source.inputs("sites"), read_cloaked(evidence, source)
+    given, cloaked = source.read_inputs("sites"), read_cloaked(evidence, source)
     pairs = join(evidence, cloaked == 1, given["sites"])
     return evidence.extend(SiteEvidence, **given, region_cloaked=cloaked, **pairs)

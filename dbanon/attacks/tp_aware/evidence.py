@@ -46,8 +46,8 @@ class RequestEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> RequestEvidence:
     """Read the requests a run would publish beside those its dataset holds."""
-    asked: Requests = source.inputs("requests")["requests"]
-    of_region, lists = source.lists("requests")
+    asked: Requests = source.read_inputs("requests")["requests"]
+    of_region, lists = source.read_lists("requests")
     code, asked_code = _number(asked.contents, lists)
     length, has = np.array([*map(len, lists), 0]), np.flatnonzero(of_region >= 0)
     number = length[of_region[has]]

@@ -18,7 +18,7 @@ import pytest
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database, logins
 from tests import pages
-from tests.acceptance.commands import as_typed
+from tests.acceptance.commands import run_typed
 
 pytestmark = pytest.mark.db
 READING, FILES = "docs/analysts/read-a-release.md", "docs/analysts/files.md"
@@ -41,14 +41,14 @@ class Step:
     shown: list[str]
 
 
-def steps() -> list[Step]:
+def list_steps() -> list[Step]:
     """List what the pages for analysts tell an analyst to type, in their order."""
     found = []
     for page in (READING, FILES):
         text = (pages.ROOT / page).read_text().partition("\n## Make the two releases")[0]
         for kind, block in pages.split(text):
             if kind == "console":
-                found += [Step(kind, f"{command}\n", shown) for command, shown in pages.typed(block)]
+                found += [Step(kind, f"{command}\n", shown) for command, shown in pages.split_typed(block)]
             elif kind in KINDS:
                 program = PROGRAMS.get(kind.split()[0])
                 found.append(Step(kind, f"{program} <<'END'\n{block}END\n" if program else block, []))
@@ -57,7 +57,7 @@ def steps() -> list[Step]:
 
 def walk() -> str:
     first = "# An analyst's walk through docs/analysts; written by python -m tests.acceptance.walks.test_analyst.\n"
-    return first + "".join(f"\n{step.command}" for step in steps())
+    return first + "".join(f"\n{step.command}" for step in list_steps())
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ def stranger(
     """The two releases of the page are made as it says; and one of phones, for the atoms."""
     folder = tmp_path_factory.mktemp("administrator")
     with cloned_database(dbanon_server, dbanon_template) as url:
-        [(_, block)] = pages.blocks(READING, "console")
-        for command, shown in [*pages.typed(block), *((phones, []) for phones in PHONES)]:
-            done = as_typed(url, folder, command)
+        [(_, block)] = pages.list_blocks(READING, "console")
+        for command, shown in [*pages.split_typed(block), *((phones, []) for phones in PHONES)]:
+            done = run_typed(url, folder, command)
             assert done.code == 0, command + done.stderr
-            assert pages.missing(shown, done.stdout) == [], done.stdout
+            assert pages.find_missing(shown, done.stdout) == [], done.stdout
         with logins(url) as login:
             yield Stranger(url, login("analyst"), tmp_path_factory.mktemp("analyst"))
 
@@ -109,11 +109,11 @@ def test_the_analysts_walk_is_what_the_pages_say() -> None:
 def test_a_stranger_with_an_analysts_login_walks_the_pages_for_analysts(stranger: Stranger) -> None:
     shutil.copy(pages.ROOT / "docs" / "map.sql", stranger.folder)  # the page links it
     answers: dict[str, list[str]] = {}
-    for step in steps():
+    for step in list_steps():
         if step.kind == "sh ogr" and not shutil.which("ogr2ogr"):
             continue
         printed = stranger.type(step.command)
-        assert pages.missing(step.shown, printed) == [], printed
+        assert pages.find_missing(step.shown, printed) == [], printed
         assert printed.strip() or step.kind in ("sh", "sh ogr"), step.command
         answers.setdefault(step.kind, []).append(printed)
     [frame], [plain], [tables] = answers["python dbanon"], answers["python"], answers["python sqlalchemy"]
@@ -127,18 +127,18 @@ def test_a_stranger_with_an_analysts_login_walks_the_pages_for_analysts(stranger
     made = {"city_k5.qml", "city_k5.html", "city_k5.gpkg", "early.csv", "city_k5.fgb", "city_k5.parquet", "map.svg"}
     made |= {"whole.gpkg", "hour.gpkg"} if shutil.which("ogr2ogr") else set()
     assert [name for name in sorted(made) if not (stranger.folder / name).stat().st_size] == []
-    the_map_is_that_of_the_page((stranger.folder / "map.svg").read_text())
-    every_column_is_explained(stranger.owner)
+    demand_map((stranger.folder / "map.svg").read_text())
+    demand_columns_explained(stranger.owner)
 
 
-def the_map_is_that_of_the_page(drawn: str) -> None:
+def demand_map(drawn: str) -> None:
     for picture in (drawn, (pages.ROOT / "docs" / "map.svg").read_text()):
         shapes = [element.tag.rpartition("}")[2] for element in ElementTree.fromstring(picture)]
         assert shapes.count("path") == 3  # two groups and the scale
         assert shapes.count("circle") > 100
 
 
-def every_column_is_explained(url: str) -> None:
+def demand_columns_explained(url: str) -> None:
     named = "SELECT string_agg(attname, ' ') FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
     page = (pages.ROOT / READING).read_text()
     with psycopg.connect(url) as connection:

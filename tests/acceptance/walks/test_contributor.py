@@ -22,7 +22,7 @@ WHOLE = "./dev test "
 """All tests: the run that this test is a part of."""
 
 
-def commands() -> list[str]:
+def list_commands() -> list[str]:
     """Give the lines of the page's blocks, in order."""
     blocks = re.findall(r"^ *```sh\n(.*?)^ *```", (pages.ROOT / PAGE).read_text(), re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in textwrap.dedent(block).splitlines()]
@@ -53,8 +53,8 @@ def test_the_page_is_enough_for_a_first_change(tmp_path: Path) -> None:
     words = {"GIT_AUTHOR_NAME": "Anna", "GIT_AUTHOR_EMAIL": "anna@example.org", "GIT_COMMITTER_NAME": "Anna"}
     words |= {"GIT_COMMITTER_EMAIL": "anna@example.org", "GIT_PAGER": "cat"}
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "DBANON_TEST_SEED"))}
-    typed = [command for command in commands() if f"{command} " != WHOLE]
-    assert WHOLE.strip() in commands()
+    typed = [command for command in list_commands() if f"{command} " != WHOLE]
+    assert WHOLE.strip() in list_commands()
     said = dict[str, str]()
     for command in typed:
         if "GOLDEN" in command:

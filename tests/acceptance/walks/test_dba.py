@@ -22,27 +22,27 @@ README, TUTORIAL, SET_UP = "README.md", "docs/tutorial.md", "docs/administrators
 UNSYNCED = {"fsync": "off"}
 
 
-def steps() -> dict[str, list[tuple[str, str]]]:
+def list_steps() -> dict[str, list[tuple[str, str]]]:
     """Give the blocks of the walk by the page that they are taken from."""
     parts = re.split(r"^## (.+)\n", (pages.ROOT / WALK).read_text(), flags=re.MULTILINE)[1:]
     return {page: pages.split(text) for page, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def commands(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def list_commands(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Give each command of the blocks with the kind of its block."""
     return [
         (kind, command)
         for kind, block in blocks
-        for command in ([command for command, _ in pages.typed(block)] if kind == "console" else [block])
+        for command in ([command for command, _ in pages.split_typed(block)] if kind == "console" else [block])
     ]
 
 
-@pytest.mark.parametrize("page", steps())
+@pytest.mark.parametrize("page", list_steps())
 def test_each_command_of_the_walk_stands_on_the_page_that_it_names(page: str) -> None:
-    there = commands(pages.split((pages.ROOT / page).read_text()))
-    assert [command for command in commands(steps()[page]) if command not in there] == []
+    there = list_commands(pages.split((pages.ROOT / page).read_text()))
+    assert [command for command in list_commands(list_steps()[page]) if command not in there] == []
     if page in (README, TUTORIAL):
-        assert commands(steps()[page]) == there
+        assert list_commands(list_steps()[page]) == there
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_the_walk_needs_nothing_that_its_pages_do_not_say(terminal: Terminal, home: Path) -> None:
     for name in ("private", "tutorial", "server"):
         EmbeddedServer(home / name, settings=UNSYNCED).start()
-    terminal.follow(README, terminals.in_the_environment)
-    terminal.must(terminals.worker_and_psql(README))
+    terminal.follow(README, terminals.adapt_to_environment)
+    terminal.must(terminals.join_worker_and_psql(README))
     terminal.environment = {**terminal.environment, "DBANON_HOME": str(home / "tutorial")}
     terminal.follow(TUTORIAL)
     for typed in terminal.typed:
@@ -95,9 +95,9 @@ def set_up_and_release(terminal: Terminal, server: EmbeddedServer) -> None:
         named = command.replace("--host server --username postgres", f"--host '{socket}' --username {ROLE}")
         return re.sub(r"postgresql://(\w+)@server/(\w+)", lambda found: f"'{url(*found.groups())}'", named)
 
-    [(_, table)] = pages.blocks(README, "sql table")
-    [(_, four)] = pages.blocks(README, "sql")
-    (_, database), (_, logins), (_, worker), (_, check) = steps()[SET_UP]
+    [(_, table)] = pages.list_blocks(README, "sql table")
+    [(_, four)] = pages.list_blocks(README, "sql")
+    (_, database), (_, logins), (_, worker), (_, check) = list_steps()[SET_UP]
     terminal.must(here(database))
     psql("postgres", table)
     psql("postgres", logins)
