@@ -15,8 +15,8 @@ _SCRIPT = """
 import sys
 from dbanon import schema
 from dbanon.schema import _text
-_text.version = lambda: sys.argv[1]
-sys.stdout.buffer.write(schema.script().encode())
+_text.read_version = lambda: sys.argv[1]
+sys.stdout.buffer.write(schema.write_script().encode())
 """
 
 

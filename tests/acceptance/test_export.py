@@ -253,7 +253,7 @@ def test_an_error_of_the_server_amid_the_rows_is_reported_as_such(
 def test_an_interrupted_export_leaves_nothing(anna: str, city: str, tmp_path: Path, suffix: str, batch: int) -> None:
     program = (
         "import sys; from dbanon.cli.main import main; from dbanon.postgres import arrow; "
-        f"arrow._BATCH = {batch}; main(sys.argv[1:])"
+        f"arrow._BATCH_BYTES = {batch}; main(sys.argv[1:])"
     )
     words = ["--dsn", anna, "export", "city_k5", str(tmp_path / f"release{suffix}"), *SLOW]
     process = subprocess.Popen(

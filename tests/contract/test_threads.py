@@ -24,8 +24,8 @@ import dataclasses, hashlib, sys
 import numpy as np
 from dbanon.base import kernels
 from dbanon.methods import METHODS
-from tests.contract.evidence import people, run
-data = people(600, side=1000.0)
+from tests.contract.evidence import make_people, run
+data = make_people(600, side=1000.0)
 data = dataclasses.replace(data, x=np.round(data.x / 20) * 20, y=np.round(data.y / 20) * 20)
 family = METHODS[sys.argv[1]]
 family.prepare(sys.argv[2], family.parse(family.example))

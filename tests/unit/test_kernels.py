@@ -12,18 +12,18 @@ import pytest
 from dbanon.base import kernels
 
 KERNEL = """
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from {0}.layout import COLUMN
 
-@kernel
+@compile_kernel
 def second(x):
     return x[0, COLUMN]
 """
 SCALING = f"""
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 
 def make(factor):
-    @kernel
+    @compile_kernel
     def scale(x):
         total = 0
         for value in x:
@@ -33,12 +33,12 @@ def make(factor):
 """
 """A function of many instructions, of which no copy is put into those that call it."""
 SCALED = """
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from scaling import make
 
 scale = make({1})
 
-@kernel
+@compile_kernel
 def {0}(x):
     return scale(x) + scale(x[50:])
 """
