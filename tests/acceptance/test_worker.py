@@ -311,7 +311,7 @@ def test_a_worker_is_woken_by_a_submission(
     monkeypatch.setattr(processes, "_IDLE_S", 120.0)
     monkeypatch.setattr(processes._Process, "_look_after_parent", lambda _: None)
     process = processes._Process(processes.Settings(dsn=city_url, grace_s=0, parent=0))
-    thread = threading.Thread(target=process.work)
+    thread = threading.Thread(target=process.take_runs)
     thread.start()
     try:
         idle = (
