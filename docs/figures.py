@@ -48,47 +48,49 @@ STYLE = (
 # --- the signs
 
 
-def text(x: float, y: float, words: str, class_: str | None = None, anchor: str | None = None) -> Markup:
+def draw_text(x: float, y: float, words: str, class_: str | None = None, anchor: str | None = None) -> Markup:
     return svg.make_element("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
 
 
-def true(x: float, y: float, radius: float = 3.5) -> Markup:
+def mark_true(x: float, y: float, radius: float = 3.5) -> Markup:
     """Mark a true position."""
     return svg.make_element("circle", cx=x, cy=y, r=radius, class_="private")
 
 
-def told(x: float, y: float, wide: float, high: float, radius: float | None = None) -> Markup:
+def mark_published(x: float, y: float, wide: float, high: float, radius: float | None = None) -> Markup:
     """Mark a published region."""
     return svg.make_element("rect", x=x, y=y, width=wide, height=high, rx=radius, class_="told")
 
 
-def known(x: float, y: float, radius: float = 7) -> Markup:
+def mark_known(x: float, y: float, radius: float = 7) -> Markup:
     """Mark a position that the adversary knows."""
     return svg.make_element("circle", cx=x, cy=y, r=radius, class_="known")
 
 
-def line(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+def draw_line(points: Sequence[tuple[float, float]], class_: str) -> Markup:
     return svg.make_element(
         "polyline", points=" ".join(f"{svg.format_number(x)},{svg.format_number(y)}" for x, y in points), class_=class_
     )
 
 
-def signs(y: float) -> list[Markup]:
+def explain_signs(y: float) -> list[Markup]:
     """Explain the three signs, the same below every figure."""
     return [
-        line([(0, y - 18), (360, y - 18)], "line"),
-        true(5, y - 4),
-        text(14, y, "true, and private"),
-        told(113, y - 9, 14, 10),
-        text(132, y, "told to readers"),
+        draw_line([(0, y - 18), (360, y - 18)], "line"),
+        mark_true(5, y - 4),
+        draw_text(14, y, "true, and private"),
+        mark_published(113, y - 9, 14, 10),
+        draw_text(132, y, "told to readers"),
         svg.make_element("rect", x=224, y=y - 9, width=14, height=10, class_="known"),
-        text(243, y, "known to the adversary"),
+        draw_text(243, y, "known to the adversary"),
     ]
 
 
-def figure(name: str, title: str, description: str, parts: Sequence[Markup], says: Sequence[str], *, top: float) -> str:
+def compose_figure(
+    name: str, title: str, description: str, parts: Sequence[Markup], says: Sequence[str], *, top: float
+) -> str:
     """Put a figure together: `says` are the lines below it, of which the first, in blue, is about the rows."""
-    lines = [text(0, top + 16 * at, words, None if at else "published") for at, words in enumerate(says)]
+    lines = [draw_text(0, top + 16 * at, words, None if at else "published") for at, words in enumerate(says)]
     height = top + 16 * len(says) + 26
     drawn = svg.make_figure(
         name,
@@ -98,7 +100,7 @@ def figure(name: str, title: str, description: str, parts: Sequence[Markup], say
         svg.make_element("rect", x=-8, y=-8, width=376, height=height + 16, style="fill:var(--paper)"),
         *parts,
         *lines,
-        *signs(height - 4),
+        *explain_signs(height - 4),
         height=height,
     )
     # A figure that stands alone has a size of its own, and a margin on any paper.
@@ -110,7 +112,7 @@ def figure(name: str, title: str, description: str, parts: Sequence[Markup], say
 # --- the people
 
 
-def people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[float, float]]]) -> Trajectories:
+def make_people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[float, float]]]) -> Trajectories:
     """Make the ten people of docs/understand/ten-people.md, with times in minutes after 8:00 and places in metres."""
     xy = np.array([place for own in places for place in own], float)
     return Trajectories(
@@ -126,7 +128,7 @@ def people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[flo
     )
 
 
-def anonymised(family: str, data: Trajectories, joined: dict[str, Any] | None = None, **given: Any) -> Cloaks:
+def compute_cloaks(family: str, data: Trajectories, joined: dict[str, Any] | None = None, **given: Any) -> Cloaks:
     """Compute the rows of people by the family's own code; `given` are its inputs and parameters."""
     method = methods.find_method(family)
     inputs = {name: given.pop(name) for name in method.reads}
@@ -139,39 +141,39 @@ def anonymised(family: str, data: Trajectories, joined: dict[str, Any] | None = 
 # --- the families
 
 
-def publish_tp_aware() -> tuple[list[list[tuple[float, float]]], Cloaks]:
+def compute_tp_aware() -> tuple[list[list[tuple[float, float]]], Cloaks]:
     """Put ten people at three minutes into two bundles; one of them asks. Returns their places, too."""
     here = [(6, 30), (30, 20), (38, 42), (14, 36), (22, 54), (58, 80), (92, 66), (74, 98), (98, 86), (64, 95)]
     step = [(13, -3), (12, 2), (14, -6), (11, 4), (16, 2), (-12, -7), (-16, 4), (-9, -3), (-7, -10), (-18, 3)]
     places = [[(x + n * dx, y + n * dy) for n in range(3)] for (x, y), (dx, dy) in zip(here, step, strict=True)]
-    data = people([range(3)] * 10, places)
+    data = make_people([range(3)] * 10, places)
     contents = ('{"poi": "pharmacy"}',)
     asked = Requests(subject=np.array([3]), t=np.array([EIGHT + 70.0]), content=np.array([0]), contents=contents)
     given = {"k": 5, "instants": 3, "step_s": 60, "start": EIGHT, "align": "exact"}
-    return places, anonymised("tp-aware", data, {"requests": asked}, **given)
+    return places, compute_cloaks("tp-aware", data, {"requests": asked}, **given)
 
 
-def tp_aware() -> str:
-    """Three minutes of ten people in two bundles; one of them asks."""
-    places, cloaks = publish_tp_aware()
+def draw_tp_aware() -> str:
+    """Draw three minutes of ten people in two bundles; one of them asks."""
+    places, cloaks = compute_tp_aware()
     parts: list[Markup] = []
     for minute in range(3):
         left, top = 126 * minute, 16.0
-        parts += [text(left, 11, f"8:0{minute}", "soft")]
+        parts += [draw_text(left, 11, f"8:0{minute}", "soft")]
         parts += [svg.make_element("rect", x=left, y=top, width=108, height=108, class_="known")]
         at = cloaks.start == EIGHT + 60 * minute
         boxes = cloaks.bounds[at]
-        parts += [told(left + 2 + x0, top + 106 - y1, x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes.tolist()]
+        parts += [mark_published(left + 2 + x0, top + 106 - y1, x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes.tolist()]
         asked_for = np.zeros(len(boxes), bool) if cloaks.extra is None else cloaks.extra[at] >= 0
         for x, y in (own[minute] for own in places):
-            parts.append(true(left + 2.5 + x, top + 105.5 - y))
+            parts.append(mark_true(left + 2.5 + x, top + 105.5 - y))
         for box, has in zip(boxes.tolist(), asked_for.tolist(), strict=True):
             if has:
                 x, y = places[3][minute]
-                parts += [text(left + x + 8, top + 117 - box[1], "“pharmacy”", "published")]
-                parts += [line([(left + x + 2.5, top + 109 - y), (left + x + 2.5, top + 121)], "way")]
-                parts += [text(left + x - 3, top + 131, "asks for a pharmacy", "private")]
-    return figure(
+                parts += [draw_text(left + x + 8, top + 117 - box[1], "“pharmacy”", "published")]
+                parts += [draw_line([(left + x + 2.5, top + 109 - y), (left + x + 2.5, top + 121)], "way")]
+                parts += [draw_text(left + x - 3, top + 131, "asks for a pharmacy", "private")]
+    return compose_figure(
         "tp-aware",
         "tp-aware: five people stay together, and any of them may have asked",
         "Ten people at three minutes, in two rectangles of five. The same five share a rectangle at each minute. One "
@@ -193,39 +195,39 @@ NEAR_CLINIC = (
 """The places of ten people."""
 
 
-def publish_sensitive_sites() -> Cloaks:
-    """Publish ten people and a clinic."""
-    data = people([[0]] * 10, [[place] for place in NEAR_CLINIC])
+def compute_sensitive_sites() -> Cloaks:
+    """Compute the rows of ten people and a clinic."""
+    data = make_people([[0]] * 10, [[place] for place in NEAR_CLINIC])
     sites = Sites(
         site_id=np.array([1]),
         site_bounds=np.array([CLINIC * 2]),
         shape_trajectory=np.empty(0, np.int64),
         shape_bounds=np.empty((0, 4)),
     )
-    return anonymised("sensitive-sites", data, sites=sites, k=5)
+    return compute_cloaks("sensitive-sites", data, sites=sites, k=5)
 
 
-def sensitive_sites() -> str:
-    """Ten people and a clinic; the five nearest people share a rectangle."""
-    cloaks = publish_sensitive_sites()
+def draw_sensitive_sites() -> str:
+    """Draw ten people and a clinic; the five nearest people share a rectangle."""
+    cloaks = compute_sensitive_sites()
     parts: list[Markup] = [svg.make_element("rect", x=0, y=0, width=360, height=136, class_="line")]
     crowds = {tuple(box): crowd for box, crowd in zip(cloaks.bounds.tolist(), cloaks.crowd.tolist(), strict=True)}
     for (x0, y0, x1, y1), crowd in crowds.items():
         if crowd > 1:
             parts += [
-                told(x0, 136 - y1, x1 - x0, y1 - y0),
-                text(x1 + 5, 136 - y1 + 11, f"told {crowd} times", "published"),
+                mark_published(x0, 136 - y1, x1 - x0, y1 - y0),
+                draw_text(x1 + 5, 136 - y1 + 11, f"told {crowd} times", "published"),
             ]
         else:
-            parts += [told(x0 - 5, 130 - y0, 11, 11), text(x0 + 10, 139 - y0, "exact", "published")]
-    parts += [true(x + 0.5, 135.5 - y) for x, y in NEAR_CLINIC]
+            parts += [mark_published(x0 - 5, 130 - y0, 11, 11), draw_text(x0 + 10, 139 - y0, "exact", "published")]
+    parts += [mark_true(x + 0.5, 135.5 - y) for x, y in NEAR_CLINIC]
     x, y = CLINIC[0], 136 - CLINIC[1]
     parts += [
         svg.make_element("path", d=f"M{x - 3},{y - 9}h6v6h6v6h-6v6h-6v-6h-6v-6h6z", class_="site"),
-        known(x, y, 14),
+        mark_known(x, y, 14),
     ]
-    parts += [text(x + 18, y - 6, "clinic")]
-    return figure(
+    parts += [draw_text(x + 18, y - 6, "clinic")]
+    return compose_figure(
         "sensitive-sites",
         "sensitive-sites: five people share the rectangle around a clinic",
         "Ten people at one instant, and a clinic. The five who are near it are published with one rectangle that holds "
@@ -243,18 +245,18 @@ def sensitive_sites() -> str:
 HOURS = 6
 
 
-def publish_kte() -> tuple[Trajectories, Cloaks]:
-    """Publish six hours of ten people, each seen once an hour."""
+def compute_kte() -> tuple[Trajectories, Cloaks]:
+    """Compute the rows of ten people over six hours, each seen once an hour."""
     hours, rng = HOURS, np.random.default_rng(7)
     times = [[60 * hour + int(rng.integers(2, 58)) for hour in range(hours)] for _ in range(10)]
     places = [[(float(rng.integers(0, 4000)), float(rng.integers(0, 4000))) for _ in range(hours)] for _ in range(10)]
-    data = people(times, places)
-    return data, anonymised("kte", data, k=2, tau_s=3600, leak_s=3600, grid_s=60, grid_m=100)
+    data = make_people(times, places)
+    return data, compute_cloaks("kte", data, k=2, tau_s=3600, leak_s=3600, grid_s=60, grid_m=100)
 
 
-def kte() -> str:
-    """Six hours of ten people: the records that fit the movements of one of them, hour by hour."""
-    hours, (data, cloaks) = HOURS, publish_kte()
+def draw_kte() -> str:
+    """Draw six hours of ten people: the records that fit the movements of one of them, hour by hour."""
+    hours, (data, cloaks) = HOURS, compute_kte()
     minutes = (data.t[: data.offset[1]] - EIGHT) / 60
     fits = {
         int(cloaks.member_trajectory[cloaks.member_record == record][0]) - 100: [
@@ -264,18 +266,18 @@ def kte() -> str:
     }
     order = sorted(fits, key=lambda one: (one > 0, [not fit for fit in fits[one]]))
     left, wide, high, known_hour = 74.0, 45.0, 15.0, 2
-    parts = [text(left + wide * hour, 11, f"{8 + hour}:00", "soft", "middle") for hour in range(hours + 1)]
+    parts = [draw_text(left + wide * hour, 11, f"{8 + hour}:00", "soft", "middle") for hour in range(hours + 1)]
     box = {"x": left + wide * known_hour, "y": 17, "width": wide, "height": 30 + high * 10}
-    parts += [svg.make_element("rect", **box, class_="known-wash"), text(0, 33, "your places", "private")]
-    parts += [true(left + wide * minute / 60, 29) for minute in minutes.tolist()]
+    parts += [svg.make_element("rect", **box, class_="known-wash"), draw_text(0, 33, "your places", "private")]
+    parts += [mark_true(left + wide * minute / 60, 29) for minute in minutes.tolist()]
     for at, one in enumerate(order):
         y = 45 + high * at
-        parts += [text(0, y + 9, f"record {at + 1}" if one else "your record", "soft" if one else None)]
-        parts += [line([(left, y + 5.5), (left + wide * hours, y + 5.5)], "line")]
+        parts += [draw_text(0, y + 9, f"record {at + 1}" if one else "your record", "soft" if one else None)]
+        parts += [draw_line([(left, y + 5.5), (left + wide * hours, y + 5.5)], "line")]
         for begin, end in _find_stretches(fits[one]):
-            parts.append(told(left + wide * begin + 1, y, wide * (end - begin) - 2, 11, 5))
+            parts.append(mark_published(left + wide * begin + 1, y, wide * (end - begin) - 2, 11, 5))
     found = sum(own[known_hour] for own in fits.values())
-    return figure(
+    return compose_figure(
         "kte",
         "kte: an adversary who followed you for an hour finds several records that fit, and they part soon after",
         "Six hours of ten people. For each of the ten published records a bar marks the hours in which it fits the "
@@ -322,37 +324,37 @@ KNOWN_AT = (2, 7)
 """The minutes at which an adversary may know one person."""
 
 
-def publish_mob() -> tuple[list[list[tuple[int, int]]], Cloaks]:
-    """Publish ten minutes of ten people; returns their ways, too."""
+def compute_mob() -> tuple[list[list[tuple[int, int]]], Cloaks]:
+    """Compute the rows of ten people over ten minutes; returns their ways, too."""
     minutes = 11
     ways = [
         [(round(x0 + (x1 - x0) * n / 10), round(y0 + (y1 - y0) * n / 10)) for n in range(minutes)]
         for (x0, y0), (x1, y1) in MOB_WAYS
     ]
-    data = people([range(minutes)] * 10, ways)
+    data = make_people([range(minutes)] * 10, ways)
     qid = QuasiIdentifiers(subject=np.zeros(2, np.int64), t=np.array([EIGHT + 60.0 * n for n in KNOWN_AT]))
-    return ways, anonymised("mob", data, quasi_identifiers=qid, k=3, start=EIGHT, step_s=60, align="exact")
+    return ways, compute_cloaks("mob", data, quasi_identifiers=qid, k=3, start=EIGHT, step_s=60, align="exact")
 
 
-def mob() -> str:
-    """Ten minutes of ten people; one of them is known at two of these."""
-    ways, cloaks = publish_mob()
+def draw_mob() -> str:
+    """Draw ten minutes of ten people; one of them is known at two of these."""
+    ways, cloaks = compute_mob()
     top = 20.0
     parts = [svg.make_element("rect", x=0, y=top, width=360, height=140, class_="line")]
-    parts += [line([(x, top + 140 - y) for x, y in way], "others") for way in ways[1:]]
-    parts += [line([(x, top + 140 - y) for x, y in ways[0]], "way")]
-    parts += [text(ways[0][-1][0] + 5, top + 144 - ways[0][-1][1], "you", "private")]
+    parts += [draw_line([(x, top + 140 - y) for x, y in way], "others") for way in ways[1:]]
+    parts += [draw_line([(x, top + 140 - y) for x, y in ways[0]], "way")]
+    parts += [draw_text(ways[0][-1][0] + 5, top + 144 - ways[0][-1][1], "you", "private")]
     for n in KNOWN_AT:
         at = cloaks.start == EIGHT + 60 * n
         for x0, y0, x1, y1 in np.unique(cloaks.bounds[at], axis=0).tolist():
-            parts.append(told(x0, top + 140 - y1, x1 - x0, y1 - y0))
+            parts.append(mark_published(x0, top + 140 - y1, x1 - x0, y1 - y0))
         inside = cloaks.member_trajectory[np.isin(cloaks.member_record, cloaks.record_id[at])] - 100
-        parts += [true(ways[one][n][0] + 0.5, top + 139.5 - ways[one][n][1]) for one in inside.tolist()]
+        parts += [mark_true(ways[one][n][0] + 0.5, top + 139.5 - ways[one][n][1]) for one in inside.tolist()]
         x, y = ways[0][n]
-        parts += [known(x + 0.5, top + 139.5 - y), text(x, 13, f"known at 8:0{n}", "private", "middle")]
-        parts += [line([(x + 0.5, 17), (x + 0.5, top + 132.5 - y)], "known")]
+        parts += [mark_known(x + 0.5, top + 139.5 - y), draw_text(x, 13, f"known at 8:0{n}", "private", "middle")]
+        parts += [draw_line([(x + 0.5, 17), (x + 0.5, top + 132.5 - y)], "known")]
     crowd = int(cloaks.crowd.min())
-    return figure(
+    return compose_figure(
         "mob",
         "mob: at the times when you may be known, three people share a rectangle",
         "The ways of ten people over ten minutes. One person, marked by an orange way, may be known at two of them. At "
@@ -407,25 +409,25 @@ def _make_cells(data: Trajectories) -> Cells:
 
 def _draw_shares(groups: dict[str, set[int]]) -> list[Markup]:
     """Draw the shares of kinds of places in groups of cells, by their names, and explain the kinds."""
-    parts = [text(232, 11, "kinds of places in")]
+    parts = [draw_text(232, 11, "kinds of places in")]
     for n, (name, cells) in enumerate(groups.items()):
         shares = np.sum([POIS[cell] for cell in sorted(cells)], axis=0)
-        parts += [text(232, 38 + 34 * n, name), *_draw_bar(232, 42 + 34 * n, shares / shares.sum())]
+        parts += [draw_text(232, 38 + 34 * n, name), *_draw_bar(232, 42 + 34 * n, shares / shares.sum())]
     for kind, (x, name) in enumerate(zip((232, 274, 318), KINDS, strict=True)):
-        parts += [_draw_place(kind, x, 151), text(x + 9, 156, name)]
+        parts += [_draw_place(kind, x, 151), draw_text(x + 9, 156, name)]
     return parts
 
 
-def publish_semantic() -> tuple[Cells, Cloaks]:
-    """Publish ten people, seen twice in twelve cells of base stations."""
-    data = people([[10 + 2 * one, 70 + 2 * one] for one in range(10)], SPOTS)
+def compute_semantic() -> tuple[Cells, Cloaks]:
+    """Compute the rows of ten people, seen twice in twelve cells of base stations."""
+    data = make_people([[10 + 2 * one, 70 + 2 * one] for one in range(10)], SPOTS)
     cells = _make_cells(data)
-    return cells, anonymised("semantic", data, cells=cells, k=2, l=3, t=0.1)
+    return cells, compute_cloaks("semantic", data, cells=cells, k=2, l=3, t=0.1)
 
 
-def semantic() -> str:
-    """Ten people in twelve cells of base stations; most places in a cell are of one kind."""
-    cells, cloaks = publish_semantic()
+def draw_semantic() -> str:
+    """Draw ten people in twelve cells of base stations; most places in a cell are of one kind."""
+    cells, cloaks = compute_semantic()
     visited = cloaks.regions
     assert visited.cell is not None
     assert visited.cell_offset is not None
@@ -440,14 +442,14 @@ def semantic() -> str:
         marks = [kind for kind, count in enumerate(counts) for _ in range(count)]
         parts += [_draw_place(kind, x + 5 + 7.4 * at, y + EDGE - 7) for at, kind in enumerate(marks)]
     bottom = 18.0 + EDGE * DOWN
-    parts += [line([(x, bottom - y) for x, y in SPOTS[0]], "known")]
-    parts += [true(x, bottom - y) for own in SPOTS for x, y in own]
-    parts += [known(x, bottom - y) for x, y in SPOTS[0]]
-    parts += [text(0, 11, "twelve cells, ten people seen twice")]
+    parts += [draw_line([(x, bottom - y) for x, y in SPOTS[0]], "known")]
+    parts += [mark_true(x, bottom - y) for own in SPOTS for x, y in own]
+    parts += [mark_known(x, bottom - y) for x, y in SPOTS[0]]
+    parts += [draw_text(0, 11, "twelve cells, ten people seen twice")]
     first = int(cloaks.region[np.flatnonzero(cloaks.record_id == _find_record(cloaks, 100))[0]])
     own = set(regions[first].tolist())
     parts += _draw_shares({"the first cell": {int(cells.fix_cell[0])}, "its region": own, "the city": set(everywhere)})
-    return figure(
+    return compose_figure(
         "semantic",
         "semantic: cells are joined until the kinds of places in them are the city’s",
         "Twelve cells of base stations with shops, clinics and schools. Most places in a cell are of one kind, which "
@@ -498,20 +500,20 @@ def _draw_bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup
 
 # --- the rows
 
-PUBLISHED = {
-    "tp-aware": (lambda: publish_tp_aware()[1], "requests", "[]"),
-    "sensitive-sites": (publish_sensitive_sites, "cloaked", "false"),
-    "kte": (lambda: publish_kte()[1], None, None),
-    "mob": (lambda: publish_mob()[1], "cloaked", "false"),
-    "semantic": (lambda: publish_semantic()[1], "categories", "0"),
+TABLES = {
+    "tp-aware": (lambda: compute_tp_aware()[1], "requests", "[]"),
+    "sensitive-sites": (compute_sensitive_sites, "cloaked", "false"),
+    "kte": (lambda: compute_kte()[1], None, None),
+    "mob": (lambda: compute_mob()[1], "cloaked", "false"),
+    "semantic": (lambda: compute_semantic()[1], "categories", "0"),
 }
-"""How the ten people of a figure are published, and a family's own column with its default."""
+"""How the rows of a figure are computed, and a family's own column with its default."""
 
 
-def table(family: str, most: int = 10) -> str:
+def format_table(family: str, most: int = 10) -> str:
     """Write the first published rows of a family's figure, as a table of its page."""
-    publish, own, default = PUBLISHED[family]
-    cloaks = publish()
+    compute, own, default = TABLES[family]
+    cloaks = compute()
     where = "cells" if cloaks.regions.bounds is None else "region"
     names = ["record_id", "seq", "period", where, "crowd", "subjects", *([own] if own else [])]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
@@ -520,7 +522,7 @@ def table(family: str, most: int = 10) -> str:
         begin, end = (
             f"{8 + m // 60}:{m % 60:02}" for m in ((cloaks.start[row] - EIGHT) // 60, (cloaks.end[row] - EIGHT) // 60)
         )
-        values = [cloaks.record_id[row], cloaks.seq[row], f"[{begin},{end})", _region(cloaks, row)]
+        values = [cloaks.record_id[row], cloaks.seq[row], f"[{begin},{end})", _format_region(cloaks, row)]
         values += [
             cloaks.crowd[row],
             cloaks.subjects[row],
@@ -530,7 +532,7 @@ def table(family: str, most: int = 10) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _region(cloaks: Cloaks, row: int) -> str:
+def _format_region(cloaks: Cloaks, row: int) -> str:
     regions, number = cloaks.regions, cloaks.region[row]
     if regions.bounds is not None:
         return " ".join(f"{side:.0f}" for side in regions.bounds[number])
@@ -558,30 +560,30 @@ STANDING = (
 """Positions of the ten people of two releases."""
 
 
-def together() -> str:
+def draw_two_releases() -> str:
     """Draw two bundles of five people, of two releases, that have one person in common."""
     top = 20.0
 
-    def box(bundle: Sequence[int], margin: float) -> tuple[float, float, float, float]:
+    def find_box(bundle: Sequence[int], margin: float) -> tuple[float, float, float, float]:
         xs, ys = zip(*(STANDING[one] for one in bundle), strict=True)
         return min(xs) - margin, top + min(ys) - margin, max(xs) - min(xs) + 2 * margin, max(ys) - min(ys) + 2 * margin
 
     (first, _), (second, _) = TWICE
     [anna] = set(first) & set(second)
     x, y = STANDING[anna]
-    parts = [told(*box(first, 10)), told(*box(second, 10)), known(x, top + y, 10)]
-    parts += [true(x, top + y) for x, y in STANDING]
-    parts += [text(x, top + y - 16, "Anna", "private halo", "middle")]
-    parts += [text(30, top + 166, "release A: five people", "published")]
-    parts += [text(338, top + 166, "release B: five people", "published", "end")]
-    return figure(
+    parts = [mark_published(*find_box(first, 10)), mark_published(*find_box(second, 10)), mark_known(x, top + y, 10)]
+    parts += [mark_true(x, top + y) for x, y in STANDING]
+    parts += [draw_text(x, top + y - 16, "Ann", "private halo", "middle")]
+    parts += [draw_text(30, top + 166, "release A: five people", "published")]
+    parts += [draw_text(338, top + 166, "release B: five people", "published", "end")]
+    return compose_figure(
         "releases-together",
-        "Two releases: only Anna is in both groups",
+        "Two releases: only Ann is in both groups",
         "Ten people. Release A publishes a rectangle for a group of five, and release B one for another group of five. "
-        "The rectangles overlap, and only Anna is in both groups.",
+        "The rectangles overlap, and only Ann is in both groups.",
         parts,
         (
-            "Told: each release hides Anna among five people.",
+            "Told: each release hides Ann among five people.",
             "A reader of one release is left with five candidates. A reader of both",
             "is left with one, so dbanon refuses release B.",
         ),
@@ -624,7 +626,7 @@ MIDDLE = (
 """Texts between the two panels: height, words, class."""
 
 
-def readme(url: str, clauses: int) -> str:
+def draw_readme(url: str, clauses: int) -> str:
     """Draw a minute of the demo's city, private and published, from a database in which `dbanon demo` was run.
 
     Parameters
@@ -639,15 +641,20 @@ def readme(url: str, clauses: int) -> str:
     x0, y0, x1, y1 = network.bounds
     scale = SIDE / max(x1 - x0, y1 - y0)
 
-    def at(x: float, y: float) -> tuple[float, float]:
+    def place_on_panel(x: float, y: float) -> tuple[float, float]:
         return (x - x0) * scale, (y1 - y) * scale
 
-    place = {subject: at(x, y) for x, y, subject in seen}
+    place = {subject: place_on_panel(x, y) for x, y, subject in seen}
     people = [[place[subject] for subject in row[4]] for row in rows]
-    boxes = [(*at(xmin, ymax), (xmax - xmin) * scale, (ymax - ymin) * scale) for xmin, ymin, xmax, ymax, _ in rows]
+    boxes = [
+        (*place_on_panel(xmin, ymax), (xmax - xmin) * scale, (ymax - ymin) * scale)
+        for xmin, ymin, xmax, ymax, _ in rows
+    ]
     ends = zip(network.edge_from.tolist(), network.edge_to.tolist(), strict=True)
     ways = "".join(
-        "M{:.0f},{:.0f}L{:.0f},{:.0f}".format(*at(network.x[a], network.y[a]), *at(network.x[b], network.y[b]))
+        "M{:.0f},{:.0f}L{:.0f},{:.0f}".format(
+            *place_on_panel(network.x[a], network.y[a]), *place_on_panel(network.x[b], network.y[b])
+        )
         for a, b in ends
     )
     city = [
@@ -672,12 +679,12 @@ def _draw_panels(
     private = [
         *(svg.make_element("circle", cx=x, cy=y, r=3, class_="private") for x, y in others),
         *(svg.make_element("circle", cx=x, cy=y, r=5, class_="private", style=RING) for x, y in people[chosen]),
-        text(left + wide + 9, top + high / 2 + 5, "these five …", "strong halo"),
+        draw_text(left + wide + 9, top + high / 2 + 5, "these five …", "strong halo"),
     ]
     published = [
         *(svg.make_element("rect", x=x, y=y, width=w, height=h, class_="region") for x, y, w, h in boxes),
         svg.make_element("rect", x=left, y=top, width=wide, height=high, class_="region marked"),
-        text(left + wide + 9, top + high / 2 + 5, "… are this row", "strong halo"),
+        draw_text(left + wide + 9, top + high / 2 + 5, "… are this row", "strong halo"),
     ]
     return private, published
 
@@ -697,11 +704,11 @@ def _frame_panels(panels: Sequence[Markup], seen: int, rows: int, clauses: int) 
         *panels,
         svg.make_element("rect", x=SIDE + 35, y=72, width=GAP - 70, height=196, rx=8, class_="ink", stroke_width=1.5),
         svg.make_element("path", d=arrow, class_="ink", stroke_width=1.5),
-        *(text(SIDE + GAP / 2, y, words.format(clauses), class_, "middle") for y, words, class_ in MIDDLE),
-        text(0, SIDE + 20, f"Private: the places of {seen} people", "private"),
-        text(0, SIDE + 38, "A generated city, at 8:20", "soft"),
-        text(SIDE + GAP, SIDE + 20, "Published: a row is a rectangle", "published"),
-        text(SIDE + GAP, SIDE + 38, "It hides five or more; any of them may have asked", "soft"),
+        *(draw_text(SIDE + GAP / 2, y, words.format(clauses), class_, "middle") for y, words, class_ in MIDDLE),
+        draw_text(0, SIDE + 20, f"Private: the places of {seen} people", "private"),
+        draw_text(0, SIDE + 38, "A generated city, at 8:20", "soft"),
+        draw_text(SIDE + GAP, SIDE + 20, "Published: a row is a rectangle", "published"),
+        draw_text(SIDE + GAP, SIDE + 38, "It hides five or more; any of them may have asked", "soft"),
         height=SIDE + 48,
         width=2 * SIDE + GAP,
     )
@@ -727,22 +734,24 @@ def _choose_clearest(boxes: Sequence[Box], people: Sequence[Sequence[tuple[float
 
 
 FAMILIES = {
-    "tp-aware": tp_aware,
-    "sensitive-sites": sensitive_sites,
-    "kte": kte,
-    "mob": mob,
-    "semantic": semantic,
+    "tp-aware": draw_tp_aware,
+    "sensitive-sites": draw_sensitive_sites,
+    "kte": draw_kte,
+    "mob": draw_mob,
+    "semantic": draw_semantic,
 }
 
 
 def main() -> None:
     for family, drawn in FAMILIES.items():
         (FOLDER / f"{family}.svg").write_text(drawn())
-    (FOLDER.parent / "understand" / "releases-together.svg").write_text(together())
+    (FOLDER.parent / "understand" / "releases-together.svg").write_text(draw_two_releases())
     if "--readme" in sys.argv:
         with dbanon.connect() as database:
             shown = demo.play(database)
-            (FOLDER.parent / "readme.svg").write_text(readme(database.target.url, len(shown.result.verdict.clauses)))
+            (FOLDER.parent / "readme.svg").write_text(
+                draw_readme(database.target.url, len(shown.result.verdict.clauses))
+            )
 
 
 if __name__ == "__main__":

@@ -95,7 +95,9 @@ def test_the_picture_of_the_readme_is_what_the_script_draws_of_the_demo(played: 
         ).fetchone()
     assert row is not None
     file = ROOT / "docs" / "readme.svg"
-    assert figures.readme(played.url, row[0]) == file.read_text(), "write it again: python docs/figures.py --readme"
+    assert figures.draw_readme(played.url, row[0]) == file.read_text(), (
+        "write it again: python docs/figures.py --readme"
+    )
     assert file.stat().st_size < 60_000
     assert "](docs/readme.svg)" in (ROOT / "README.md").read_text()
     marked = [one for one in ElementTree.parse(file).iter() if one.get("style") == figures.RING]

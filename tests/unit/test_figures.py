@@ -29,7 +29,7 @@ def test_a_familys_figure_is_what_the_script_draws_of_its_own_code(drawn: dict[s
 
 @pytest.mark.parametrize("family", methods.METHODS)
 def test_the_rows_of_a_familys_page_are_those_of_its_figure(family: str) -> None:
-    assert f"\n\n{figures.table(family)}\n" in read_section(FOLDER / f"{family}.md", "Published rows")
+    assert f"\n\n{figures.format_table(family)}\n" in read_section(FOLDER / f"{family}.md", "Published rows")
 
 
 @pytest.mark.parametrize("family", methods.METHODS)
@@ -66,7 +66,7 @@ def test_nothing_of_a_familys_figure_lies_outside_it(drawn: dict[str, str], fami
 
 def test_the_figure_of_two_releases_is_drawn_by_the_script_and_shows_what_the_rule_refuses() -> None:
     written = ROOT / "docs" / "understand" / "releases-together.svg"
-    assert figures.together() == written.read_text(), "write it again: python docs/figures.py"
+    assert figures.draw_two_releases() == written.read_text(), "write it again: python docs/figures.py"
     assert f"]({written.name})" in written.with_suffix(".md").read_text().partition("\n## ")[0]
     first, second = (make_bundles(5, *groups) for groups in figures.TWICE)
     assert Rule().judge(second, [first])[:2] == (True, 1)
