@@ -33,18 +33,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
     )
     parser.addoption(
-        "--stress-third",
+        "--stress-sixth",
         action="store_true",
-        help="run also what a third of the modules have of that; the seed chooses",
+        help="run also what a sixth of the modules have of that; the seed chooses",
     )
-    parser.addoption("--quick", action="store_true", help="of tests with a database run a third: so if none is named")
+    parser.addoption("--quick", action="store_true", help="of tests with a database run a quarter: so if none is named")
     parser.addoption("--every", action="store_true", help="run them all though none is named")
     parser.addoption(
-        "--database-third",
+        "--database-quarter",
         type=int,
-        choices=range(3),
+        choices=range(4),
         action="append",
-        help="of tests/db and tests/upgrade run those marked stress, those of the embedded server, and a third",
+        help="of tests/db and tests/upgrade run those marked stress, those of the embedded server, and a quarter",
     )
 
 
@@ -60,8 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _is_quick(config: pytest.Config) -> bool:
-    """Whether a third will do: nobody has named files or tests, or said how many of them."""
-    said = ("--all", "--every", "--stress", "--stress-third", "--database-third", "-k", "-m", "--last-failed")
+    """Whether a part will do: nobody has named files or tests, or said how many of them."""
+    said = ("--all", "--every", "--stress", "--stress-sixth", "--database-quarter", "-k", "-m", "--last-failed")
     named = config.args_source is config.ArgsSource.ARGS
     return not named and not any(config.getoption(name, None) for name in said)
 
@@ -71,7 +71,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     server = os.environ.get("DBANON_TEST_SERVER") or (
         "DBANON_TEST_DSN" if os.environ.get("DBANON_TEST_DSN") else "auto"
     )
-    quick = "; of tests with a database a third (--every: all)" if config.option.quick else ""
+    quick = "; of tests with a database a quarter (--every: all)" if config.option.quick else ""
     return f"seed: {SEED} (DBANON_TEST_SEED), hypothesis {given or SEED}; test server: {server}{quick}"
 
 
@@ -94,16 +94,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= _list_skipped_cases(items) | {item for item in items if item.get_closest_marker("papers")}
         if not config.getoption("--stress"):
             stress = [item for item in items if item.get_closest_marker("stress")]
-            # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 12.
+            # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 16.
             kept = (
-                _choose_modules((item.path for item in stress), SEED // 12, 3)
-                if config.getoption("--stress-third")
+                _choose_modules((item.path for item in stress), SEED // 16, 6)
+                if config.getoption("--stress-sixth")
                 else set()
             )
             left_out |= {item for item in stress if item.path not in kept}
-    thirds = [0] if config.option.quick else config.getoption("--database-third")
-    if thirds:
-        left_out |= {item for item in items if _is_divided(item) and _number_third(item) not in thirds}
+    quarters = [0] if config.option.quick else config.getoption("--database-quarter")
+    if quarters:
+        left_out |= {item for item in items if _is_divided(item) and _number_quarter(item) not in quarters}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
     items[:] = _sort_slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -132,12 +132,12 @@ def _is_divided(item: pytest.Item) -> bool:
     return item.path.parent in DATABASE and item.path.name != "test_server.py" and not item.get_closest_marker("stress")
 
 
-def _number_third(item: pytest.Item) -> int:
-    return (crc32(item.nodeid.encode()) + SEED) % 3
+def _number_quarter(item: pytest.Item) -> int:
+    return (crc32(item.nodeid.encode()) + SEED // 4) % 4
 
 
 def _choose_modules(files: Iterable[Path], turn: int, of: int) -> set[Path]:
-    """Choose every second, or third, of these modules."""
+    """Choose every second, third or sixth, of these modules."""
     return set(sorted(set(files))[turn % of :: of])
 
 

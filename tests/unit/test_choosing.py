@@ -9,7 +9,7 @@ from tests import conftest
 FILES = [Path(f"test_{letter}.py") for letter in "abcdefg"]
 
 
-@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("parts", [3, 6])
 def test_each_module_is_in_one_part(parts: int) -> None:
     chosen = [conftest._choose_modules(FILES, turn, parts) for turn in range(parts)]
     assert sorted(file for part in chosen for file in part) == FILES
@@ -24,15 +24,15 @@ class Item:
         return name == "many"
 
 
-def test_every_case_of_a_third_a_quarter_and_a_third_of_modules_is_run_by_some_session(
+def test_every_case_of_a_quarter_a_quarter_and_a_sixth_of_modules_is_run_by_some_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     items = [Item(f"{number}") for number in range(30)]
     run = set()
-    for seed in range(36):
+    for seed in range(96):
         monkeypatch.setattr(conftest, "SEED", seed)
         others = conftest._list_skipped_cases(items)  # type: ignore[arg-type]
-        [module] = conftest._choose_modules(FILES[:3], seed // 12, 3)
-        third = {item for item in items if conftest._number_third(item) == 0}  # type: ignore[arg-type]
-        run |= {(item.nodeid, module) for item in third - others}
-    assert len(run) == 3 * len(items)
+        [module] = conftest._choose_modules(FILES[:6], seed // 16, 6)
+        quarter = {item for item in items if conftest._number_quarter(item) == 0}  # type: ignore[arg-type]
+        run |= {(item.nodeid, module) for item in quarter - others}
+    assert len(run) == 6 * len(items)
