@@ -1,16 +1,25 @@
 """Other programs on the same taxis, with the same figures as dbanon's own runs: ``dbanon evaluate --file``.
 
-    python benchmarks/peers.py [--privkit PYTHON] [--mdl DIR --mdl-python PYTHON] [--ldptrace DIR] [--adatrace DIR]
+    python benchmarks/peers.py [--only NAMES] [--privkit PYTHON] [--mdl DIR --mdl-python PYTHON] [--ldptrace DIR]
+                               [--adatrace DIR] [--dpmr PYTHON]
 
-Nothing of these programs is here; each is measured where a path to it is given. The directories are clones of
+Nothing of other people's programs is here; each is measured where a path to it is given. The directories are clones of
 MobiDataLab/mdl-anonymizer, zealscott/LDPTrace and git-disl/AdaTrace; the last needs Java. PYTHON is an interpreter that
 has their packages: privkit (and open3d<0.19); scikit-mobility, haversine, typer, more-itertools, xgboost, pyarrow<18,
-shapely<2 and numpy<2 for mdl-anonymizer.
+shapely<2 and numpy<2 for mdl-anonymizer; dp-mobility-report, pandas<3 and scikit-learn<1.7. GLOVE and W4M are those of
+benchmarks/papers.
 
-The data are one day of San Francisco's taxis, one fix a minute of each cab at most. Two ways by hand are compared, too:
-places rounded to 100 m, and to 1 km, both with new ids each hour. AdaTrace and LDPTrace read and write sequences of
-places without times. They get the stretches of an hour, and what they write gets the times of these stretches, a fix a
-minute, since counts need times; their figures of counts say no more than that.
+The data are one day of San Francisco's taxis, one fix a minute of each cab at most. Three ways by hand are compared,
+too: new names, and places rounded to 100 m or 1 km with new names each hour. AdaTrace and LDPTrace read and write
+sequences of places without times. They get the stretches of an hour, and what they write gets the times of these
+stretches, a fix a minute, since counts need times; their figures of counts say no more than that. dp-mobility-report
+gets the same stretches as trips, and writes how many of them end in each square kilometre in each hour. Each that it
+counts becomes a track that stays at a place in the square for the hour.
+
+One attack judges all files. A reader knows four fixes of a cab within half an hour, each to 500 m and 5 minutes, and
+asks where the cab is 10 to 30 minutes after the last of them. It takes one of the records that pass by all four, each
+as likely as it has people, and a place in what this record says of that time. Without such a record it takes the last
+place that it knows. "followed" is how often the guess is right to 500 m.
 """
 
 import argparse
@@ -22,22 +31,28 @@ import math
 import os
 import pickle
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import benchmarks.papers.kte  # noqa: F401 - adds glove and w4m
 from benchmarks._measure import run_dbanon, run_private_server
+from dbanon.base.figures import Movements, Rectangles
+from dbanon.load import foreign
+from dbanon.methods import METHODS
+from dbanon.runs import reading
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
@@ -48,7 +63,10 @@ SEED = 2018
 EPSILON = 1.0
 FIGURES = ("count_error", "usable_resolution_m", "density_jsd", "trip_jsd", "length_jsd")
 KNOWN, NEAR_M, NEAR_S = 4, 500.0, 300
-"""What someone knows of a cab: so many of its fixes, so exactly."""
+"""What the reader knows of a cab: so many of its fixes, so exactly."""
+LATER_S = (600, 1_800)
+CASES, POINTS = 1_000, 20
+"""Half hours of cabs that are attacked; places tried along each side of a rectangle."""
 
 
 class Fix(NamedTuple):
@@ -71,7 +89,7 @@ def read_fixes(cabs: int) -> list[Fix]:
     return sorted(found.values())
 
 
-def write(file: Path, rows: list[Fix], header: str = "id,time,lon,lat") -> None:
+def write(file: Path, rows: Sequence[Iterable[Any]], header: str = "id,time,lon,lat") -> None:
     with file.open("w", newline="") as out:
         out.write(header + "\n")
         csv.writer(out).writerows(rows)
@@ -113,6 +131,48 @@ def run_planar_laplace(python: Path, rows: list[Fix], place: Path, *, radius_m: 
     write(place / "in.csv", rows)
     (place / "planar.py").write_text(PLANAR)
     run_program(python, "planar.py", "in.csv", "out.csv", str(1.386 / radius_m), str(SEED), where=place)
+    return place / "out.csv"
+
+
+REPORT = """
+import sys
+import geopandas, numpy, pandas, shapely.geometry
+from dp_mobility_report import DpMobilityReport, constants
+rows = pandas.read_csv(sys.argv[1])
+west, south, east, north, dx, dy, epsilon, midnight = map(float, sys.argv[3:])
+corners = [(x, y) for x in numpy.arange(west, east, dx) for y in numpy.arange(south, north, dy)]
+tiles = geopandas.GeoDataFrame(
+    {"tile_id": [f"{x} {y}" for x, y in corners], "tile_name": [f"{x} {y}" for x, y in corners]},
+    geometry=[shapely.geometry.box(x, y, x + dx, y + dy) for x, y in corners], crs=4326)
+trips = pandas.DataFrame({"uid": rows.id.astype(str), "tid": rows.id.astype(str), "lat": rows.lat, "lng": rows.lon,
+    "datetime": pandas.Timestamp("2008-06-04") + pandas.to_timedelta(rows.time - midnight, unit="s")})
+report = DpMobilityReport(trips, tiles, privacy_budget=epsilon, max_trips_per_user=1, disable_progress_bar=True,
+    analysis_selection=[constants.VISITS_PER_TIME_TILE], timewindows=list(range(25)))
+report.report[constants.VISITS_PER_TIME_TILE].data.to_pickle(sys.argv[2])
+"""
+
+
+def mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
+    """Have dp-mobility-report count the ends of hours by square kilometre; each that it counts stays for the hour."""
+    parts = [[row._replace(cab=str(i)) for row in part] for i, part in enumerate(cut_stretches(rows))]
+    write(place / "in.csv", [row for part in parts for row in part])
+    (place / "report.py").write_text(REPORT)
+    side = (1_000 / DEGREE_M / math.cos(math.radians(BOX[1])), 1_000 / DEGREE_M)
+    run_program(python, "report.py", "in.csv", "counts.pkl", *map(str, (*BOX, *side, EPSILON, MIDNIGHT)), where=place)
+    run_program(python, "-c", "import pandas; pandas.read_pickle('counts.pkl').to_csv('counts.csv')", where=place)
+    with (place / "counts.csv").open(newline="") as file:
+        _, windows, *counts = (row for row in csv.reader(file))
+    draw, made = random.Random(SEED), list[Fix]()
+    for name, *numbers in counts:
+        if name == "tile_id":
+            continue
+        x, y = map(float, name.split())
+        for window, number in zip(windows[1:], numbers, strict=True):
+            begin = MIDNIGHT + HOUR_S * (int(window.split(":")[0]) - 1)
+            for _ in range(round(float(number))):
+                at = x + draw.random() * side[0], y + draw.random() * side[1]
+                made += [Fix(str(len(made)), begin + MINUTE_S * minute, *at) for minute in range(0, 60, 5)]
+    write(place / "out.csv", made)
     return place / "out.csv"
 
 
@@ -216,99 +276,178 @@ def run_adatrace(clone: Path, rows: list[Fix], place: Path) -> Path:
     return place / "out.csv"
 
 
+# --- dbanon's own
+
+CLOAKS = """
+    SELECT record_id, extract(epoch FROM lower(period)), extract(epoch FROM upper(period)),
+           ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region), subjects
+    FROM dbanon.cloak WHERE run_id = %s"""
+
+
+def run_of(url: str, environment: dict[str, str], place: Path, *, words: tuple[str, ...]) -> Path:
+    """Run a method of dbanon, and write its rows as another program would."""
+    ran = run_dbanon("run", *words, "--dataset", "cabs", "--json", environment=environment)
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(CLOAKS, [json.loads(ran.printed)["run_id"]]).fetchall()
+    return rectangles(place, rows)
+
+
+def of_papers(url: str, place: Path, *, algorithm: str, k: int) -> Path:
+    """Compute one of benchmarks/papers in memory."""
+    with psycopg.connect(url) as connection, reading.open_reader(url) as reader:
+        [dataset] = connection.execute("SELECT dataset_id FROM dbanon.dataset").fetchone() or ()
+        data = reader.trajectories(dataset)
+    family = METHODS["kte"]
+    made = family.anonymise(data, algorithm, family.parse({"k": k}, "k-merge"), np.random.default_rng(SEED))
+    columns = (made.record_id, made.start, made.end, *made.bounds.T, made.subjects)
+    return rectangles(place, list(zip(*(column.tolist() for column in columns), strict=True)))
+
+
+def rectangles(place: Path, rows: list[Any]) -> Path:
+    write(place / "out.csv", rows, "id,since,until,xmin,ymin,xmax,ymax,subjects")
+    return place / "out.csv"
+
+
+# --- the attack
+
+
+class Rows(NamedTuple):
+    """What a file says: a record was in a rectangle for a time; a track's are points. By time."""
+
+    record: np.ndarray
+    people: np.ndarray
+    since: np.ndarray
+    until: np.ndarray
+    bounds: np.ndarray
+
+    @classmethod
+    def of(cls, told: Movements | Rectangles) -> "Rows":
+        """Sort what a file says by time."""
+        if isinstance(told, Movements):
+            bounds = np.column_stack([told.x, told.y, told.x, told.y])
+            columns = (told.track, told.weight, told.t, told.t, bounds)
+        else:
+            columns = (told.record, told.subjects, told.since, told.until, told.bounds)
+        order = np.argsort(columns[2], kind="stable")
+        return cls(*(column[order] for column in columns))
+
+
+def draw_cases(cabs: Movements) -> list[np.ndarray]:
+    """Draw four fixes of a cab within half an hour, in their order, and a later one, each as t, x and y."""
+    draw, cases = np.random.default_rng(SEED), list[np.ndarray]()
+    places = np.column_stack([cabs.t, cabs.x, cabs.y])
+    ends = np.searchsorted(cabs.track, np.arange(cabs.track.max() + 2))
+    while len(cases) < CASES:
+        cab = draw.integers(len(ends) - 1)
+        own = places[ends[cab] : ends[cab + 1]]
+        half = own[own[:, 0] // (HOUR_S // 2) == own[draw.integers(len(own)), 0] // (HOUR_S // 2)]
+        if len(half) < KNOWN:
+            continue
+        known = half[np.sort(draw.choice(len(half), KNOWN, replace=False))]
+        wait = own[:, 0] - known[-1, 0]
+        later = own[(wait >= LATER_S[0]) & (wait <= LATER_S[1])]
+        if len(later):
+            cases.append(np.vstack([known, later[draw.integers(len(later))]]))
+    return cases
+
+
+def followed(rows: Rows | None, cases: list[np.ndarray]) -> float:
+    """Return how often the reader's guess of the last place of a case is right; without rows it knows the others."""
+    right = [None if rows is None else follow(rows, case) for case in cases]
+    stays = [float(np.hypot(*(case[-1] - case[-2])[1:]) <= NEAR_M) for case in cases]
+    return float(np.mean([stay if one is None else one for one, stay in zip(right, stays, strict=True)]))
+
+
+def follow(rows: Rows, case: np.ndarray) -> float | None:
+    longest = float((rows.until - rows.since).max())
+    fitting: np.ndarray | None = None
+    for t, x, y in case[:-1]:
+        there = around(rows, t, longest)
+        x0, y0, x1, y1 = rows.bounds[there].T
+        away = np.hypot(np.maximum(np.maximum(x0 - x, x - x1), 0), np.maximum(np.maximum(y0 - y, y - y1), 0))
+        near = rows.record[there[away <= NEAR_M]]
+        fitting = np.unique(near) if fitting is None else np.intersect1d(fitting, near)
+    t, x, y = case[-1]
+    there = around(rows, t, longest)
+    there = there[np.isin(rows.record[there], fitting)]
+    if not len(there):
+        return None
+    away_s = np.maximum(np.maximum(rows.since[there] - t, t - rows.until[there]), 0)
+    there = there[np.lexsort((away_s, rows.record[there]))]
+    there = there[np.unique(rows.record[there], return_index=True)[1]]  # what each says nearest to that time
+    steps = (np.arange(POINTS) + 0.5) / POINTS
+    x0, y0, x1, y1 = rows.bounds[there, :, None].transpose(1, 0, 2)
+    across, along = (x0 + steps * (x1 - x0) - x)[:, :, None], (y0 + steps * (y1 - y0) - y)[:, None, :]
+    shares = (np.hypot(across, along) <= NEAR_M).mean(axis=(1, 2))
+    return float(np.average(shares, weights=rows.people[there]))
+
+
+def around(rows: Rows, t: float, longest: float) -> np.ndarray:
+    """Find the rows that are true within 5 minutes of a time."""
+    low, high = np.searchsorted(rows.since, [t - NEAR_S - longest, t + NEAR_S + 1e-6])
+    found = np.arange(low, high)
+    return found[rows.until[found] >= t - NEAR_S]
+
+
+class Taxis:
+    """The day in the dataset's system, and the cases of the attack."""
+
+    def __init__(self, srid: int, file: Path) -> None:
+        self.srid = srid
+        cabs = self.read(file)
+        assert isinstance(cabs, Movements)
+        self.cases = draw_cases(cabs)
+
+    def read(self, file: Path) -> Movements | Rectangles:
+        """Read a file as `dbanon evaluate` does."""
+        return foreign.read(file, srid=self.srid, extent=(-math.inf, -math.inf, math.inf, math.inf))
+
+
 # --- measuring
 
 
-def choose_known(rows: list[Fix]) -> list[list[Fix]]:
-    """Choose what someone knows: 4 fixes within half an hour, of 200 half hours of cabs."""
-    halves = dict[tuple[str, int], list[Fix]]()
-    for row in rows:
-        halves.setdefault((row.cab, row.t // (HOUR_S // 2)), []).append(row)
-    draw = random.Random(SEED)
-    parts = [part for part in halves.values() if len(part) >= KNOWN]
-    return [draw.sample(part, KNOWN) for part in draw.sample(parts, min(200, len(parts)))]
-
-
-def measure_singled_out(rows: list[Fix], file: Path) -> float:
-    """Return for which share exactly one written track passes by the fixes that someone knows."""
-    with file.open(newline="") as out:
-        made = [(one["id"], float(one["time"]), float(one["lon"]), float(one["lat"])) for one in csv.DictReader(out)]
-    numbers = {name: i for i, name in enumerate(dict.fromkeys(name for name, *_ in made))}
-    track = np.array([numbers[name] for name, *_ in made])
-    t, lon, lat = np.array([one[1:] for one in made]).T
-    left = []
-    for part in (some := choose_known(rows)):
-        passing = [set(numbers.values())]
-        for fix in part:
-            away = np.hypot((lon - fix.lon) * np.cos(np.radians(fix.lat)), lat - fix.lat) * DEGREE_M
-            passing.append(set(track[(away <= NEAR_M) & (np.abs(t - fix.t) <= NEAR_S)].tolist()))
-        left.append(len(set.intersection(*passing)))
-    return left.count(1) / len(some)
-
-
-CROWD = """
-    SELECT coalesce(sum(f.crowd), 0) FROM (
-        SELECT c.record_id, max(c.crowd) AS crowd, count(DISTINCT k.number) AS met
-        FROM unnest(%s::float[], %s::float[], %s::float[]) WITH ORDINALITY k (t, lon, lat, number)
-        JOIN dbanon.cloak c ON c.run_id = %s
-            AND tstzrange(to_timestamp(k.t - %s), to_timestamp(k.t + %s), '[]') && c.period
-            AND ST_DWithin(c.region, ST_Transform(ST_Point(k.lon, k.lat, 4326), ST_SRID(c.region)), %s)
-        GROUP BY c.record_id) f
-    WHERE f.met = %s"""
-
-
-def measure_singled_out_of_run(rows: list[Fix], url: str, run: int) -> float:
-    """Return for which share a run's records that fit the known fixes hold one person."""
-    left = []
-    with psycopg.connect(url) as connection:
-        for part in (some := choose_known(rows)):
-            places = [[fix.t for fix in part], [fix.lon for fix in part], [fix.lat for fix in part]]
-            asked = [*places, run, NEAR_S, NEAR_S, NEAR_M, KNOWN]
-            [(people,)] = connection.execute(CROWD, asked).fetchall()
-            left.append(people)
-    return left.count(1) / len(some)
-
-
-def print_figures(name: str, seconds: float, text: str, alone: float) -> None:
+def print_figures(name: str, seconds: float, text: str, right: float) -> None:
     figures = {one["name"]: one["value"] for one in json.loads(text)["figures"]}
     values = "".join(f"{float(figures.get(figure, 'nan')):>12,.3g}" for figure in FIGURES)
-    print(f"{name:<40}{seconds:>8.1f}{values}{alone:>12.0%}", flush=True)
+    print(f"{name:<40}{seconds:>8.1f}{values}{right:>12.0%}", flush=True)
 
 
-def measure(
-    name: str, rows: list[Fix], queries: int, make: Callable[[Path], Path], environment: dict[str, str]
-) -> None:
-    """Make a peer's file and evaluate it; says why where that cannot be done."""
+def measure(name: str, make: Callable[[Path], Path], queries: int, taxis: Taxis, environment: dict[str, str]) -> None:
+    """Make a file, evaluate and attack it; says why where that cannot be done."""
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
         try:
             file = make(Path(directory))
         except (subprocess.CalledProcessError, OSError, ValueError, KeyError) as error:
-            print(f"{name:<34} could not be run: {error}", flush=True)
+            print(f"{name:<40} could not be run: {error}", flush=True)
             return
         seconds = time.perf_counter() - began
-        told = run_dbanon(
-            "evaluate",
-            "--file",
-            str(file),
-            "--dataset",
-            "cabs",
-            *list_question_options(queries),
-            environment=environment,
-        )
-        print_figures(name, seconds, told.printed, measure_singled_out(rows, file))
+        asked = ("--queries", str(queries), "--json")
+        told = run_dbanon("evaluate", "--file", str(file), "--dataset", "cabs", *asked, environment=environment)
+        print_figures(name, seconds, told.printed, followed(Rows.of(taxis.read(file)), taxis.cases))
 
 
-def list_peers(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable[[Path], Path]]:
+def list_peers(
+    asked: argparse.Namespace, rows: list[Fix], url: str, environment: dict[str, str]
+) -> dict[str, Callable[[Path], Path]]:
     """Give what can be run, by name: a function that writes a file into a directory."""
 
-    def by_hand(place: Path, step: float) -> Path:
-        write(place / "out.csv", round_places(rows, step))
+    def by_hand(place: Path, step: float | None) -> Path:
+        write(place / "out.csv", rows if step is None else round_places(rows, step))
         return place / "out.csv"
 
     found: dict[str, Callable[[Path], Path]] = {
+        "by hand, new names": partial(by_hand, step=None),
         "by hand, rounded to 100 m": partial(by_hand, step=0.001),
         "by hand, rounded to 1 km": partial(by_hand, step=0.01),
+        "dbanon tp-aware, k 5, half hours": partial(
+            run_of, url, environment, words=("tp-aware", "-p", "k=5", "-p", "instants=30", "-p", "step_s=60")
+        ),
+        "dbanon kte, k-merge, k 2, the day": partial(
+            run_of, url, environment, words=("kte", "--algorithm", "k-merge", "-p", "k=2")
+        ),
+        "GLOVE of benchmarks/papers, k 2": partial(of_papers, url, algorithm="glove", k=2),
+        "W4M of benchmarks/papers, k 2": partial(of_papers, url, algorithm="w4m", k=2),
     }
     if asked.privkit:
         for radius_m in (200.0, 1_000.0):
@@ -327,6 +466,8 @@ def list_peers(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable
         found["mdl-anonymizer, microaggregation, k 5"] = grouped
     if asked.ldptrace:
         found["LDPTrace, epsilon 1"] = partial(run_ldptrace, asked.ldptrace, rows)
+    if asked.dpmr:
+        found["dp-mobility-report, epsilon 1"] = partial(mobility_report, asked.dpmr, rows)
     if asked.adatrace:
         found["AdaTrace, epsilon 1"] = partial(run_adatrace, asked.adatrace, rows)
     return found
@@ -334,38 +475,28 @@ def list_peers(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for peer in ("privkit", "mdl", "mdl-python", "ldptrace", "adatrace"):
+    for peer in ("privkit", "mdl", "mdl-python", "ldptrace", "adatrace", "dpmr"):
         options.add_argument(f"--{peer}", type=Path)
+    options.add_argument("--only", default="", help="a regular expression that the names of those to run have")
     options.add_argument("--cabs", type=int, default=1_000)
     options.add_argument("--queries", type=int, default=400)
     asked = options.parse_args()
     rows = read_fixes(asked.cabs)
     print(f"{len(rows):,} fixes of {len({row.cab for row in rows}):,} cabs")
-    print(
-        f"{'':<40}{'s':>8}" + "".join(f"{figure.removesuffix('_m')[:11]:>12}" for figure in (*FIGURES, "singled out"))
-    )
+    print(f"{'':<40}{'s':>8}" + "".join(f"{figure.removesuffix('_m')[:11]:>12}" for figure in (*FIGURES, "followed")))
     with run_private_server() as (own, directory):
         environment = {"DBANON_DSN": own.url}
         run_dbanon("db", "upgrade", environment=environment)
         write(directory / "cabs.csv", rows)
         load = ("load", "trajectories", str(directory / "cabs.csv"), "--dataset", "cabs", "--subject", "id")
         run_dbanon(*load, "--time", "time", "--x", "lon", "--y", "lat", environment=environment)
-        for name, make in list_peers(asked, rows).items():
-            measure(name, rows, asked.queries, make, environment)
-        for words in (
-            ("tp-aware", "-p", "k=5", "-p", "instants=30", "-p", "step_s=60"),
-            ("kte", "--algorithm", "k-merge", "-p", "k=2"),
-        ):
-            ran = run_dbanon("run", *words, "--dataset", "cabs", "--json", environment=environment)
-            run = json.loads(ran.printed)["run_id"]
-            told = run_dbanon("evaluate", str(run), *list_question_options(asked.queries), environment=environment)
-            print_figures(
-                f"dbanon {' '.join(words)}", ran.seconds, told.printed, measure_singled_out_of_run(rows, own.url, run)
-            )
-
-
-def list_question_options(queries: int) -> list[str]:
-    return ["--queries", str(queries), "--against", "all", "--json"]
+        with psycopg.connect(own.url) as connection:
+            [srid] = connection.execute("SELECT srid FROM dbanon.dataset").fetchone() or ()
+        taxis = Taxis(srid, directory / "cabs.csv")
+        print(f"{'nothing published':<{48 + 12 * len(FIGURES)}}{followed(None, taxis.cases):>12.0%}", flush=True)
+        for name, make in list_peers(asked, rows, own.url, environment).items():
+            if re.search(asked.only, name):
+                measure(name, make, asked.queries, taxis, environment)
 
 
 if __name__ == "__main__":

@@ -3,22 +3,29 @@
 import numpy as np
 
 from benchmarks.papers.kte import glove, static, w4m
+from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte import Parameters, _rows
 from dbanon.methods.kte._rows import Published, count_people_once, describe_groups, select_records
 from dbanon.methods.kte._samples import Samples
 
 
-def _group_by_glove(known: Samples, params: Parameters, rank: Int, _rng: np.random.Generator) -> Published:
+def _group_by_glove(
+    known: Samples, params: Parameters, rank: Int, _rng: np.random.Generator, _tasks: Tasks
+) -> Published:
     return describe_groups(known, *glove.group_by_glove(known, params.k, rank))
 
 
-def _group_statically(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> Published:
+def _group_statically(
+    known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator, _tasks: Tasks
+) -> Published:
     group, merged, _ = static.group_statically(known, params.k, *static.LEVELS["2h-4km"])
     return describe_groups(known, group, merged)
 
 
-def _cluster_by_w4m(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> Published:
+def _cluster_by_w4m(
+    known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, _tasks: Tasks
+) -> Published:
     group, edited = w4m.cluster_by_w4m(known, params.k, w4m.DELTA_M, rank, rng)
     published = np.flatnonzero(np.diff(edited.rows.offset) > 0)
     published = published[np.argsort(rank[known.subject[published]])]
