@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_BLOCK = re.compile(r"^```(\w[\w ]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
 
 
 def list_blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
@@ -18,7 +18,7 @@ def list_blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
 
 def split(text: str) -> list[tuple[str, str]]:
     """Return kind and text of each block of a text."""
-    return _BLOCK.findall(text)
+    return [(kind, re.sub(f"^{indent}", "", block, flags=re.MULTILINE)) for indent, kind, block in _BLOCK.findall(text)]
 
 
 def split_typed(block: str) -> Iterator[tuple[str, list[str]]]:

@@ -68,14 +68,25 @@ class Terminal:
         assert code == 0, f"{script}\n{printed}"
         return printed
 
-    def follow(self, page: str, change: Callable[[str], str] = _keep_command, *kinds: str) -> None:
-        """Type the commands of a page in order, and keep how each ended; `change` adapts a command to this machine."""
-        for kind, block in pages.list_blocks(page, "sh", "console", *kinds):
+    def follow(self, page: str, change: Callable[[str], str] = _keep_command, *others: str) -> None:
+        """Type the commands of a page in order, and keep how each ended; `change` adapts a command to this machine.
+
+        Each block of the page must be of the kind ``sh`` or ``console``, or of one of `others`, which the caller types.
+        """
+        blocks = pages.list_blocks(page, "sh", "console", *others)
+        assert blocks == pages.split((pages.ROOT / page).read_text())
+        for kind, block in blocks:
+            if kind in others:
+                continue
             commands = pages.split_typed(block) if kind == "console" else [(block, list[str]())]
             for command, shown in commands:
                 code, printed = self.bash(change(command))
                 self.typed.append(Typed(command, shown, code, printed))
                 assert code == self.typed[-1].expected, f"{command}\n{printed}"
+
+
+WITH_WORKER = ("sh worker", "sql table", "sql")
+"""The kinds of blocks that `join_worker_and_psql` types."""
 
 
 def adapt_to_environment(command: str) -> str:

@@ -1,6 +1,7 @@
 """The pages for administrators as one session: from a raw table to releases and back.
 
-Each statement is typed into psql by the login that its block names, or by olga.
+Each statement is typed into psql by the login that its block names, or by olga. Every block of every page for
+administrators is typed, here or by the test that `ELSEWHERE` names, unless it is of a kind that says why it cannot be.
 """
 
 import re
@@ -17,40 +18,93 @@ from tests import pages, wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import run_typed
 
-# In the order of reading: each page, and the kinds of its blocks that are typed.
-SESSION = {
-    "set-up": ("sql superuser", "sql"),
-    "load": ("sql",),
-    "load-places": ("sql",),
-    "run-and-publish": ("sql", "sql anna", "sql arno", "sql refused"),
-    "report": ("console",),
-    "every-night": ("sql",),  # the others are of its job, which has a test of its own
-    "withdraw-and-forget": ("sql", "sql arno", "sql refused"),
-    "dump-upgrade-remove": ("sql superuser",),
+FOLDER = pages.ROOT / "docs" / "administrators"
+# In the order of reading.
+SESSION = (
+    *("set-up", "load", "load-places", "run-and-publish", "report", "every-night", "withdraw-and-forget"),
+    "dump-upgrade-remove",
+)
+ACCEPTANCE, WALK = "tests/acceptance", "tests/acceptance/walks/test_dba.py"
+LOADS, NIGHTS = f"{ACCEPTANCE}/test_load_pages.py", f"{ACCEPTANCE}/test_every_night.py"
+ELSEWHERE = {
+    ("set-up", "sh"): WALK,
+    ("set-up", "sh worker"): WALK,
+    ("load", "console"): LOADS,
+    ("load-places", "console"): LOADS,
+    **{("every-night", f"sql {of}"): NIGHTS for of in ("dba", "nina", "anna", "cron", "change")},
+    ("every-night", "console nina"): NIGHTS,
+    ("dump-upgrade-remove", "sh"): "tests/db/test_dump_restore.py",
+    ("install", "sh wheel"): f"{ACCEPTANCE}/test_installed.py",
+    ("script-and-extension", "sh"): WALK,
+    ("script-and-extension", "sh second"): WALK,
+    ("compare-settings", "console"): f"{ACCEPTANCE}/test_taxis.py",
+    ("operate", "ini pg_cron"): f"{ACCEPTANCE}/test_cron.py",
+    ("operate", "sh"): f"{ACCEPTANCE}/test_watched_worker.py",
+    ("generate", "sh"): f"{ACCEPTANCE}/test_pages.py",
+    ("generate", "python"): f"{ACCEPTANCE}/test_pages.py",
+    ("load-formats", "console"): f"{ACCEPTANCE}/test_tracks.py",
+    ("load-formats", "python"): f"{ACCEPTANCE}/test_pages.py",
+    ("taxis", "console"): f"{ACCEPTANCE}/test_taxis.py",
+    **{("psql-alone", kind): f"{ACCEPTANCE}/test_from_nothing.py" for kind in ("sh worker", "sh server")},
+    **{
+        ("psql-alone", f"sql {of}"): f"{ACCEPTANCE}/test_from_nothing.py"
+        for of in ("superuser", "gina", "olga", "anna")
+    },
 }
+"""The test that types the blocks of a kind on a page."""
+NOT_TYPED = {
+    "text": "a file, an answer, or words that a reader replaces",
+    "ini systemd": "needs systemd as the first process of the machine",
+    "sh pip": "fetches a gigabyte of packages; tests/acceptance/test_installed.py installs without parts",
+    "sh docker": "builds images for minutes; tests/acceptance/test_worker_image.py runs one",
+    "sh tunnel": "needs a gateway to another machine",
+    "sh dask": "needs a cluster with certificates; tests/acceptance/test_shared_runs.py has one without",
+    "sh pooler": "needs a pooler at an address; tests/acceptance/test_pooler.py has one",
+    "sh replica": "needs a standby at an address; tests/acceptance/test_replica.py has one",
+    "sh extension": "changes the server of the machine; tests/upgrade/test_extension.py makes the extension",
+    "sh pg_tle": "needs pg_tle, which no package has",
+}
+"""Why no test types the blocks of a kind, unless `ELSEWHERE` names one."""
+
+
+def kinds(page: Path) -> set[str]:
+    return {kind for kind, _ in pages.split(page.read_text())}
+
+
+def is_left_out(page: str, kind: str) -> bool:
+    """Whether another test types the blocks of a kind on a page, or none can."""
+    return (page, kind) in ELSEWHERE or kind in NOT_TYPED
+
+
 BLOCKS = [
     (kind.removeprefix("sql").strip(), text)
-    for page, kinds in SESSION.items()
-    for kind, text in pages.list_blocks(f"docs/administrators/{page}.md", *kinds)
+    for page in SESSION
+    for kind, text in pages.split((FOLDER / f"{page}.md").read_text())
+    if not is_left_out(page, kind)
 ]
 RAW = """
-CREATE TABLE public.requests AS SELECT subject, sent_at AS t, content ->> 'poi' AS poi FROM dbanon.request;
-CREATE TABLE public.gps_tuesday AS SELECT subject, t + interval '1 day' AS t, position FROM public.gps;
-CREATE TABLE public.gps_wednesday AS SELECT subject, t + interval '2 days' AS t, position FROM public.gps;
-CREATE TABLE public.gps_thursday AS SELECT subject, t + interval '3 days' AS t, position FROM public.gps;
-CREATE TABLE public.gps_late AS SELECT 'late ' || subject AS subject, t + interval '1 day' AS t,
-    ST_Translate(position, 100, 100) AS position FROM public.gps;
+DROP TABLE public.gps;
+CREATE TABLE public.gps AS SELECT subject AS cab, t AS ts, ST_X(place) AS lon, ST_Y(place) AS lat
+    FROM dbanon.fix, ST_Transform(position, 4326) AS place;
+CREATE TABLE public.requests AS SELECT subject AS cab, sent_at AS ts, content ->> 'poi' AS poi FROM dbanon.request;
+CREATE TABLE public.gps_tuesday AS SELECT cab, ts + interval '1 day' AS ts, lon, lat FROM public.gps;
+CREATE TABLE public.gps_wednesday AS SELECT cab, ts + interval '2 days' AS ts, lon, lat FROM public.gps;
+CREATE TABLE public.gps_thursday AS SELECT cab, ts + interval '3 days' AS ts, lon, lat FROM public.gps;
+CREATE TABLE public.gps_fleet_b AS SELECT * FROM public.gps_tuesday;
+CREATE TABLE public.gps_late AS SELECT 'late ' || cab AS cab, ts, lon + 0.001 AS lon, lat + 0.001 AS lat
+    FROM public.gps_tuesday;
 CREATE TABLE public.clinics AS SELECT position AS place, 'clinic ' || row_number() OVER () AS title
-    FROM public.gps LIMIT 3;
-CREATE TABLE public.shops AS SELECT position AS geom, 'shop' AS kind FROM public.gps LIMIT 5;
+    FROM dbanon.fix LIMIT 3;
+CREATE TABLE public.shops AS SELECT position AS geom, 'shop' AS kind FROM dbanon.fix LIMIT 5;
 CREATE TABLE public.towers AS SELECT DISTINCT ON (subject) position AS geom, 'mast ' || subject AS mast
-    FROM public.gps LIMIT 5;
-CREATE TABLE public.districts AS SELECT ST_Buffer(ST_ConvexHull(ST_Collect(position)), 50) AS geom FROM public.gps;
+    FROM dbanon.fix LIMIT 5;
+CREATE TABLE public.districts AS SELECT ST_Buffer(ST_ConvexHull(ST_Collect(position)), 50) AS geom FROM dbanon.fix;
 CREATE TABLE public.coverage AS SELECT geom, 'all' AS station FROM public.districts;
-CREATE TABLE public.sightings AS SELECT DISTINCT ON (subject) subject AS person, t AS seen_at FROM public.gps;
-CREATE TABLE public.requests_tuesday AS SELECT subject, t + interval '1 day' AS t, poi FROM public.requests;
+CREATE TABLE public.sightings AS SELECT DISTINCT ON (cab) cab, ts AS seen_at FROM public.gps;
+CREATE TABLE public.requests_tuesday AS SELECT cab, ts + interval '1 day' AS ts, poi FROM public.requests;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO PUBLIC;
 """
-MONDAY = "SELECT min(t) >= '2026-01-05 00:00Z' AND max(t) < '2026-01-06 00:00Z' FROM public.gps"
+MONDAY = "SELECT min(t) >= '2026-01-05 00:00Z' AND max(t) < '2026-01-06 00:00Z' FROM dbanon.fix"
 NIGHTLY = """
 SELECT l.overlap IS NULL, v.valid_from >= '2026-01-06 00:00Z'
 FROM dbanon.release l, (SELECT min(valid_from) AS valid_from FROM published.taxi_k5) v
@@ -101,6 +155,26 @@ def find_errors(answer: str) -> list[str]:
     return [line for line in found if TOO_LATE not in line]
 
 
+@pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
+def test_every_block_of_a_page_is_typed_or_of_a_kind_that_says_why_not(page: Path) -> None:
+    text = page.read_text()
+    assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(pages.split(text))
+    if page.stem not in SESSION:
+        assert [kind for kind in kinds(page) if not is_left_out(page.stem, kind)] == []
+
+
+@pytest.mark.parametrize(("page", "kind"), ELSEWHERE)
+def test_the_blocks_that_another_test_types_are_there_and_it_names_their_page(page: str, kind: str) -> None:
+    assert kind in kinds(FOLDER / f"{page}.md")
+    assert re.search(rf"\b{page}\b", (pages.ROOT / ELSEWHERE[page, kind]).read_text())
+
+
+@pytest.mark.parametrize("kind", NOT_TYPED)
+def test_a_kind_that_is_not_typed_is_in_use_and_the_test_beside_it_is_there(kind: str) -> None:
+    assert any(kind in kinds(page) and (page.stem, kind) not in ELSEWHERE for page in FOLDER.glob("*.md"))
+    assert all((pages.ROOT / path).is_file() for path in re.findall(r"tests/[\w/]+\.py", NOT_TYPED[kind]))
+
+
 @pytest.mark.stress
 def test_the_session_goes_from_a_raw_table_to_releases_and_back(
     city_url: str, names: dict[str, str], tmp_path: Path
@@ -112,7 +186,8 @@ def test_the_session_goes_from_a_raw_table_to_releases_and_back(
             play(city_url, names, tmp_path)
             assert owner.execute(NIGHTLY).fetchone() == (True, True)
         finally:
-            for name in names.values():
+            made = "SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)"
+            for (name,) in owner.execute(made, [list(names.values())]).fetchall():
                 owner.execute(f"DROP OWNED BY {name}")
                 owner.execute(f"DROP ROLE {name}")
 
@@ -127,19 +202,22 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
     whole = True
     kind, first = BLOCKS[0]
     assert kind == "superuser"
+    assert {kind for kind, _ in BLOCKS} == {"", "anna", "arno", "console", "refused", "superuser"}
     with ExitStack() as stack:
         superuser = stack.enter_context(Psql(url))
         assert find_errors(superuser.type(named(first))) == []
         stack.enter_context(workers.keep_up(login("wanda"), tmp_path / "log", "--jobs", "2", count=2))
-        sessions = {name: stack.enter_context(Psql(login(name))) for name in ("olga", "anna", "arno")}
-        sessions["superuser"] = superuser
+        sessions = {"superuser": superuser}
         for kind, block in BLOCKS[1:]:
             if kind == "console":
                 for command, _ in pages.split_typed(block):
                     done = run_typed(url, tmp_path, command)
                     assert done.code == 0, command + done.stderr
                 continue
-            answer = sessions[kind if kind in sessions else "olga"].type(named(block))
+            who = "olga" if kind in ("", "refused") else kind
+            if who not in sessions:
+                sessions[who] = stack.enter_context(Psql(login(who)))
+            answer = sessions[who].type(named(block))
             if kind == "refused":
                 assert find_errors(answer)
                 assert re.search(r"\btaxi_k(5|20)\b", answer)  # the release in the way

@@ -16,7 +16,7 @@ from tests.acceptance import workers
 from tests.db import nights
 
 pytestmark = pytest.mark.stress
-[CONFIGURED] = [text for _, text in pages.list_blocks("docs/administrators/operate.md", "ini") if "pg_cron" in text]
+[(_, CONFIGURED)] = pages.list_blocks("docs/administrators/operate.md", "ini pg_cron")
 [(_, SCHEDULED)] = pages.list_blocks("docs/administrators/every-night.md", "sql cron")
 CALLS = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', 'failed') ORDER BY runid"
 
@@ -26,7 +26,7 @@ def dba() -> Iterator[psycopg.Connection]:
     """A superuser's connection to a server that is configured as the page says, and has the extension."""
     directory = Path(tempfile.mkdtemp(prefix="dbanon-cron-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
-    settings = dict(re.findall(r"^([\w.]+) = '?(\w+)'?$", CONFIGURED.replace("city", DATABASE), re.MULTILINE))
+    settings = dict(re.findall(r"^([\w.]+) = '?(\w+)'?$", CONFIGURED.replace("geo", DATABASE), re.MULTILINE))
     server = EmbeddedServer(directory / "home", settings=settings)
     try:
         schema.upgrade(server.start().url)

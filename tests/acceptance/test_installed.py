@@ -1,14 +1,15 @@
 """The wheel as people install programs: by uv and by pipx, without any extra."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hatchling.builders.wheel import WheelBuilder
 
 from dbanon import schema
+from tests import pages
 from tests.without_parts import list_absent
 
 pytestmark = pytest.mark.stress
@@ -21,9 +22,18 @@ MAX_BYTES = 150_000_000
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Make the wheel as docs/administrators/install.md says, with the builder that is here."""
     directory = tmp_path_factory.mktemp("wheel")
-    [built] = WheelBuilder(str(ROOT)).build(directory=str(directory), versions=["standard"])
-    return built
+    [(_, block)] = pages.list_blocks("docs/administrators/install.md", "sh wheel")
+    make, install = map(shlex.split, block.splitlines())
+    assert (make[:2], make[-1]) == (["pip", "wheel"], ".")
+    options = [str(directory / word) if word == "dist" else word for word in make[1:]]
+    command = [sys.executable, "-m", *make[:1], *options, "--no-build-isolation"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = directory / install[-1].removesuffix("[all]")
+    assert built.is_file(), done.stdout
+    return str(built)
 
 
 @pytest.mark.parametrize("install", [UV, PIPX], ids=lambda command: command[0])

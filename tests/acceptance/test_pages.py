@@ -61,6 +61,24 @@ def test_the_programs_of_the_python_page_and_of_the_pages_on_data_run(database: 
 
 
 @pytest.mark.stress
+def test_the_commands_of_the_page_on_generated_data_run(database: str, tmp_path: Path) -> None:
+    write_streets(tmp_path, 30)
+    for _, block in pages.list_blocks(DATA[0], "sh"):
+        for command in block.splitlines():
+            done = run_typed(database, tmp_path, command)
+            assert done.code == 0, command + done.stderr
+
+
+def write_streets(folder: Path, size: int) -> None:
+    """Write the two files of a network: crossings in squares of some 100 m."""
+    nodes = [f"{i * size + j},{8.2 + i * 0.0015},{53.1 + j * 0.0009}" for i in range(size) for j in range(size)]
+    east = [f"{n},{n + size},101,3" for n in range(size * (size - 1))]
+    north = [f"{n},{n + 1},101,3" for n in range(size * size) if (n + 1) % size]
+    (folder / "nodes.csv").write_text("\n".join(["id,lon,lat", *nodes]) + "\n")
+    (folder / "edges.csv").write_text("\n".join(["from,to,length,class", *east, *north]) + "\n")
+
+
+@pytest.mark.stress
 def test_the_program_of_the_python_page_has_the_types_it_shows(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("\n".join(text for _, text in pages.list_blocks(API, "python")))
     done = run_python(tmp_path, "-m", "mypy", "--strict", "program.py")

@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -54,6 +55,41 @@ def test_the_case_study_ends_as_it_shows_and_a_second_release_is_refused(study: 
         assert done.code == (5 if refused else 0), command + done.stderr
         lines = [" ".join(shown)] if refused else shown  # the page breaks the refusal into lines
         assert pages.find_missing(lines, done.stdout + done.stderr) == [], done.stdout + done.stderr
+
+
+@pytest.mark.stress
+def test_a_sweep_ends_as_the_page_on_settings_shows(database: str, tmp_path: Path) -> None:
+    """In a database without the release of the case study."""
+    (tmp_path / CABS.name).symlink_to(CABS)
+    (load, _), *_ = [pair for _, block in pages.list_blocks(PAGE, "console") for pair in pages.split_typed(block)]
+    [(_, block)] = pages.list_blocks("docs/administrators/compare-settings.md", "console")
+    [(sweep, shown)] = pages.split_typed(block)
+    for command in (load, sweep):
+        done = run_typed(database, tmp_path, command)
+        assert done.code == 0, command + done.stderr
+    printed = without_seconds(done.stdout)
+    assert pages.find_missing(shown, printed) == [], done.stdout
+    said, true = settings("\n".join(shown)), settings(printed)
+    assert len(true) == 4
+    for (*exact, error, _, _), (*measured, _, low, high) in zip(said, true, strict=True):
+        assert exact == measured
+        assert int(low) <= int(error) <= int(high)
+
+
+def settings(table: str) -> list[tuple[str, ...]]:
+    """Read the name, the share published, the rows and the error with its interval of each setting of a sweep."""
+    line = r"^[* ] (k .+?)  +(\d+)% +(?=(\d+)% \[(\d+)%, (\d+)%\]).+? ([\d,]+) +yes"
+    return [(name, share, rows, *error) for name, share, *error, rows in re.findall(line, table, re.MULTILINE)]
+
+
+def without_seconds(printed: str) -> str:
+    """Leave the column of seconds out of the table, as the page does."""
+    table, blank, rest = printed.partition("\n\n")
+    head, rules, *rows = table.splitlines()
+    [(begin, end)] = [
+        rule.span() for rule in re.finditer("-+", rules) if head[slice(*rule.span())].strip() == "seconds"
+    ]
+    return "\n".join(line[:begin] + line[end:] for line in (head, rules, *rows)) + blank + rest
 
 
 def read_figures(page: str) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dbanon.postgres import server
+from tests import pages
 from tests.acceptance import workers
 from tests.acceptance.commands import Done, call, list_waiting
 from tests.acceptance.workers import wait_until
@@ -72,8 +73,9 @@ def test_log_heartbeat_and_figures_follow_a_run(
     database: str, ten: psycopg.Connection, log: Path, port: int, tmp_path: Path
 ) -> None:
     beat = tmp_path / "beat"
-    options = ("--log", "json", "--heartbeat", str(beat), "--listen", f"127.0.0.1:{port}")
-    with workers.keep_up(database, log, *options) as worker:
+    [(_, typed)] = pages.list_blocks("docs/administrators/operate.md", "sh")
+    typed = typed.replace("/run/dbanon/beat", str(beat)).replace(":9464", f":{port}")
+    with workers.keep_up(database, log, *typed.split()[2:]) as worker:
         wait_until(lambda: ask_status(port) == 200, 60, worker)
         assert ask_status(port, "/healthz") == 200
         first = beat.stat().st_mtime_ns

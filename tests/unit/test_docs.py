@@ -1,12 +1,18 @@
 """Documents that are executed or held against the code, so that they cannot go stale."""
 
+import itertools
 import re
+import shlex
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 
 from dbanon import methods
+from dbanon.cli.main import app
+from tests import pages
 
 ROOT = Path(__file__).parents[2]
 METHOD_PAGES = ROOT / "docs" / "methods"
@@ -104,17 +110,48 @@ def test_a_page_names_the_actor(page: Path) -> None:
     assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", read_prose(page), re.IGNORECASE) == []
 
 
-@pytest.mark.parametrize("pages", ["developers/decisions/*.md", "developers/architecture.md"])
-def test_a_page_on_the_code_names_only_what_is_there(pages: str) -> None:
+@pytest.mark.parametrize("folder", ["developers/decisions/*.md", "developers/architecture.md", "administrators/*.md"])
+def test_a_page_on_the_code_names_only_what_is_there(folder: str) -> None:
     files = [file for folder in ("dbanon", "sql", "migrations") for file in (ROOT / folder).rglob("*.[ps][yq]*")]
     code = "\n".join(file.read_text() for file in files if file.is_file() and file.suffix in (".py", ".sql"))
-    text = "\n".join(page.read_text() for page in (ROOT / "docs").glob(pages))
+    text = "\n".join(page.read_text() for page in (ROOT / "docs").glob(folder))
     named = set(re.findall(r"`dbanon(?:_internal)?\.(\w+)", text))
     assert named
     assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", code)] == []
     paths = set(re.findall(r"`((?:dbanon|sql|tests|migrations)/[\w./]*)`", text))
     assert paths
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md"], ids=lambda page: page.name)
+def test_a_page_names_only_commands_and_options_that_there_are(page: Path) -> None:
+    named = re.findall(r"`(dbanon [^`]+)`", read_prose(page))
+    found = [re.sub(r"(--[\w-]+)$", r"\1 VALUE", command) for command in named]
+    for kind, block in pages.split(page.read_text()):
+        lines = block.replace("\\\n", " ").splitlines()
+        found += [command for command, _ in pages.split_typed(block)] if kind == "console" else lines
+    for command in found:
+        if words := re.match(r"(?:\w+=\S+ )*dbanon (.+)", command, re.DOTALL):
+            parse(shlex.split(words[1].replace("\\\n", " "), comments=True))
+
+
+@cache
+def program() -> typer.main.TyperGroup:
+    return typer.main.get_group(app)
+
+
+def parse(words: list[str]) -> None:
+    """Take a command of dbanon apart; fails if there is no such command or option."""
+    command, context = program(), None
+    words = list(itertools.takewhile(lambda word: word not in ("|", ">", "&"), words))
+    while words:
+        context = command.context_class(command, parent=context, **command.context_settings)
+        _, words, _ = command.make_parser(context).parse_args(words)
+        if not words or not hasattr(command, "commands"):
+            return
+        name, *words = words
+        assert name in command.commands
+        command = command.commands[name]
 
 
 def read_section(page: Path, heading: str) -> str:

@@ -15,7 +15,7 @@ from tests.acceptance import workers
 from tests.acceptance.commands import call
 from tests.clients import find_client
 from tests.facts import demand_named
-from tests.pages import ROOT
+from tests.pages import ROOT, split
 from tests.upgrade import imitations
 from tests.upgrade.imitations import Managed, Provider
 
@@ -49,7 +49,7 @@ def list_sections(provider: Provider) -> dict[str, list[tuple[str, str]]]:
     """Give the blocks of a page by the heading they are below: the kind of each, and its text."""
     found: dict[str, list[tuple[str, str]]] = {}
     for heading, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", read_page(provider), re.MULTILINE | re.DOTALL):
-        found[heading] = re.findall(r"^```(\w[\w ]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        found[heading] = split(text)
     return found
 
 
@@ -126,6 +126,14 @@ class Reader:
 
 
 INSTALLING = ("Make the database", "Install dbanon", "Make the logins")
+
+
+@providers
+def test_each_block_of_a_page_is_below_a_heading_whose_blocks_are_typed(provider: Provider) -> None:
+    blocks = {heading: found for heading, found in list_sections(provider).items() if found}
+    assert {*blocks} - {"Without CREATEROLE"} == {*INSTALLING, "Start a worker", "Check"}
+    kinds = {kind for found in blocks.values() for kind, _ in found}
+    assert {kind for kind in kinds if not kind.startswith("sql ")} <= {"sh", "text"}  # text has words to replace
 
 
 @providers

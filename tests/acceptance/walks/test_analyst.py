@@ -23,9 +23,15 @@ from tests.acceptance.commands import run_typed
 pytestmark = pytest.mark.db
 READING, FILES = "docs/analysts/read-a-release.md", "docs/analysts/files.md"
 WALK = Path(__file__).with_name("analyst.sh")
-KINDS = ("sh", "sh ogr", "sql", "console", "python", "python dbanon", "python sqlalchemy")
 WORDS, URL = "host=server dbname=geo user=anna", "postgresql://anna@server/geo"
-PROGRAMS = {"sql": f'psql -AtX -v ON_ERROR_STOP=1 "{WORDS}"', "python": "python3 -"}
+PROGRAMS = {
+    **{"sh": "", "sh ogr": "", "sql": f'psql -AtX -v ON_ERROR_STOP=1 "{WORDS}"'},
+    **dict.fromkeys(("python", "python dbanon", "python sqlalchemy"), "python3 -"),
+}
+"""The program that reads a block of a kind; none for commands. The pages have no other kinds, but consoles."""
+RELEASES = "\n## Make the two releases"
+"""The part of the page for the operator, which the fixture types."""
+QUESTIONS = "docs/analysts/ten-questions.md"  # which tests/acceptance/test_taxis.py asks
 PHONES = (
     "dbanon synth --dataset phones --objects 200 --instants 60 --pois 4000 --stations 150 --seed 3 --population phones",
     "dbanon run semantic --dataset phones -p k=2 -p l=6 -p t=0.05 --publish phones_k2",
@@ -45,12 +51,11 @@ def list_steps() -> list[Step]:
     """List what the pages for analysts tell an analyst to type, in their order."""
     found = []
     for page in (READING, FILES):
-        text = (pages.ROOT / page).read_text().partition("\n## Make the two releases")[0]
-        for kind, block in pages.split(text):
+        for kind, block in pages.split((pages.ROOT / page).read_text().partition(RELEASES)[0]):
             if kind == "console":
                 found += [Step(kind, f"{command}\n", shown) for command, shown in pages.split_typed(block)]
-            elif kind in KINDS:
-                program = PROGRAMS.get(kind.split()[0])
+            else:
+                program = PROGRAMS[kind]
                 found.append(Step(kind, f"{program} <<'END'\n{block}END\n" if program else block, []))
     return found
 
@@ -92,13 +97,21 @@ def stranger(
     """The two releases of the page are made as it says; and one of phones, for the atoms."""
     folder = tmp_path_factory.mktemp("administrator")
     with cloned_database(dbanon_server, dbanon_template) as url:
-        [(_, block)] = pages.list_blocks(READING, "console")
+        [(kind, block)] = pages.split((pages.ROOT / READING).read_text().partition(RELEASES)[2])
+        assert kind == "console"
         for command, shown in [*pages.split_typed(block), *((phones, []) for phones in PHONES)]:
             done = run_typed(url, folder, command)
             assert done.code == 0, command + done.stderr
             assert pages.find_missing(shown, done.stdout) == [], done.stdout
         with logins(url) as login:
             yield Stranger(url, login("analyst"), tmp_path_factory.mktemp("analyst"))
+
+
+def test_every_page_for_analysts_is_walked_or_asked() -> None:
+    there = {str(page.relative_to(pages.ROOT)) for page in (pages.ROOT / "docs" / "analysts").rglob("*.md")}
+    assert there == {READING, FILES, QUESTIONS}
+    asked = pages.split((pages.ROOT / QUESTIONS).read_text())
+    assert {kind for kind, _ in asked} == {"sql cabs", "text"}
 
 
 def test_the_analysts_walk_is_what_the_pages_say() -> None:

@@ -6,11 +6,9 @@ fetched. On a machine without one, `./dev` makes it.
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 import sysconfig
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -24,8 +22,9 @@ WHOLE = "./dev test "
 
 def list_commands() -> list[str]:
     """Give the lines of the page's blocks, in order."""
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", (pages.ROOT / PAGE).read_text(), re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in textwrap.dedent(block).splitlines()]
+    blocks = pages.split((pages.ROOT / PAGE).read_text())
+    assert {kind for kind, _ in blocks} == {"sh", "text"}
+    lines = [line for kind, block in blocks if kind == "sh" for line in block.splitlines()]
     return [line.partition("  #")[0].strip() for line in lines]
 
 
