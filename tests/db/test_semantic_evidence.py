@@ -14,7 +14,7 @@ from dbanon.attacks.semantic._outlines import build_outlines
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.runs import reading
 from tests.unit.semantic_evidence import GRID_S, Release
-from tests.unit.test_attack_semantic import MUTANTS, WORLDS, make_grown, make_honest
+from tests.unit.test_attack_semantic import MUTANTS, WORLDS, make_apart, make_grown, make_honest
 
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
