@@ -66,7 +66,7 @@ COMMENT ON COLUMN dbanon.datasets.releases IS 'How many releases of it there eve
 
 COMMENT ON TABLE dbanon.trajectory IS 'One path of one person. A person may have several.';
 COMMENT ON COLUMN dbanon.trajectory.trajectory_id IS 'Key.';
-COMMENT ON COLUMN dbanon.trajectory.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.trajectory.dataset_id IS 'The dataset it belongs to (a trigger checks it).';
 COMMENT ON COLUMN dbanon.trajectory.subject IS 'The protected person or vehicle.';
 COMMENT ON COLUMN dbanon.trajectory.path IS 'True positions: LINESTRING M, or POINT M for one fix. M is unix seconds, strictly increasing.';
 
@@ -112,9 +112,9 @@ COMMENT ON COLUMN dbanon.quarantine.reason IS 'Why it could not be used.';
 COMMENT ON COLUMN dbanon.quarantine.content IS 'The row as it was read.';
 COMMENT ON COLUMN dbanon.quarantine.at IS 'Its time. Null where none can be read.';
 
-COMMENT ON TABLE dbanon.request IS 'A request that a person sent to a location based service.';
+COMMENT ON TABLE dbanon.request IS 'A request that a person sent to a location-based service.';
 COMMENT ON COLUMN dbanon.request.request_id IS 'Key.';
-COMMENT ON COLUMN dbanon.request.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.request.dataset_id IS 'The dataset it belongs to (a trigger checks it).';
 COMMENT ON COLUMN dbanon.request.subject IS 'The sender.';
 COMMENT ON COLUMN dbanon.request.sent_at IS 'When it was sent.';
 COMMENT ON COLUMN dbanon.request.content IS 'Its name-value pairs, an object.';
@@ -122,34 +122,34 @@ COMMENT ON COLUMN dbanon.request.load_id IS 'The load it came with. Null where i
 
 COMMENT ON TABLE dbanon.site IS 'A sensitive site: a place to which no person may be tied.';
 COMMENT ON COLUMN dbanon.site.site_id IS 'Key.';
-COMMENT ON COLUMN dbanon.site.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.site.dataset_id IS 'The dataset it belongs to (a trigger checks it).';
 COMMENT ON COLUMN dbanon.site.name IS 'Its name. Null where the source has none.';
 COMMENT ON COLUMN dbanon.site.geom IS 'Its place in the dataset''s SRID: a point, or a shape. If it is a shape, its bounding rectangle counts.';
 COMMENT ON COLUMN dbanon.site.load_id IS 'The load it came with. Null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.poi IS 'A point of interest, such as a cafe.';
 COMMENT ON COLUMN dbanon.poi.poi_id IS 'Key.';
-COMMENT ON COLUMN dbanon.poi.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.poi.dataset_id IS 'The dataset it belongs to (a trigger checks it).';
 COMMENT ON COLUMN dbanon.poi.category IS 'Its kind, such as bakery.';
 COMMENT ON COLUMN dbanon.poi.geom IS 'Where it is, in the dataset''s SRID.';
 COMMENT ON COLUMN dbanon.poi.load_id IS 'The load it came with. Null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.cell IS 'The area a base station covers.';
 COMMENT ON COLUMN dbanon.cell.cell_id IS 'Key.';
-COMMENT ON COLUMN dbanon.cell.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.cell.dataset_id IS 'The dataset it belongs to (a trigger checks it).';
 COMMENT ON COLUMN dbanon.cell.name IS 'The name of the station. Null where the source has none.';
 COMMENT ON COLUMN dbanon.cell.geom IS 'The area, a polygon or several, in the dataset''s SRID.';
 COMMENT ON COLUMN dbanon.cell.load_id IS 'The load it came with. Null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.quasi_identifier IS 'A time at which an adversary may know where a person was.';
 COMMENT ON COLUMN dbanon.quasi_identifier.quasi_identifier_id IS 'Key.';
-COMMENT ON COLUMN dbanon.quasi_identifier.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.quasi_identifier.dataset_id IS 'The dataset it belongs to (a trigger checks it).';
 COMMENT ON COLUMN dbanon.quasi_identifier.subject IS 'The person.';
 COMMENT ON COLUMN dbanon.quasi_identifier.at IS 'The time.';
 COMMENT ON COLUMN dbanon.quasi_identifier.set_name IS 'The set it belongs to: a method reads one, which its parameter qid_set names.';
 COMMENT ON COLUMN dbanon.quasi_identifier.load_id IS 'The load it came with. Null where it was inserted by hand.';
 
-COMMENT ON TABLE dbanon.method IS 'The method families this database can publish, written by every upgrade from the program''s registry.';
+COMMENT ON TABLE dbanon.method IS 'The methods that this database can publish with, written by every upgrade from the program''s registry.';
 COMMENT ON COLUMN dbanon.method.name IS 'Key.';
 COMMENT ON COLUMN dbanon.method.summary IS 'One sentence on the method.';
 COMMENT ON COLUMN dbanon.method.guarantee IS 'Its promise, which is the comment of every release.';
@@ -162,11 +162,11 @@ COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
 COMMENT ON COLUMN dbanon.method.adversary IS 'The adversary of the promise, in a sentence.';
 COMMENT ON COLUMN dbanon.method.row_meaning IS 'The meaning of a row of its releases.';
 COMMENT ON COLUMN dbanon.method.left_out IS 'The people and rows that its releases leave out.';
-COMMENT ON COLUMN dbanon.method.traits IS 'Facts that core functions read: {hides, hidden_by, reads, joins, begins, instant, oldest, notices, totals, reasons}. dbanon.methods.Method explains them.';
+COMMENT ON COLUMN dbanon.method.traits IS 'Facts that core functions read: {hides, hidden_by, reads, joins, begins, instant, oldest, notices, totals, reasons}. The class `dbanon.methods.Method` explains them.';
 COMMENT ON COLUMN dbanon.method.parameters IS 'Its parameters: [{name, type, unit, default, minimum, maximum, choices, help, ...}], in order.';
 
 COMMENT ON VIEW dbanon.methods IS 'The methods and their algorithms.';
-COMMENT ON COLUMN dbanon.methods.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.methods.method IS 'The method.';
 COMMENT ON COLUMN dbanon.methods.algorithm IS 'One way to compute it.';
 COMMENT ON COLUMN dbanon.methods.is_default IS 'Whether it is taken where no algorithm is named.';
 COMMENT ON COLUMN dbanon.methods.summary IS 'One sentence on the method.';
@@ -176,10 +176,10 @@ COMMENT ON COLUMN dbanon.methods.attack IS 'The attack a run must withstand to b
 COMMENT ON COLUMN dbanon.methods.paper IS 'Where the method is from.';
 
 COMMENT ON VIEW dbanon.method_parameters IS 'The parameters of the methods. dbanon checks the parameters of a run against them.';
-COMMENT ON COLUMN dbanon.method_parameters.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.method_parameters.method IS 'The method.';
 COMMENT ON COLUMN dbanon.method_parameters.parameter IS 'The parameter.';
 COMMENT ON COLUMN dbanon.method_parameters.place IS 'Its place among those of the method, from 1.';
-COMMENT ON COLUMN dbanon.method_parameters.type IS 'integer, number, choice, switch (on or off) or instant.';
+COMMENT ON COLUMN dbanon.method_parameters.type IS 'One of integer, number, choice, switch (on or off), instant and name (of a set of the data).';
 COMMENT ON COLUMN dbanon.method_parameters.unit IS 'Its unit. Null where it has none.';
 COMMENT ON COLUMN dbanon.method_parameters.default_value IS 'Its value where none is given.';
 COMMENT ON COLUMN dbanon.method_parameters.minimum IS 'The least value. Null: no limit.';
@@ -199,17 +199,17 @@ COMMENT ON TABLE dbanon.run IS 'A run: method, algorithm, parameters, seed and d
 COMMENT ON COLUMN dbanon.run.run_id IS 'Key.';
 COMMENT ON COLUMN dbanon.run.dataset_id IS 'The dataset.';
 COMMENT ON COLUMN dbanon.run.dataset_revision IS 'Revision of the dataset that was read. Null before it is read.';
-COMMENT ON COLUMN dbanon.run.method IS 'The method family.';
-COMMENT ON COLUMN dbanon.run.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.run.method IS 'The method.';
+COMMENT ON COLUMN dbanon.run.algorithm IS 'The algorithm of the method.';
 COMMENT ON COLUMN dbanon.run.params IS 'All its parameters, an object.';
 COMMENT ON COLUMN dbanon.run.seed IS 'Seed of all random choices but the numbering of releases. Never published.';
-COMMENT ON COLUMN dbanon.run.status IS 'queued, running, computed, verified, refused, failed or cancelled.';
+COMMENT ON COLUMN dbanon.run.status IS 'One of queued, running, computed, verified, refused, failed and cancelled.';
 COMMENT ON COLUMN dbanon.run.metrics IS 'Figures of the run, an object of numbers.';
 COMMENT ON COLUMN dbanon.run.suppressed IS 'How much was left out, by reason.';
 COMMENT ON COLUMN dbanon.run.timings IS 'Seconds by phase.';
 COMMENT ON COLUMN dbanon.run.peak_rss_mb IS 'Greatest memory of the process, MB.';
 COMMENT ON COLUMN dbanon.run.publish_error IS 'The error of the last attempt to publish it. Null once it is published.';
-COMMENT ON COLUMN dbanon.run.error IS 'Why it failed, in one sentence.';
+COMMENT ON COLUMN dbanon.run.error IS 'Why it failed, in words.';
 COMMENT ON COLUMN dbanon.run.program_version IS 'Version of dbanon that computed it.';
 COMMENT ON COLUMN dbanon.run.created_at IS 'When it was submitted.';
 COMMENT ON COLUMN dbanon.run.created_by IS 'Login that submitted it.';
@@ -235,8 +235,8 @@ COMMENT ON COLUMN dbanon.evaluations.evaluation_id IS 'The number of the evaluat
 COMMENT ON COLUMN dbanon.evaluations.run_id IS 'The run. Null once it was dropped.';
 COMMENT ON COLUMN dbanon.evaluations.dataset IS 'The dataset of the run, which is the truth.';
 COMMENT ON COLUMN dbanon.evaluations.current IS 'Whether the dataset is as it was then.';
-COMMENT ON COLUMN dbanon.evaluations.method IS 'The method family.';
-COMMENT ON COLUMN dbanon.evaluations.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.evaluations.method IS 'The method.';
+COMMENT ON COLUMN dbanon.evaluations.algorithm IS 'The algorithm of the method.';
 COMMENT ON COLUMN dbanon.evaluations.params IS 'All its parameters.';
 COMMENT ON COLUMN dbanon.evaluations.sample IS 'How many people the run was computed from. Null: all.';
 COMMENT ON COLUMN dbanon.evaluations.against IS 'The people that the truth counts: published or all.';
@@ -247,16 +247,16 @@ COMMENT ON COLUMN dbanon.evaluations.value IS 'Its value. Null where there is no
 COMMENT ON COLUMN dbanon.evaluations.low IS 'The lower end of its 90 % interval.';
 COMMENT ON COLUMN dbanon.evaluations.high IS 'The upper end of its 90 % interval.';
 COMMENT ON COLUMN dbanon.evaluations.side_m IS 'The side of the squares that were asked about, in metres.';
-COMMENT ON COLUMN dbanon.evaluations.asked IS 'moment or span: about a moment, or ten minutes.';
+COMMENT ON COLUMN dbanon.evaluations.asked IS 'One of moment and span: about a moment, or ten minutes.';
 COMMENT ON COLUMN dbanon.evaluations.evaluated_at IS 'When.';
 COMMENT ON COLUMN dbanon.evaluations.evaluated_by IS 'Login that evaluated.';
 COMMENT ON VIEW dbanon.runs IS 'Every run, with its progress and its result.';
 COMMENT ON COLUMN dbanon.runs.run_id IS 'Its number.';
 COMMENT ON COLUMN dbanon.runs.dataset IS 'The dataset.';
-COMMENT ON COLUMN dbanon.runs.method IS 'The method family.';
-COMMENT ON COLUMN dbanon.runs.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.runs.method IS 'The method.';
+COMMENT ON COLUMN dbanon.runs.algorithm IS 'The algorithm of the method.';
 COMMENT ON COLUMN dbanon.runs.params IS 'All its parameters.';
-COMMENT ON COLUMN dbanon.runs.status IS 'queued, running, computed, verified, refused, failed or cancelled.';
+COMMENT ON COLUMN dbanon.runs.status IS 'One of queued, running, computed, verified, refused, failed and cancelled.';
 COMMENT ON COLUMN dbanon.runs.progress IS 'The stage, and how much of it is done. Null where a worker has nothing to do.';
 COMMENT ON COLUMN dbanon.runs.rows IS 'Rows it would publish.';
 COMMENT ON COLUMN dbanon.runs.submitted_by IS 'Login that submitted it.';
@@ -268,7 +268,7 @@ COMMENT ON COLUMN dbanon.runs.worker IS 'The worker that works on it: host and p
 COMMENT ON COLUMN dbanon.runs.attempts IS 'How often it was begun.';
 COMMENT ON COLUMN dbanon.runs.releases IS 'Names of its live releases.';
 COMMENT ON COLUMN dbanon.runs.publish_error IS 'The error of the last attempt to publish it. Null once it is published.';
-COMMENT ON COLUMN dbanon.runs.error IS 'Why it failed or was refused, in one sentence.';
+COMMENT ON COLUMN dbanon.runs.error IS 'Why it failed or was refused, in words.';
 
 COMMENT ON VIEW dbanon.workers IS 'Processes that are up and take runs.';
 COMMENT ON COLUMN dbanon.workers.worker_id IS 'Key.';
@@ -286,7 +286,7 @@ COMMENT ON COLUMN dbanon.worker.started_at IS 'When it began.';
 COMMENT ON COLUMN dbanon.worker.started_by IS 'Its login.';
 
 COMMENT ON TABLE dbanon.region IS 'The places of the rows of a run: each distinct region with its `crowd`, `subjects` and `extra` once.';
-COMMENT ON COLUMN dbanon.region.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.region.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.region.region_no IS 'Number within the run, from 1.';
 COMMENT ON COLUMN dbanon.region.region IS 'Polygon or MultiPolygon in the dataset''s SRID. Its area is never zero.';
 COMMENT ON COLUMN dbanon.region.cells IS 'The cells of dbanon.cell that make up the region. Null where it is a rectangle.';
@@ -295,12 +295,12 @@ COMMENT ON COLUMN dbanon.region.subjects IS 'How many people a row stands for: t
 COMMENT ON COLUMN dbanon.region.extra IS 'Values of the method''s own columns, an object. Null where all have their defaults.';
 
 COMMENT ON TABLE dbanon.period IS 'When rows of a run are: each distinct period once.';
-COMMENT ON COLUMN dbanon.period.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.period.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.period.period_no IS 'Number within the run, from 1.';
 COMMENT ON COLUMN dbanon.period.period IS 'Half-open, finite, never empty.';
 
 COMMENT ON TABLE dbanon.record IS 'The published things of a run, each with its rows: their numbers of periods and regions.';
-COMMENT ON COLUMN dbanon.record.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.record.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.record.record_id IS 'Number within the run, from 1. A release has other numbers.';
 COMMENT ON COLUMN dbanon.record.periods IS 'The period_no of each row, in order, or 0 where a row was deleted.';
 COMMENT ON COLUMN dbanon.record.regions IS 'The region_no of each row, in order, or 0 where a row was deleted.';
@@ -316,19 +316,19 @@ COMMENT ON COLUMN dbanon.cloak.subjects IS 'How many people the row stands for: 
 COMMENT ON COLUMN dbanon.cloak.extra IS 'Values of the method''s own columns, an object. Null where all have their defaults.';
 
 COMMENT ON TABLE dbanon.membership IS 'The people behind each record. It is private, and every verification needs it.';
-COMMENT ON COLUMN dbanon.membership.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.membership.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.membership.record_id IS 'The record of that run.';
 COMMENT ON COLUMN dbanon.membership.trajectory_id IS 'The trajectory (checked by the attack).';
 COMMENT ON COLUMN dbanon.membership.period IS 'The time for which the record carries them. Null: the whole record.';
 
 COMMENT ON TABLE dbanon.hiding IS 'The records among which a record is hidden, where such sets overlap. It is private, and every verification needs it.';
-COMMENT ON COLUMN dbanon.hiding.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.hiding.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.hiding.record_id IS 'The record that is hidden.';
 COMMENT ON COLUMN dbanon.hiding.period IS 'The time for which it hides the record. Null: the whole record.';
 COMMENT ON COLUMN dbanon.hiding.others IS 'The records it is hidden among, itself not among them.';
 
 COMMENT ON TABLE dbanon.atom IS 'The atoms that the regions of a run are made of: sets of cells, which tell nothing of the place within them.';
-COMMENT ON COLUMN dbanon.atom.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.atom.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.atom.cell_id IS 'A cell of its dataset.';
 COMMENT ON COLUMN dbanon.atom.atom IS 'The number of the atom that the cell is in, from 0.';
 
@@ -401,12 +401,12 @@ COMMENT ON COLUMN dbanon.release.places IS 'For a part: a digest of the sensitiv
 COMMENT ON TABLE dbanon.series IS 'Releases that grow: one view over parts, with the facts that all parts have in common. Each part is a row of dbanon.release.';
 COMMENT ON COLUMN dbanon.series.series_id IS 'Key. The table of its parts is dbanon.series_<series_id>.';
 COMMENT ON COLUMN dbanon.series.name IS 'The view in schema published, while live.';
-COMMENT ON COLUMN dbanon.series.method IS 'The method family.';
-COMMENT ON COLUMN dbanon.series.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.series.method IS 'The method.';
+COMMENT ON COLUMN dbanon.series.algorithm IS 'The algorithm of the method.';
 COMMENT ON COLUMN dbanon.series.srid IS 'The SRID of the datasets.';
 COMMENT ON COLUMN dbanon.series.grid_m IS 'Their side of a space cell in metres.';
 COMMENT ON COLUMN dbanon.series.grid_s IS 'Their length of a time slot in seconds.';
-COMMENT ON COLUMN dbanon.series.columns IS 'The columns of the family, with their types.';
+COMMENT ON COLUMN dbanon.series.columns IS 'The columns of the method, with their types.';
 COMMENT ON COLUMN dbanon.series.step_s IS 'Seconds between two instants. Null as in dbanon.release.';
 COMMENT ON COLUMN dbanon.series.window_s IS 'After how many seconds a record ends. Null where records do not end with windows.';
 COMMENT ON COLUMN dbanon.series.day_zone IS 'Records end at midnight in this time zone. Null where they do not.';
@@ -420,8 +420,8 @@ COMMENT ON COLUMN dbanon.releases.name IS 'The view in schema published, while l
 COMMENT ON COLUMN dbanon.releases.live IS 'Whether its readers can read it now.';
 COMMENT ON COLUMN dbanon.releases.run_id IS 'The run that was published. Null if the database was restored without it, and the release is lost.';
 COMMENT ON COLUMN dbanon.releases.dataset IS 'The dataset of the run.';
-COMMENT ON COLUMN dbanon.releases.method IS 'The method family.';
-COMMENT ON COLUMN dbanon.releases.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.releases.method IS 'The method.';
+COMMENT ON COLUMN dbanon.releases.algorithm IS 'The algorithm of the method.';
 COMMENT ON COLUMN dbanon.releases.k IS 'How many people each group must have.';
 COMMENT ON COLUMN dbanon.releases.rows IS 'Rows published.';
 COMMENT ON COLUMN dbanon.releases.published_at IS 'When.';
@@ -531,8 +531,8 @@ COMMENT ON COLUMN dbanon.job.source IS 'The table or view it loads, with its sch
 COMMENT ON COLUMN dbanon.job.load IS 'How the source is read: arguments of dbanon.import_trajectories. A filter may name people.';
 COMMENT ON COLUMN dbanon.job.further IS 'Other loads of each period: requests, quasi-identifiers.';
 COMMENT ON COLUMN dbanon.job.dataset IS 'Where rows go.';
-COMMENT ON COLUMN dbanon.job.method IS 'The method family of its runs.';
-COMMENT ON COLUMN dbanon.job.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.job.method IS 'The method of its runs.';
+COMMENT ON COLUMN dbanon.job.algorithm IS 'The algorithm of the method.';
 COMMENT ON COLUMN dbanon.job.params IS 'Parameters of its runs, without since and until.';
 COMMENT ON COLUMN dbanon.job.every IS 'The length of a period: days and more by the clock of tz.';
 COMMENT ON COLUMN dbanon.job.tz IS 'The time zone of periods, and of times that name none.';
@@ -580,7 +580,7 @@ COMMENT ON COLUMN dbanon.job_period.finished_at IS 'When it ended.';
 COMMENT ON VIEW dbanon.jobs IS 'The jobs, and the state of each.';
 COMMENT ON COLUMN dbanon.jobs.name IS 'Name of the job and of its release.';
 COMMENT ON COLUMN dbanon.jobs.owner IS 'The login that runs it.';
-COMMENT ON COLUMN dbanon.jobs.state IS 'paused, orphaned (there is no such owner), held (a period is), working, retrying (after a failure), under way (such as while a run is computed) or idle.';
+COMMENT ON COLUMN dbanon.jobs.state IS 'One of paused, orphaned (the owner does not exist), held (a period is held), working, retrying (after a failure), under way (such as while a run is computed) and idle.';
 COMMENT ON COLUMN dbanon.jobs.published_until IS 'The beginning of the first period that is neither published nor skipped.';
 COMMENT ON COLUMN dbanon.jobs.lag IS 'How long ago that was.';
 COMMENT ON COLUMN dbanon.jobs.last_success IS 'When a period was done last.';
@@ -593,7 +593,7 @@ COMMENT ON COLUMN dbanon.jobs.last_error IS 'The last error.';
 COMMENT ON COLUMN dbanon.jobs.runner IS 'The server process that works on it.';
 COMMENT ON COLUMN dbanon.jobs.looked_at IS 'When a session looked last whether something is due.';
 COMMENT ON COLUMN dbanon.jobs.dataset IS 'Where rows go.';
-COMMENT ON COLUMN dbanon.jobs.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.jobs.method IS 'The method.';
 COMMENT ON COLUMN dbanon.jobs.every IS 'The length of a period.';
 COMMENT ON COLUMN dbanon.jobs.wait IS 'How long after its end a period is due.';
 

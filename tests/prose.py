@@ -10,6 +10,7 @@ import click
 import typer
 
 from dbanon.cli.main import app
+from tests.golden import reasons as why
 from tests.golden.sentences import list_sentences as said_by_source
 
 ROOT = Path(__file__).parents[1]
@@ -96,6 +97,17 @@ def _iter_helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
 def list_messages() -> dict[str, str]:
     """Return each sentence that a user meets in errors, hints, notices and promises, by its source and place."""
     return {f"{path} {n}": line for path, lines in said_by_source().items() for n, line in enumerate(lines, 1)}
+
+
+def reasons() -> dict[str, str]:
+    """Return why rows are left out, and the introductions to these lists."""
+    heads = {
+        "head": why.HEAD,
+        "head of counts": why.COUNTED_HEAD,
+        "head of runs": why.RUN_HEAD,
+        "settings": why.SETTINGS_HEAD,
+    }
+    return {**heads, **why.QUARANTINED, **why.COUNTED}
 
 
 def extract_said(text: str) -> str:

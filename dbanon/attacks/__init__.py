@@ -120,7 +120,7 @@ class Evidence:
         rows = (self.offset, self.record_id, self.region)
         sets = (self.hiding_offset, self.hiding_record, self.hiding_other)
         if any(len(at) != len(keys) + 1 or at[-1] != len(values) for at, keys, values in (rows, sets)):
-            raise DataError("Every row must be of a record. This is a defect of the read.")
+            raise DataError("Every row must belong to a record. This is a defect of the read.")
         if len(self.period) != self.rows or (self.place is not None and len(self.place) != self.rows):
             raise DataError("Every row must have a region and a period. This is a defect of the read.")
         freeze(self)

@@ -28,7 +28,7 @@ ONE_GROUP = Condition(
 )
 SUBJECTS_SUM = Condition(
     name="subjects-sum",
-    must="Rows of one time must stand for no more people than are members of their records",
+    must="Rows of one time must stand for no more people than their records have members",
     broken_by="groups",
     remedy="The method must state fewer people.",
     plain="The column `subjects` may be added up over the rows of one time: no person is counted twice.",

@@ -11,7 +11,7 @@ MAX_LISTED_NAMES = 20  # names in a message, as in dbanon_internal.choose_one
 
 
 class DbanonError(Exception):
-    """Base of every error dbanon raises on purpose."""
+    """The base of all errors that dbanon raises on purpose."""
 
     exit_code = 1
 
@@ -29,19 +29,19 @@ class DataError(DbanonError):
 
 
 class InfeasibleError(DbanonError):
-    """The data are fine but no release with these parameters exists, for example fewer than k subjects."""
+    """The data are fine, but no release with these parameters exists: for example, there are fewer than k people."""
 
     exit_code = 4
 
 
 class VerificationFailed(DbanonError):  # noqa: N818 - the name is part of the public interface
-    """An attack succeeded on the stored rows, or could not be decided."""
+    """An attack on the stored rows succeeded or could not decide, or the run must not be published."""
 
     exit_code = 5
 
 
 class StoreError(DbanonError):
-    """The database refused or failed; keeps the driver's error as ``__cause__``.
+    """The database refused or failed. The error keeps that of the driver as ``__cause__``.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class StoreError(DbanonError):
 
 
 class SchemaMismatch(DbanonError):  # noqa: N818 - the name is part of the public interface
-    """The schema in the database and this program are of different revisions."""
+    """The schema in the database and this program have different revisions."""
 
 
 def choose_one(names: Iterable[str]) -> str:

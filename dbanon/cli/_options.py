@@ -57,5 +57,5 @@ def _make_value(offered: Field, given: dict[str, Any]) -> Any:
     chosen = [flag for flag in option.flags if given[flag]]
     if len(chosen) > 1:
         names = " and ".join(f"--{flag}" for flag in chosen)
-        raise ParameterError(f"Only one of {names} may be given. Got both. Choose one.")
+        raise ParameterError(f"At most one of {names} may be given. Got {len(chosen)}. Choose one.")
     return chosen[0] if chosen else offered.default

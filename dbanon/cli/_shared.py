@@ -85,7 +85,7 @@ def _set_globals(
             )
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version)] = False,
 ) -> None:

@@ -67,7 +67,7 @@ def _confirm_drop(database: "Database", name: str) -> bool:
 @app.command("forget-before", epilog=GLOBAL_EPILOG)
 def forget_before(
     dataset: Name,
-    time: Annotated[str, typer.Argument(help="ISO 8601 with a zone, or unix seconds. In the past.")],
+    time: Annotated[str, typer.Argument(help="A time in the past: ISO 8601 with a zone, or unix seconds.")],
 ) -> None:
     """Delete data of a dataset from before a time, and unpublished runs that used them. Releases stay."""
     with open_database() as database:
@@ -76,7 +76,7 @@ def forget_before(
 
 
 @app.command("drop-load", epilog=GLOBAL_EPILOG)
-def drop_load(load_id: Annotated[int, typer.Argument(help="As the load printed it.")]) -> None:
+def drop_load(load_id: Annotated[int, typer.Argument(help="The number of the load, which the load printed.")]) -> None:
     """Take a load back: its rows, and unpublished runs that may have read them. Rows it replaced stay gone."""
     with open_database() as database:
         erased = database.drop_load(load_id)

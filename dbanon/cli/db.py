@@ -88,7 +88,7 @@ def show_status() -> None:
 
 @db_app.command("url", epilog=GLOBAL_EPILOG)
 def print_url(
-    user: Annotated[str | None, typer.Option(help="Log in as this role, such as an analyst's.")] = None,
+    user: Annotated[str | None, typer.Option(help="The role to log in as, such as that of an analyst.")] = None,
 ) -> None:
     """Print a URL that psql, QGIS and pandas can connect with."""
     from dbanon.postgres import server
@@ -103,14 +103,14 @@ RolePrefix = Annotated[
     str | None,
     typer.Option(
         help=(
-            "The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst. Chosen once a "
-            "database, dbanon by default."
+            "The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst. Chosen once for "
+            "each database. Default: dbanon."
         ),
     ),
 ]
 ShareRoles = Annotated[
     bool,
-    typer.Option("--share-roles", help="Let in the members that roles of these names have on this server already."),
+    typer.Option("--share-roles", help="Accept the members that roles of these names have on this server already."),
 ]
 RestrictPublic = Annotated[
     bool | None,
@@ -226,7 +226,7 @@ def uninstall_schema(
             "Extension dbanon stays, which holds the installer alone. Run `DROP EXTENSION dbanon` as its owner."
         )
     show(
-        lambda: "Nothing was removed." if stay is None else "Everything of dbanon's is gone from this database.",
+        lambda: "Nothing was removed." if stay is None else "dbanon and all that it made are gone from this database.",
         lambda: {"removed": stay is not None, "roles_left": sorted(stay or ())},
     )
 

@@ -22,7 +22,7 @@ def add_job(name: Name, **asked: Any) -> None:
     with open_database() as database:
         job_id, notices = database.add_job(name, **asked)
     value = {"job_id": job_id, "name": name, "notices": list(notices)}
-    show(lambda: f"Job {name} is there. See what it would do: dbanon job plan {name}", lambda: value)
+    show(lambda: f"Job {name} is set up. Predict its next periods: dbanon job plan {name}", lambda: value)
     say(notices)
 
 
@@ -45,7 +45,7 @@ def list_jobs(
 
 @job_app.command("plan", epilog=GLOBAL_EPILOG)
 def plan_job(
-    name: Name, periods: Annotated[int, typer.Option(min=1, max=1000, metavar="<int>", help="How many.")] = 7
+    name: Name, periods: Annotated[int, typer.Option(min=1, max=1000, metavar="<int>", help="How many periods.")] = 7
 ) -> None:
     """Predict the next periods of a job. It writes nothing."""
     from dbanon.cli import report
@@ -58,7 +58,7 @@ def plan_job(
 
 @job_app.command("run", epilog=GLOBAL_EPILOG)
 def run_jobs(
-    name: Annotated[str | None, typer.Argument(help="This job alone, instead of all of this login.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this job, instead of all jobs of this login.")] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait for workers to compute runs.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Fail at the end if a period is held.")] = False,
 ) -> None:
@@ -67,7 +67,7 @@ def run_jobs(
         advanced, held, notices = database.run_jobs(name, wait=wait, strict=strict)
     value = {"advanced": advanced, "held": held, "notices": list(notices)}
     steps, periods = format_count(advanced, "step was", "steps were"), format_count(held, "period is", "periods are")
-    text = f"{steps} taken; {periods} held."
+    text = f"{steps} taken. {periods} held."
     show(lambda: text, lambda: value)
     say(notices)
 
@@ -76,7 +76,7 @@ def _steer(name: str, action: str, since: str | None = None, reason: str | None 
     with open_database() as database:
         changed = database.steer_job(name, action, since=since, reason=reason)
     value = {"name": name, "action": action, "changed": changed}
-    done = {"pause": "is paused", "resume": "is not paused", "remove": "is removed"}
+    done = {"pause": "is paused", "resume": "is resumed", "remove": "is removed"}
     said = (
         f"Job {name} {done[action]}."
         if action in done
@@ -99,7 +99,7 @@ def resume_job(name: Name) -> None:
 
 @job_app.command("retry", epilog=GLOBAL_EPILOG)
 def retry_period(name: Name, since: Since = None) -> None:
-    """Load and compute a period again, as it is. Without SINCE all that are held."""
+    """Load and compute a period again, however few rows the source has. Without SINCE: all that are held."""
     _steer(name, "retry", since)
 
 
@@ -107,9 +107,9 @@ def retry_period(name: Name, since: Since = None) -> None:
 def skip_period(
     name: Name,
     since: Since = None,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; recorded.")] = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, which is recorded.")] = None,
 ) -> None:
-    """Leave a period unpublished. Without SINCE all that are held."""
+    """Leave a period unpublished. Without SINCE: all that are held."""
     _steer(name, "skip", since, reason)
 
 

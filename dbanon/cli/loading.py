@@ -69,21 +69,21 @@ PlaceFile = Annotated[
 @load_app.command("sites", epilog=GLOBAL_EPILOG)
 @add_options(loading.LoadingSites)
 def load_sites(file: PlaceFile, **options: Any) -> None:
-    """Load sensitive sites, places no person may be linked to, into an existing dataset, next to those it has."""
+    """Load sensitive sites, to which no person may be linked, into an existing dataset, in addition to those it has."""
     _load(lambda database: database.load_sites(file, **options))
 
 
 @load_app.command("pois", epilog=GLOBAL_EPILOG)
 @add_options(loading.LoadingPois)
 def load_pois(file: PlaceFile, **options: Any) -> None:
-    """Load points of interest into an existing dataset, next to those it has."""
+    """Load points of interest into an existing dataset, in addition to those it has."""
     _load(lambda database: database.load_pois(file, **options))
 
 
 @load_app.command("cells", epilog=GLOBAL_EPILOG)
 @add_options(loading.LoadingCells)
 def load_cells(file: PlaceFile, **options: Any) -> None:
-    """Load the areas that base stations cover, as they are, into an existing dataset, next to those it has."""
+    """Load the areas that base stations cover, as they are, into an existing dataset, in addition to those it has."""
     _load(lambda database: database.load_cells(file, **options))
 
 

@@ -99,7 +99,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(1)
     except Exception as error:
         _fail(
-            f"Something went wrong that should not ({type(error).__name__}). Run again with --debug and report it.", 1
+            f"dbanon failed, which is a defect ({type(error).__name__}). Run the command again with --debug, and "
+            "report it.",
+            1,
         )
     if stopping.number is not None:  # Typer makes an exit code of it
         _fail_stopped(stopping.number)

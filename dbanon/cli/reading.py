@@ -16,7 +16,12 @@ Release = Annotated[str, typer.Argument(help="Name of a live release.")]
 @app.command(epilog=GLOBAL_EPILOG)
 def export(
     name: Release,
-    file: Annotated[Path, typer.Argument(help="Ends in .csv, .geojson, .parquet, .gpkg or .fgb. Replaced if there.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help=("The file to write: .csv, .geojson, .parquet, .gpkg or .fgb. An existing file is replaced.")
+        ),
+    ],
     where: Annotated[str | None, typer.Option(help="Only rows that meet this SQL condition on the columns.")] = None,
 ) -> None:
     """Write a release to a file: CSV, GeoJSON, GeoParquet, GeoPackage or FlatGeobuf. Its metadata hold the promise."""
@@ -29,7 +34,9 @@ def export(
 @app.command(epilog=GLOBAL_EPILOG)
 def style(
     name: Release,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file, usually .qml. Replaced if there.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help=("The file to write, usually .qml. An existing file is replaced."))
+    ],
 ) -> None:
     """Write a style for QGIS: regions by crowd in colours, exact rows apart, and the columns of the time."""
     with open_database() as database:
@@ -55,10 +62,10 @@ def report(
 @add_options(reporting.Writing)
 def compare(
     one: Annotated[str, typer.Argument(metavar="A", help="A live release, or the number of a run.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another live release, or the number of a run.")],
     **asked: Any,
 ) -> None:
-    """Write a page of two releases or runs side by side. Different families are not ranked."""
+    """Write a page of two releases or runs side by side. Different methods are not ranked."""
     asked["output"] = asked["output"] or Path(f"{one}-{other}.html")
     with open_database() as database:
         file = database.compare(_parse_target(one), _parse_target(other), **asked)

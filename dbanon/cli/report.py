@@ -265,7 +265,7 @@ def format_card(card: Mapping[str, Any]) -> str:
 
 def format_publication(name: str, rows: int) -> str:
     """Report that a release was published, and how to read it."""
-    return f"Published {format_count(rows, 'row')} as published.{name}; read them with: SELECT * FROM published.{name}"
+    return f"Published {format_count(rows, 'row')} as published.{name}. Read them with: SELECT * FROM published.{name}"
 
 
 def make_plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
@@ -437,7 +437,7 @@ def _list_figures(figures: "Iterable[Figure]") -> str:
         value, low, high = (_write_value(number, about.unit) for number in (one.value, one.low, one.high))
         ends = "" if one.low is None else f"{low} to {high}"
         rows.append((about.title, ASKED_WORDS[one.asked] if one.asked else "", value, ends, about.plain))
-    return fit_table(["figure", "", "value", "90 % interval", "what it says"], rows)
+    return fit_table(["figure", "", "value", "90 % interval", "meaning"], rows)
 
 
 def _list_sizes(figures: "Iterable[Figure]") -> str:

@@ -31,7 +31,7 @@ RunId = Annotated[
 ]
 EndReaders = Annotated[
     bool,
-    typer.Option("--end-readers", help="End the sessions that read the release that goes, instead of giving up."),
+    typer.Option("--end-readers", help="End the sessions that read the release, instead of giving up."),
 ]
 
 
@@ -54,7 +54,8 @@ def check() -> None:
 @app.command("methods", epilog=GLOBAL_EPILOG)
 def list_methods(
     name: Annotated[
-        str | None, typer.Argument(help="Show its algorithms and parameters, with unit and limits.")
+        str | None,
+        typer.Argument(help=("The method to show, with its algorithms, and its parameters with unit and limits.")),
     ] = None,
 ) -> None:
     """List the methods, or show all of one."""
@@ -77,7 +78,7 @@ def _find_count_figures(database: "Database", run_id: int) -> "Sequence[Figure]"
     return stored.find_count_figures(database.connection, run_id) if console.can_draw() and not everywhere.json else ()
 
 
-Method = Annotated[str, typer.Argument(help="The method family. See 'dbanon methods'.")]
+Method = Annotated[str, typer.Argument(help="The method. See 'dbanon methods'.")]
 
 
 @app.command(epilog=GLOBAL_EPILOG)
@@ -105,7 +106,7 @@ def submit(method: Method, **asked: Any) -> None:
 
 @app.command(epilog=GLOBAL_EPILOG)
 def cancel(run_id: RunId) -> None:
-    """Cancel a run that waits or is being computed. Nothing it wrote stays."""
+    """Cancel a run that waits or is being computed. Nothing that it wrote stays."""
     with open_database() as database:
         status = database.cancel(run_id)
     show(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
@@ -135,7 +136,8 @@ def worker(
         typer.Option(metavar="ADDRESS", help="Dask scheduler to which runs hand their tasks, with true positions."),
     ] = None,
     log: Annotated[
-        Literal["text", "json"], typer.Option(help="How events are written to stderr: for people, or as JSON objects.")
+        Literal["text", "json"],
+        typer.Option(help=("How events are written to standard error: for people, or as JSON objects.")),
     ] = "text",
     heartbeat: Annotated[
         Path | None,
@@ -255,7 +257,8 @@ def unpublish(
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
     end_readers: EndReaders = False,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="Withdraw the part of a release that has this time.")
+        str | None,
+        typer.Option("--at", metavar="TIME", help=("Withdraw only the part of the release that holds this time.")),
     ] = None,
 ) -> None:
     """Withdraw a release, or a part of one."""
@@ -321,7 +324,7 @@ def forget(
     subject: Subject,
     again: Annotated[bool, typer.Option("--again", help="Let later loads bring the name again.")] = False,
 ) -> None:
-    """Erase a person from a dataset, and drop unpublished runs with the person. Later loads leave the person out."""
+    """Erase a person from a dataset, and delete unpublished runs with the person. Later loads leave the person out."""
     from dbanon.cli import report
 
     with open_database() as database:

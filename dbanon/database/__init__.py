@@ -275,7 +275,7 @@ class Database(Datasets):
         if queue.has_worker(self.connection):
             return
         if queue.may_compute(self.connection):
-            parts.demand("compute", what="This, while no worker is up,")
+            parts.demand("compute", what="To compute a run while no worker is up, this machine")
         raise queue.make_no_worker_error()
 
     def _run_here(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
@@ -332,7 +332,7 @@ class Database(Datasets):
             return stored.list_runs(self.connection)
 
     def check(self) -> list[dict[str, Any]]:
-        """List what is wrong: level (1 late or odd, 2 held up, 3 not known), about, what, since, remedy."""
+        """List problems: level (1 late or odd, 2 held up, 3 not known), about, what, since, remedy."""
         with translate_errors():
             return stored.list_health(self.connection)
 
@@ -357,7 +357,7 @@ class Database(Datasets):
             return jobs.list_jobs(self.connection, name)
 
     def plan_job(self, name: str, periods: int = 7) -> list[dict[str, Any]]:
-        """Say what a job would do with its next periods, without writing anything."""
+        """Predict the next periods of a job. It writes nothing."""
         with translate_errors():
             return jobs.plan_job(self.connection, name, periods)
 
@@ -437,7 +437,7 @@ class Database(Datasets):
         return evaluation.evaluate_file(self.target.url, row, read, asked, self.progress, name=run.name)
 
     def card(self, name: str) -> releases.Card:
-        """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
+        """Describe a release, live or withdrawn: promise, attack, shares left out, login and time of publication."""
         return releases.read_card(self.connection, name)
 
     def releases(self) -> list[dict[str, Any]]:
@@ -518,7 +518,7 @@ class Database(Datasets):
     @finish_progress
     @take_keywords(reporting.Reporting)
     def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
-        """Make the page of a release or a run: what it promises, what was attacked, what it shows, what is left out.
+        """Make the page of a release or a run: promise, attack, maps, shares left out.
 
         The page is one HTML file without scripts, which loads nothing. The page for the file of a privacy officer
             and the
@@ -573,7 +573,7 @@ class Database(Datasets):
     def compare(self, one: str | int, other: str | int, asked: reporting.Writing) -> str | Path:
         """Make a page of two releases or runs side by side, as `report` does. It shows no true position.
 
-        Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written
+        Those of different methods are not ranked. Returns the page; or, with `output`, the file that it was written
             to.
         """
         from dbanon.releases import reporting as pages

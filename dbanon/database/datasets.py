@@ -72,13 +72,13 @@ class Datasets:
     @finish_progress
     @take_keywords(loading.LoadingRequests)
     def load_requests(self, source: load.Table, asked: loading.LoadingRequests) -> load.LoadReport:
-        """Load the requests that subjects sent to a location-based service, one a row."""
+        """Load the requests that people sent to a location-based service, one a row."""
         return load.load_requests(self.connection, source, asked, self.progress)
 
     @finish_progress
     @take_keywords(loading.LoadingQuasiIdentifiers)
     def load_quasi_identifiers(self, source: load.Table, asked: loading.LoadingQuasiIdentifiers) -> load.LoadReport:
-        """Load times at which an adversary may know where a subject was, one a row."""
+        """Load times at which an adversary may know where a person was, one a row."""
         return load.load_quasi_identifiers(self.connection, source, asked, self.progress)
 
     @finish_progress
@@ -109,7 +109,7 @@ class Datasets:
     @finish_progress
     @take_keywords(generating.Generating)
     def synth(self, dataset: str, asked: generating.Generating) -> "SynthReport":
-        """Generate moving objects, their requests and, if asked for, places of their city into a dataset.
+        """Generate people and vehicles, their requests and, if asked for, places of their city into a dataset.
 
         Raises
         ------

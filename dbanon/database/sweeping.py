@@ -132,7 +132,8 @@ def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
         )
     if asked.keep and asked.sample is not None:
         raise ParameterError(
-            "Runs on a sample must go with it. Got keep and sample. Leave one out, or run the chosen setting on all."
+            "Runs on a sample must be dropped with the sample. Got keep and sample. Leave one out, or run the chosen "
+            "setting on all people."
         )
 
 
@@ -248,8 +249,8 @@ class _Work:
         rows = [stored.find_dataset(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
         if rows[0].revision != revision:
             raise DataError(
-                "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted "
-                "meanwhile. Begin the sweep again."
+                "The data of a dataset must stay as they are during a sweep. Some were loaded or deleted meanwhile. "
+                "Begin the sweep again."
             )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
@@ -332,7 +333,7 @@ def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
         if want.name not in METRICS and all(one.find_value(want.name) is None for one in verified):
             known = sorted({*verified[0].figures, *verified[0].run.get("metrics", {}), *METRICS})
             raise ParameterError(
-                f"A wanted figure must be one of the settings. Got '{want.name[:60]}'. {choose_one(known)}"
+                f"A want must be of a figure that the sweep measures. Got '{want.name[:60]}'. {choose_one(known)}"
             )
 
 

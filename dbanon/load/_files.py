@@ -25,8 +25,8 @@ BLOCK_BYTES = 4 * 1024**2
 HEAD_BYTES = 65_536
 
 _FILE_KINDS = {
-    stat.S_IFDIR: "a directory, and not the files in it",
-    stat.S_IFIFO: "a pipe, which must be written to a file first",
+    stat.S_IFDIR: "a directory. Name the files in it",
+    stat.S_IFIFO: "a pipe. Write its data to a file first",
     stat.S_IFSOCK: "a socket. Write its data to a file first",
 }
 _SEPARATORS = ",;\t|"
@@ -96,7 +96,7 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
     if at >= 0:
         raise DataError(
             f"A cell in column '{name}' of {path.name} must be on one line. The one of line {first + at} is not. A "
-            f"quote may be open there, correct it."
+            "quote may be open there. Correct it."
         )
 
 
@@ -124,7 +124,7 @@ def _measure_size(path: Path) -> int:
     """Refuse what is no file, without opening it: reading from it might never end; returns its bytes."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
-        kind = _FILE_KINDS.get(stat.S_IFMT(there.st_mode), "a device, and not a file")
+        kind = _FILE_KINDS.get(stat.S_IFMT(there.st_mode), "a device. Name a file")
         raise DataError(f"The file to load must be a file. {path} is {kind}.")
     return there.st_size
 
@@ -158,7 +158,7 @@ def _shorten_complaint(words: str) -> str:
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8. Convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
-        return "Got a damaged or cut off gzip file. Copy it again."
+        return "Got a gzip file that is damaged or cut off. Copy it again."
     return "Got a file that breaks off or is of another kind. Check it."
 
 

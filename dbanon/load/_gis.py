@@ -102,8 +102,8 @@ def _check_place(path: Path) -> None:
     place = path.resolve()
     if str(place).startswith("/vsi") or "!" in str(place) or place.suffix.lower() in (".zip", ".shz"):
         raise DataError(
-            f"{path.name} must have a path that GDAL takes for a file. One that begins with /vsi, holds '!' or ends "
-            f"in .zip or .shz is none. Copy it to another place."
+            f"{path.name} must have a path that GDAL takes for a file. GDAL does not take a path that begins with "
+            "/vsi, holds '!' or ends in .zip or .shz. Copy it to another place."
         )
     if place.stat().st_size > MAX_FILE_BYTES:
         raise DataError(

@@ -149,7 +149,6 @@ def main(path: str, wanted: str, column: str, most_bytes: int) -> None:
 
 
 def write_track_points(files: Sequence[str], most_bytes: int) -> None:
-    """Write the points of the tracks of GPX files."""
     import pyarrow as pa
 
     pyogrio, parts = _open_gdal("GPX"), []

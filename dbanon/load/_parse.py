@@ -178,7 +178,6 @@ def has_control(name: pa.Array) -> NDArray[np.bool_]:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 

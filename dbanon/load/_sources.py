@@ -114,7 +114,7 @@ class Frame:
         names = list(dict.fromkeys(names))
         read = _arrow.select_columns(self.name, self._read_rows(), names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
-        yield from _files.number_rows(self.name, parts, "rows to load, and a stream that was read before has none left")
+        yield from _files.number_rows(self.name, parts, "rows to load (a stream that was read before has none left)")
 
     def _read_rows(self) -> Iterator[pa.RecordBatch]:
         try:

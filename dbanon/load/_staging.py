@@ -41,7 +41,6 @@ class Staging:
 
 
 def is_null(column: pa.Array) -> NDArray[np.bool_]:
-    """Where a column is null."""
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 

@@ -67,7 +67,7 @@ def load_places(
         source = _sources.open_table(given)
         if isinstance(source, _sources.File) and _gis.is_gis(source.path):
             rows, crs = _read_features(source.path, asked)
-            swap = "The shapes have them the other way round. Write them with x first."
+            swap = "The shapes have y first. Write them with x first."
             _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_describe_others(asked)}.")
         else:
             asked, crs = _find_position(source, asked)
@@ -150,7 +150,7 @@ def _find_position(source: _sources.Source, asked: LoadingPlaces) -> tuple[Loadi
 def _list_remedies(asked: LoadingPlaces) -> tuple[str, str]:
     """What to do where x and y of a table are the wrong way round, and where no row is usable."""
     if asked.geom is not None:
-        swap = f"The shapes of column '{asked.geom}' have them the other way round. Write them with x first."
+        swap = f"The shapes of column '{asked.geom}' have y first. Write them with x first."
         return swap, f"Check which column --geom names, {_describe_others(asked)}."
     return _trajectories.describe_swap(
         *_name_position(asked)

@@ -224,7 +224,7 @@ def _check_others(sources: Sequence[_sources.Source]) -> None:
     twice = next((place for place in places if places.count(place) > 1), None)
     if twice is not None:
         name = next(s.name for s in sources if isinstance(s, _sources.File) and os.path.realpath(s.path) == twice)
-        raise ParameterError(f"Each file must be named once. Got {name} more than once. Leave out the others.")
+        raise ParameterError(f"Each file must be named once. Got {name} more than once. Leave out the repetitions.")
 
 
 def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:

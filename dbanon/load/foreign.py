@@ -21,19 +21,19 @@ from dbanon.load import _files, _names, _parse, _staging
 Box = tuple[float, float, float, float]
 
 _KNOWN_NAMES = {
-    "id": "id track track_id trajectory trajectory_id traj_id user user_id uid person subject record record_id tid",
-    "time": "time t timestamp datetime at ts unix",
-    "x": "x easting",
-    "y": "y northing",
-    "lon": "lon lng long longitude",
-    "lat": "lat latitude",
-    "since": "since from start begin valid_from",
-    "until": "until to end valid_to",
-    "xmin": "xmin x_min minx min_x",
-    "ymin": "ymin y_min miny min_y",
-    "xmax": "xmax x_max maxx max_x",
-    "ymax": "ymax y_max maxy max_y",
-    "subjects": "people subjects count",
+    "id": "id,track,track_id,trajectory,trajectory_id,traj_id,user,user_id,uid,person,subject,record,record_id,tid",
+    "time": "time,t,timestamp,datetime,at,ts,unix",
+    "x": "x,easting",
+    "y": "y,northing",
+    "lon": "lon,lng,long,longitude",
+    "lat": "lat,latitude",
+    "since": "since,from,start,begin,valid_from",
+    "until": "until,to,end,valid_to",
+    "xmin": "xmin,x_min,minx,min_x",
+    "ymin": "ymin,y_min,miny,min_y",
+    "xmax": "xmax,x_max,maxx,max_x",
+    "ymax": "ymax,y_max,maxy,max_y",
+    "subjects": "people,subjects,count",
 }
 """Meanings of columns, and the names by which they are found, in upper or lower case."""
 
@@ -78,7 +78,7 @@ def _read_points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: 
     track, cells = _read_cells(path, found, ("id", "time", *axes), tz)
     x, y = (cells[axis] for axis in axes)
     if axes == ("lon", "lat"):
-        _demand(path, (np.abs(x) <= 180) & (np.abs(y) <= 90), "lon within 180 and lat within 90", "they may be swapped")
+        _demand(path, (np.abs(x) <= 180) & (np.abs(y) <= 90), "lon within 180 and lat within 90", "They may be swapped")
         x, y = pyproj.Transformer.from_crs(4326, srid, always_xy=True).transform(x, y)
         _demand(
             path, np.isfinite(x) & np.isfinite(y), "a place that the dataset's system can hold", "check lon and lat"
@@ -100,10 +100,10 @@ def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | N
         np.column_stack([cells[corner] for corner in _CORNER_COLUMNS]),
     )
     subjects = cells.get("subjects", np.ones(len(record)))
-    _demand(path, until >= since, "until at or after since", "check which is which")
+    _demand(path, until >= since, "until at or after since", "Check which is which")
     ordered = (bounds[:, 0] <= bounds[:, 2]) & (bounds[:, 1] <= bounds[:, 3])
-    _demand(path, ordered, "xmin <= xmax and ymin <= ymax", "check which is which")
-    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of 'subjects', at least 1", "correct it")
+    _demand(path, ordered, "xmin <= xmax and ymin <= ymax", "Check which is which")
+    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of 'subjects', at least 1", "Correct it")
     _demand_overlap(path, bounds, extent, ("x", "y"))
     order = np.lexsort((since, record))
     return Rectangles(
@@ -122,7 +122,7 @@ def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     names = _files.read_header(path)
     _names.check(path.name, names, list(given.values()), "--column")
     lower = {name.strip().lower(): name for name in reversed(names)}
-    known = {mean: next((lower[a] for a in also.split() if a in lower), None) for mean, also in _KNOWN_NAMES.items()}
+    known = {mean: next((lower[a] for a in also.split(",") if a in lower), None) for mean, also in _KNOWN_NAMES.items()}
     return {mean: name for mean, name in known.items() if name is not None} | dict(given)
 
 
@@ -148,10 +148,10 @@ def _read_cells(
             parts[mean].append(read(cell))
     whole = {mean: pa.chunked_array(own).combine_chunks() for mean, own in parts.items()}
     ids = whole.pop("id")
-    _demand(path, ~_staging.is_null(ids), "an id", "fill it in")
+    _demand(path, ~_staging.is_null(ids), "an id", "Fill it in")
     numbers = {mean: _staging.convert_to_floats(column) for mean, column in whole.items()}
     for mean, values in numbers.items():
-        _demand(path, np.isfinite(values), f"a finite number or time as its {mean}", "correct or remove it")
+        _demand(path, np.isfinite(values), f"a finite number or time as its {mean}", "Correct or remove it")
     codes = pc.dictionary_encode(ids).indices.to_numpy().astype(np.int64)
     return cast("Int", codes), numbers
 
@@ -159,7 +159,7 @@ def _read_cells(
 def _demand(path: Path, good: Bool, held: str, remedy: str) -> None:
     bad = int((~good).sum())
     if bad:
-        raise DataError(f"Every row of {path.name} must have {held}. Got {format_count(bad, 'row')} without; {remedy}.")
+        raise DataError(f"Every row of {path.name} must have {held}. Got {format_count(bad, 'row')} without. {remedy}.")
 
 
 def _demand_overlap(path: Path, bounds: Float, extent: Box, axes: tuple[str, str]) -> None:
@@ -171,5 +171,5 @@ def _demand_overlap(path: Path, bounds: Float, extent: Box, axes: tuple[str, str
 
     if not meets(bounds):
         swapped = axes == ("x", "y") and meets(bounds[:, [1, 0, 3, 2]])
-        remedy = "x and y are swapped, so name them the other way round" if swapped else "check its reference system"
-        raise DataError(f"{path.name} must have rows where the dataset has data. Got none there; {remedy}.")
+        remedy = "Name x and y the other way round, since they are swapped" if swapped else "Check its reference system"
+        raise DataError(f"{path.name} must have rows where the dataset has data. Got none there. {remedy}.")

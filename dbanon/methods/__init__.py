@@ -48,7 +48,7 @@ def declare_parameter(
     Parameters
     ----------
     default : object
-        Its default; ``None`` means "derived from the data", and the help says how.
+        Its default; ``None`` means "derived from the data", and the help ends with how: ``Default: l.``
     help : str
         One sentence for a reader who has not read the paper.
     type : {"integer", "number", "choice", "switch", "instant", "name"}
@@ -109,18 +109,13 @@ class Algorithm:
 
 def declare_since() -> Any:
     """Make the field `since` of a parameter class; every family has one, None by default."""
-    help = (
-        "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s. By default all data are "
-        "considered."
-    )
+    help = "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s. Default: no limit."
     return declare_parameter(None, help, type="instant")
 
 
 def declare_until() -> Any:
     """Make the field `until` of a parameter class; every family has one, None by default."""
-    help = (
-        "Time before which all rows end, a multiple of grid_s. Later data are not considered. By default all data are."
-    )
+    help = "Time before which all rows end, a multiple of grid_s. Later data are not considered. Default: no limit."
     return declare_parameter(None, help, type="instant")
 
 
@@ -133,8 +128,8 @@ def declare_step_s() -> Any:
 def declare_start() -> Any:
     """Make the field `start` of a family with `step_s`: the first instant, None for one that follows from the data."""
     help = (
-        "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s. "
-        "By default it is max_gap_s after the data's first time (last), rounded up to step_s."
+        "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s. Without it: since, otherwise the "
+        "data's first time, with align=last plus max_gap_s, rounded up to step_s. Default: from the data."
     )
     return declare_parameter(None, help, type="instant")
 
@@ -342,7 +337,9 @@ class Method:
         if not _has_same_members(cloaks, joined):
             raise DataError("Joining inputs must not change the groups of people. This is a defect of the method.")
         if not _has_same_rows(cloaks, joined):
-            raise DataError("Joining inputs must not change rows but join them. This is a defect of the method.")
+            raise DataError(
+                "Joining inputs must join rows and change nothing else in them. This is a defect of the method."
+            )
         return joined
 
 
@@ -437,7 +434,7 @@ def describe_requirement(about: Mapping[str, Any]) -> str:
     if about["type"] == "instant":
         return "ISO 8601 with a zone, or unix seconds, in whole seconds"
     if about["type"] == "name":
-        return "a name of 1 to 60 characters that can be seen, without blanks at its ends"
+        return "a name of 1 to 60 visible characters, without blanks at its ends"
     words = {"integer": "an integer", "number": "a number", "switch": "on or off"}[about["type"]]
     if about["minimum"] is not None:
         words += f" >= {about['minimum']:g}"
@@ -448,10 +445,10 @@ def describe_requirement(about: Mapping[str, Any]) -> str:
     return words + (f" ({about['unit']})" if about["unit"] else "")
 
 
-def _format_default(default: Any) -> str:
+def _format_default(default: Any, otherwise: str) -> str:
     if isinstance(default, bool):
         return "on" if default else "off"
-    return "from the data" if default is None else f"{default}"
+    return otherwise if default is None else f"{default}"
 
 
 def describe(family: Method) -> list[dict[str, Any]]:
@@ -469,16 +466,17 @@ def describe(family: Method) -> list[dict[str, Any]]:
             "type": item.metadata["type"],
             "unit": item.metadata["unit"],
             "default": item.default,
-            "default_text": _format_default(item.default),
+            "default_text": _format_default(item.default, default.removesuffix(".")),
             "minimum": item.metadata["minimum"],
             "maximum": item.metadata["maximum"],
             "choices": list(item.metadata["choices"]),
             "requirement": describe_requirement(item.metadata),
-            "help": item.metadata["help"],
+            "help": help,
             "algorithms": list(item.metadata["algorithms"]),
             "multiple_of": item.metadata["multiple_of"],
             "infinite": item.metadata["infinite"],
             "promises": item.metadata["promises"],
         }
         for item in dataclasses.fields(family.parameters)
+        for help, _, default in [item.metadata["help"].partition(" Default: ")]
     ]

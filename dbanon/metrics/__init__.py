@@ -65,10 +65,10 @@ def _make_quantiles(name: str, title: str, unit: str, what: str) -> list[Metric]
         Metric(
             name=f"{name}_{share}",
             title=f"{title}, {words}",
-            formula=f"{share} % quantile of {what}, weighted by people and time",
+            formula=f"{share} % quantile of the {what}, weighted by people and time",
             unit=unit,
             better="less",
-            plain=f"{share} % of the published time of people is in rows whose {what} is at most this.",
+            plain=f"{share} % of the published time of people is in rows where the {what} is at most this.",
             group="top",
         )
         for share, words in ((10, "small"), (50, "median"), (90, "large"))
@@ -138,8 +138,8 @@ _ALL_METRICS = (
         formula="sum |e - a| / sum a",
         unit="share",
         better="less",
-        plain="By how much expected counts are off, as a share of the people there are.",
-        source="The relative L1 error, summed before it is divided, so that empty squares count, too.",
+        plain="How far expected counts are off, as a share of the people there are.",
+        source="dbanon. It is the relative L1 error, summed before it is divided, so that empty squares count, too.",
         group="counts",
     ),
     Metric(
@@ -148,7 +148,7 @@ _ALL_METRICS = (
         formula="sum (e - a) / sum a",
         unit="share",
         better=None,
-        plain="Whether expected counts are too high (above 0) or too low (below 0) in all.",
+        plain="Whether expected counts are too high (above 0) or too low (below 0) on the whole.",
         group="counts",
     ),
     Metric(
@@ -228,7 +228,7 @@ _ALL_METRICS = (
         formula="F1 of the 100 most frequent sequences of 2 to 5 cells",
         unit="share",
         better="more",
-        plain="How many of the hundred most common ways through the cells are among the hundred most common true ones.",
+        plain="The overlap of the hundred most common ways through the cells with the hundred most common true ones.",
         source=f"{_ADATRACE} (FP F1 similarity), {_LDPTRACE}",
         group="field",
     ),
@@ -238,7 +238,7 @@ _ALL_METRICS = (
         formula="mean |e - a| / a over the 100 most frequent true sequences",
         unit="share",
         better="less",
-        plain="By how much the numbers of people on the most common ways are off.",
+        plain="How far the numbers of people on the most common ways are off.",
         source=f"{_ADATRACE} (FP average relative error)",
         group="field",
     ),
@@ -258,7 +258,7 @@ _ALL_METRICS = (
         formula="sum |e - a| / sum a over pairs of zones",
         unit="share",
         better="less",
-        plain="By how much counts of people from zone to zone are off, as a share of the people there are.",
+        plain="How far counts of people from zone to zone are off, as a share of the people there are.",
         group="field",
     ),
     Metric(
@@ -267,7 +267,7 @@ _ALL_METRICS = (
         formula="sum |e - a| / sum a over classes of time",
         unit="share",
         better="less",
-        plain="By how much the times that people stay in an area are off, as a share of the people there are.",
+        plain="How far the times that people stay in an area are off, as a share of the people there are.",
         group="field",
     ),
     *(_make_unicity(points) for points in range(1, 7)),
@@ -278,8 +278,8 @@ _ALL_METRICS = (
         unit="share",
         better="less",
         plain=(
-            "An adversary who knows the whole true way of a person takes the published one that is nearest. This is how"
-            " often that finds the person. No promise is about so much knowledge."
+            "An adversary with the whole true way of a person takes the published one that is nearest. This is how "
+            "often that finds the person. No promise is about so much knowledge."
         ),
         source=(
             "Domingo-Ferrer, Trujillo-Rasua: Microaggregation- and Permutation-Based Anonymization of Movement Data,"

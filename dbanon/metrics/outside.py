@@ -96,7 +96,10 @@ def _number_points(movements: Movements, cell_m: float, slot_s: float) -> tuple[
         size = int(axis.max(initial=0)) + 1
         room *= size
         if room > 2**62:
-            raise ParameterError("Cells and slots must be so large that their number fits. Got smaller ones. Try 1000.")
+            raise ParameterError(
+                "Cells and slots must be so large that they can be numbered. Got smaller ones. Make cells larger, "
+                "such as 1000 m."
+            )
         code = code * size + axis.astype(np.int64)
     order = np.lexsort((code, movements.person))
     person, code = movements.person[order], code[order]

@@ -196,8 +196,9 @@ def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setti
         return f"It is so everywhere: with more {name}, {how}{at}."
     worse, better = format_count(signs.count(1), "case"), format_count(signs.count(-1), "case")
     return (
-        f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}. In "
-        f"{format_count(signs.count(0), 'case')} there is no difference that {_format_questions(sweep)} can show."
+        f"The effect depends on the other parameters. With more {name}, counts get worse in {worse} and "
+        f"better in {better}. In {format_count(signs.count(0), 'case')} there is no difference that "
+        f"{_format_questions(sweep)} can show."
     )
 
 
@@ -225,7 +226,7 @@ def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
 
     worse = sum(off(one) > min(map(off, line)) for line in lines for one in line if one.varied[name] == value)
     return (
-        f"; over ten minutes another value errs less in {format_count(worse, 'case')} of {len(lines)}" if worse else ""
+        f". Over ten minutes another value errs less in {format_count(worse, 'case')} of {len(lines)}" if worse else ""
     )
 
 

@@ -33,7 +33,10 @@ class Questioning:
     ] = ENOUGH_QUERIES
     seed: Annotated[
         int,
-        Option("Same rows and seed: same questions. It is not the run's seed, and may be known."),
+        Option(
+            "The seed of the questions: the same rows and seed give the same questions. It is not the run's seed, "
+            "and may be known."
+        ),
     ] = 1
 
 

@@ -45,7 +45,7 @@ class Plan:
     instants: Annotated[int, Option("How many positions of each are recorded.", minimum=1, maximum=MAX_INSTANTS)] = 30
     step_s: Annotated[int, Option("Seconds from one position to the next.", minimum=1, maximum=10**9)] = 60
     start: Annotated[str | int, Option("First position: ISO 8601 or unix seconds.", typed=str)] = "2026-01-05T08:00:00Z"
-    seed: Annotated[int, Option("Same options and seed: same rows.", minimum=0, maximum=2**63 - 1)] = 1
+    seed: Annotated[int, Option("The same options and seed give the same rows.", minimum=0, maximum=2**63 - 1)] = 1
     whole_share: Annotated[
         float,
         Option(
@@ -68,17 +68,17 @@ class Plan:
     quasi_identifiers: Annotated[
         Links | None,
         Option(
-            "Quasi-identifiers, at which an adversary may know each. How they are linked: random, disjoint, chain or "
-            "forest.",
+            "Generate quasi-identifiers: times at which an adversary may know where a person is. The kind is how "
+            "people are linked by shared times: random, disjoint, chain or forest.",
             metavar="KIND",
             typed=str | None,
             choices=get_args(Links),
         ),
     ] = None
     quasi_identifier_size: Annotated[
-        int, Option("Most such instants of one person or vehicle.", minimum=1, maximum=10_000)
+        int, Option("The most quasi-identifiers of one person or vehicle.", minimum=1, maximum=10_000)
     ] = 10
-    quasi_identifier_overlap: Annotated[int, Option("How many of them linked ones share.")] = 1
+    quasi_identifier_overlap: Annotated[int, Option("How many times two linked people share.")] = 1
     pois: Annotated[
         int,
         Option(

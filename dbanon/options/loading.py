@@ -53,10 +53,8 @@ def _make_moment_option(words: str) -> Option:
 
 
 def _make_bounds_option(words: str) -> Option:
-    return Option(
-        f"{words}. A least x above the greatest crosses the antimeridian.", metavar="XMIN,YMIN,XMAX,YMAX", typed=str,
-        parse=_parse_box,
-    )  # fmt: skip
+    said = f"{words}. If its first x is greater than the second, the box crosses the antimeridian."
+    return Option(said, metavar="XMIN,YMIN,XMAX,YMAX", typed=str, parse=_parse_box)
 
 
 Dataset = Annotated[str, Option("Name of the dataset.")]
@@ -64,8 +62,8 @@ Subject = Annotated[str, Option("Column of the person or vehicle. '-' makes each
 Sender = Annotated[str, Option("Column of the sender, as the trajectories name them.")]
 Time = Annotated[str, Option("Column of the time: unix seconds or milliseconds, or ISO 8601.")]
 Trip = Annotated[str | None, Option("Column that separates a person's trips.")]
-X = Annotated[str | None, Option("Column of the longitude or easting. Else 'x'.")]
-Y = Annotated[str | None, Option("Column of the latitude or northing. Else 'y'.")]
+X = Annotated[str | None, Option("Column of the longitude or easting. Default: 'x'.")]
+Y = Annotated[str | None, Option("Column of the latitude or northing. Default: 'y'.")]
 Zone = Annotated[str | None, Option("Time zone of times that name none, such as Europe/Berlin.")]
 
 
@@ -78,12 +76,16 @@ class PopulationOptions:
 
     population: Annotated[
         str | None,
-        Option("Within it a person's name means one person in all datasets. Made when first named. Else 'default'."),
+        Option(
+            "The population. In all its datasets a name means the same person. It is made when it is first named. "
+            "Default: 'default'."
+        ),
     ] = None
     settle_s: Annotated[
         int | None,
         Option(
-            "How many seconds a person may stay where a snapshot shows them. Else 900. A population's longest counts."
+            "How many seconds a person may stay where a snapshot shows them. The greatest value in a population "
+            "counts. Default: 900."
         ),
     ] = None
 
@@ -102,7 +104,7 @@ class _Target:
         bool, Option("Leave out fixes far outside the rest, or too fast, instead of only counting them.")
     ] = False
     subject_per_day: Annotated[
-        bool, Option("Make each day of a person separate, from midnight to midnight in --tz (default: UTC).")
+        bool, Option("Make each day of a person separate, from midnight to midnight in --tz, or in UTC without it.")
     ] = False
     max_speed_kmh: Annotated[
         float | None,
@@ -120,7 +122,8 @@ class _Span:
     since: Annotated[
         datetime | None,
         _make_moment_option(
-            "Load rows from this time on. Default: all, or from a day before the last row with --new from a table."
+            "Load rows from this time on. Default: all rows. With --new from a table: from a day before the last row "
+            "that was loaded."
         ),
     ] = None
     until: Annotated[datetime | None, _make_moment_option("Load rows before this time.")] = None
@@ -137,8 +140,8 @@ class _Mode(_Span):
                 "append": "Add to an existing dataset.",
                 "replace": "Replace an existing dataset's trajectories. Requests and sites stay.",
                 "new": (
-                    "Add the rows that are not there yet, of times not published yet. Make the dataset if there is "
-                    "none."
+                    "Add the rows that the dataset does not have, of times that no release covers. Make the dataset "
+                    "if there is none."
                 ),
             }
         ),
@@ -151,7 +154,11 @@ class _Events(_Span):
 
     mode: Annotated[
         Literal["append", "new"],
-        Option(flags={"new": "Keep no copy of rows that are there already, or are of times that are published."}),
+        Option(
+            flags={
+                "new": ("Count rows that are there already, and rows of times that a release covers, and keep no copy.")
+            }
+        ),
     ] = "append"
 
 
@@ -194,7 +201,10 @@ class _Table:
     ] = None
     filter: Annotated[
         str | None,
-        Option("Load the rows that meet this condition in SQL. Functions not the server's own need their schema."),
+        Option(
+            "Load the rows that meet this condition in SQL. Functions that are not part of the server need their "
+            "schema."
+        ),
     ] = None
 
 
@@ -235,11 +245,11 @@ class LoadingQuasiIdentifiers(_Events):
     """How times at which an adversary may know where subjects were are loaded."""
 
     dataset: Dataset
-    set_name: Annotated[str, Option("Which of the dataset's sets they belong to.", name="--set")] = "default"
+    set_name: Annotated[str, Option("Name of the set that they belong to.", name="--set")] = "default"
     subject: Annotated[str, Option("Column of the person, as the trajectories name them.")] = "subject"
     time: Time = "time"
     tz: Zone = None
-    replace: Annotated[bool, Option("Delete those of the set first.")] = False
+    replace: Annotated[bool, Option("Delete the times of the set first.")] = False
 
 
 # ---- places ----------------------------------------------------------------------------------------------------------
@@ -307,7 +317,7 @@ class LoadingCells:
 
     dataset: Dataset
     name: Station = None
-    geom: Annotated[str | None, Option("Column of the polygon as WKT, of CSV or Parquet. Else 'geom'.")] = None
+    geom: Annotated[str | None, Option("Column of the polygon as WKT, for CSV or Parquet. Default: 'geom'.")] = None
     crs: System = None
     layer: Layer = None
     drop_outliers: DropFar = False

@@ -28,7 +28,7 @@ class Planning:
     """What a run is computed from."""
 
     dataset: Dataset
-    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
     params: Annotated[
         Mapping[str, Any] | None,
         Option(
@@ -48,7 +48,8 @@ class Submitting(Planning):
     seed: Annotated[
         int | None,
         Option(
-            "Same data, parameters and seed: same cloaks. Keep it private. Leave it out to have one made.",
+            "The same data, parameters and seed give the same cloaks. Keep the seed private. Default: a new one, "
+            "drawn at random.",
         ),
     ] = None
 
@@ -58,16 +59,20 @@ class Publishing:
     """How a run becomes a release."""
 
     replace: Annotated[bool, Option("Replace the live release of that name.")] = False
-    allow_overlap: Annotated[bool, Option("Publish though too few are left where it overlaps earlier releases.")] = (
-        False
-    )
-    reason: Annotated[str | None, Option("Why that is allowed. Recorded.", metavar="TEXT")] = None
-    end_readers: Annotated[bool, Option("End the sessions that read the release that goes, instead of giving up.")] = (
+    allow_overlap: Annotated[
+        bool, Option("Publish although fewer candidates than promised are left where it overlaps earlier releases.")
+    ] = False
+    reason: Annotated[str | None, Option("Why the overlap is allowed. The reason is recorded.", metavar="TEXT")] = None
+    end_readers: Annotated[bool, Option("End the sessions that read the replaced release, instead of giving up.")] = (
         False
     )
     readers: Annotated[
         Sequence[str] | None,
-        Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
+        Option(
+            ("One or more roles that may read the release, instead of all analysts."),
+            metavar="ROLE",
+            typed=list[str] | None,
+        ),
     ] = None
     grow: Annotated[bool, Option("Publish as a part of the release of that name. The first part begins it.")] = False
 

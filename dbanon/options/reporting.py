@@ -31,7 +31,7 @@ class Writing(Showing):
     output: Annotated[
         Path | None,
         Option(
-            "The file to write. Replaced if it is there.",
+            "The file to write. An existing file is replaced.",
             name="-o",
             metavar="FILE.html",
             typed=str | None,
@@ -47,7 +47,7 @@ class Reporting(Writing):
     audience: Annotated[
         Literal["file", "analysts"],
         Option(
-            "For the file of a privacy officer, or for analysts: then of the view alone.",
+            "For the file of a privacy officer, or for analysts. A page for analysts is made from the view alone.",
             name="--for",
             choices=("file", "analysts"),
         ),

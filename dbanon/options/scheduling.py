@@ -24,7 +24,7 @@ def _parse_limits(texts: Sequence[str]) -> dict[str, float]:
         return {name: float(value) for name, value in parse_parameters(texts).items()}
     except ValueError:
         raise ParameterError(
-            "A limit must be a number. Got something else. Write it like --limit requests=5."
+            "The value of a limit must be a number. Got something else. Write it like --limit requests=5."
         ) from None
 
 
@@ -44,7 +44,7 @@ LOAD_FIELDS = (*(one.name for one in list_fields(OfSource) if one.name not in ("
 def _make_optional(name: str, default: str) -> Option:
     """Make an option of the import one that can be left out, since what a job has stays as it is."""
     [option] = [one.option for one in list_fields(OfSource) if one.name == name]
-    return replace(option, help=f"{option.help} Else {default}.")
+    return replace(option, help=f"{option.help} Default: {default}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class AddingJob(OfSource):
     source: Annotated[str | None, Option("Table or view of the same database, one fix a row. A new job needs it.")] = (
         None
     )
-    method: Annotated[str | None, Option("The method family. See 'dbanon methods'. A new job needs it.")] = None
+    method: Annotated[str | None, Option("The method. See 'dbanon methods'. A new job needs it.")] = None
     subject: Annotated[str | None, _make_optional("subject", "'subject'")] = None  # type: ignore[assignment]
     time: Annotated[str | None, _make_optional("time", "'time'")] = None  # type: ignore[assignment]
     grid_m: Annotated[float | None, _make_optional("grid_m", "1")] = None  # type: ignore[assignment]
@@ -62,11 +62,11 @@ class AddingJob(OfSource):
     drop_outliers: Annotated[bool | None, _make_optional("drop_outliers", "no")] = None  # type: ignore[assignment]
     subject_per_day: Annotated[bool | None, _make_optional("subject_per_day", "no")] = None  # type: ignore[assignment]
     dataset: Annotated[str | None, Option("Name of the dataset. Default: the job's.")] = None  # type: ignore[assignment]
-    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
     params: Annotated[
         Mapping[str, Any] | None,
         Option(
-            "One or more parameters of the method, each by its name, but for since and until.",
+            "One or more parameters of the method, each by its name, except since and until.",
             name="-p",
             metavar="NAME=VALUE",
             typed=list[str] | None,
@@ -86,7 +86,7 @@ class AddingJob(OfSource):
     every: Annotated[
         str | None, _make_interval_option("Length of a period: days and more by the clock of --tz. Default: 1 day.")
     ] = None
-    tz: Annotated[str | None, Option("Time zone of periods, and of times that name none. Else UTC.")] = None
+    tz: Annotated[str | None, Option("Time zone of periods, and of times that name none. Default: UTC.")] = None
     starts: Annotated[
         datetime | None,
         _make_moment_option(
@@ -102,7 +102,11 @@ class AddingJob(OfSource):
     ] = None
     at_least: Annotated[
         float | None,
-        Option("Share of the rows of other periods below which one waits. Else 0.5.", minimum=0, maximum=1),
+        Option(
+            ("A period waits if it has fewer rows than this share of the median of seven periods. Default: 0.5."),
+            minimum=0,
+            maximum=1,
+        ),
     ] = None
     limits: Annotated[
         Mapping[str, float] | None,
@@ -130,27 +134,32 @@ class AddingJob(OfSource):
     ] = None
     readers: Annotated[
         Sequence[str] | None,
-        Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
+        Option(
+            ("One or more roles that may read the release, instead of all analysts."),
+            metavar="ROLE",
+            typed=list[str] | None,
+        ),
     ] = None
     retry: Annotated[
         str | None,
         _make_interval_option(
-            "How long after a failure it tries again, doubled each time, up to a quarter of every. Default: 5 minutes."
+            "How long after a failure the job tries again, doubled each time, up to a quarter of --every. Default: 5 "
+            "minutes."
         ),
     ] = None
     max_tries: Annotated[
-        int | None, Option("After how many tries a period is held. Else 10.", minimum=1, maximum=1000)
+        int | None, Option("After how many tries a period is held. Default: 10.", minimum=1, maximum=1000)
     ] = None
     on_held: Annotated[
         Literal["go_on", "stop"] | None,
         Option(
-            "Whether later periods go_on or stop while one is held. Else go_on.",
+            "Whether later periods go_on or stop while one is held. Default: go_on.",
             typed=str | None,
             choices=("go_on", "stop"),
         ),
     ] = None
     owner: Annotated[
-        str | None, Option("Role that runs it. This login must be allowed to become it. Default: this login.")
+        str | None, Option("Role that runs the job. This login must be allowed to become it. Default: this login.")
     ] = None
     read_dsn: Annotated[
         str | None,

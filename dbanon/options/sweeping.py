@@ -28,8 +28,8 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
             wants.append(Want(name=found[1], at_least=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ParameterError(
-                f"A wanted figure must be one, >= or <=, and a number. Got '{text[:60]}'. Write it like "
-                f"published_share>=0.9."
+                f"A want must be a figure, >= or <=, and a number. Got '{text[:60]}'. Write it like "
+                "published_share>=0.9."
             ) from None
     return tuple(wants)
 
@@ -49,7 +49,7 @@ class Sweeping(Reading, Questioning):
             parse=parse_parameters,
         ),
     ]
-    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
     sample: Annotated[
         int | None,
         Option(
@@ -59,12 +59,13 @@ class Sweeping(Reading, Questioning):
     want: Annotated[
         Sequence[str] | None,
         Option(
-            "One or more figures that a setting must have, such as 'published_share>=0.9'. The chosen one has all.",
+            "One or more figures that a setting must have, such as 'published_share>=0.9'. The chosen setting has "
+            "all of them.",
             metavar="FIGURE>=VALUE",
             typed=list[str] | None,
         ),
     ] = None
-    keep: Annotated[bool, Option("Keep the runs, which are dropped once they are measured.")] = False
+    keep: Annotated[bool, Option("Keep the runs. Without it, each is dropped once it is measured.")] = False
 
     @property
     def wants(self) -> tuple[Want, ...]:

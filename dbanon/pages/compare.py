@@ -43,7 +43,7 @@ def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
     lead = (
         "Both keep the same promise. The differences are below."
         if same
-        else "They promise different things: neither is better by a figure of this page."
+        else "They promise different things, so neither is better by a figure of this page."
     )
     about = [f"{letter}: {side.record.name}" for letter, side in sides.items()]
     return frame.make_document(
@@ -135,7 +135,8 @@ def _make_advice(one: Side, other: Side) -> list[Markup]:
             frame.make_card(
                 "Publish one of the two",
                 "Both are of the same people. Where they speak of the same time, a reader of both may find fewer "
-                "than k people for a row. dbanon measures that before it publishes the second, and refuses.",
+                "than k people for a row. dbanon measures that before it publishes the second one. If fewer than k "
+                "people are left, dbanon refuses.",
             )
         )
     cards.append(

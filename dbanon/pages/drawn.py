@@ -65,7 +65,7 @@ class Drawn(Blocks):
             private=True,
         )
         inside = f"{len(truth.places)} of {truth.people} are in the map. Each is {_ALIGN_WORDS[truth.align]}."
-        caption = Markup('<b class="is-private">Private: where {:,} people were at {}.</b> One dot each; {}').format(
+        caption = Markup('<b class="is-private">Private: where {:,} people were at {}.</b> One dot each. {}').format(
             truth.people, at, inside
         )
         group = (
@@ -169,7 +169,7 @@ class Drawn(Blocks):
             "crowds", "How many people a row hides", f"Share of people and time: {said}.", rows, most=1
         )
         return frame.make_block(
-            "How many does a row hide?",
+            "How many people does a row hide?",
             frame.make_picture(drawn, f"Share of people and time. k is {self.shown.k}. The last bar is open."),
         )
 
@@ -197,7 +197,7 @@ class Drawn(Blocks):
         most = max(hours, key=lambda hour: hour[2])
         drawn = charts.draw_columns(
             "left-out",
-            "Who is left out, and when",
+            "People left out by hour",
             f"Percent of the people and times seen that are left out: at most {most[2]} %, from {most[0]:%H:%M} to "
             f"{most[1]:%H:%M}.",
             blocks,
@@ -205,7 +205,7 @@ class Drawn(Blocks):
             y=charts.make_axis(most[2], unit=" %", steps=3),
         )
         return frame.make_block(
-            "Who is left out, and when?",
+            "When are people left out?",
             frame.make_picture(
                 drawn,
                 f"Percent of people left out, most from {most[0]:%H:%M} to {most[1]:%H:%M} ({most[2]} %). Hours in "
@@ -241,7 +241,7 @@ class Drawn(Blocks):
     def join_pictures(self) -> Markup:
         """Put the charts of the rows together."""
         blocks = [self.draw_left_out(), self.draw_sizes(), self.draw_crowds(), self.draw_scale(), self.draw_atoms()]
-        return frame.make_section("What the rows look like", frame.make_columns(*filter(None, blocks)))
+        return frame.make_section("The rows in pictures", frame.make_columns(*filter(None, blocks)))
 
 
 def draw_sizes(name: str, title: str, shown: Shown) -> Markup:

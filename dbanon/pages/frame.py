@@ -125,7 +125,7 @@ def make_document(frame: Frame, header: Markup, *blocks: Markup) -> str:
             "<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
             '<header>{band}<div class="inner">{header}</div></header>\n'
             "<main>\n{main}\n</main>\n"
-            "<footer>{foot}. One file without scripts; nothing is loaded from anywhere.</footer>\n</body>\n</html>\n"
+            "<footer>{foot}. One file without scripts. It loads nothing from anywhere.</footer>\n</body>\n</html>\n"
         ).format(
             policy=POLICY,
             title=title,

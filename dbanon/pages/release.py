@@ -60,7 +60,7 @@ def make_page(
         "operators": f"for operators of {record.dataset}",
     }[audience]
     around = frame.Frame(
-        title=f"{record.name}: what it promises, and what it shows",
+        title=f"{record.name}: promise and contents",
         band=band,
         head=head,
         foot=_write_foot(record),
@@ -96,7 +96,7 @@ def _list_file_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.make_facts(),
         frame.make_section(
-            "What is published",
+            "Published rows",
             frame.make_wide_columns(
                 page.draw_map(),
                 page.describe_rows(),
@@ -121,7 +121,7 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.make_facts(),
         frame.make_section(
-            "What is published",
+            "Published rows",
             frame.make_wide_columns(
                 page.draw_map(), page.describe_rows(), page.describe_left_out(), page.draw_questions()
             ),
@@ -137,8 +137,9 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
             frame.make_columns(
                 frame.make_card(
                     "If a query says that the view does not exist",
-                    "It was withdrawn, or is for others now: ask the administrator. If it was replaced while you "
-                    "asked, ask again. Numbers of records are drawn again in each release: do not keep them.",
+                    "The release was withdrawn, or is now for other readers: ask the administrator. If it was "
+                    "replaced while you asked, ask again. Numbers of records are drawn again in each release: do not "
+                    "keep them.",
                 ),
                 page.describe_source(),
             ),
@@ -149,7 +150,7 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
 def _list_operator_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.make_facts(),
-        frame.make_section("What is private, and what is published", page.draw_pair(), page.describe_part()),
+        frame.make_section("Private and published positions", page.draw_pair(), page.describe_part()),
         page.make_utility(),
         page.make_tests(),
         frame.make_section(

@@ -72,8 +72,8 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
     ]
     which = f"meet all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
     lead = (
-        f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. It chose the "
-        "setting on their front whose count error has the least upper end of its interval."
+        f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. On their "
+        "front, it chose the setting with the least upper end of the interval of the count error."
     )
     yield frame.make_section("The chosen setting", frame.make_fact_list(found), lead=lead)
 
@@ -103,7 +103,7 @@ def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]
         "Hollow: not on the front. Ringed: the chosen one. Lines join settings that differ in one parameter."
     )
     left = frame.make_picture(_draw_net(sweep, compared, names), caption)
-    yield frame.make_section("What is gained, what is lost", frame.make_wide_columns(left, *right), note=sweep.method)
+    yield frame.make_section("Gains and losses", frame.make_wide_columns(left, *right), note=sweep.method)
 
 
 def _draw_minutes(sweep: Sweep) -> Markup:
@@ -234,8 +234,8 @@ def _draw_limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
     caption = "Hatched: left out. " + ". ".join(said) + "."
     free = [name for name in compared[0].varied if all(_has_one_share(line) for line in find_lines(compared, name))]
     if free and len(groups) > 1:
-        caption += f" None is lost to {' or '.join(free)}."
-    return frame.make_block("What limits the share?", frame.make_picture(picture, caption))
+        caption += f" No share is lost to {' or '.join(free)}."
+    return frame.make_block("Limits of the share", frame.make_picture(picture, caption))
 
 
 def _name_common(group: Sequence[Setting]) -> str:
@@ -270,7 +270,7 @@ def _draw_cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
     y = charts.make_axis(max(high for line in lines for *_, high in line.points), unit=" %", steps=3)
     about = f"How far counts in {sweep.squares} are off by {name}, with intervals (90 %)."
     return frame.make_block(
-        f"What does {name} cost?",
+        f"The cost of {name}",
         frame.make_picture(charts.draw_lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
     )
 
@@ -304,7 +304,7 @@ def _draw_families(sweep: Sweep) -> Iterator[Markup]:
             f"Errors of counts over ten minutes in {sweep.squares}. Do not rank methods by them: a method that hides "
             "less errs less."
         )
-        yield frame.make_section("Other families, other promises", frame.make_columns(*drawn), lead=lead)
+        yield frame.make_section("Other methods, other promises", frame.make_columns(*drawn), lead=lead)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def _write_grid(sweep: Sweep) -> Markup:
         "usable resolution",
         "rows",
         "may be published",
-        "what limits it",
+        "limited by",
     ]
     table = frame.make_table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
     asked = f"{format_count(sweep.queries, 'question')} of each kind"
@@ -354,7 +354,7 @@ def _write_publishable(one: Setting) -> str:
         return "not measured"
     if not overlap.get("below"):
         return "yes"
-    beside = ", ".join(overlap.get("releases") or ()) or "what is published"
+    beside = ", ".join(overlap.get("releases") or ()) or "earlier releases"
     return f"no: together with {beside} {overlap.get('smallest_crowd')} of {overlap.get('k')} are left"
 
 

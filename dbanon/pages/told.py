@@ -17,7 +17,7 @@ _FUNCTION_ANSWERS = {
     "flows": "how many go from which zone to which",
     "crossings": "how many cross a line, in each direction",
     "dwell": "how many stay in an area, and how long",
-    "requests_inside": "how many asked for what in an area",
+    "requests_inside": "how many sent which requests in an area",
 }
 _NOT_TRIED = (
     "newspapers, social media, publications about the same people that dbanon does not know, guesses from nearness"
@@ -74,7 +74,7 @@ class Told(Blocks):
             rows.append((test.capitalize(), TEST_QUESTIONS[test], verdict, self.record.left_open.get(test, "")))
         return frame.make_section(
             "The three tests of the regulators",
-            frame.make_table(["test", "asks", "clauses of the attack", "what is left open, by design"], rows),
+            frame.make_table(["test", "asks", "clauses of the attack", "left open by design"], rows),
             note="Article 29 Working Party, opinion 05/2014, WP216",
         )
 
@@ -103,7 +103,7 @@ class Told(Blocks):
 
     def describe_rows(self) -> Markup:
         """Say what a row says."""
-        return frame.make_block("What a row says", Markup("<p>{}</p>").format(self.record.rows_are))
+        return frame.make_block("The meaning of a row", Markup("<p>{}</p>").format(self.record.rows_are))
 
     def describe_intruder(self) -> Markup:
         """Record the motivated intruder: what it knows, did and found, and what was not tried."""
@@ -162,14 +162,14 @@ class Told(Blocks):
         name = record.release
         take_back = (
             Markup(
-                "<b>Withdraw:</b> {}, at once for new queries. Readers keep what they read or exported, and dbanon "
-                "still compares later releases with it."
+                "<b>Withdraw:</b> {}, at once for new queries. Readers keep all that they read or exported, and "
+                "dbanon still compares later releases with it."
             ).format(frame.make_code_name(f"SELECT dbanon.unpublish('{name}')"))
             if name
             else Markup("It is not published: no login reads it.")
         )
         return frame.make_card(
-            "Who reads it. Taking it back",
+            "Readers and withdrawal",
             Markup("<b>Readers:</b> {}: the view, no table behind it.").format(who) if name else "",
             take_back,
         )
@@ -260,7 +260,7 @@ class Told(Blocks):
         )
         when = "at => '...'" if instant else "during => '[...]'"
         return frame.make_section(
-            "What you may ask",
+            "Questions that you may ask",
             frame.make_table(
                 ["function of published", "answers"], [(frame.make_code_name(name), asked[name]) for name in names]
             ),

@@ -37,8 +37,8 @@ _DATA_SENTENCES = {
     "54000": "A person's name must have at most some 2,000 bytes. Got a longer text. Check which columns are named.",
 }
 _SENTENCES = {
-    "53100": "The server has no room left on its disk. Unfinished work was undone. Free some and run it again.",
-    "53200": "The server ran out of memory. Unfinished work was undone. Lower work_mem or free some.",
+    "53100": "The server has no room left on its disk. Unfinished work was undone. Free some space and run it again.",
+    "53200": "The server ran out of memory. Unfinished work was undone. Lower work_mem, or free some memory.",
     "42501": (
         "The login must have the rights for this. It does not. Have dbanon_operator (load, publish), dbanon_worker "
         "(run, verify) or dbanon_admin granted to it, or this database's roles of another prefix."

@@ -54,9 +54,14 @@ def _list_readers(readers: Sequence[str] | None) -> list[str] | None:
 def unpublish(
     connection: Connection, name: str, *, end_readers: bool = False, at: str | datetime | None = None
 ) -> tuple[str, ...]:
-    """Withdraw a release, or its part that has a time; returns what the server has to say about it."""
+    """Withdraw a release, or its part that holds the time `at`; returns the server's notices.
+
+    Raises `ParameterError` if there is no such release or part, or if `end_readers` is given for a part.
+    """
     if at is not None and end_readers:
-        raise ParameterError("A part is withdrawn while its readers go on. Got end_readers, too. Leave it out.")
+        raise ParameterError(
+            "Readers go on while a part is withdrawn, so end_readers must not be given. Got it. Leave it out."
+        )
     with collect_notices(connection) as notices:
         if at is None:
             connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])

@@ -365,7 +365,7 @@ def build_path_query(connection: Connection) -> sql.Composable:
 
 
 def scale_to_window(window: Window) -> dict[str, float]:
-    """Give the values that bring metres into units of a window."""
+    """Give the parameters of `build_path_query` and the corners of a window, in metres, by name."""
     box = {"x0": window.x0, "y0": window.y0, "x1": window.x1, "y1": window.y1}
     return {**box, "x": -window.x0, "y": -window.y1, "by": 1 / window.unit_m}
 

@@ -105,7 +105,10 @@ def open_rows(
 
 
 def count_crowds(connection: Connection, name: str) -> list[tuple[int, int]]:
-    """Count the rows of a release by their crowd, in ascending order."""
+    """Count the rows of a release by crowd: pairs of a crowd and its number of rows, ascending.
+
+    Raises `ParameterError` if there is no such release that the login may read.
+    """
     query = sql.SQL("SELECT crowd, pg_catalog.count(*) FROM {} GROUP BY crowd ORDER BY crowd")
     with translate_errors(), _lock_view(connection, name) as view:
         return connection.execute(query.format(view)).fetchall()
@@ -160,7 +163,9 @@ def _lock_view(connection: Connection, name: str) -> Iterator[sql.Identifier]:
 
 def _make_absent_error(name: str, readable: set[str]) -> ParameterError:
     choice = choose_one(readable) or "Ask an administrator for one."
-    return ParameterError(f"The release must be live, and for this login to read. Got {name!r} instead. {choice}")
+    return ParameterError(
+        f"The release must be live, and this login must be allowed to read it. Got {name!r} instead. {choice}"
+    )
 
 
 def _select_values(columns: Sequence[tuple[str, str]], postgis: str, form: Form) -> sql.Composable:

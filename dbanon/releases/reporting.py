@@ -166,7 +166,7 @@ def _require_verified(record: Described) -> None:
         return
     raise ParameterError(
         f"A page that shows no truth must be of a run that is verified and unchanged since. Run {record.run_id} "
-        f"{found}; `dbanon verify {record.run_id}` attacks it again, and `dbanon run` makes another."
+        f"{found}. `dbanon verify {record.run_id}` attacks it again, and `dbanon run` makes another."
     )
 
 
@@ -193,7 +193,9 @@ def describe_by_view(
         hours = cursor.execute("SELECT * FROM published.left_out WHERE name = %s ORDER BY since", [name]).fetchall()
         columns = cursor.execute("SELECT * FROM published.columns WHERE name = %s ORDER BY place", [name]).fetchall()
     if view is None:
-        raise ParameterError(f"The release must be live, and for this login to read. Got {name!r} instead.")
+        raise ParameterError(
+            f"The release must be live, and this login must be allowed to read it. Got {name!r} instead."
+        )
     method = METHODS[view["method"]]
     attack = import_attacker(method.attack).attack
     record = Described(
@@ -399,7 +401,7 @@ def name_private_file(file: Path) -> Path:
 
 
 def find_chromium() -> str:
-    """Find the browser that prints pages."""
+    """Find the browser that prints pages; raises `DbanonError` if there is none."""
     found = next(filter(None, map(shutil.which, _CHROMIUM_NAMES)), None)
     if found is None:
         raise DbanonError(

@@ -54,7 +54,6 @@ class Members:
 
 
 def read_regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
-    """Read the regions of a run."""
     whole = hashlib.sha256()
     numbers = [np.empty((4, 0), ">i4")]
     shapes, extras = [], [pa.array([], pa.string()).dictionary_encode()]
@@ -78,7 +77,6 @@ def read_regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
 
 
 def read_members(snapshot: arrow.Snapshot, run_id: int) -> Members:
-    """Read the members of a run."""
     whole = hashlib.sha256()
     numbers, ends = [np.empty((2, 0), ">i8")], [np.empty((0, 2))]
     for _, _, record, trajectory, size, period in _read_blocks(snapshot, "membership_blocks", run_id, whole):
@@ -164,7 +162,7 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
     except RecursionError:
         raise DataError(
             "Values in `extra` of a stored row must be at most some hundred arrays or objects deep. One is deeper, "
-            "and no method writes such. Run the method again."
+            "which no method writes. Run the method again."
         ) from None
 
 

@@ -42,7 +42,10 @@ def compare_flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> I
 def compare_dwelling(
     table: Table, true: Movements, box: Box, spans: list[Span], *, instants: float, rng: np.random.Generator
 ) -> Figure:
-    """Compare the times of stays in squares: up to a quarter of a span, a half, three quarters, or all of it."""
+    """Compare the times of stays in squares: up to a quarter of a span, a half, three quarters, or all of it.
+
+    A span has `instants` instants. Squares and spans are drawn with `rng`.
+    """
     low, high = np.array(box[:2]), np.array(box[2:])
     told, true_ = [], []
     for _ in range(_SQUARES):
@@ -74,7 +77,7 @@ def compare_ways(told: Movements, true: Movements) -> Iterator[Figure]:
 
 
 def draw_people(data: Trajectories, rng: np.random.Generator) -> Int:
-    """Choose the people among whom others are unique: all, or a sample if there are very many fixes."""
+    """Choose the people among whom others are unique, ascending: all, or a sample if there are very many fixes."""
     people = np.arange(data.subjects)
     if data.fixes <= _MAX_PLACES:
         return people
@@ -116,7 +119,10 @@ def _round_times(moved: Movements) -> Movements:
 
 
 def measure_regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
-    """Give quantiles of the sides and times of rows, by people and time."""
+    """Give the 10, 50 and 90 % quantiles of the sides and times of rows, weighted by people and time.
+
+    All are float64[c]: metres, seconds, and the people that each row stands for.
+    """
     for name, values in (("region_side_m", side_m), ("region_time_s", time_s)):
         found = distributions.find_weighted_quantiles(values, people * time_s)
         for share, value in zip((10, 50, 90), found, strict=True):

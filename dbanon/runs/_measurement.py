@@ -342,7 +342,8 @@ class Measurement:
         people = _field.draw_people(self.data, self.rng)
         if len(people) < self.data.subjects:
             self.notes.append(
-                f"Unicity is among {format_count(len(people), 'person', 'people')}. Among all, fewer are unique."
+                f"Unicity was computed among {format_count(len(people), 'person', 'people')}. Among all, fewer are "
+                "unique."
             )
         yield from _field.measure_unicity(self.truth.find_fixes(people), self.rng)
         yield _field.measure_linking(

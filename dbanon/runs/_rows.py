@@ -33,7 +33,6 @@ class Written:
 
 
 def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
-    """Read what a run wrote."""
     regions, members = _blocks.read_regions(snapshot, run_id), _blocks.read_members(snapshot, run_id)
     bounds, rectangle, srid = _read_shapes(snapshot, run_id, regions)
     extra, extras = _blocks.split_keys(regions.extra)

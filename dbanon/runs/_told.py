@@ -127,17 +127,14 @@ class Points:
     movements: Movements
 
     def answer_counts(self, questions: Questions, progress: Progress) -> Answers:
-        """Count tracks."""
         progress("asking questions", 0, None)
         counted = count_true_answers(self.movements, questions)
         return Answers(at_least=counted, expected=counted, at_most=counted)
 
     def answer_density(self, side_m: float, span: Span) -> Counted:
-        """Count tracks by cell."""
         return count_density(self.movements, side_m, span)
 
     def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:
-        """Count tracks by zones."""
         return count_trips(self.movements, side_m, box, span)
 
 
@@ -167,7 +164,7 @@ def count_trips(moved: Movements, side_m: float, box: Box, span: Span) -> Counte
 
 
 def measure_stays(moved: Movements, square: Box, span: Span) -> Float:
-    """Count at how many instants each track that was in a square at all was there."""
+    """Count at how many instants each track was in a square, for those that were there at all: float64[], by track."""
     xmin, ymin, xmax, ymax = square
     inside = _is_within(moved, span) & (moved.x >= xmin) & (moved.x <= xmax) & (moved.y >= ymin) & (moved.y <= ymax)
     return np.unique(moved.track[inside], return_counts=True)[1].astype(np.float64)
@@ -178,7 +175,7 @@ _NO_ZONE = np.iinfo(np.int64).min
 
 
 def number_zones(x: Float, y: Float, side_m: float, box: Box) -> Int:
-    """Number the zones of places; those that do not meet the box are outside."""
+    """Number the zones of places in metres, the least int64 where a zone does not meet the box."""
     i, j = (np.floor(axis / side_m).astype(np.int64) for axis in (x, y))
     inside: Bool = np.ones(len(i), np.bool_)
     for axis, known in zip((i, j), _count_zones(side_m, box), strict=True):
@@ -187,7 +184,7 @@ def number_zones(x: Float, y: Float, side_m: float, box: Box) -> Int:
 
 
 def compute_zone_side(box: Box, side_m: float) -> float:
-    """Give the side of zones: the one asked for, doubled until there are few enough."""
+    """Give the side of zones in metres: the one asked for, doubled until there are few enough."""
     while np.prod([len(axis) for axis in _count_zones(side_m, box)]) > _MAX_ZONES:
         side_m *= 2
     return side_m

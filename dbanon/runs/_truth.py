@@ -40,7 +40,6 @@ class Rows:
     shape: Int
 
     def select(self, chosen: Bool) -> "Rows":
-        """Give some of the rows."""
         record, since, until = self.record[chosen], self.since[chosen], self.until[chosen]
         shape = self.shape[chosen] if len(self.shape) else self.shape
         return Rows(record=record, since=since, until=until, shapes=self.shapes, shape=shape)
@@ -135,7 +134,7 @@ class Truth:
         return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
 
     def list_members(self, records: Int) -> tuple[Int, Int]:
-        """List the people of some records, and which of these each is in."""
+        """List the people of some records, and the record that each is in: int64[p] both, by record."""
         record = np.unique(records)
         place, person = self._people.list_members(record)
         return person, record[place]
@@ -215,7 +214,10 @@ def _make_movements(person: Float | Int, record: Float | Int, t: Float, x: Float
 
 
 def find_window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:
-    """Find a small box with a share of positions: forty times some are cut off where that makes the box smallest."""
+    """Find a small box with a share of positions: forty times some are cut off where that makes the box smallest.
+
+    Returns xmin, ymin, xmax and ymax in metres, which are infinite where there are no positions.
+    """
     place = np.stack([seen.x, seen.y])[:, :: len(seen.x) // _MAX_WINDOW_PLACES + 1]
     each = int(place.shape[1] * (1 - share) / _CUT_ROUNDS)
     for _ in range(_CUT_ROUNDS if each else 0):

@@ -86,7 +86,7 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
         fault = "was withdrawn" if found else "is not there"
         raise ParameterError(
             f"A release must be live to be measured by its name. {quote_text(name)} {fault}. "
-            "List them: `dbanon releases`."
+            "List the releases: `dbanon releases`."
         )
     return live
 

@@ -288,7 +288,7 @@ def _open_snapshot(place: Place) -> Iterator[arrow.Snapshot]:
         if not queue.may_compute(session):
             raise StoreError(
                 f"{_PROCESS_RULE} a login with the role dbanon_worker (or that of the database's own prefix). One has "
-                f"another. GRANT it, or change its DBANON_DSN."
+                "another. Grant it that role, or change its DBANON_DSN."
             )  # fmt: skip
         if _identify_server(session) != place.server:
             raise StoreError(f"{_PROCESS_RULE} the database of the run. One has another. Change its DBANON_DSN.")

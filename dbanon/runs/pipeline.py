@@ -39,7 +39,7 @@ from dbanon.runs.watch import Watch
 T = TypeVar("T")
 
 _SHORT_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is waiting
-_RERUN_ADVICE = "run it again, and report it if it is refused again."
+_RERUN_ADVICE = "Run it again, and report it if it is refused again."
 
 
 def finish_run(
@@ -291,17 +291,17 @@ class _Run:
         live = stored.list_live_releases(self.connection, self.claim.run_id)
         return (
             f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
-            + (f"Its releases stay live: {', '.join(live)}; " if live else "Nothing was published; ")
+            + (f"Its releases stay live: {', '.join(live)}. " if live else "Nothing was published. ")
             + self._choose_remedy(live)
         )
 
     def _choose_remedy(self, live: list[str]) -> str:
         """Say what to do if the run is refused: data that changed since are reason enough."""
         if live:
-            return "replace or withdraw it unless the data only changed afterwards."
+            return "Replace or withdraw them, unless the data only changed afterwards."
         read = stored.find_run(self.connection, self.claim.run_id).dataset_revision
         changed = read != stored.find_dataset(self.connection, self.row.dataset).revision
-        return "the dataset has changed since that run: start another." if changed else _RERUN_ADVICE
+        return "The dataset has changed since that run: start another." if changed else _RERUN_ADVICE
 
 
 @dataclass(frozen=True, kw_only=True)

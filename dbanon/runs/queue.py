@@ -144,7 +144,7 @@ class State:
 
 
 def read_state(connection: Connection, run_id: int) -> State:
-    """Look how far a run is."""
+    """Look how far a run is; one that is not there has nothing left to do."""
     with connection.cursor(row_factory=class_row(State)) as cursor:
         found = cursor.execute(
             "SELECT todo, stage AS progress, coalesce(stage_done, 0) AS done, stage_total AS total "
@@ -167,12 +167,17 @@ def make_no_run_error(run_id: int) -> ParameterError:
 def make_no_worker_error() -> StoreError:
     """Make the error of a login that may not compute while no worker is up."""
     refused = sqlstate.make_no_rights_error()
-    sentence = f"{refused} Or let a worker compute it: none is up, start `dbanon worker` with a login that may."
+    sentence = (
+        f"{refused} Or let a worker compute it. None is up: start `dbanon worker` with a login that has dbanon_worker."
+    )
     return StoreError(sentence, refused.sqlstate)
 
 
 def claim_run(connection: Connection, worker: str, run_id: int | None = None) -> Claim | None:
-    """Take the oldest run that waits, or a certain one; the session holds its lock until `unlock`."""
+    """Take the oldest run that waits, or a certain one; None if it does not wait.
+
+    The session holds the lock of the run until `unlock`.
+    """
     with connection.cursor(row_factory=class_row(Claim)) as cursor:
         return cursor.execute(
             "SELECT claimed_run AS run_id, lock_key, attempt, todo FROM dbanon_internal.claim_run(%s, %s)",
@@ -181,7 +186,7 @@ def claim_run(connection: Connection, worker: str, run_id: int | None = None) ->
 
 
 def unlock(connection: Connection, claim: Claim) -> None:
-    """Let a run's lock go."""
+    """Release a run's lock, which a lost connection has lost already."""
     with suppress(psycopg.Error):  # a lost connection has lost its locks
         connection.execute("SELECT pg_advisory_unlock(%s)", [claim.lock_key])
 

@@ -78,7 +78,7 @@ def open_snapshot(
         with arrow.open_snapshot(connection) as found, _name_server(connection):
             key = fetch_value(connection, _KEY_QUERY, [claim.run_id])
             if key != claim.lock_key:
-                raise _refuse_stranger("one that has gone another way since")
+                raise _refuse_stranger("one that has left the history of the primary")
             yield found
 
 
@@ -117,8 +117,8 @@ def _demand_replica(connection: Session, primary: Connection) -> None:
 
 def _refuse_stranger(got: str) -> ParameterError:
     return ParameterError(
-        f"--read-dsn must name a streaming replica of the database that runs are in. Got {got}. Name its replica "
-        f"itself, or leave the option out."
+        f"--read-dsn must name a streaming replica of the database that runs are in. Got {got}. Name a replica of "
+        "this server, or leave the option out."
     )
 
 

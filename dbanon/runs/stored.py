@@ -115,7 +115,7 @@ def list_runs(connection: Connection) -> list[dict[str, Any]]:
 
 
 def list_health(connection: Connection) -> list[dict[str, Any]]:
-    """List what is wrong, the worst first."""
+    """List what is wrong, the worst first: level, about, what, since and, with commands instead of SQL, remedy."""
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute("SELECT level, about, what, since, remedy FROM dbanon.health ORDER BY level DESC, since")
         return [{**row, "remedy": sqlstate.adapt_to_command_line(row["remedy"])} for row in found]
@@ -133,7 +133,7 @@ def check_params(connection: Connection, method: str, algorithm: str, params: Ma
 
 
 def has_rows(connection: Connection, run_id: int) -> bool:
-    """Whether a run wrote any."""
+    """Whether a run has stored rows."""
     return bool(fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))
 
 

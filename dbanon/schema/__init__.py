@@ -35,9 +35,9 @@ def check(connection: psycopg.Connection) -> None:
             f"upgrade`."
         )
     if revision != EXPECTED_REVISION:
-        remedy = "run `dbanon db upgrade`" if revision < EXPECTED_REVISION else "install a newer dbanon"
+        remedy = "Run `dbanon db upgrade`" if revision < EXPECTED_REVISION else "Install a newer dbanon"
         raise SchemaMismatch(
-            f"Schema dbanon is at revision {revision} and this program needs {EXPECTED_REVISION}; {remedy}."
+            f"Schema dbanon is at revision {revision} and this program needs {EXPECTED_REVISION}. {remedy}."
         )
 
 

@@ -92,12 +92,17 @@ _SCRIPT_HEAD = """\
 --
 -- Asked for:
 --   the database is at revision @since@ at least (NULL: it may be empty)
---   the roles are @admin@, @operator@, @worker@, @analyst@; members that they have already are let in: @share_roles@
+--   the roles are @admin@, @operator@, @worker@, @analyst@
+--   members that these roles have already are accepted: @share_roles@
 --   PostGIS is in schema @postgis@
---   what shows locks and counters is taken from PUBLIC: @restrict_public@ (NULL: as it was chosen before, at first not)
+--   views of locks and counters are taken from PUBLIC: @restrict_public@ (NULL: as it was chosen before, at first not)
 --
--- Sections: 00_before refuses what cannot be, and makes roles and schemas; 05 has the tables; 10 to 80 functions and
--- views; 85 and 90 triggers and rights; 95_after records what was done, and says what is left to do.
+-- Sections:
+--   00_before  refusals, roles and schemas
+--   05         tables
+--   10 to 80   functions and views
+--   85 and 90  triggers and rights
+--   95_after   records of the installation, and notices of work that is left to do
 """
 
 
@@ -186,7 +191,7 @@ def _list_revisions(since: str | None) -> Iterator[tuple[str, str]]:
     chain = list(ScriptDirectory(str(locate_folder("migrations"))).walk_revisions())[::-1]
     known = [revision.revision for revision in chain]
     if since is not None and since not in known:
-        raise ParameterError(f"--from must be a revision of dbanon's. Got {since[:60]!r}. {choose_one(known)}")
+        raise ParameterError(f"--from must be a revision of dbanon. Got {since[:60]!r}. {choose_one(known)}")
     for revision in chain[known.index(since) + 1 if since is not None else 0 :]:
         yield revision.revision, str(revision.module.SCRIPT)
 

@@ -470,7 +470,7 @@ def _open_replacements(files: list[Path]) -> Iterator[list[IO[bytes]]]:
             part.replace(whole)
     except OSError as error:
         raise DataError(
-            f"The files must be writable in {files[0].parent}. Got: {error.strerror or error}. Choose another one."
+            f"The files must be writable in {files[0].parent}. Got: {error.strerror or error}. Choose another --csv."
         ) from error
     finally:
         for file, part in zip(opened, parts, strict=False):

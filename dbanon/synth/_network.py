@@ -323,8 +323,8 @@ def _find_limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Flo
     column = next((name for name in ("limit_kmh", "class", "classcode") if name in table.columns), None)
     if limits_kmh is not None and column not in ("class", "classcode"):
         raise ParameterError(
-            f"Limits by class are for edges with a class. {table.path.name} has its own limits or no column 'class' "
-            f"or 'classcode'. Leave out --limits."
+            f"Limits by class are for edges with a class. {table.path.name} has its own limits, or no column 'class' "
+            "or 'classcode'. Leave out --limits."
         )
     if column is None:
         kmh = np.full(len(table.columns["from"]), LIMIT_KMH)

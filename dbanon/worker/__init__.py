@@ -134,7 +134,7 @@ def serve(
         if not queue.may_compute(database.connection):
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). "
-                "This one does not. GRANT it."
+                "This one does not. Grant it that role."
             )
         replica.check(database.connection, reading)
     settings = Settings(
@@ -148,7 +148,9 @@ def serve(
     if useless == _READ_ONLY:
         raise sqlstate.make_read_only_error()
     if useless:
-        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended. Start it again.")
+        raise SchemaMismatch(
+            "The schema is no longer at the revision that this worker needs. The worker ended. Start it again."
+        )
 
 
 def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedule | None) -> int | None:
@@ -164,7 +166,7 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
         useless = next((p.exitcode for p in processes if p.exitcode in (_READ_ONLY, _USELESS)), None)
         if reloads and not signals:
             reloads.clear()
-            log.write_event("reload", "begins afresh, each process when its run is done")
+            log.write_event("reload", "starts again, each process when its run is done")
             watched.reload()
             if scheduled is not None:
                 scheduled.reload()

@@ -62,7 +62,7 @@ class Cluster:
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them: use tls:// beyond this machine")
         if number and not readers:
-            say("attacks are done here alone: not every process of the cluster has a DBANON_DSN")
+            say("attacks are done by this worker alone: not every process of the cluster has a DBANON_DSN")
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks on the cluster, a single one here; see `dbanon.base.tasks.Tasks`.
@@ -116,7 +116,7 @@ class Cluster:
             except KilledWorker:
                 raise StoreError(
                     "A task was lost with each process of the cluster that did it, and Dask gave it up. Nothing was "
-                    "written. Look why those processes ended, and run it again."
+                    "written. Find out why those processes ended, and run it again."
                 ) from None
             finally:
                 with suppress(Exception):

@@ -29,7 +29,7 @@ def demand_operator(connection: Connection) -> None:
     ):
         raise StoreError(
             "The login of a worker with --schedule must have the role dbanon_operator (or that of this database's "
-            "own prefix). This one does not. GRANT it."
+            "own prefix). This one does not. Grant it that role."
         )
 
 

@@ -123,7 +123,7 @@ class Watched:
         connected = now - self._looked < _OLD_S and not self._over.is_set()
         if path == "/healthz":
             return _answer_health(
-                now - self._beaten < _BEAT_S, "The supervisor is alive.", "The supervisor does not go on."
+                now - self._beaten < _BEAT_S, "The supervisor is alive.", "The supervisor does not respond."
             )
         if path == "/readyz":
             lacking = "No process of this worker is connected to the database."
@@ -139,7 +139,7 @@ def _touch(file: Path) -> None:
     try:
         file.touch()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no file can be called so"
+        reason = getattr(error, "strerror", None) or "no file can have that name"
         raise ParameterError(
             f"--heartbeat must name a file that can be written. Got: {reason}. Name another."
         ) from None
@@ -196,7 +196,7 @@ def _start_server(listen: str, answer: Callable[[str], tuple[HTTPStatus, str, by
         server_class = type("Server", (_Server,), {"address_family": family})
         made: ThreadingHTTPServer = server_class(address[:2], Handler)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "no host can be called so"
+        reason = getattr(error, "strerror", None) or "no host can have that name"
         raise ParameterError(
             f"--listen must be an address of this machine with a port that is free. Got: {reason}. Name another."
         ) from None

@@ -29,7 +29,7 @@ BEGIN
     IF pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.<>) 'pg_catalog, pg_temp'
         OR pg_catalog.current_setting('transaction_read_only')::pg_catalog.bool
     THEN
-        RAISE EXCEPTION 'dbanon must be installed in one transaction that may write. This is none, and nothing was changed.'
+        RAISE EXCEPTION 'dbanon must be installed in one transaction that may write. This is not one, and nothing was changed.'
             USING ERRCODE = 'DA023', HINT = 'Run psql -X -v ON_ERROR_STOP=1 -1 -f dbanon.sql at the primary server, where default_transaction_read_only is off.';
     END IF;
     IF version < @oldest_server@ THEN

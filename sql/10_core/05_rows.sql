@@ -79,7 +79,7 @@ BEGIN
     END IF;
     SELECT d.* INTO held FROM ONLY dbanon.record d WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
     IF held.regions[cloak.seq] > 0 AND held.periods[cloak.seq] > 0 THEN
-        RAISE EXCEPTION 'A record must have one row of a number. It has one of number % already.', cloak.seq
+        RAISE EXCEPTION 'The rows of a record must have different numbers. It has a row of number % already.', cloak.seq
             USING ERRCODE = 'unique_violation', DETAIL = format('Record %s of run %s.', cloak.record_id, cloak.run_id),
                   HINT = 'Give the row another seq, or delete that one first.';
     END IF;

@@ -7,7 +7,7 @@
 --   DA001 There is no such run, release, dataset, load or person.
 --   DA002 The name, or the reason, cannot be used.
 --   DA003 The name is taken.
---   DA004 The run must not be published: it is not verified, or not of a kind that may be.
+--   DA004 The run must not be published: it is not verified, or not of a kind that may be published.
 --   DA005 Rows changed since the verification, or an earlier version verified them, or records of a release changed since its
 --         publication.
 --   DA006 A statement tried to change releases or the audit, which only grow.
@@ -25,7 +25,7 @@
 --   DA017 No worker is up.
 --   DA018 This is not an error but a notice of what is being done.
 --   DA019 Periods of jobs are held.
---   DA020 The database was restored, copied or failed over, and nobody has said what was published since.
+--   DA020 The database was restored, copied or failed over, and no administrator has listed the publications since then.
 --   DA021 The database has roles of other names, or the roles belong to another database or purpose.
 --   DA022 The program or script does not know the revision of the schema.
 --   DA023 The server, the database or the login lacks something that an upgrade or a removal needs.

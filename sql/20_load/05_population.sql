@@ -7,8 +7,8 @@ AS $$
 BEGIN
     -- As dbanon_internal.check_dataset does: what cannot be seen makes two names look like one.
     IF btrim(population) = '' OR length(population) > 200 OR population ~ dbanon_internal.hidden_characters() THEN
-        RAISE EXCEPTION 'A population must have a name of 1 to 200 characters that can be seen. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = 'Within it a person''s name means one person.',
+        RAISE EXCEPTION 'A population must have a name of 1 to 200 visible characters. Got another.'
+            USING ERRCODE = 'DA011', DETAIL = 'In all datasets of a population a name means the same person.',
                   HINT = 'Choose one such as fleet-b, or leave it out.';
     ELSIF NOT (settle_s BETWEEN 0 AND 604800 AND settle_s = trunc(settle_s)) THEN
         RAISE EXCEPTION 'The settle time must be a whole number of seconds from 0 to 604,800. Got %.', settle_s

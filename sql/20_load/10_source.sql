@@ -199,7 +199,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'e')
     ORDER BY a.attnum LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'Column ''%'' must be of a type with conversions of the server or an extension. A cast of its type calls another function.', missing
+        RAISE EXCEPTION 'Column ''%'' must be of a type that the server or an extension converts. A cast of its type calls another function.', missing
             USING ERRCODE = 'DA012', DETAIL = 'The cast would run with the rights of the login that imports.',
                   HINT = 'Have its owner convert it in a separate table, or drop that cast, and import again.';
     END IF;
@@ -609,7 +609,7 @@ BEGIN
     ELSIF known THEN
         RAISE EXCEPTION 'There is nothing to add. The dataset already has all rows of % (%).', dbanon_internal.counted(rows_read, 'row'), counts
             USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')),
-                  HINT = 'If the source was loaded before, nothing is to be done.';
+                  HINT = 'If the source was loaded before, there is nothing to do.';
     END IF;
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
             dbanon_internal.counted(rows_read, 'row'), coalesce(' (' || counts || ')', '')

@@ -10,8 +10,8 @@ BEGIN
     -- What cannot be seen makes two names look like one.
     IF asked.dataset IS NULL OR btrim(asked.dataset) = '' OR length(asked.dataset) > 200
         OR asked.dataset ~ dbanon_internal.hidden_characters() THEN
-        RAISE EXCEPTION 'A dataset must have a name of 1 to 200 characters that can be seen. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = 'Each of them can be seen, or is a blank.', HINT = 'Choose one such as cabs.';
+        RAISE EXCEPTION 'A dataset must have a name of 1 to 200 visible characters. Got another.'
+            USING ERRCODE = 'DA011', DETAIL = 'Blanks are allowed, and a name of only blanks is not.', HINT = 'Choose one such as cabs.';
     ELSIF asked.mode IS NULL OR asked.mode NOT IN ('create', 'append', 'replace', 'new') THEN
         RAISE EXCEPTION 'The mode of a load must be create, append, replace or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, empty it first, or add missing rows.', HINT = 'Choose one of the four.';
@@ -257,7 +257,7 @@ DECLARE
     meant record;
 BEGIN
     IF asked.subject_per_day AND asked.subject = '-' THEN
-        RAISE EXCEPTION 'Days are those of people that are named. Got ''-'' for the column of people.'
+        RAISE EXCEPTION 'Only people with names must be cut into days. Got ''-'' for the column of people.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person.',
                   HINT = 'Name the column of people, or leave out subject_per_day => true.';
     ELSIF NOT asked.split_gap_s > 0 OR asked.split_gap_s = 'NaN' THEN

@@ -20,8 +20,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF asked.since >= asked.until THEN
-        RAISE EXCEPTION 'The time since which rows are loaded must lie before the time until which they are. Got % and %.', asked.since, asked.until
-            USING ERRCODE = 'DA011', DETAIL = 'The first is part of the span, the last is not.', HINT = 'Exchange since and until, or leave one out.';
+        RAISE EXCEPTION 'The time ''since'' must lie before the time ''until''. Got % and %.', asked.since, asked.until
+            USING ERRCODE = 'DA011', DETAIL = 'The span includes ''since'', and not ''until''.', HINT = 'Exchange since and until, or leave one out.';
     ELSIF asked.mode = 'new' AND asked.subject = '-' THEN
         RAISE EXCEPTION 'New rows are recognised by person and time. Got ''-'' for the column of people.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person, also one that was loaded before.',
@@ -64,13 +64,13 @@ BEGIN
         END IF;
         RAISE EXCEPTION 'The filter must be a condition on a row of %. The server refused it with SQLSTATE %.', qualified, SQLSTATE
             USING ERRCODE = 'DA011', DETAIL = 'It stands after WHERE, and sees columns of the source.',
-                  HINT = format('Try it in psql: SELECT * FROM %s WHERE (...) LIMIT 1. There, too, name the schema of each function that is not of '
-                                'the server itself.', qualified);
+                  HINT = format('Try it in psql: SELECT * FROM %s WHERE (...) LIMIT 1. There, too, name the schema of each function that is not '
+                                'part of the server.', qualified);
     END;
     IF jsonb_path_exists(plan, '$.** ? (@."Node Type" == "Subquery Scan" && @.Alias == "dbanon_filtered")') THEN
         RAISE EXCEPTION 'The filter must choose the same rows each time. Got one with a volatile function.'
-            USING ERRCODE = 'DA011', DETAIL = 'Such as random(), or a function that was made without STABLE or IMMUTABLE.',
-                  HINT = 'Leave the function out, or declare it STABLE if it is.';
+            USING ERRCODE = 'DA011', DETAIL = 'Examples are random(), and functions that were made without STABLE or IMMUTABLE.',
+                  HINT = 'Leave the function out, or declare it STABLE if it is stable.';
     END IF;
 END
 $$;

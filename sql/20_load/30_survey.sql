@@ -197,7 +197,7 @@ SET extra_float_digits = 1
 AS $$
 BEGIN
     RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
-        USING ERRCODE = 'DA011', DETAIL = 'Only with the two exchanged are the positions where they should be.', HINT = remedy;
+        USING ERRCODE = 'DA011', DETAIL = 'The positions are where they should be only if the two are exchanged.', HINT = remedy;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_axes(text) IS
@@ -224,7 +224,7 @@ BEGIN
         END IF;
     END IF;
     IF lon IS NULL THEN
-        RAISE EXCEPTION 'Positions must be in the reference system of the source. Their median is outside SRID %.', meant.srid
+        RAISE EXCEPTION 'Positions must be in the reference system of the source. Their median is outside the area of SRID %.', meant.srid
             USING ERRCODE = 'DA011', DETAIL = 'No longitude and latitude can be found for it.',
                   HINT = 'Give the right one, for example crs => ''EPSG:4326'', or srid => ... for the dataset''s own.';
     END IF;

@@ -65,7 +65,7 @@ BEGIN
         IF known.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
-                'Each day of a person is its own, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
+                'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
         far := dbanon_internal.kept_far(shape);
         PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
@@ -74,7 +74,7 @@ BEGIN
         PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, asked.crs, target));
         IF shapes > 0 THEN
             -- The owner of the table may have meant lines as trajectories.
-            PERFORM dbanon_internal.raise_notice(dbanon_internal.counted(shapes, 'row holds a line or an area; it', 'rows hold lines or areas; each')
+            PERFORM dbanon_internal.raise_notice(dbanon_internal.counted(shapes, 'row holds a line or an area, and it', 'rows hold lines or areas, and each')
                 || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
         END IF;
         -- A copy matters only where every row is a separate subject.
@@ -314,7 +314,7 @@ BEGIN
             || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END
             || CASE WHEN subject IS NULL THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
         CASE WHEN asked.geom IS NULL THEN format('Give x => %L, y => %L.', asked.y, asked.x)
-             ELSE format('The geometries of column ''%s'' have them the other way round. Swap them in a view, with ST_FlipCoordinates, and import '
+             ELSE format('The geometries of column ''%s'' have y first. Swap them in a view, with ST_FlipCoordinates, and import '
                  'that.', asked.geom) END,
         'Check which columns are named, crs, bbox and the times.', units_per_s);
 END
@@ -379,8 +379,8 @@ Returns: one row.
 - rows_read: how many rows the source had.
 - rows_kept: how many of them were stored.
 - quarantined: how many were left out, by reason. The rows are in dbanon.quarantine.
-- trajectories: how many it made.
-- subjects: how many it made.
+- trajectories: how many trajectories it made.
+- subjects: how many people these are of.
 - srid: the SRID of the dataset.
 - first_time: the time of the first fix kept. A wrong unit or zone shows here.
 - last_time: the time of the last fix kept.

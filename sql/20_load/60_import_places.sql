@@ -172,7 +172,7 @@ BEGIN
     -- Files and tables differ in what the caller can correct, so each brings its own remedies.
     usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
         ELSE 'Check which columns are named, and crs.' END);
-    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round. Swap them in a view, with '
+    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have y first. Swap them in a view, with '
         'ST_FlipCoordinates, and import that.', geom));
     PERFORM dbanon_internal.report_stage('reading ' || rows.called);
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
@@ -249,7 +249,7 @@ COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double
 Arguments:
 - source: table or view of the same database.
 - dataset: @LoadingSites.dataset@
-- geom: column of the site: a point, or a shape without curves. Of a shape only the bounding rectangle counts.
+- geom: column of the site: a point, or a shape without curves. Only the bounding rectangle of a shape counts.
 - name: @LoadingSites.name@
 - crs: coordinate system of the geometries. Default: their own.
 - bbox: {xmin,ymin,xmax,ymax} in units of the source. Sites with their middle outside are left out.
@@ -344,7 +344,7 @@ BEGIN
     PERFORM dbanon_internal.check_window(asked);
     IF asked.mode IS NULL OR asked.mode NOT IN ('append', 'new') THEN
         RAISE EXCEPTION 'The mode of this load must be append or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Both add to the stored rows. New counts known rows without a copy in quarantine.',
+            USING ERRCODE = 'DA011', DETAIL = 'Both add to the stored rows. With new, known rows are counted, and no copy of them goes into quarantine.',
                   HINT = 'Choose one of the two.';
     END IF;
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
@@ -520,9 +520,8 @@ BEGIN
     -- As the table has it.
     IF set_name IS NULL OR set_name = '' OR btrim(set_name) <> set_name OR length(set_name) > 60
         OR set_name ~ dbanon_internal.hidden_characters() THEN
-        RAISE EXCEPTION 'The name of a set must be 1 to 60 characters, without control characters or others that cannot be seen, and without '
-                        'blanks around them. Got %.', coalesce(dbanon_internal.quoted(set_name), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Characters that a terminal obeys are none of them.',
+        RAISE EXCEPTION 'The name of a set must be 1 to 60 visible characters, without blanks at its ends. Got %.', coalesce(dbanon_internal.quoted(set_name), 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Control characters are not visible.',
                   HINT = 'Leave it out for the set ''default'', or choose another.';
     END IF;
 END

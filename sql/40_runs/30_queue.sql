@@ -92,7 +92,7 @@ DECLARE
 BEGIN
     IF seed < 0 THEN
         RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead. Choose another.', seed
-            USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one made.';
+            USING ERRCODE = 'DA011', DETAIL = 'The same data, parameters and seed give the same cloaks.', HINT = 'Leave it out to have one made.';
     END IF;
     about := dbanon_internal.known_dataset(dataset);
     -- Parameters were checked above, by the registry: a worker may still refuse them for the data, never for their form.
@@ -108,7 +108,7 @@ COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
 'Queues a run for the next worker that is free and returns at once.
 Arguments:
 - dataset: @Submitting.dataset@
-- method: the method family, as listed in dbanon.methods.
+- method: the method, as listed in dbanon.methods.
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - algorithm: @Submitting.algorithm@
 - seed: @Submitting.seed@
@@ -319,9 +319,9 @@ DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(cancel_run.run_id);
 BEGIN
     IF state.todo IS NULL THEN
-        RAISE EXCEPTION 'A run to cancel must be queued or worked on. Run % is %.', state.run_id, state.status
+        RAISE EXCEPTION 'A run to cancel must wait in the queue or be computed. Run % is %.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
-                  HINT = format('Nothing is to be done. If it was never published, SELECT dbanon.drop_run(%s) deletes it.', state.run_id);
+                  HINT = format('There is nothing to do. If it was never published, SELECT dbanon.drop_run(%s) deletes it.', state.run_id);
     END IF;
     -- No worker has it: it can be ended here. A waiting verification is taken back and leaves the run what it was.
     IF state.worker IS NULL AND state.todo = 'compute' THEN

@@ -24,8 +24,8 @@ BEGIN
     UPDATE ONLY dbanon.run r SET tied_to = tied
         WHERE r.run_id = tie_run.run_id AND r.created_by = session_user AND r.todo = 'compute' AND r.status = 'queued' AND tied.pid IS NOT NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'A run of a sweep must wait in the queue, and its sweep must go on. Run % was not tied to one.', tie_run.run_id
-            USING ERRCODE = 'DA013', DETAIL = 'The session of the sweep has ended, or the run is not its own.', HINT = 'Begin the sweep again.';
+        RAISE EXCEPTION 'A run of a sweep must wait in the queue, and the session of the sweep must be open. Run % was not tied to one.', tie_run.run_id
+            USING ERRCODE = 'DA013', DETAIL = 'The session of the sweep has ended, or the run belongs to another login.', HINT = 'Begin the sweep again.';
     END IF;
 END
 $$;
@@ -54,7 +54,7 @@ BEGIN
                 cardinality(subjects)
             USING ERRCODE = 'DA011', DETAIL = 'A sweep over all people needs no sample.', HINT = 'Leave the sample out, or take fewer.';
     ELSIF tied.pid IS NULL THEN
-        RAISE EXCEPTION 'A sample must be tied to a session that goes on. That one has ended.'
+        RAISE EXCEPTION 'A sample must be tied to a session that is open. That one has ended.'
             USING ERRCODE = 'DA013', DETAIL = 'Nothing was copied.', HINT = 'Begin the sweep again.';
     END IF;
     -- A keyed hash draws them at random, and draws the same people again for a sweep that is resumed.

@@ -41,7 +41,7 @@ BEGIN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap'
                      WHEN grow THEN 'grow' ELSE 'readers' END
-            USING ERRCODE = 'DA011', DETAIL = 'It says how to publish. Without a name nothing is published.',
+            USING ERRCODE = 'DA011', DETAIL = 'It is an option of the publication. Without a name nothing is published.',
                   HINT = 'Name the release: publish_as => ''cabs_june''.';
     END IF;
 END
@@ -191,7 +191,7 @@ BEGIN
     PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, readers, grow, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
-    RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
+    RAISE NOTICE 'Run % is queued. It goes on if you stop waiting. SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
     LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -233,7 +233,7 @@ COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boo
 waiting, not the run.
 Arguments:
 - dataset: @Running.dataset@
-- method: the method family, as listed in dbanon.methods.
+- method: the method, as listed in dbanon.methods.
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - publish_as: @Running.publish@ NULL publishes nothing.
 - algorithm: @Running.algorithm@

@@ -136,7 +136,7 @@ BEGIN
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
          coalesce(format('at most from %s to %s', lower(span), upper(span)), 'no time of the data'));
-    RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to what is computed' END
+    RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to the computed rows' END
         FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i;
     RETURN QUERY VALUES ('releases_compared'::text, cardinality(near)::numeric, false, array_to_string(near[:10], ', '));
     lacking := dbanon_internal.lacking_history(family.traits, checked, about.grid_s, data.first_s);
@@ -187,12 +187,13 @@ COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
 'Predicts how a run would end. It computes no run and writes nothing.
 Arguments:
 - dataset: @Planning.dataset@
-- method: the method family, as listed in dbanon.methods.
+- method: the method, as listed in dbanon.methods.
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - algorithm: @Planning.algorithm@
 Returns: one row an item: the data, how long it may take, the releases it would be compared with, and the results of an earlier run of the
 method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k people. It is 5 where the run and
-earlier releases show the same people at the same time and one of them stands alone, or where the run asks for new atoms although a release has some. Otherwise it is 0.
+earlier releases show the same people at the same time and one of them stands alone. It is also 5 where the run asks for new atoms although a
+release has some. Otherwise it is 0.
 - item: the topic of the row.
 - value: the figure.
 - exact: false for an estimate.

@@ -66,7 +66,7 @@ BEGIN
         WHERE l.groups_sum <> dbanon_internal.groups_sum(l.release_id, r.dataset_id)
         ORDER BY l.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
-        RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. Those of % '
+        RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. The facts of % '
             '(number %) were changed since.', check_groups.run_id, changed.name, changed.release_id
             USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, or the key of its population, do not match its keyed hash.',
                   HINT = format('Restore its rows of dbanon.grouping and dbanon.exposure, and the key in dbanon.population, from a backup. Until then, '

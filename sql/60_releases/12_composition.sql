@@ -566,12 +566,12 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
 'Computes how few candidates remain for a reader of this run and of earlier releases of the same population, withdrawn ones too. It tries all sets of
-releases that a reader may have read and reports the worst. docs/understand/releases-together.md states the rule. It writes and undoes it, so it needs
+releases that a reader may have read and reports the worst. docs/understand/releases-together.md states the rule. It writes, and undoes that, so it needs
 a transaction that may write.
 Arguments:
 - run_id: the number of the run.
 Returns: one row.
-- relation: disjoint if no person is in both at a time or within reach, same if the very same groups were published before, or overlapping.
+- relation: one of three. It is disjoint if no person is in both at a time or within reach, same if the very same groups were published before, or overlapping.
 - smallest_crowd: the fewest candidates that are left to a person. 0 where a release that stands alone meets another.
 - k: how many were promised there.
 - below: how many promises break.
@@ -653,7 +653,7 @@ BEGIN
         IF since IS NOT NULL THEN
             hint := format('A run with since = %s would share no time with them. ', to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) || hint;
         END IF;
-        RAISE EXCEPTION 'A release that stands alone must share no person and time, or time within reach, with another. Run % and % '
+        RAISE EXCEPTION 'A release that stands alone must share no person and time with another, not even within reach. Run % and % '
                         'share %.', run_id, others, dbanon_internal.counted((measured ->> 'people')::bigint, 'person', 'people')
             USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be compared with other releases.', HINT = hint;
     END IF;

@@ -223,7 +223,7 @@ BEGIN
             AND l.cells_sum <> dbanon_internal.cells_sum(l.release_id, r.dataset_id)
         ORDER BY l.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
-        RAISE EXCEPTION 'The stored cells of a release must be as they were at its publication, for run % to be compared with it. Those of % '
+        RAISE EXCEPTION 'The stored cells of a release must be as they were at its publication, for run % to be compared with it. The cells of % '
             '(number %) were changed since.', check_known_cells.run_id, changed.name, changed.release_id
             USING ERRCODE = 'DA005', DETAIL = 'Its cells, or the key of its population, do not match its keyed hash.',
                   HINT = 'Restore its rows of dbanon.published_cell, and the key in dbanon.population, from a backup.';

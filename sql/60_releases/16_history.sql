@@ -48,7 +48,7 @@ BEGIN
                   HINT = 'As a superuser: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), '
                          'pg_walfile_name(pg_lsn) TO @admin@. On Amazon Aurora: set rds.logical_replication to 1 for the cluster.';
     ELSIF forked THEN
-        RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must list all publications after the state of this database. No '
+        RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must list all publications that the state of this database does not have. No '
             'administrator has, and nothing was published.'
             USING ERRCODE = 'DA020',
                   DETAIL = format('The last publication was made by %s. This is %s.', (SELECT i.published_from FROM ONLY dbanon.installation i),
@@ -94,7 +94,7 @@ BEGIN
                        OR e - ARRAY['from', 'release_id', 'name', 'population', 'dataset', 'since', 'until', 'reach_s', 'digest'] <> '{}') THEN
         RAISE EXCEPTION 'The list of publications must be an array of objects with since and until, and with population, name, reach_s and digest '
             'where they are known. Got something else.'
-            USING ERRCODE = 'DA011', DETAIL = 'An object follows "dbanon: published" in the server''s log.',
+            USING ERRCODE = 'DA011', DETAIL = 'Each object stands after "dbanon: published" in a line of the server''s log.',
                   HINT = 'Give ''[]'' if nothing was published, or such as ''[{"since": "2026-11-01Z", "until": "2026-11-02Z"}]''.';
     END IF;
     RETURN QUERY

@@ -244,7 +244,7 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'The name of a release is not free: there is a ''%'' in schema published already, which is no live release, and nothing was published.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-              HINT = 'Choose another, or drop that one. If it is a withdrawn release, SELECT dbanon.clear_withdrawn() says who is reading it still.';
+              HINT = 'Choose another, or drop that one. If it is a withdrawn release, SELECT dbanon.clear_withdrawn() says why it is still there.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
@@ -373,7 +373,7 @@ BEGIN
                                                                'settle_s', dbanon_internal.check_settle(publish.run_id, publish.allow_overlap)));
     allowed := coalesce((overlap ->> 'below')::bigint > 0, false) OR overlap ?| ARRAY['copies', 'settle_s', 'classes', 'other_cells'];
     IF publish.allow_overlap AND NOT allowed THEN
-        RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
+        RAISE NOTICE 'There was nothing to allow, so the reason is not recorded.';
     END IF;
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace, publish.grow);
     chosen := dbanon_internal.chosen_readers(publish.name, publish.replace OR publish.grow, publish.readers);
@@ -420,13 +420,13 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
 'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run if its rows changed since the verification. It
-refuses a run that, read together with earlier releases of the population, leaves a person fewer candidates, or a place less l or t, than promised. It
+refuses a run that, read together with earlier releases of the population, leaves a person fewer candidates than promised, or places without the promised l and t. It
 copies the rows into an immutable table. It lets @analyst@ or the given readers read the view.
 Arguments:
 - run_id: the number of the run.
 - name: name of the view: lower-case letters, digits and underscores.
 - replace: @Publishing.replace@ That release is withdrawn.
-- allow_overlap: @Publishing.allow_overlap@ Also needed where places are told apart that lack l categories or t, where the dataset is a copy, and
+- allow_overlap: @Publishing.allow_overlap@ Also needed where several releases together separate places without l categories or t, where the dataset is a copy, and
   where it has people under several names.
 - reason: @Publishing.reason@
 - end_readers: @Publishing.end_readers@ Without it, publishing gives up after 5 seconds.

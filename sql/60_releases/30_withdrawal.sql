@@ -10,7 +10,7 @@ AS $$
 BEGIN
     IF end_readers AND replace IS NOT TRUE THEN
         RAISE EXCEPTION 'A publication must replace a release to end its readers. Got end_readers => true without replace => true.'
-            USING ERRCODE = 'DA011', DETAIL = 'A new release has no readers yet.', HINT = 'Add replace => true, or leave the other out.';
+            USING ERRCODE = 'DA011', DETAIL = 'A new release has no readers yet.', HINT = 'Add replace => true, or leave end_readers out.';
     END IF;
 END
 $$;

@@ -88,7 +88,7 @@ AS $$
                      WHERE a.value ->> 'name' = algorithm), (method).guarantee)
 $$;
 COMMENT ON FUNCTION dbanon_internal.promise_of(dbanon.method, text) IS
-'The promise of an algorithm: its own, or that of its family.';
+'The promise of an algorithm: its own, or that of its method.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -140,7 +140,7 @@ BEGIN
             format('Parts: %s, each computed for itself and listed in published.parts. The promise holds in each. Bounds on valid_from keep a '
                 'query to the parts that it needs.', cardinality(parts)) END,
         'Left out: ' || left_out,
-        'Counting: subjects is how many people a row stands for. Add it up over the rows of one period to count people. crowd is how many people a '
+        'Counting: `subjects` is how many people a row stands for. Add it up over the rows of one period to count people. crowd is how many people a '
         'row hides. Never add it up, and never count rows for people.',
         format('Made with %s (%s)%s.', run.method, run.algorithm, coalesce(' by dbanon ' || run.program_version, ''))
             || coalesce(' Method: ' || nullif(method.paper, '') || '.', ''));

@@ -38,7 +38,7 @@ BEGIN
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
                       SELECT string_agg(dbanon_internal.withdrawing(l), '; ' ORDER BY l.name)
                       FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
-                      'Nothing is to be done: it was withdrawn.');
+                      'There is nothing to do: it was withdrawn.');
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
         RAISE EXCEPTION 'Run % is %, and was not dropped.', run.run_id,

@@ -173,7 +173,7 @@ BEGIN
     SELECT f.* INTO first FROM dbanon.load l JOIN dbanon.load f ON f.load_id = coalesce(l.part_of, l.load_id)
         WHERE l.load_id = drop_load.load_id AND l.dropped_at IS NULL;
     IF first.load_id IS NULL THEN
-        RAISE EXCEPTION 'The load must exist and not be taken back yet. There is no load %.', coalesce(drop_load.load_id::text, 'NULL')
+        RAISE EXCEPTION 'The load must exist, and must not have been taken back. There is no load %.', coalesce(drop_load.load_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.load.',
                   HINT = 'List the loads: SELECT load_id, kind, source, loaded_at FROM dbanon.load WHERE dropped_at IS NULL.';
     END IF;

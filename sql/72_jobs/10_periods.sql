@@ -105,7 +105,7 @@ BEGIN
     RETURN to_regclass(named);
 EXCEPTION WHEN insufficient_privilege THEN
     RAISE EXCEPTION 'The login must be allowed to use the schema of the source. It may not.'
-        USING ERRCODE = 'DA014', DETAIL = 'It is the owner of the job, or adds it.', HINT = 'GRANT USAGE ON SCHEMA ... TO ...;';
+        USING ERRCODE = 'DA014', DETAIL = 'It is the owner of the job, or the login that adds it.', HINT = 'GRANT USAGE ON SCHEMA ... TO ...;';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.job_source(text) IS

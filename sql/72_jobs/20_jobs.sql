@@ -38,7 +38,7 @@ BEGIN
         ('on_held', job.on_held IN ('go_on', 'stop'), 'go_on or stop', dbanon_internal.quoted(job.on_held)),
         ('params', jsonb_typeof(job.params) = 'object', 'a JSON object such as ''{"k": 5}''', 'something else'),
         ('params', NOT job.params ?| ARRAY['since', 'until'], 'without since and until, which are those of each period', 'one of them'),
-        ('load', jsonb_typeof(job.load) = 'object', 'a JSON object such as ''{"subject": "person", "time": "at"}''', 'something else'),
+        ('load', jsonb_typeof(job.load) = 'object', 'a JSON object such as ''{"trip": "journey", "time": "at"}''', 'something else'),
         ('further', jsonb_typeof(job.further) = 'array', 'a JSON array of objects', 'something else'),
         ('limits', jsonb_typeof(job.limits) = 'object' AND NOT jsonb_path_exists(job.limits, '$.* ? (@.type() != "number")'),
          'a JSON object of numbers such as ''{"requests_of_few_over_parts": 5}''', 'something else')) a (argument, holds, must, got)
@@ -401,10 +401,10 @@ BEGIN
     refused := CASE WHEN NOT dbanon_internal.may_act_for(job.owner) THEN coalesce(job.owner, '')
                     WHEN NOT dbanon_internal.may_act_for(old.owner) AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = old.owner) THEN old.owner END;
     IF refused IS NOT NULL THEN
-        RAISE EXCEPTION 'A job must be of the login that adds or changes it, or of a role that this login may become. It may not become %.',
+        RAISE EXCEPTION 'The owner of a job must be the login that adds or changes it, or a role that this login may become. It may not become %.',
                 dbanon_internal.quoted(refused)
             USING ERRCODE = 'DA014', DETAIL = 'Functions that the source calls run with the rights of the owner.',
-                  HINT = 'Call it as that login. If there is none any more, give the job another: owner => ....';
+                  HINT = 'Call it as that login. If the role no longer exists, give the job another owner: owner => ....';
     END IF;
     job.job_id := coalesce(old.job_id, nextval(pg_get_serial_sequence('dbanon.job', 'job_id')));
     job.created_at := coalesce(old.created_at, now());
@@ -466,9 +466,9 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.job ' || (said ->> 'name'), 0));
     SELECT j.* INTO job FROM dbanon.job j WHERE j.name = said ->> 'name' AND j.removed_at IS NULL;
     IF job.job_id IS NOT NULL AND replace IS NOT TRUE THEN
-        RAISE EXCEPTION 'No two jobs must have one name. There is a job ''%'' already.', job.name
+        RAISE EXCEPTION 'Each job must have a name that no other job has. There is a job ''%'' already.', job.name
             USING ERRCODE = 'DA003', DETAIL = 'A job''s name is that of its release.',
-                  HINT = 'Choose another, or change that job with replace => true.';
+                  HINT = 'Choose another name, or change that job with replace => true.';
     ELSIF job.job_id IS NULL AND missing IS NOT NULL THEN
         RAISE EXCEPTION 'A new job must have a source, a load and a method. There is no job named % yet, and of the three it lacks: %.',
                 coalesce(dbanon_internal.quoted(said ->> 'name'), 'NULL'), missing
@@ -556,13 +556,13 @@ COMMENT ON FUNCTION dbanon.add_job(
     text[], interval, integer, text, text, boolean) IS
 'Adds a job that dbanon does every night, or changes one. The job loads new rows of a source. It computes the period that has ended. It publishes
 the result as a part of the release of its name. It forgets old rows. A job overrides no refusal: it holds the period. Sessions that have logged in
-as its owner run it, by dbanon worker --schedule or CALL dbanon.run_jobs().
+as its owner run it, by `dbanon worker --schedule` or `CALL dbanon.run_jobs()`.
 Arguments:
 - name: name of the job and of its release.
 - source: @AddingJob.source@
 - load: a JSON object of arguments of dbanon.import_trajectories, with the same defaults except tz. A new job needs it. Its word read_dsn names, as
   service=NAME, the streaming replica that a worker reads the data of its runs from.
-- method: the method family, as listed in dbanon.methods. A new job needs it.
+- method: the method, as listed in dbanon.methods. A new job needs it.
 - params: parameters of the method, as a JSON object without since and until (see dbanon.method_parameters).
 - algorithm: @AddingJob.algorithm@
 - dataset: name of the dataset that rows go to. Default: the name of the job.
@@ -678,7 +678,7 @@ COMMENT ON FUNCTION dbanon.steer_job(text, text, timestamptz, text) IS
 'Pauses, resumes or removes a job, or decides about periods of it.
 Arguments:
 - name: name of the job.
-- action: pause, so that no new step begins, resume, remove, retry or skip. ''remove'' ends the job, while its periods, data and release stay.
+- action: one of pause, resume, remove, retry and skip. ''pause'' lets no new step begin. ''remove'' ends the job, while its periods, data and release stay.
   ''retry'' loads and computes a period again, however few rows the source has, also if its part was withdrawn. ''skip'' leaves a period unpublished.
 - since: the beginning of the period to retry or skip. Default: all that are held.
 - reason: why a period is skipped, in three words or more. It is recorded.

@@ -224,7 +224,7 @@ BEGIN
     IF NOT step.forced AND rows_at_source < job.at_least * usual_rows THEN
         RAISE EXCEPTION 'A period must have at least % times as many rows as those before it, or it is thin and waits. It has %, they had %.',
                 job.at_least, dbanon_internal.format_count(rows_at_source), dbanon_internal.format_count(usual_rows::bigint)
-            USING ERRCODE = 'DA012', HINT = format('Look after the source, or take it as it is: SELECT dbanon.steer_job(%L, ''retry'', %L).',
+            USING ERRCODE = 'DA012', HINT = format('Check the source, or take it as it is: SELECT dbanon.steer_job(%L, ''retry'', %L).',
                 job.name, lower(step.period));
     END IF;
     SELECT f.load_id, f.rows_kept, n.* INTO loaded

@@ -29,7 +29,7 @@ BEGIN
     END IF;
     IF shown IS NULL OR (found.rows > 0 AND NOT shown) THEN
         RAISE EXCEPTION 'The release must be one that you may read. Got %.', coalesce(about.release::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'It is no release, was withdrawn or replaced a moment ago, or is for others.',
+            USING ERRCODE = 'DA001', DETAIL = 'It is no release, was withdrawn or replaced a moment ago, or is for other readers.',
                   HINT = 'List those you may read: SELECT * FROM published.releases.';
     END IF;
     RETURN found;
@@ -154,7 +154,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS
-'An area in the coordinate system of a release. Of an area in another system it returns the part near the release.';
+'An area in the coordinate system of a release. For an area in another system it returns the part near the release.';
 
 CREATE OR REPLACE FUNCTION published.in_slots(about published.releases, span tstzrange) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -227,13 +227,13 @@ BEGIN
     IF isempty(span) THEN
         RAISE EXCEPTION 'The time must be one that release % speaks of, from % on and before %. Got %.', about.name, about.since, about.until,
                 CASE WHEN lower(during) = upper(during) THEN lower(during)::text ELSE during::text END
-            USING ERRCODE = 'DA011', DETAIL = 'About other times it says nothing, and not that no people were there.',
+            USING ERRCODE = 'DA011', DETAIL = 'It says nothing about other times. This does not mean that no people were there.',
                   HINT = 'Times without a zone are read in that of the session: write the zone.';
     END IF;
     IF NOT EXISTS (SELECT FROM unnest(about.starts, about.ends) p (since, until) WHERE tstzrange(p.since, p.until) && span) THEN
         RAISE EXCEPTION 'The time must be one that release % speaks of. It has no part at %.', about.name,
                 CASE WHEN lower(during) = upper(during) THEN lower(during)::text ELSE during::text END
-            USING ERRCODE = 'DA011', DETAIL = 'About other times it says nothing, and not that no people were there.',
+            USING ERRCODE = 'DA011', DETAIL = 'It says nothing about other times. This does not mean that no people were there.',
                   HINT = format('List its parts: SELECT since, until FROM published.parts WHERE name = %L ORDER BY since.', about.name);
     END IF;
     SELECT count(*) INTO gaps
@@ -274,7 +274,7 @@ BEGIN
     IF about.holds = 'some time' AND NOT some_time THEN
         RAISE EXCEPTION '% must be asked of a release that holds at instants. % says only that people were seen at some time of each period.',
                 asked, about.name
-            USING ERRCODE = 'DA011', DETAIL = 'When in the period that was, no row says.',
+            USING ERRCODE = 'DA011', DETAIL = 'No row says when in the period that was.',
                   HINT = 'Ask count_inside, density, flows or crossings during a span.';
     END IF;
     IF about.holds = 'instant' AND about.step_s IS NULL AND NOT one_moment THEN

@@ -136,7 +136,7 @@ greatest window, day or part, and at_most is the sum.
 Arguments:
 - release: the view, such as ''published.cabs_june''.
 - area: a polygon in any coordinate system.
-- at: a moment, not where the release holds at some time. Give either at or during.
+- at: a moment. It must be NULL where the release holds at some time. Give either at or during.
 - during: a span, of which the part that the release speaks of counts.
 Returns: one row, never NULL.
 - at_least: the lower bound.

@@ -127,7 +127,7 @@ COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boo
 are not added. A square holds its lower edges, not its upper ones. Squares without people are not listed. The expected numbers of all squares
 sum to the mean number of people published. Where the release holds at some time (published.releases), at_least and at_most are people seen in the
 square during the span, as in published.count_inside. There, expected splits each record evenly over its rows in the span. The squares then sum to the
-records, each of a person or, where day_zone is set, of a day of one.
+records, each of a person or, where day_zone is set, of one day of a person.
 Arguments:
 - release: the view, such as ''published.cabs_june''.
 - cell_m: side of a square in metres. Edges are multiples of it.

@@ -148,7 +148,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
-'A line in the coordinate system of a release, in two dimensions. Of a line in another system it returns the part near the release. It refuses a line
+'A line in the coordinate system of a release, in two dimensions. For a line in another system it returns the part near the release. It refuses a line
 without length.';
 
 CREATE OR REPLACE FUNCTION published.crossings(release regclass, line @postgis@.geometry, during tstzrange)
@@ -255,7 +255,7 @@ Arguments:
 - line: a line in any coordinate system. Left and right are those of its direction.
 - during: a span.
 Returns: one row a direction.
-- direction: left to right, or right to left.
+- direction: ''left to right'' or ''right to left''.
 - at_least: the lower bound.
 - at_most: the upper bound.
 Raises: DA001, DA011.

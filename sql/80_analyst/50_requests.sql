@@ -14,8 +14,8 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_attribute a
                    WHERE a.attrelid = release AND a.attname = 'requests' AND a.atttypid = 'jsonb'::regtype AND NOT a.attisdropped) THEN
         RAISE EXCEPTION 'Requests must be asked of a release that has them. % has no column requests.', about.name
-            USING ERRCODE = 'DA011', DETAIL = 'Some methods publish requests, most do not.',
-                  HINT = 'The columns of a release and its method: SELECT obj_description(''published.cabs_june''::regclass).';
+            USING ERRCODE = 'DA011', DETAIL = 'Only some methods publish requests.',
+                  HINT = 'List the releases that have them: SELECT name FROM published.columns WHERE column_name = ''requests''.';
     END IF;
     RETURN QUERY EXECUTE format($query$
         WITH hit AS MATERIALIZED (

@@ -45,7 +45,7 @@ END
 $$;
 COMMENT ON FUNCTION published.tile(integer, integer, integer, text, timestamptz) IS
 'Draws the rows of a release that hold at a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
-/published.tile/{z}/{x}/{y}.pbf?release=cabs_june&at=2008-06-04T08:00Z.
+`/published.tile/{z}/{x}/{y}.pbf?release=cabs_june&at=2008-06-04T08:00Z`.
 Arguments:
 - z: zoom of the tile.
 - x: column of the tile.
@@ -64,7 +64,7 @@ AS $$
     SELECT published.tile(z, x, y, query ->> 'release', (query ->> 'at')::timestamptz)
 $$;
 COMMENT ON FUNCTION published.tile_query(integer, integer, integer, json) IS
-'Draws the same tile as published.tile, for Martin: /tile_query/{z}/{x}/{y}?release=cabs_june&at=2008-06-04T08:00Z.
+'Draws the same tile as published.tile, for Martin: `/tile_query/{z}/{x}/{y}?release=cabs_june&at=2008-06-04T08:00Z`.
 Arguments:
 - z: zoom of the tile.
 - x: column of the tile.

@@ -28,7 +28,7 @@ ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid
 DO $$
 BEGIN
     IF dbanon_internal.is_forked() IS NULL THEN
-        RAISE WARNING 'Nothing can be published before role @admin@ can read which server this is. `SELECT * FROM dbanon.health` or `dbanon check` says what to do.'
+        RAISE WARNING 'Nothing can be published before role @admin@ can read which server this is. `SELECT * FROM dbanon.health` or `dbanon check` has the remedy.'
             USING ERRCODE = 'DA018';
     END IF;
 END

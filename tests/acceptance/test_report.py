@@ -49,7 +49,7 @@ def test_a_page_for_the_file_says_promise_tests_intruder_and_who_reads(city: str
     for said in (
         *("At least five people", "Singling out", "Linkability", "Inference", "Motivated intruder", "Not tried:"),
         *(
-            "Who reads it",
+            "Readers and withdrawal",
             "unpublish('city_k5')",
             "Left out",
             "Together with other releases",

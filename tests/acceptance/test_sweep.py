@@ -162,7 +162,7 @@ def test_a_sweep_ends_where_its_data_change_and_keeps_no_figures_of_both(
                     another.load_trajectories([file], dataset="city", mode="append", **columns)
 
         database.progress = load
-        with pytest.raises(DataError, match="swept"):
+        with pytest.raises(DataError, match="during a sweep"):
             database.sweep("tp-aware", dataset="city", params={"k": [5, 301], "instants": 10}, queries=100)
         assert database.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == (0,)
 

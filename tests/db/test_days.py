@@ -69,7 +69,7 @@ def test_a_subject_is_cut_at_each_midnight_of_the_zone(connection, write, gap):
 def test_that_days_are_cut_is_said_when_the_dataset_is_made_alone(connection, write):
     first = _load_per_day(connection, write(_format_fixes("anna", *TIMES)), mode="new", tz=ZONE)
     again = _load_per_day(connection, write(_format_fixes("anna", JUNE + 5 * DAY)), mode="new", tz=ZONE)
-    assert [any("own, from midnight" in notice for notice in report.notices) for report in (first, again)] == [
+    assert [any("separate, from midnight" in notice for notice in report.notices) for report in (first, again)] == [
         True,
         False,
     ]

@@ -211,7 +211,7 @@ def test_a_file_needs_a_dataset_and_a_time_of_it_and_a_run_has_its_own(opened: D
     with pytest.raises(ParameterError, match="Leave out --dataset"):
         opened.evaluate(1, dataset="ten")
     early = write_file(tmp_path, "id,time,x,y", [(name, t - 1e6, x, y) for name, t, x, y in POINTS])
-    with pytest.raises(DataError, match="a time of the dataset"):
+    with pytest.raises(DataError, match="time that the dataset has"):
         opened.evaluate(early, queries=100, dataset="ten")
     timeless = write_file(tmp_path, "id,x,y", [(name, x, y) for name, _, x, y in POINTS])
     with pytest.raises(DataError, match="time"):

@@ -91,7 +91,7 @@ def test_all_ways_of_making_a_dataset_name_its_population(database, connection, 
     [
         ({"population": " "}, ("population", "1 to 200")),
         ({"population": "x" * 201}, ("population", "1 to 200")),
-        ({"population": "a\u200bb"}, ("population", "can be seen")),
+        ({"population": "a\u200bb"}, ("population", "visible")),
         ({"settle_s": -1}, ("settle", "604,800", "-1")),
         ({"settle_s": 604_801}, ("settle", "604,800", 604801)),
         ({"settle_s": 10**12}, ("settle", "604,800")),

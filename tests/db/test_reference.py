@@ -26,6 +26,14 @@ def test_every_page_of_the_reference_is_made(connection: psycopg.Connection) -> 
     assert max(len(page.read_text().split()) for page in reference.FOLDER.glob("*.md")) < 8000
 
 
+def test_a_heading_stands_once_on_its_page() -> None:
+    """A link to the second of two would lead to the first."""
+    found = {page.name: re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE) for page in reference.FOLDER.glob("*")}
+    assert {page: [one for one in set(heads) if heads.count(one) > 1] for page, heads in found.items()} == {
+        page: [] for page in found
+    }
+
+
 def test_a_comment_says_what_each_argument_and_column_is(connection: psycopg.Connection) -> None:
     for thing in (one for one in reference.read_things(connection) if one.callable and one.schema != "dbanon_internal"):
         if thing.is_for_users:

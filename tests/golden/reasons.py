@@ -14,11 +14,11 @@ QUARANTINED = {
     "time-out-of-range": "the time is before the year 1 or after 5138. Often it is a number in another unit than the "
     "rest of the file",
     "other-reference-system": "the point is in another coordinate system than the first of its table",
-    "unparsable-position": "x or y is no number, or there is no geometry, an empty one, or a WKT that cannot be read "
-    "(curves cannot). Or a point of interest is a curve or a collection",
+    "unparsable-position": "a coordinate is no number, or there is no geometry, or an empty one, or WKT that cannot be "
+    "read (curves cannot). Or a point of interest is a curve or a collection",
     "not-a-polygon": "the cell is neither a polygon nor a multipolygon",
     "non-finite-position": "a coordinate is NaN or infinite",
-    "swapped-axes": "x and y are the wrong way round in this row, as the other rows show (of a site: as the "
+    "swapped-axes": "the coordinates are the wrong way round in this row, as the other rows show (of a site: as the "
     "trajectories show). If most rows are, the load is refused and says which columns to swap",
     "position-out-of-range": "the degrees do not exist, or the coordinate system of the dataset cannot show the place",
     "invalid-polygon": "the cell crosses itself or covers nothing, in the coordinate system of the dataset",
@@ -27,8 +27,8 @@ QUARANTINED = {
     "site: than three times the width of the trajectories). Only with `--drop-outliers`",
     "too-fast": "the person would have moved faster than `--max-speed-kmh` since the fix before. Only with "
     "`--drop-outliers`",
-    "far-time": "the time is as far from the others as `far-position` says of places: a clock that jumped. Only with "
-    "`--drop-outliers`",
+    "far-time": "the time is farther from the central 96 % of all times than three times their span, as after a jump "
+    "of the clock. Only with `--drop-outliers`",
     "duplicate-fix": "the source has the same person, time and place already",
     "contradicting-fix": "the source has the same person at the same time in another place or shape. The first in the "
     "order of the files is kept",
@@ -48,10 +48,10 @@ COUNTED = {
     "known": "the dataset has the row already. Only with `--new`",
     "late": "the row is new and of a time that a release covers. Only with `--new`",
     "future-time": "the time is later than now. Only with `--new`",
-    "no-time": "the row has no time that can be read. Only with `--new`",
+    "no-time": "the row has no readable time. Only with `--new`",
     "outside-period": "the time is outside `--since` and `--until`",
     "forgotten": "the person was forgotten in the population",
-    "forgotten-time": "the time is before the one up to which the dataset forgot its data",
+    "forgotten-time": "the time is before the time up to which data of the dataset were forgotten",
     "read-again": "the row was in quarantine until a later load with `--new` read it again",
 }
 

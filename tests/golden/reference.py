@@ -130,7 +130,7 @@ _OUT = ("OUT", "INOUT")
 def _parse_argument(text: str) -> tuple[str, str, str]:
     declared, _, default = text.partition(" DEFAULT ")
     name, _, kind = declared.partition(" ")
-    return name.strip('"'), _shorten_type(kind), re.sub(r"::[\w \[\]]+$", "", default)
+    return name.strip('"'), _shorten_type(kind), re.sub(r"::[\w. \[\]]+$", "", default)
 
 
 def _shorten_type(kind: str) -> str:
@@ -180,9 +180,12 @@ def list_raised(words: str) -> set[str]:
 
 
 def _format_text(words: str) -> str:
-    """Make prose of a comment: nothing in it is markup, codes lead to their list."""
-    plain = html.escape(words, quote=False).replace("*", r"\*")
-    return re.sub(r"\b(DA\d{3})\b", r"[\1](errors.md#sqlstates)", plain.replace("``", "`"))
+    """Make prose of a comment: nothing in it is markup but code, codes of errors lead to their list."""
+    parts = words.replace("``", "`").split("`")
+    plain = (html.escape(part, quote=False).replace("*", r"\*") for part in parts[::2])
+    linked = [re.sub(r"\b(DA\d{3})\b", r"[\1](errors.md#sqlstates)", part) for part in plain]
+    code = [f"`{part}`" for part in parts[1::2]]
+    return "".join(piece for pair in zip(linked, [*code, ""], strict=True) for piece in pair)
 
 
 def _format_meaning(words: str) -> str:
@@ -289,9 +292,9 @@ def _write_relation(thing: Thing) -> str:
         [_format_code(c["name"]), _format_code(_shorten_type(c["type"])), _format_meaning(c["comment"] or "")]
         for c in thing.columns
     )
-    told = [f"`dbanon_{role}`: {thing.rights[role]}" for role in ROLES if thing.rights[role]]
+    told = [f"`dbanon_{role}` may {thing.rights[role]}" for role in ROLES if thing.rights[role]]
     title = thing.name if thing.schema == "dbanon" else f"published.{thing.name}"
-    who = f"\n**Rights:** {', '.join(told) or 'its owner alone'}.\n"
+    who = f"\n**Rights:** {'. '.join(told) or 'only its owner'}.\n"
     return f"\n## {title}\n\n{_format_text(thing.comment)}\n{who}{_write_table('column, type, meaning', rows)}"
 
 
@@ -407,9 +410,9 @@ def _write_errors(every: list[Thing]) -> str:
         "reason, meaning", ([_format_code(name), _format_meaning(words)] for name, words in reasons.COUNTED.items())
     )
     told = [(method, name, words) for method in METHODS.values() for name, words in method.reasons.items()]
-    text += "\n## What a run leaves out\n" + reasons.RUN_HEAD
+    text += "\n## People and data that a run leaves out\n" + reasons.RUN_HEAD
     return text + _write_table(
-        "family, reason, meaning", ([_format_code(m.name), _format_code(n), _format_meaning(w)] for m, n, w in told)
+        "method, reason, meaning", ([_format_code(m.name), _format_code(n), _format_meaning(w)] for m, n, w in told)
     )
 
 

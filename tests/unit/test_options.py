@@ -140,7 +140,7 @@ def test_a_command_takes_the_options_of_a_record_after_its_own() -> None:
 
 
 def test_only_one_flag_of_a_field_may_be_given() -> None:
-    with pytest.raises(ParameterError, match="Only one of --run and --ride"):
+    with pytest.raises(ParameterError, match="At most one of --run and --ride"):
         run(["3", "--place", "home", "--run", "--ride"])
 
 

@@ -220,4 +220,5 @@ def test_other_families_stand_under_their_own_promise() -> None:
     assert "kte (k-merge)" in text
     assert "Finds k records." in text
     assert "33 % [30–36]" in text
-    assert "Other families" not in make_page(make_sweep(*GRID))
+    assert "Other methods" in text
+    assert "Other methods" not in make_page(make_sweep(*GRID))

@@ -23,8 +23,8 @@ HIDE = "kte-hide"
 MERGE = "k-merge"
 
 _MALFORMED = (
-    "The run's counts of rows left out must be whole counts of samples and of people by reason, and by hour. They "
-    "are not."
+    "The run's counts of rows left out must be whole counts of samples and of people by reason, and by hour, and "
+    "nothing else. They are not."
 )
 _REASON_PATTERN = re.compile(r"[a-z][a-z_]{0,39}")
 _MOST_SLOTS, _MOST_CELLS = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have
@@ -63,7 +63,9 @@ def read_rules(evidence: Evidence) -> Rules:
     """
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = read_integer(params, "grid_s", 1), _read_grid_m(params, data.grid_m)
-    must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's. It is not.")
+    must(
+        grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's grid_s. It is not."
+    )
     k, leak, window, reuse = read_integer(params, "k", 2), 0, 0, "never"
     if evidence.algorithm == HIDE:
         leak_s, tau_s = read_integer(params, "leak_s", 1), read_integer(params, "tau_s", 1)
@@ -79,7 +81,7 @@ def _read_grid_m(params: Mapping[str, Any], grid_m: float) -> float:
     value = read_length_m(params, "grid_m")
     times = round(value / grid_m) if value else 0
     whole = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
-    must(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's. It is not.")
+    must(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's grid_m. It is not.")
     return float(value or 0)
 
 
@@ -91,7 +93,7 @@ def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
         (data.y, grid_m, _MOST_CELLS),
     ):
         near = max(-float(values.min()), float(values.max())) / side < far
-        must(near, "Every fix must lie within 2^32 slots and 2^26 cells of the run. Some do not.")
+        must(near, "Every fix must lie within 2^32 slots of 1970 and 2^26 cells of the origin. Some do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:

@@ -9,7 +9,7 @@ CLAUSES = (
     DECIDABLE,
     Condition(
         name="period",
-        must="Every period must be whole slots of the run's grid, and lie within one epoch where it has any",
+        must="Every period must be whole slots of the run's grid, and lie within one epoch where the run has epochs",
         broken_by="rows",
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
         test="singling out",
@@ -18,7 +18,7 @@ CLAUSES = (
     make_columns_clause(),
     Condition(
         name="members",
-        must="Every record must be whole trajectories of its people, all of them, and no person be in two records",
+        must="Every record must hold all trajectories of its people, each whole, and no person may be in two records",
         broken_by="records or memberships",
         plain="All that is published of a person is in one record, and no second one can be compared with it.",
         test="linkability",
@@ -32,7 +32,7 @@ CLAUSES = (
     ),
     Condition(
         name="size",
-        must="Every record must be that of at least k = {k} people",
+        must="Every record must have at least k = {k} people",
         broken_by="records",
         plain="Every group has at least k people.",
         test="singling out",
@@ -40,20 +40,21 @@ CLAUSES = (
     ),
     replace(
         LEFT_OUT,
-        must="Every sample must lie in a row of its person's record or be counted as left out, and the counts be true",
+        must="Every sample must lie in a row of its person's record or be counted as left out, and the counts must "
+        "be true",
     ),
     Condition(
         name="truth",
         must="Every row must hold a real sample of each of its record's people",
         broken_by="rows",
-        plain="Each person for whom a row stands was in its region in its period: no row is made up.",
+        plain="Each person of a row was in its region in its period: no row is made up.",
         test="singling out",
     ),
     Condition(
         name="sets",
         must=(
-            "The hiding sets must be those of the run, and none of a group: k - 1 other published records for each "
-            "person, in each window of tau and the leak with rows of the person"
+            "Each person must have a hiding set of k - 1 other published records in each window of tau and the leak "
+            "with rows of the person, and records of groups must have none"
         ),
         broken_by="sets or others in them",
         plain="Each person has k - 1 others to hide among whenever something of the person is published.",
@@ -63,7 +64,7 @@ CLAUSES = (
         name="hidden",
         must="All knowledge of a person in a stretch of tau must fit the records of at least k = {k} people",
         broken_by="people and windows",
-        plain="A reader who followed a person for tau_s finds at least k records that fit.",
+        plain="After following a person for tau_s, a reader finds at least k records that fit.",
         test="singling out",
         algorithms=(HIDE,),
     ),
@@ -89,8 +90,8 @@ CLAUSES = (
     Condition(
         name="carried",
         must=(
-            "Each person must be hidden by the records that picked it, which fit it in the whole window, and not by "
-            "others alone"
+            "At least k - 1 of the records that hide a person must have been made to do so, and fit the person in "
+            "the whole window"
         ),
         broken_by="people and windows",
         plain="Each person is hidden by the records that were made to do so, and not by chance.",
@@ -100,8 +101,8 @@ CLAUSES = (
     Condition(
         name="alike",
         must=(
-            "Each member of a group must have one of its records, all alike in rows and members, and every other "
-            "record must be of one person"
+            "Each member of a group must have one of its records, these must be alike in rows and members, and every "
+            "other record must be of one person"
         ),
         broken_by="records",
         plain="The records of a group are the same in every row, so nothing distinguishes its people.",
@@ -129,7 +130,8 @@ CLAUSES = (
             "window, again in all the records that hide it in the window"
         ),
         broken_by="picks or windows",
-        plain="A reader who followed a person for tau_s can follow records for leak_s more, and longer only by chance.",
+        plain="After following a person for tau_s, a reader can follow records for leak_s more, and longer only by "
+        "chance.",
         test="linkability",
         algorithms=(HIDE,),
     ),
@@ -139,11 +141,11 @@ LEFT_OPEN = {
     "singling out": "Knowledge with breaks beyond tau_s, or of the algorithm and other people's places, may make one "
     "of the k records likelier than the others.",
     "linkability": (
-        "Movements can be followed for leak_s longer than is known, and longer where people stay together. With "
+        "Movements can be followed for leak_s beyond the known ones, and longer where people stay together. With "
         "k-merge a group recognised once shows all its rows."
     ),
     "inference": (
-        "A known silence may reveal up to tau_s and leak_s of the movements then. At k = 2 one person sees from a "
-        "row where the other was."
+        "A known silence may reveal up to tau_s + leak_s of the movements then. At k = 2 one person sees from a row "
+        "where the other was."
     ),
 }

@@ -33,7 +33,7 @@ _MOST_CELLS_APART = 1 << 30
 _WINDOW_INSTANTS = 512  # instants found of a subject at a time
 _MALFORMED = (
     "The run's counts of rows left out must be whole counts of people and of quasi-identifiers by reason, and of "
-    "people by hour. They are not."
+    "people by hour, and nothing else. They are not."
 )
 
 
@@ -85,7 +85,7 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     _demand_few(data, times)
     speed = read_parameter(params, "speed_m_s")
     number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER
-    must(number, "The run's parameter 'speed_m_s' must be a speed. It is not.")
+    must(number, "The run's parameter 'speed_m_s' must be a speed in metres a second. It is not.")
     return Rules(
         k=read_integer(params, "k", 2),
         symmetric=evidence.algorithm == "symmetric",
@@ -99,7 +99,7 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
 
 def _demand_few(data: Trajectories, times: Timetable) -> None:
     few = len(sort_distinct(data.subject)) * times.count <= _MOST_POSITIONS
-    must(few, f"People times instants must be at most {_MOST_POSITIONS:,} to attack with. They are more.")
+    must(few, f"The number of people times instants must be at most {_MOST_POSITIONS:,} to attack with. It is greater.")
 
 
 def demand_near(corners: Float, grid_m: float) -> None:

@@ -15,14 +15,15 @@ CLAUSES = (
     make_columns_clause("`cloaked` true or false in each"),
     Condition(
         name="members",
-        must="Every record must be one person's, with all its trajectories, whole, and no person have two",
+        must="Every record must hold all trajectories of one person, each whole, and no person may have two records",
         broken_by="records or memberships",
         plain="All that is published of a person is in one record, and no second one can be compared with it.",
         test="linkability",
     ),
     Condition(
         name="crowd",
-        must="Every row must stand for one person, and the crowd of a cloaked one be the people with its region then",
+        must="Every row must stand for one person, and the crowd of a cloaked row must be the number of people with "
+        "its region then",
         broken_by="rows",
         plain="Every row that hides people states truly how many have its region at the instant.",
         test="singling out",
@@ -44,8 +45,8 @@ CLAUSES = (
     Condition(
         name="complete",
         must=(
-            "Every published person must have one row at each instant with a position, or the cloaked rows alone "
-            "where the run publishes no others, also those at the person's own instants"
+            "Every published person must have one row at each instant with a position or, where the run publishes "
+            "only cloaked rows, all of these, also at the person's own instants"
         ),
         broken_by="rows, there or missing",
         plain="A row of a published person is missing only where the person was absent, or where the run publishes no "
@@ -67,7 +68,7 @@ CLAUSES = (
             "or more, k = {k}, mutual where the algorithm says so"
         ),
         broken_by="sets or others in them",
-        plain="Each person with known instants has at least k - 1 published others to hide among.",
+        plain="Each person with quasi-identifiers has at least k - 1 published others to hide among.",
         test="singling out",
     ),
     Condition(
@@ -77,7 +78,8 @@ CLAUSES = (
             "matched with one person"
         ),
         broken_by="people",
-        plain="A reader who knows where all people were at their own instants finds at least k records for each.",
+        plain="With the places of all people at the instants of their quasi-identifiers, a reader finds at least k "
+        "records for each.",
         test="singling out",
     ),
     Condition(
@@ -87,7 +89,7 @@ CLAUSES = (
             "matched with one person"
         ),
         broken_by="people",
-        plain="People without own instants are not identified by assigning all other records to their owners.",
+        plain="People without quasi-identifiers are not identified by assigning all other records to their owners.",
         test="singling out",
     ),
 )
@@ -97,8 +99,8 @@ LEFT_OPEN = {
         "Exact rows give a person away at any instant outside the quasi-identifier. Top speeds and knowledge of the "
         "algorithm make some of the k records likelier or impossible."
     ),
-    "linkability": "Rows with one record_id are the same person's throughout, so a reader who recognises "
-    "the person at one instant has them all.",
+    "linkability": "All rows with one record_id are of the same person, so recognising the person at one instant "
+    "reveals all of them.",
     "inference": "Each side of a region is where one of its people was, and exact rows show where a person was at all "
     "other instants.",
 }

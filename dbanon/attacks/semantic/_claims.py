@@ -23,8 +23,8 @@ REASONS = (OUTSIDE, FEW, COARSE)
 MM2_PER_M2 = 1_000_000
 """Square millimetres in a square metre: areas are added up in whole ones, in any order the same."""
 _MALFORMED = (
-    "The run's counts of rows left out must be whole counts of fixes and of people by reason, and by hour. They are "
-    "not."
+    "The run's counts of rows left out must be whole counts of fixes and of people by reason, and by hour, and "
+    "nothing else. They are not."
 )
 
 
@@ -76,7 +76,7 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     demand_sane(evidence)
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
     must(len(cells.cell_id) > 0, "The dataset must hold cells to attack with. It holds none.")
-    must(cells.overlap_m2 < 1, "Cells must not cover one another. They do.")
+    must(cells.overlap_m2 < 1, "Cells must not overlap. They do.")
     since, until = read_considered_slots(params, data.grid_s)
     l, t = read_integer(params, "l", 0), _read_limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
     rules = Rules(

@@ -6,8 +6,8 @@ CLAUSES = (
     DECIDABLE,
     Condition(
         name="period",
-        must="The rows of a record must follow one another in whole slots, in the time of the run, none longer than it "
-        "allows",
+        must="The rows of a record must follow one another in whole slots, in the time of the run, and none may be "
+        "longer than the run allows",
         broken_by="rows",
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
         test="singling out",
@@ -16,22 +16,22 @@ CLAUSES = (
     make_columns_clause("`categories` the number of categories in the region"),
     Condition(
         name="members",
-        must="Every record must be one of as many alike as it has members, whole and in no other, with all their "
-        "trajectories, none of which is left out",
+        must="Each group must have as many equal records as members, with all trajectories of the members, each "
+        "whole, in no other group and not counted as left out",
         broken_by="records, memberships or members",
-        plain="Each member of a group has one record, the same in every row as those of the others.",
+        plain="Each member of a group has one record, and it has the same rows as those of the others.",
         test="singling out",
     ),
     Condition(
         name="crowd",
-        must="Every row must stand for one person, and its crowd be the number of its record's distinct people",
+        must="Every row must stand for one person, and its crowd must be the number of its record's distinct people",
         broken_by="rows",
         plain="Every row states truly how many people its group has.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every group must be of at least k = {k} distinct people",
+        must="Every group must have at least k = {k} distinct people",
         broken_by="groups",
         plain="Every group has at least k people.",
         test="singling out",
@@ -55,7 +55,7 @@ CLAUSES = (
         name="truth",
         must="Every row must hold a fix of each member of its record",
         broken_by="rows and members",
-        plain="Each person for whom a row stands was in its region in its period: no row is made up.",
+        plain="Each person of a row was in its region in its period: no row is made up.",
         test="singling out",
     ),
     Condition(
@@ -74,8 +74,8 @@ CLAUSES = (
     ),
     Condition(
         name="classes",
-        must="Cells that no region separates must have points of interest of as many categories, and as close to the "
-        "city's, as atoms promise",
+        must="Cells that no region separates must together have points of interest of as many categories, and as "
+        "close to the city's, as atoms promise",
         broken_by="sets of such cells",
         plain=(
             "A reader can play the run again, and learns sets of cells, each with many kinds of places, mixed as in "
@@ -85,8 +85,8 @@ CLAUSES = (
     ),
     Condition(
         name="tight",
-        must="Every region must follow from the atoms in which its members' fixes of its period lie: be these or, if "
-        "atoms promise less than regions, be grown from them by whole atoms, always alike",
+        must="Every region must consist of the atoms of its members' fixes in its period or, if atoms promise less "
+        "than regions, be grown from these by whole atoms, always alike",
         broken_by="rows",
         plain="A region depends on where people were only by its sets of cells, so it shows no place within one.",
         test="inference",
@@ -95,8 +95,8 @@ CLAUSES = (
 
 LEFT_OPEN = {
     "singling out": (
-        "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 each "
-        "person sees the atoms of the other."
+        "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 "
+        "each person sees the atoms of the other."
     ),
     "linkability": (
         "A record shows its atoms one after the other. Knowledge of a top speed rules out cells on the way from atom "

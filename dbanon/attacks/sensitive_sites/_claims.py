@@ -27,9 +27,12 @@ from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_cells
 from dbanon.attacks.shared.replay import Timetable, number_slots, replay, select_slots
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-_MALFORMED = "The run's counts of rows left out must be whole counts of people by reason and hour. They are not."
+_MALFORMED = (
+    "The run's counts of rows left out must be whole counts of people by reason and hour, and nothing else. They are "
+    "not."
+)
 _TOO_FAR = "Every coordinate must be so small that its cell can be numbered exactly. Some are not."
-_MALFORMED_SHAPES = "Every shape must be that of a trajectory of one fix. It is not."
+_MALFORMED_SHAPES = "Every shape must belong to a trajectory of one fix. Some do not."
 ABSENT = "absent_at_instant"
 
 
@@ -91,9 +94,9 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
     # Sites come by id, so the first in its cells is the one that the join was asked for.
     first = np.unique(cells, axis=0, return_index=True)[1]
     sites = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
-    must(sites, "Every pair of the spatial join must be of a site of the dataset, the first in its cells. It is not.")
+    must(sites, "Every pair of the spatial join must have a site of the dataset, the first in its cells. Some do not.")
     sane = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
-    must(sane, "Every pair of the spatial join must have rows and a distance. One does not.")
+    must(sane, "Every pair of the spatial join must have rows and a distance. Some do not.")
 
 
 def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:

@@ -16,8 +16,8 @@ CLAUSES = (
     Condition(
         name="members",
         must=(
-            "Every record must be one row of one person, its membership single, whole and of the trajectory that "
-            "supplies the position, and no person may have two"
+            "Every record must be one row of one person, with one whole membership of the trajectory that supplies "
+            "the position, and no person may have two records"
         ),
         broken_by="rows or memberships",
         plain="Each person has one row, and no second one can be compared with it.",
@@ -26,8 +26,8 @@ CLAUSES = (
     Condition(
         name="crowd",
         must=(
-            "Every row must stand for one person, and the crowd of a cloaked one be the number of people with its "
-            "region"
+            "Every row must stand for one person, and the crowd of a cloaked row must be the number of people with "
+            "its region"
         ),
         broken_by="rows",
         plain="Every row that hides people states truly how many have its region.",
@@ -64,7 +64,7 @@ CLAUSES = (
     ),
     Condition(
         name="nearest",
-        must="All rows nearest to a site must be cloaked, and at least k = {k} of them have one region",
+        must="All rows nearest to a site must be cloaked, and at least k = {k} of them must have one region",
         broken_by="sites",
         plain="A reader looking for the people at a site finds at least k, and no exact row as near as theirs.",
         test="inference",
@@ -72,8 +72,8 @@ CLAUSES = (
     Condition(
         name="own-rectangle",
         must=(
-            "Every site must have a rectangle that holds it, one of c people serving no more than c / {k} sites, and "
-            "every cloaked region hold a site"
+            "Every site must have a rectangle that holds it, a rectangle of c people must serve at most c / {k} "
+            "sites, and every cloaked region must hold a site"
         ),
         broken_by="sites or regions",
         plain="Each site has its own k people: no person counts for two sites.",
@@ -90,13 +90,13 @@ CLAUSES = (
 
 LEFT_OPEN = {
     "singling out": (
-        "People away from sites are published exactly. A reader who knows which people live or work in a rectangle "
-        "is left with fewer than k."
+        "People away from sites are published exactly. A reader with knowledge of the people that live or work in a "
+        "rectangle is left with fewer than k."
     ),
-    "linkability": "Releases of other instants can be intersected: perhaps only one person was near the site both "
-    "times.",
+    "linkability": "A reader can compare releases of several instants: perhaps only one person was near the site "
+    "each time.",
     "inference": (
-        "All people of a rectangle may have been at the site, and were if it is no larger. Places that were not "
-        "loaded are not protected."
+        "All people of a rectangle may have been at the site. If the rectangle is no larger than the site, they "
+        "were. Places that were not loaded are not protected."
     ),
 }

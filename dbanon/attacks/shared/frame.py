@@ -143,7 +143,7 @@ class Attack(Generic[Kind]):
         asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
         broken = {DECIDABLE.name: 0, **broken}
         if broken.keys() != {c.name for c in asked}:
-            raise DataError("Every clause must be counted, and no other. This is a defect of the attack.")
+            raise DataError("Every clause must be counted, and nothing else. This is a defect of the attack.")
         clauses = tuple(c.count(broken[c.name], evidence.params) for c in asked)
         passed = all(clause.passed for clause in clauses)
         return Verdict(attack=self.name, passed=passed, figures=figures, clauses=clauses)

@@ -7,7 +7,7 @@ CLAUSES = (
     Condition(
         name="period",
         must="The rows of every record must follow one another without gap or overlap from the first to the last "
-        "instant of one window, one an instant unless min_contents joins them",
+        "instant of one window, one for each instant unless min_contents joins them",
         broken_by="records",
         plain="The rows of a group fill one window of time, so no group is distinguished by when it begins or ends.",
         test="singling out",
@@ -16,8 +16,8 @@ CLAUSES = (
     make_columns_clause(),
     Condition(
         name="members",
-        must="Memberships must be of the dataset's trajectories, whole, single, of every record, and name all that "
-        "supply a position",
+        must="Every record must have members, each once, for its whole time and with a trajectory of the dataset, "
+        "and among them all trajectories that supply a position",
         broken_by="memberships or records",
         plain="The stored members of each group are exactly the possible senders of its requests.",
         test="singling out",
@@ -45,9 +45,9 @@ CLAUSES = (
     ),
     Condition(
         name="complete",
-        must="Every person present at all instants of a window must be published unless fewer than k = {k} are",
+        must="Every person present at all instants of a window must be published unless fewer than k = {k} are present",
         broken_by="people in a window",
-        plain="No person with a place in a group is missing, so none is identified by absence.",
+        plain="No person that a group could hold is missing, so none is identified by absence.",
         test="singling out",
     ),
     LEFT_OUT,
@@ -83,7 +83,8 @@ CLAUSES = (
         name="requests-few",
         must="The requests of a row must have at least min_contents distinct contents, or none",
         broken_by="rows",
-        plain="A reader who knows that a person sent a request finds at least min_contents different ones, or none.",
+        plain="For a person that is known to have sent a request, a reader finds at least min_contents different "
+        "ones, or none.",
         test="inference",
     ),
     Condition(
@@ -97,14 +98,14 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "A reader who knows that some people of a group did not ask is left with fewer than k, and a "
-    "request's content can point to its sender.",
+    "singling out": "If some people of a group are known not to have asked, fewer than k are left, and a request's "
+    "content can point to its sender.",
     "linkability": (
         "A content that returns in later windows may come from one sender, one of the few people in all groups that "
         "sent it."
     ),
     "inference": (
-        "A reader who knows the time of a person's request reads the contents of that row, often a single one "
+        "If the time of a person's request is known, a reader finds the contents of that row, often a single one "
         "without min_contents. Places of people are not protected."
     ),
 }

@@ -135,8 +135,8 @@ METHOD = Method(
     },
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={
-        "few_alike": "Fewer than k other people, new ones each time, have samples in the same epochs.",
-        "silence": "Left out so that at a time at least k people have no samples, or none.",
+        "few_alike": "Fewer than k - 1 other people, new ones each time, have samples in the same epochs.",
+        "silence": "Left out so that at any time either no person is without samples, or at least k people are.",
     },
     example={"k": 4, "grid_s": 1, "grid_m": 5},
 )

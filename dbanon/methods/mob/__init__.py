@@ -137,9 +137,9 @@ METHOD = Method(
     },
     totals={"subjects": "subjects", "quasi_identifiers": "quasi_identifiers"},
     reasons={
-        "never_seen": "Without a position at any instant.",
-        "never_generalised": "Never generalised, in a release of generalised instants only (qid_only).",
-        "few_partners": "Fewer than k - 1 others are present at the same instants and can hide them.",
+        "never_seen": "People without a position at any instant.",
+        "never_generalised": "People that are never generalised, in a release of generalised instants only (qid_only).",
+        "few_partners": "People with fewer than k - 1 others that are present at the same instants and can hide them.",
         "absent": "Quasi-identifiers at instants at which their own person has no position.",
         "outside": "Quasi-identifiers in the time of the run, but before the first instant or after the last.",
         "without_subject": "Quasi-identifiers of people without a position at any instant.",

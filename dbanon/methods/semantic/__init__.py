@@ -70,11 +70,11 @@ class Parameters:
         maximum=1_000_000,
     )
     suppress_span_s: int | None = declare_parameter(
-        None, "Rows longer than this are left out. By default none are.", type="integer", unit="s", minimum=1
+        None, "Rows longer than this are left out. Default: no limit.", type="integer", unit="s", minimum=1
     )
     suppress_area_km2: float | None = declare_parameter(
         None,
-        "Rows larger than this are left out. By default none are.",
+        "Rows larger than this are left out. Default: no limit.",
         type="number",
         unit="km2",
         minimum=0,
@@ -82,10 +82,7 @@ class Parameters:
     )
     atom_l: int | None = declare_parameter(
         None,
-        (
-            "Least number of categories in an atom, the smallest set of cells that a release separates. By default "
-            "it is l."
-        ),
+        ("Least number of categories in an atom, the smallest set of cells that a release separates. Default: l."),
         type="integer",
         minimum=0,
         maximum=10_000,
@@ -94,7 +91,7 @@ class Parameters:
     atom_t: float | None = declare_parameter(
         None,
         "How far the mix of points of interest in an atom may be from the city's: a larger value makes smaller "
-        "regions, and inf allows any mix. By default it is t.",
+        "regions, and inf allows any mix. Default: t.",
         type="number",
         minimum=0,
         maximum=1000,

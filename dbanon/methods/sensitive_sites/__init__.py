@@ -26,8 +26,8 @@ class Parameters:
     )
     at: int | None = declare_parameter(
         None,
-        "Instant of the snapshot, ISO 8601 with a zone or unix seconds, a multiple of grid_s. "
-        "By default every person must have one fix only, and its time does not matter.",
+        "Instant of the snapshot, ISO 8601 with a zone or unix seconds, a multiple of grid_s. Without it every "
+        "person must have one fix only, and its time does not matter. Default: none.",
         type="instant",
     )
     max_gap_s: int = declare_parameter(
@@ -40,7 +40,7 @@ class Parameters:
     )
     guard_m: float = declare_parameter(
         0.0,
-        "People nearer to a site than this are hidden with it, too. People who stand on it always are.",
+        "People nearer to a site than this are hidden with it, too. People on the site are always hidden.",
         type="number",
         unit="m",
         minimum=0,
@@ -113,7 +113,9 @@ METHOD = Method(
         ),
     },
     totals={"subjects": "subjects"},
-    reasons={"absent_at_instant": "Seen in the hour (UTC) of the snapshot, but without a position at its instant."},
+    reasons={
+        "absent_at_instant": ("People seen in the hour (UTC) of the snapshot, but without a position at its instant.")
+    },
     example={"k": 4, "at": 120},
 )
 

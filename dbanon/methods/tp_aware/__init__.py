@@ -48,7 +48,7 @@ class Parameters:
     )
     min_cloak_m: float | None = declare_parameter(
         None,
-        "Least side of a cloak, rounded up to a multiple of grid_m. By default it is grid_m.",
+        "Least side of a cloak, rounded up to a multiple of grid_m. Default: grid_m.",
         type="number",
         unit="m",
         minimum=0,
@@ -127,8 +127,8 @@ METHOD = Method(
     },
     totals={"subjects": "seen", "requests": "requests"},
     reasons={
-        "absent_at_some_instant": "Seen in a window, but without a position at some instant of it.",
-        "window_below_k": "Present at all instants of a window, as fewer than k people are.",
+        "absent_at_some_instant": "People seen in a window, but without a position at some instant of it.",
+        "window_below_k": "People present at all instants of a window with fewer than k such people.",
         "sender_not_published": "Requests of people left out of the window in which they were sent.",
         "outside_windows": "Requests sent in the time of the run, but before the first window or after the last.",
         "bundle_below_min_contents": "Requests of groups that sent fewer than min_contents values in the whole window.",
