@@ -8,8 +8,9 @@ WITH release AS (
   SELECT ST_XMin(box) - 60 AS x0, ST_YMin(box) - 90 AS y0, ST_XMax(box) + 60 AS x1, ST_YMax(box) + 60 AS y1
   FROM (SELECT ST_Extent(region) AS box FROM release) AS extent
 ), shape AS (  -- metres from the lower left corner of the frame; in SVG, y points down
-  SELECT r.cloaked, r.people, ST_Translate(r.region, -f.x0, -f.y1) AS area, f.x1 - f.x0 AS width, f.y1 - f.y0 AS height
-  FROM release AS r, frame AS f
+  SELECT release.cloaked, release.people, ST_Translate(release.region, -frame.x0, -frame.y1) AS area,
+    frame.x1 - frame.x0 AS width, frame.y1 - frame.y0 AS height
+  FROM release, frame
 )
 SELECT format('<svg xmlns="http://www.w3.org/2000/svg" width="%3$s" height="%4$s" viewBox="0 0 %1$s %2$s" '
               'font-family="sans-serif">',

@@ -32,15 +32,15 @@ SET search_path = pg_catalog, pg_temp
 AS $dbanon_setup$
 DECLARE
     mark record;
-    postgis name := (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis');
+    postgis name := (SELECT nsp.nspname FROM pg_extension ext JOIN pg_namespace nsp ON nsp.oid = ext.extnamespace WHERE ext.extname = 'postgis');
     prefix text := role_prefix;
     made text := dbanon_setup.marked();
 BEGIN
     -- What another login has put there is not read.
     IF prefix IS NULL AND EXISTS (
-        SELECT FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = to_regclass('dbanon.installation') AND @trusted@)
+        SELECT FROM pg_class cla JOIN pg_roles rol ON rol.oid = cla.relowner WHERE cla.oid = to_regclass('dbanon.installation') AND @trusted@)
     THEN
-        SELECT i.role_prefix INTO prefix FROM dbanon.installation i;
+        SELECT ins.role_prefix INTO prefix FROM dbanon.installation ins;
     END IF;
     prefix := coalesce(prefix, 'dbanon');
     IF prefix !~ '^(?!pg_)[a-z][a-z0-9_]{0,39}$' THEN

@@ -7,29 +7,29 @@ AS $$
     -- Any client of a worker may read them: they count processes and runs, never rows or people.
     SELECT 'workers', 'Processes of workers that are up.', '{}'::jsonb, count(*)::double precision FROM dbanon.workers
     UNION ALL
-    SELECT 'runs_waiting', 'Runs that wait for a worker.', '{}', count(*) FROM dbanon.runs r WHERE r.progress = 'waiting for a worker'
+    SELECT 'runs_waiting', 'Runs that wait for a worker.', '{}', count(*) FROM dbanon.runs run WHERE run.progress = 'waiting for a worker'
     UNION ALL
-    SELECT 'runs', 'Runs by status.', jsonb_build_object('status', s.status), count(r.run_id)
-        FROM unnest(ARRAY['queued', 'running', 'computed', 'verified', 'refused', 'failed', 'cancelled']) s (status)
-        LEFT JOIN dbanon.runs r ON r.status = s.status GROUP BY s.status
+    SELECT 'runs', 'Runs by status.', jsonb_build_object('status', ele.status), count(run.run_id)
+        FROM unnest(ARRAY['queued', 'running', 'computed', 'verified', 'refused', 'failed', 'cancelled']) ele (status)
+        LEFT JOIN dbanon.runs run ON run.status = ele.status GROUP BY ele.status
     UNION ALL
-    SELECT 'last_success_timestamp_seconds', 'When the last run was verified, and the last release published.', jsonb_build_object('of', l.what),
-            extract(epoch FROM l.at)
-        FROM (SELECT 'run' AS what, (SELECT max(r.finished_at) FROM dbanon.run r WHERE r.status = 'verified') AS at
-              UNION ALL SELECT 'publication', (SELECT max(e.published_at) FROM dbanon.release e WHERE e.run_id IS NOT NULL)) l
-        WHERE l.at IS NOT NULL
+    SELECT 'last_success_timestamp_seconds', 'When the last run was verified, and the last release published.', jsonb_build_object('of', las.what),
+            extract(epoch FROM las.at)
+        FROM (SELECT 'run' AS what, (SELECT max(run.finished_at) FROM dbanon.run run WHERE run.status = 'verified') AS at
+              UNION ALL SELECT 'publication', (SELECT max(rel.published_at) FROM dbanon.release rel WHERE rel.run_id IS NOT NULL)) las
+        WHERE las.at IS NOT NULL
     UNION ALL
-    SELECT 'history_forked', 'Whether nothing can be published before dbanon.confirm_history is called.', '{}', f.forked::integer
-        FROM dbanon_internal.is_forked() f (forked) WHERE f.forked IS NOT NULL
+    SELECT 'history_forked', 'Whether nothing can be published before dbanon.confirm_history is called.', '{}', fork.forked::integer
+        FROM dbanon_internal.is_forked() fork (forked) WHERE fork.forked IS NOT NULL
     UNION ALL
-    SELECT m.name, m.about, jsonb_build_object('job', j.name), m.value
-        FROM dbanon.jobs j
+    SELECT mea.name, mea.about, jsonb_build_object('job', job.name), mea.value
+        FROM dbanon.jobs job
         CROSS JOIN LATERAL (VALUES
-            ('job_lag_seconds', 'How long ago the first period ended that is not published.', extract(epoch FROM j.lag)),
-            ('job_last_success_timestamp_seconds', 'When a period was done last.', extract(epoch FROM j.last_success)),
-            ('job_held_periods', 'Periods that are held.', j.held), ('job_tries', 'How often the step to be done has failed.', j.tries),
-            ('job_enabled', 'Whether the job is not paused.', (j.state <> 'paused')::integer)) m (name, about, value)
-        WHERE m.value IS NOT NULL
+            ('job_lag_seconds', 'How long ago the first period ended that is not published.', extract(epoch FROM job.lag)),
+            ('job_last_success_timestamp_seconds', 'When a period was done last.', extract(epoch FROM job.last_success)),
+            ('job_held_periods', 'Periods that are held.', job.held), ('job_tries', 'How often the step to be done has failed.', job.tries),
+            ('job_enabled', 'Whether the job is not paused.', (job.state <> 'paused')::integer)) mea (name, about, value)
+        WHERE mea.value IS NOT NULL
 $$;
 COMMENT ON FUNCTION dbanon_internal.vitals() IS
 'The figures that a worker with --listen shows at /metrics, a row each, and the only place that makes them.';
@@ -37,25 +37,26 @@ COMMENT ON FUNCTION dbanon_internal.vitals() IS
 CREATE OR REPLACE VIEW dbanon.health AS
 SELECT 2 AS level, 'runs' AS about,
     format('%s for a worker, and none is up.', dbanon_internal.counted(count(*), 'run waits', 'runs wait')) AS what,
-    min(r.submitted_at) AS since, 'Start one: dbanon worker' AS remedy
-FROM dbanon.runs r
-WHERE r.progress = 'waiting for a worker' AND NOT EXISTS (SELECT FROM dbanon.workers)
+    min(run.submitted_at) AS since, 'Start one: dbanon worker' AS remedy
+FROM dbanon.runs run
+WHERE run.progress = 'waiting for a worker' AND NOT EXISTS (SELECT FROM dbanon.workers)
 HAVING count(*) > 0
 UNION ALL
 SELECT 1, 'runs', format('%s for more than an hour, although a worker is up.', dbanon_internal.counted(count(*), 'run has waited', 'runs have waited')),
-    min(r.submitted_at), 'Start more of them: dbanon worker'
-FROM dbanon.runs r
-WHERE r.progress = 'waiting for a worker' AND r.status = 'queued' AND r.submitted_at < now() - interval '1 hour' AND EXISTS (SELECT FROM dbanon.workers)
+    min(run.submitted_at), 'Start more of them: dbanon worker'
+FROM dbanon.runs run
+WHERE run.progress = 'waiting for a worker' AND run.status = 'queued' AND run.submitted_at < now() - interval '1 hour'
+    AND EXISTS (SELECT FROM dbanon.workers)
 HAVING count(*) > 0
 UNION ALL
-SELECT CASE WHEN f.forked THEN 2 ELSE 3 END, 'history',
-    CASE WHEN f.forked THEN 'The database was restored, copied or failed over since the last publication, and nothing can be published.'
+SELECT CASE WHEN fork.forked THEN 2 ELSE 3 END, 'history',
+    CASE WHEN fork.forked THEN 'The database was restored, copied or failed over since the last publication, and nothing can be published.'
          ELSE 'Which server this is cannot be read, and nothing can be published.' END,
-    NULL, CASE WHEN f.forked THEN 'List the publications since then. If there are none: SELECT dbanon.confirm_history(''[]'', ''why that is '
+    NULL, CASE WHEN fork.forked THEN 'List the publications since then. If there are none: SELECT dbanon.confirm_history(''[]'', ''why that is '
         'certain'')'
                ELSE 'GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn) TO @admin@; '
                     'on Amazon Aurora set rds.logical_replication to 1 for the cluster' END
-FROM dbanon_internal.is_forked() f (forked)
-WHERE f.forked IS NOT FALSE
+FROM dbanon_internal.is_forked() fork (forked)
+WHERE fork.forked IS NOT FALSE
 UNION ALL
-SELECT j.level, j.about, j.what, j.since, j.remedy FROM dbanon_internal.job_findings() j;
+SELECT fin.level, fin.about, fin.what, fin.since, fin.remedy FROM dbanon_internal.job_findings() fin;

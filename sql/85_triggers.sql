@@ -7,32 +7,32 @@ DECLARE
 BEGIN
     FOR trigger IN
         -- Once a statement, with the rows that it added and those that it changed.
-        SELECT format('%s_%s', w.name, lower(e.event)) AS name, w.relation, e.event, e.moment, e.rows || ' FOR EACH STATEMENT' AS firing,
-            w.calls
+        SELECT format('%s_%s', def.name, lower(mom.event)) AS name, def.relation, mom.event, mom.moment, mom.rows || ' FOR EACH STATEMENT' AS firing,
+            def.calls
         FROM (
             SELECT 'bump' AS name, relation, 'bump_revision' AS calls, NULL AS event FROM unnest(dbanon_internal.data_tables()) relation
             UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.data_tables() || 'quarantine'::text) relation
             UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
-            UNION ALL SELECT 'guard_forgotten', relation, 'guard_forgotten', e
-                FROM unnest(ARRAY['trajectory', 'request', 'quasi_identifier']) relation, unnest(ARRAY['INSERT', 'UPDATE']) e
+            UNION ALL SELECT 'guard_forgotten', relation, 'guard_forgotten', ele
+                FROM unnest(ARRAY['trajectory', 'request', 'quasi_identifier']) relation, unnest(ARRAY['INSERT', 'UPDATE']) ele
             UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
             UNION ALL SELECT 'guard', relation, 'guard_groups', NULL
                 FROM unnest(ARRAY['grouping', 'exposure', 'asked', 'published_cell', 'published_atom']) relation
             UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure', 'asked']) relation
-            UNION ALL SELECT 'guard', 'fix_code', 'guard_codes', e FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) e
+            UNION ALL SELECT 'guard', 'fix_code', 'guard_codes', ele FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) ele
             UNION ALL VALUES
                 ('audit', 'dataset', 'audit_dataset', 'INSERT'), ('audit', 'dataset', 'audit_dataset', 'DELETE'),
                 ('audit', 'verification', 'audit_verification', 'INSERT'),
                 ('audit', 'run', 'audit_run', 'INSERT'), ('audit', 'run', 'audit_run', 'DELETE')
-        ) w
+        ) def
         JOIN (VALUES
             ('INSERT', 'AFTER', 'REFERENCING NEW TABLE AS added'),
             ('UPDATE', 'AFTER', 'REFERENCING OLD TABLE AS changed NEW TABLE AS added'),
             ('DELETE', 'AFTER', 'REFERENCING OLD TABLE AS changed'),
-            ('TRUNCATE', 'BEFORE', '')) e (event, moment, rows) ON e.event = coalesce(w.event, e.event)
+            ('TRUNCATE', 'BEFORE', '')) mom (event, moment, rows) ON mom.event = coalesce(def.event, mom.event)
         UNION ALL
         -- The others.
-        SELECT w.name, w.relation, w.event, w.moment, 'FOR EACH ' || w.firing, w.calls
+        SELECT wan.name, wan.relation, wan.event, wan.moment, 'FOR EACH ' || wan.firing, wan.calls
         FROM (VALUES
             ('guard_update', 'dataset', 'BEFORE', 'UPDATE', 'guard_dataset',
              'ROW WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s OR OLD.day_zone IS DISTINCT FROM NEW.day_zone)'),
@@ -74,22 +74,22 @@ BEGIN
              'ROW WHEN ((OLD.held_by, OLD.looked_at) IS NOT DISTINCT FROM (NEW.held_by, NEW.looked_at))'),
             ('write_cloak', 'cloak', 'INSTEAD OF', 'INSERT OR UPDATE OR DELETE', 'write_cloak', 'ROW'),
             ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')
-        ) w (name, relation, moment, event, calls, firing)
+        ) wan (name, relation, moment, event, calls, firing)
     LOOP
         EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON dbanon.%I %s EXECUTE FUNCTION dbanon_internal.%I()',
                        trigger.name, trigger.moment, trigger.event, trigger.relation, trigger.firing, trigger.calls);
     END LOOP;
     -- At the commit, so that the log names no publication that was undone, such as one that a job holds. A release that is lost has no run.
-    IF NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = 'dbanon.release'::regclass AND t.tgname = 'note_publication') THEN
+    IF NOT EXISTS (SELECT FROM pg_trigger tri WHERE tri.tgrelid = 'dbanon.release'::regclass AND tri.tgname = 'note_publication') THEN
         CREATE CONSTRAINT TRIGGER note_publication AFTER INSERT ON dbanon.release DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW WHEN (NEW.run_id IS NOT NULL) EXECUTE FUNCTION dbanon_internal.note_publication();
     END IF;
     -- Those of releases' own tables too, where an administrator has changed them. Those of views cannot be: with replica, writing
     -- through dbanon.cloak changes nothing.
     FOR trigger IN
-        SELECT t.tgrelid::regclass AS relation, t.tgname AS name
-        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-        WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind <> 'v' AND NOT t.tgisinternal AND t.tgenabled <> 'A'
+        SELECT tri.tgrelid::regclass AS relation, tri.tgname AS name
+        FROM pg_trigger tri JOIN pg_class cla ON cla.oid = tri.tgrelid
+        WHERE cla.relnamespace = 'dbanon'::regnamespace AND cla.relkind <> 'v' AND NOT tri.tgisinternal AND tri.tgenabled <> 'A'
     LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', trigger.relation, trigger.name);
     END LOOP;

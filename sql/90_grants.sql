@@ -14,12 +14,12 @@ DECLARE
     lost record;
 BEGIN
     FOR lost IN
-        SELECT DISTINCT l.name, n AS role
-        FROM ONLY dbanon.release l
-        CROSS JOIN LATERAL unnest(CASE WHEN l.readers IS NULL THEN ARRAY['@analyst@'] ELSE l.readers || '@operator@'::text END) n
-        JOIN pg_roles r ON r.rolname = n
-        WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%I', l.name)) IS NOT NULL
-            AND NOT has_table_privilege(r.oid, 'published.releases', 'SELECT')
+        SELECT DISTINCT rel.name, ele AS role
+        FROM ONLY dbanon.release rel
+        CROSS JOIN LATERAL unnest(CASE WHEN rel.readers IS NULL THEN ARRAY['@analyst@'] ELSE rel.readers || '@operator@'::text END) ele
+        JOIN pg_roles rol ON rol.rolname = ele
+        WHERE rel.withdrawn_at IS NULL AND to_regclass(format('published.%I', rel.name)) IS NOT NULL
+            AND NOT has_table_privilege(rol.oid, 'published.releases', 'SELECT')
     LOOP
         EXECUTE format('GRANT SELECT ON published.%I TO %I', lost.name, lost.role);
     END LOOP;
@@ -35,7 +35,8 @@ DECLARE
     reader text;
 BEGIN
     FOR reader IN
-        SELECT DISTINCT n FROM ONLY dbanon.release l CROSS JOIN LATERAL unnest(l.readers) n JOIN pg_roles r ON r.rolname = n WHERE l.withdrawn_at IS NULL
+        SELECT DISTINCT ele FROM ONLY dbanon.release rel CROSS JOIN LATERAL unnest(rel.readers) ele JOIN pg_roles rol ON rol.rolname = ele
+        WHERE rel.withdrawn_at IS NULL
     LOOP
         EXECUTE format('GRANT USAGE ON SCHEMA published TO %I', reader);
         EXECUTE format('GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.atoms TO %I', reader);
@@ -75,8 +76,8 @@ BEGIN
     END LOOP;
     -- A function that runs with the rights of its caller gives no caller a right.
     FOR thing IN
-        SELECT p.oid::regprocedure::text FROM pg_proc p
-        WHERE p.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace) AND NOT p.prosecdef
+        SELECT pro.oid::regprocedure::text FROM pg_proc pro
+        WHERE pro.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace) AND NOT pro.prosecdef
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO @operator@, @worker@', thing);
     END LOOP;

@@ -27,7 +27,7 @@ class Axis:
     ----------
     low, high : float
     ticks : sequence of (float, str)
-    log : bool
+    is_log : bool
         Whether equal steps are equal factors.
     name : str
         Name of the values, with their unit; written beside a horizontal axis.
@@ -36,13 +36,13 @@ class Axis:
     low: float
     high: float
     ticks: Sequence[tuple[float, str]]
-    log: bool = False
+    is_log: bool = False
     name: str = ""
 
     def find_share(self, value: float) -> float:
         """Find the place of a value along the axis, from 0 to 1; values beyond an end are at that end."""
-        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
-        given = (math.log(max(value, self.low)) if self.log else value) - low
+        low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
+        given = (math.log(max(value, self.low)) if self.is_log else value) - low
         return min(max(given / ((high - low) or 1), 0.0), 1.0)
 
 
@@ -119,7 +119,7 @@ def make_length_axis(low: float, high: float, name: str = "") -> Axis:
     round_ones = [n * 10**e for e in range(-1, 8) for n in (1, 2, 5)]
     inside = [value for value in round_ones if low <= value <= high]
     every = max(1, math.ceil(len(inside) / 6))
-    return Axis(low=low, high=high, ticks=[(v, format_metres(v)) for v in inside[::every]], log=True, name=name)
+    return Axis(low=low, high=high, ticks=[(v, format_metres(v)) for v in inside[::every]], is_log=True, name=name)
 
 
 def draw_text(x: float, y: float, said: str, *, anchor: str = "start", class_: str | None = None) -> Markup:

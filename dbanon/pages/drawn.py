@@ -97,7 +97,7 @@ class Drawn(Blocks):
                 _describe_cells(cells, used),
                 window,
                 maps.draw_cells(cells),
-                bar=False,
+                has_bar=False,
             )
             figures.append(frame.make_picture(drawn, name))
         lead = (

@@ -78,12 +78,18 @@ def fit_window(x0: float, y0: float, x1: float, y1: float) -> Window:
 
 
 def draw_map(
-    name: str, title: str, description: str, window: Window, *layers: Markup, bar: bool = True, private: bool = False
+    name: str,
+    title: str,
+    description: str,
+    window: Window,
+    *layers: Markup,
+    has_bar: bool = True,
+    private: bool = False,
 ) -> Markup:
     """Draw a map of its layers, the lowest first, and a bar of a round length; a `private` one has a mark."""
     scaled = make_element("g", *layers, transform=f"scale({format_number(FIGURE_WIDTH / UNITS_ACROSS)})")
     above = [
-        *([_draw_scale_bar(window)] if bar else []),
+        *([_draw_scale_bar(window)] if has_bar else []),
         *([draw_text(FIGURE_WIDTH - 8, 16, "PRIVATE", anchor="end", class_="private halo")] if private else []),
     ]
     ground = make_element("rect", width=FIGURE_WIDTH, height=window.height, class_="wash")

@@ -261,7 +261,7 @@ def _draw_cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
     """Draw the cost of a promise: error by its parameter, a line for each of the other values."""
     values = sorted({float(one.varied[name]) for one in compared})
     ticks = [(value, f"{value:g}") for value in values]
-    x = Axis(low=min(values), high=max(values), ticks=ticks, log=min(values) > 0, name=name)
+    x = Axis(low=min(values), high=max(values), ticks=ticks, is_log=min(values) > 0, name=name)
     lines = []
     for place, line in enumerate(find_lines(compared, name)[:_MAX_LINES]):
         points = [charts.make_point(float(one.varied[name]), one.error) for one in line if one.error is not None]

@@ -77,7 +77,7 @@ class Utility(Blocks):
                 low=sides[0],
                 high=max(sides[-1], sides[0] * 2),
                 ticks=[(side, charts.format_metres(side)) for side in sides],
-                log=True,
+                is_log=True,
                 name="side of the square",
             ),
             y=charts.make_axis(min(max(20, *(high for line in lines for *_, high in line.points)), 200), unit=" %"),

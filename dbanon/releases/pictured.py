@@ -180,11 +180,11 @@ class _Reader:
         found = self.ask(
             """
             SELECT {path}
-            FROM {relation} c
-            WHERE c.valid_from BETWEEN %(since)s AND %(at)s AND c.valid_to > %(at)s AND c.valid_from < %(until)s
-                AND c.crowd >= %(k)s
-                AND {p}.ST_Intersects(c.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
-            ORDER BY {p}.ST_Area(c.region) DESC, c.record_id, c.seq
+            FROM {relation} clo
+            WHERE clo.valid_from BETWEEN %(since)s AND %(at)s AND clo.valid_to > %(at)s AND clo.valid_from < %(until)s
+                AND clo.crowd >= %(k)s
+                AND {p}.ST_Intersects(clo.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
+            ORDER BY {p}.ST_Area(clo.region) DESC, clo.record_id, clo.seq
             """,
             at=at,
             **scale_to_window(window),
@@ -294,20 +294,20 @@ def read_backdrop(connection: Connection, window: Window, srid: int, table: str)
         WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
         ), near AS (
             SELECT {p}.ST_Intersection({p}.ST_MakeValid({p}.ST_Force2D(
-                CASE WHEN {p}.ST_SRID(t.{column}) IN (0, %(srid)s) THEN {p}.ST_SetSRID(t.{column}, %(srid)s)
-                ELSE {p}.ST_Transform(t.{column}, %(srid)s) END)), b.shape) AS shape
-            FROM {table} t, box b
-            WHERE t.{column} OPERATOR({p}.&&) {p}.ST_Transform(b.shape, coalesce(nullif({p}.ST_SRID(t.{column}), 0),
-                %(srid)s))
+                CASE WHEN {p}.ST_SRID(tab.{column}) IN (0, %(srid)s) THEN {p}.ST_SetSRID(tab.{column}, %(srid)s)
+                ELSE {p}.ST_Transform(tab.{column}, %(srid)s) END)), box.shape) AS shape
+            FROM {table} tab, box
+            WHERE tab.{column} OPERATOR({p}.&&)
+                {p}.ST_Transform(box.shape, coalesce(nullif({p}.ST_SRID(tab.{column}), 0), %(srid)s))
         ), drawn AS (
-            SELECT d.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(d.shape, %(x)s, %(y)s), %(by)s,
+            SELECT part.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(part.shape, %(x)s, %(y)s), %(by)s,
                 %(by)s), %(coarse)s) AS shape
-            FROM (SELECT 1 AS dimension, {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(n.shape, 2))) AS
-                shape FROM near n
-                  UNION ALL SELECT 2, {p}.ST_Union({p}.ST_CollectionExtract(n.shape, 3)) FROM near n) d
+            FROM (SELECT 1 AS dimension,
+                      {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(near.shape, 2))) AS shape FROM near
+                  UNION ALL SELECT 2, {p}.ST_Union({p}.ST_CollectionExtract(near.shape, 3)) FROM near) part
         )
-        SELECT d.dimension, {p}.ST_AsSVG({p}.ST_SnapToGrid(d.shape, 3), 1, 0) FROM drawn d
-        WHERE d.shape IS NOT NULL AND NOT {p}.ST_IsEmpty(d.shape)
+        SELECT drawn.dimension, {p}.ST_AsSVG({p}.ST_SnapToGrid(drawn.shape, 3), 1, 0) FROM drawn
+        WHERE drawn.shape IS NOT NULL AND NOT {p}.ST_IsEmpty(drawn.shape)
         """).format(**names)
     for coarse in (6, 15, 40, 100):  # coarser until it is small
         try:
@@ -357,10 +357,10 @@ def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
 
 
 def build_path_query(connection: Connection) -> sql.Composable:
-    """Write the path of the region ``c.region`` in units of a window, whose values `scale_to_window` gives."""
+    """Write the path of the region ``clo.region`` in units of a window, whose values `scale_to_window` gives."""
     return sql.SQL(
         "{p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate("
-        "c.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)"
+        "clo.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)"
     ).format(p=sql.Identifier(find_postgis_schema(connection)))
 
 

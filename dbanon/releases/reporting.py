@@ -337,18 +337,19 @@ def _choose_group(connection: Connection, record: Described, shown: Shown) -> tu
     names = {"p": sql.Identifier(find_postgis_schema(connection)), "path": pictured.build_path_query(connection)}
     query = sql.SQL("""
         WITH held AS MATERIALIZED (
-            SELECT c.record_id, c.region FROM dbanon.cloak c
-            WHERE c.run_id = %(run)s AND c.period @> %(at)s AND c.crowd >= %(k)s
+            SELECT clo.record_id, clo.region FROM dbanon.cloak clo
+            WHERE clo.run_id = %(run)s AND clo.period @> %(at)s AND clo.crowd >= %(k)s
         ), whole AS (
-            SELECT c.region, row_number() OVER (ORDER BY {p}.ST_Area(c.region), c.region::text) AS place, count(*)
+            SELECT clo.region, row_number() OVER (ORDER BY {p}.ST_Area(clo.region), clo.region::text) AS place, count(*)
                 OVER () AS number
-            FROM (SELECT DISTINCT h.region FROM held h) c
-            WHERE {p}.ST_Within(c.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
+            FROM (SELECT DISTINCT held.region FROM held) clo
+            WHERE {p}.ST_Within(clo.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
         )
-        SELECT {path}, (SELECT array_agg(m.trajectory_id) FROM dbanon.membership m JOIN held h ON h.record_id =
-            m.record_id
-            WHERE m.run_id = %(run)s AND h.region OPERATOR({p}.=) c.region AND (m.period IS NULL OR m.period @> %(at)s))
-        FROM whole c WHERE c.place = (c.number + 1) / 2
+        SELECT {path}, (SELECT array_agg(mem.trajectory_id)
+            FROM dbanon.membership mem JOIN held ON held.record_id = mem.record_id
+            WHERE mem.run_id = %(run)s AND held.region OPERATOR({p}.=) clo.region
+                AND (mem.period IS NULL OR mem.period @> %(at)s))
+        FROM whole clo WHERE clo.place = (clo.number + 1) / 2
         """).format(**names)
     given = {
         **pictured.scale_to_window(window),

@@ -21,9 +21,9 @@ PURPOSES = {
 }
 SCHEMAS = ["dbanon", "dbanon_internal", "published"]
 
-# Whether role r may own what a superuser reads or runs. Only superusers and makers of roles write a role's comment.
-TRUSTED = f"""(r.rolsuper OR r.rolname = current_user AND current_user = session_user OR NOT r.rolcanlogin
-    AND shobj_description(r.oid, 'pg_authid') = 'dbanon: {PURPOSES["admin"]}')"""
+# Whether role `rol` may own what a superuser reads or runs. Only superusers and makers of roles write a role's comment.
+TRUSTED = f"""(rol.rolsuper OR rol.rolname = current_user AND current_user = session_user OR NOT rol.rolcanlogin
+    AND shobj_description(rol.oid, 'pg_authid') = 'dbanon: {PURPOSES["admin"]}')"""
 
 
 def list_names(prefix: str) -> list[str]:
@@ -45,7 +45,8 @@ def is_there(connection: Connection, table: str) -> bool:
     """Whether dbanon's schema has a table of that name that may be read: what is planted there is not dbanon's."""
     query = f"""
         SELECT EXISTS (
-            SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
+            SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            JOIN pg_roles rol ON rol.oid = c.relowner
             WHERE n.nspname = 'dbanon' AND c.relname = %s AND c.relkind = 'r' AND {TRUSTED})
     """
     return bool(fetch_value(connection, query, [table]))

@@ -201,7 +201,7 @@ def _guard_revision(revision: str, statements: str) -> str:
     return f"""\
 DO $do$
 BEGIN
-    IF EXISTS (SELECT FROM dbanon.alembic_version v WHERE v.version_num >= '{revision}') THEN
+    IF EXISTS (SELECT FROM dbanon.alembic_version WHERE version_num >= '{revision}') THEN
         RETURN;
     END IF;
     EXECUTE $revision$

@@ -15,36 +15,37 @@ from dbanon.schema import _roles
 # What goes with the schemas although it lies elsewhere. A view hangs on its rule, a rule belongs to its view.
 _BUILT_ON_QUERY = """
 WITH RECURSIVE gone (classid, objid, objsubid) AS (
-    SELECT 'pg_namespace'::regclass::oid, n.oid, 0 FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)
+    SELECT 'pg_namespace'::regclass::oid, nsp.oid, 0 FROM pg_namespace nsp WHERE nsp.nspname = ANY (%(schemas)s)
     UNION
-    SELECT m.classid, m.objid, m.objsubid
-    FROM gone g
+    SELECT more.classid, more.objid, more.objsubid
+    FROM gone
     CROSS JOIN LATERAL (
-        SELECT d.classid, d.objid, d.objsubid FROM pg_depend d
-        WHERE d.refclassid = g.classid AND d.refobjid = g.objid AND (g.objsubid = 0 OR d.refobjsubid = g.objsubid)
+        SELECT dep.classid, dep.objid, dep.objsubid FROM pg_depend dep
+        WHERE dep.refclassid = gone.classid AND dep.refobjid = gone.objid
+            AND (gone.objsubid = 0 OR dep.refobjsubid = gone.objsubid)
         UNION ALL
-        SELECT 'pg_class'::regclass, w.ev_class, 0 FROM pg_rewrite w
-        WHERE g.classid = 'pg_rewrite'::regclass AND w.oid = g.objid AND w.ev_type = '1'
-    ) m
+        SELECT 'pg_class'::regclass, rew.ev_class, 0 FROM pg_rewrite rew
+        WHERE gone.classid = 'pg_rewrite'::regclass AND rew.oid = gone.objid AND rew.ev_type = '1'
+    ) more
 )
-SELECT DISTINCT pg_describe_object(g.classid, g.objid, g.objsubid)
-FROM gone g CROSS JOIN LATERAL pg_identify_object(g.classid, g.objid, g.objsubid) o
+SELECT DISTINCT pg_describe_object(gone.classid, gone.objid, gone.objsubid)
+FROM gone CROSS JOIN LATERAL pg_identify_object(gone.classid, gone.objid, gone.objsubid) ide
 -- Some objects are in no schema by themselves; what they are on is in their identity.
-WHERE coalesce(o.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
-               o.identity !~ '(^|^for | on | for | of )"?(dbanon|dbanon_internal|published)"?[.]'
-               AND g.classid <> 'pg_namespace'::regclass)
-    AND (o.type <> 'type' OR EXISTS (SELECT FROM pg_type y WHERE y.oid = g.objid AND y.typtype = 'd'))
-    AND NOT EXISTS (SELECT FROM pg_rewrite w
-                    WHERE g.classid = 'pg_rewrite'::regclass AND w.oid = g.objid AND w.rulename = '_RETURN')
+WHERE coalesce(ide.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
+               ide.identity !~ '(^|^for | on | for | of )"?(dbanon|dbanon_internal|published)"?[.]'
+               AND gone.classid <> 'pg_namespace'::regclass)
+    AND (ide.type <> 'type' OR EXISTS (SELECT FROM pg_type typ WHERE typ.oid = gone.objid AND typ.typtype = 'd'))
+    AND NOT EXISTS (SELECT FROM pg_rewrite rew
+                    WHERE gone.classid = 'pg_rewrite'::regclass AND rew.oid = gone.objid AND rew.rulename = '_RETURN')
 ORDER BY 1
 """
 _OF_OTHERS_QUERY = f"""
 SELECT pg_describe_object('pg_class'::regclass, c.oid, 0)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles rol ON rol.oid = c.relowner
 WHERE n.nspname = ANY (%(schemas)s) AND c.relkind IN ('r', 'v', 'm', 'p', 'f') AND NOT {_roles.TRUSTED}
 UNION ALL
 SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
-FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_roles r ON r.oid = p.proowner
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_roles rol ON rol.oid = p.proowner
 WHERE n.nspname = ANY (%(schemas)s) AND NOT {_roles.TRUSTED}
 """
 

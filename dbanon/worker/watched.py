@@ -145,8 +145,8 @@ def _touch(file: Path) -> None:
         ) from None
 
 
-def _answer_health(fine: bool, yes: str, no: str) -> tuple[HTTPStatus, str, bytes]:
-    return _make_answer(HTTPStatus.OK, yes) if fine else _make_answer(HTTPStatus.SERVICE_UNAVAILABLE, no)
+def _answer_health(is_fine: bool, yes: str, no: str) -> tuple[HTTPStatus, str, bytes]:
+    return _make_answer(HTTPStatus.OK, yes) if is_fine else _make_answer(HTTPStatus.SERVICE_UNAVAILABLE, no)
 
 
 def _make_answer(status: HTTPStatus, sentence: str) -> tuple[HTTPStatus, str, bytes]:

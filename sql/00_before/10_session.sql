@@ -42,7 +42,7 @@ BEGIN
             USING ERRCODE = 'DA023', HINT = 'Create another database, with ENCODING ''UTF8'' TEMPLATE template0, and use that.';
     END IF;
     -- The owner of a database decides as which role sessions begin there: not those of a superuser.
-    IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) THEN
+    IF (SELECT rol.rolsuper FROM pg_roles rol WHERE rol.rolname = session_user) THEN
         SET LOCAL ROLE NONE;
     END IF;
     -- The last sections become this role again.

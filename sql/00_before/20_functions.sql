@@ -6,32 +6,32 @@ CREATE OR REPLACE FUNCTION pg_temp.owners() RETURNS TABLE (kind text, name text,
 LANGUAGE sql STABLE
 AS $$
     WITH ours AS (
-        SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published')
+        SELECT nsp.oid, nsp.nspname, nsp.nspowner, nsp.nspacl FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published')
     ), thing (classid, objid, owner) AS (
-        SELECT 'pg_namespace'::regclass, o.oid, o.nspowner FROM ours o
-        UNION ALL SELECT 'pg_class'::regclass, c.oid, c.relowner FROM pg_class c JOIN ours o ON o.oid = c.relnamespace
-            WHERE c.relkind NOT IN ('i', 'I', 't', 'c')
-        UNION ALL SELECT 'pg_proc'::regclass, p.oid, p.proowner FROM pg_proc p JOIN ours o ON o.oid = p.pronamespace
-        UNION ALL SELECT 'pg_type'::regclass, y.oid, y.typowner FROM pg_type y JOIN ours o ON o.oid = y.typnamespace
-            LEFT JOIN pg_class c ON c.oid = y.typrelid WHERE y.typelem = 0 AND coalesce(c.relkind, 'c') = 'c'
-        UNION ALL SELECT 'pg_operator'::regclass, x.oid, x.oprowner FROM pg_operator x JOIN ours o ON o.oid = x.oprnamespace
+        SELECT 'pg_namespace'::regclass, ours.oid, ours.nspowner FROM ours
+        UNION ALL SELECT 'pg_class'::regclass, cla.oid, cla.relowner FROM pg_class cla JOIN ours ON ours.oid = cla.relnamespace
+            WHERE cla.relkind NOT IN ('i', 'I', 't', 'c')
+        UNION ALL SELECT 'pg_proc'::regclass, pro.oid, pro.proowner FROM pg_proc pro JOIN ours ON ours.oid = pro.pronamespace
+        UNION ALL SELECT 'pg_type'::regclass, typ.oid, typ.typowner FROM pg_type typ JOIN ours ON ours.oid = typ.typnamespace
+            LEFT JOIN pg_class cla ON cla.oid = typ.typrelid WHERE typ.typelem = 0 AND coalesce(cla.relkind, 'c') = 'c'
+        UNION ALL SELECT 'pg_operator'::regclass, ope.oid, ope.oprowner FROM pg_operator ope JOIN ours ON ours.oid = ope.oprnamespace
     )
-    SELECT w.kind, w.name, coalesce(r.rolname, 'PUBLIC'), coalesce(@trusted@, false), w.follows
+    SELECT own.kind, own.name, coalesce(rol.rolname, 'PUBLIC'), coalesce(@trusted@, false), own.follows
     FROM (
-        SELECT i.type AS kind, i.identity AS name, t.owner, t.classid = 'pg_class'::regclass AND i.type = 'sequence' AS follows
-        FROM thing t CROSS JOIN LATERAL pg_identify_object(t.classid, t.objid, 0) i
+        SELECT ide.type AS kind, ide.identity AS name, thing.owner, thing.classid = 'pg_class'::regclass AND ide.type = 'sequence' AS follows
+        FROM thing CROSS JOIN LATERAL pg_identify_object(thing.classid, thing.objid, 0) ide
         UNION ALL
         -- The functions of triggers, which are called when their tables are written to.
-        SELECT 'trigger', format('%I on %s, which calls %s', g.tgname, g.tgrelid::regclass, g.tgfoid::regprocedure), p.proowner, true
-        FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN ours o ON o.oid = c.relnamespace
-        JOIN pg_proc p ON p.oid = g.tgfoid
-        WHERE NOT g.tgisinternal
+        SELECT 'trigger', format('%I on %s, which calls %s', tri.tgname, tri.tgrelid::regclass, tri.tgfoid::regprocedure), pro.proowner, true
+        FROM pg_trigger tri JOIN pg_class cla ON cla.oid = tri.tgrelid JOIN ours ON ours.oid = cla.relnamespace
+        JOIN pg_proc pro ON pro.oid = tri.tgfoid
+        WHERE NOT tri.tgisinternal
         UNION ALL
-        SELECT 'right to create in schema', quote_ident(o.nspname), x.grantee, true
-        FROM ours o CROSS JOIN LATERAL aclexplode(o.nspacl) x
-        WHERE x.privilege_type = 'CREATE'
-    ) w
-    LEFT JOIN pg_roles r ON r.oid = w.owner
+        SELECT 'right to create in schema', quote_ident(ours.nspname), acl.grantee, true
+        FROM ours CROSS JOIN LATERAL aclexplode(ours.nspacl) acl
+        WHERE acl.privilege_type = 'CREATE'
+    ) own
+    LEFT JOIN pg_roles rol ON rol.oid = own.owner
 $$;
 
 -- The roles of a prefix, with the comments by which they are known.
@@ -68,29 +68,29 @@ $$;
 CREATE OR REPLACE FUNCTION pg_temp.rights(prefix text, other text) RETURNS TABLE (given text, taken text)
 LANGUAGE sql STABLE
 AS $$
-    SELECT format('GRANT %s ON %s TO %I%s', w.what, w.thing, other || substr(w.role, length(prefix) + 1),
-                  CASE WHEN w.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END),
-        format('REVOKE %s ON %s FROM %I CASCADE', w.what, w.thing, w.role)
+    SELECT format('GRANT %s ON %s TO %I%s', gra.what, gra.thing, other || substr(gra.role, length(prefix) + 1),
+                  CASE WHEN gra.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END),
+        format('REVOKE %s ON %s FROM %I CASCADE', gra.what, gra.thing, gra.role)
     FROM (
-        SELECT concat(x.privilege_type, ' (' || quote_ident(o.part) || ')') AS what, format('%s %s', o.kind, o.name) AS thing,
-            r.rolname::text AS role, x.is_grantable
+        SELECT concat(acl.privilege_type, ' (' || quote_ident(obj.part) || ')') AS what, format('%s %s', obj.kind, obj.name) AS thing,
+            rol.rolname::text AS role, acl.is_grantable
         FROM (
-            SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS name,
-                NULL::name AS part, c.relacl AS acl
-            FROM pg_class c WHERE c.relacl IS NOT NULL
+            SELECT CASE cla.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind, cla.oid::regclass::text AS name,
+                NULL::name AS part, cla.relacl AS acl
+            FROM pg_class cla WHERE cla.relacl IS NOT NULL
             UNION ALL
-            SELECT 'TABLE', a.attrelid::regclass::text, a.attname, a.attacl FROM pg_attribute a WHERE a.attacl IS NOT NULL
+            SELECT 'TABLE', att.attrelid::regclass::text, att.attname, att.attacl FROM pg_attribute att WHERE att.attacl IS NOT NULL
             UNION ALL
-            SELECT 'ROUTINE', p.oid::regprocedure::text, NULL, p.proacl FROM pg_proc p WHERE p.proacl IS NOT NULL
+            SELECT 'ROUTINE', pro.oid::regprocedure::text, NULL, pro.proacl FROM pg_proc pro WHERE pro.proacl IS NOT NULL
             UNION ALL
-            SELECT 'SCHEMA', quote_ident(n.nspname), NULL, n.nspacl FROM pg_namespace n WHERE n.nspacl IS NOT NULL
+            SELECT 'SCHEMA', quote_ident(nsp.nspname), NULL, nsp.nspacl FROM pg_namespace nsp WHERE nsp.nspacl IS NOT NULL
             UNION ALL
-            SELECT 'DATABASE', quote_ident(d.datname), NULL, d.datacl FROM pg_database d WHERE d.datname = current_database()
-        ) o
-        CROSS JOIN LATERAL aclexplode(o.acl) x
-        JOIN pg_roles r ON r.oid = x.grantee
-        WHERE r.rolname IN (SELECT n.role FROM pg_temp.roles(prefix) n)
-    ) w
+            SELECT 'DATABASE', quote_ident(pgd.datname), NULL, pgd.datacl FROM pg_database pgd WHERE pgd.datname = current_database()
+        ) obj
+        CROSS JOIN LATERAL aclexplode(obj.acl) acl
+        JOIN pg_roles rol ON rol.oid = acl.grantee
+        WHERE rol.rolname IN (SELECT our.role FROM pg_temp.roles(prefix) our)
+    ) gra
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.revoke_rights(prefix text) RETURNS void
@@ -112,29 +112,29 @@ CREATE OR REPLACE FUNCTION pg_temp.public_things()
 RETURNS TABLE (kind text, name text, privilege text, ours boolean, grantees text[])
 LANGUAGE sql STABLE
 AS $$
-    SELECT o.kind, o.name, o.privilege, pg_has_role(o.owner, 'USAGE'),
-        ARRAY(SELECT coalesce(r.rolname, 'PUBLIC')::text FROM aclexplode(o.acl) x LEFT JOIN pg_roles r ON r.oid = x.grantee
-              WHERE x.privilege_type = o.privilege)
+    SELECT obj.kind, obj.name, obj.privilege, pg_has_role(obj.owner, 'USAGE'),
+        ARRAY(SELECT coalesce(rol.rolname, 'PUBLIC')::text FROM aclexplode(obj.acl) acl LEFT JOIN pg_roles rol ON rol.oid = acl.grantee
+              WHERE acl.privilege_type = obj.privilege)
     FROM (
-        SELECT 'TABLE' AS kind, c.oid::regclass::text AS name, 'SELECT' AS privilege, c.relowner AS owner,
-            coalesce(c.relacl, acldefault('r', c.relowner)) AS acl
-        FROM pg_class c
-        WHERE c.relnamespace = 'pg_catalog'::regnamespace
-            AND (c.relname = 'pg_locks' OR c.relname ~
+        SELECT 'TABLE' AS kind, cla.oid::regclass::text AS name, 'SELECT' AS privilege, cla.relowner AS owner,
+            coalesce(cla.relacl, acldefault('r', cla.relowner)) AS acl
+        FROM pg_class cla
+        WHERE cla.relnamespace = 'pg_catalog'::regnamespace
+            AND (cla.relname = 'pg_locks' OR cla.relname ~
                  '^pg_stat(io|_xact)?_((all|sys|user)_(tables|indexes|sequences|functions)|database(_conflicts)?)$')
         UNION ALL
-        SELECT 'FUNCTION', p.oid::regprocedure::text, 'EXECUTE', p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
-        FROM pg_proc p
-        WHERE (p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ '^pg_stat_get_(?!subscription)'
-               AND oidvectortypes(p.proargtypes) = 'oid')
-            OR p.oid = 'pg_lock_status()'::regprocedure
-            OR (p.pronamespace = 'pg_catalog'::regnamespace
-                AND p.proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite'))
-            OR (p.pronamespace = (SELECT e.extnamespace FROM pg_extension e WHERE e.extname = 'postgis') AND p.proname IN (
+        SELECT 'FUNCTION', pro.oid::regprocedure::text, 'EXECUTE', pro.proowner, coalesce(pro.proacl, acldefault('f', pro.proowner))
+        FROM pg_proc pro
+        WHERE (pro.pronamespace = 'pg_catalog'::regnamespace AND pro.proname ~ '^pg_stat_get_(?!subscription)'
+               AND oidvectortypes(pro.proargtypes) = 'oid')
+            OR pro.oid = 'pg_lock_status()'::regprocedure
+            OR (pro.pronamespace = 'pg_catalog'::regnamespace
+                AND pro.proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite'))
+            OR (pro.pronamespace = (SELECT ext.extnamespace FROM pg_extension ext WHERE ext.extname = 'postgis') AND pro.proname IN (
                 '_postgis_stats', '_postgis_selectivity', '_postgis_join_selectivity', '_postgis_index_extent',
                 'st_estimatedextent'))
-    ) o
-    ORDER BY o.kind DESC, o.name
+    ) obj
+    ORDER BY obj.kind DESC, obj.name
 $$;
 
 -- Gives PUBLIC what was taken from it, and takes it from the roles that were given it instead. The recorded names are looked up among
@@ -145,13 +145,13 @@ AS $$
 DECLARE
     changed record;
 BEGIN
-    IF EXISTS (SELECT FROM dbanon.changed_right w JOIN pg_temp.public_things() t ON t.name = w.object WHERE NOT t.ours) THEN
+    IF EXISTS (SELECT FROM dbanon.changed_right cri JOIN pg_temp.public_things() pub ON pub.name = cri.object WHERE NOT pub.ours) THEN
         RAISE EXCEPTION 'Rights that a superuser took from PUBLIC must be given back by one. This login is none, and nothing was changed.'
             USING ERRCODE = 'DA023', HINT = 'Run it again as a superuser.';
     END IF;
     FOR changed IN
-        SELECT t.kind, t.name, t.privilege, w.grantee FROM dbanon.changed_right w JOIN pg_temp.public_things() t ON t.name = w.object
-        ORDER BY w.object, w.grantee
+        SELECT pub.kind, pub.name, pub.privilege, cri.grantee FROM dbanon.changed_right cri JOIN pg_temp.public_things() pub ON pub.name = cri.object
+        ORDER BY cri.object, cri.grantee
     LOOP
         IF changed.grantee = 'PUBLIC' THEN
             EXECUTE format('GRANT %s ON %s %s TO PUBLIC', changed.privilege, changed.kind, changed.name);
@@ -173,11 +173,11 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RAISE EXCEPTION 'Another upgrade of this database did not end within %, and nothing was changed. Its lock is held by %.',
         current_setting('lock_timeout'), coalesce((
-            SELECT string_agg(format('%s (process %s)', s.usename, l.pid), ', ')
-            FROM pg_locks l LEFT JOIN pg_stat_activity s ON s.pid = l.pid
-            WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-                AND (l.classid::bigint << 32) | l.objid::bigint = @upgrade_lock@
-                AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+            SELECT string_agg(format('%s (process %s)', act.usename, loc.pid), ', ')
+            FROM pg_locks loc LEFT JOIN pg_stat_activity act ON act.pid = loc.pid
+            WHERE loc.locktype = 'advisory' AND loc.granted AND loc.objsubid = 1
+                AND (loc.classid::bigint << 32) | loc.objid::bigint = @upgrade_lock@
+                AND loc.database = (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database())
         ), 'a session that has just ended')
         USING ERRCODE = 'DA023', HINT = 'End that session, or run it again.';
 END

@@ -55,15 +55,15 @@ DECLARE
     strange record;
     schemas text;
 BEGIN
-    FOR strange IN SELECT * FROM pg_temp.owners() o WHERE NOT o.trusted LIMIT 1 LOOP
+    FOR strange IN SELECT * FROM pg_temp.owners() own WHERE NOT own.trusted LIMIT 1 LOOP
         RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own: functions of others there would run with the rights '
             'of the login that upgrades. Got % % of %. Nothing was changed.', strange.kind, strange.name, strange.owner
             USING ERRCODE = 'DA023', HINT = 'Remove it.';
     END LOOP;
-    SELECT string_agg(n.nspname, ', ') INTO schemas FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published');
+    SELECT string_agg(nsp.nspname, ', ') INTO schemas FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published');
     IF schemas IS NOT NULL AND NOT EXISTS (
-        SELECT FROM pg_class c WHERE c.relnamespace = to_regnamespace('dbanon') AND c.relkind = 'r'
-            AND c.relname IN ('installation', 'alembic_version')
+        SELECT FROM pg_class cla WHERE cla.relnamespace = to_regnamespace('dbanon') AND cla.relkind = 'r'
+            AND cla.relname IN ('installation', 'alembic_version')
     ) THEN
         RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own. Schema % is in this database already and was made '
             'by another program. Nothing was changed.', schemas
@@ -80,14 +80,14 @@ DECLARE
     since CONSTANT text := @since@;
 BEGIN
     IF to_regclass('dbanon.alembic_version') IS NOT NULL THEN
-        SELECT max(v.version_num) INTO revision FROM ONLY dbanon.alembic_version v;
+        SELECT max(ver.version_num) INTO revision FROM ONLY dbanon.alembic_version ver;
     END IF;
     IF revision < '@oldest_revision@' THEN
         RAISE EXCEPTION 'Schema dbanon is at revision %, of a program before the first release, and cannot be upgraded.', revision
             USING ERRCODE = 'DA022', HINT = 'Delete all it holds, with `DROP SCHEMA published, dbanon_internal, dbanon CASCADE` or '
                                             '`dbanon db uninstall`. Then install dbanon and load the data again.';
     ELSIF revision IS NULL AND EXISTS (
-        SELECT FROM pg_class c WHERE c.relnamespace = to_regnamespace('dbanon') AND c.relkind = 'r' AND c.relname <> 'alembic_version')
+        SELECT FROM pg_class cla WHERE cla.relnamespace = to_regnamespace('dbanon') AND cla.relkind = 'r' AND cla.relname <> 'alembic_version')
     THEN
         RAISE EXCEPTION 'Schema dbanon must have a revision or no tables. It has tables and none, as after a restore of a dump without data, or one '
             'that was cut short. Nothing was changed.'
@@ -102,7 +102,7 @@ BEGIN
             USING ERRCODE = 'DA022', HINT = 'Make the script with an earlier --from, or without it.';
     END IF;
     IF to_regclass('dbanon.installation') IS NOT NULL THEN
-        SELECT i.role_prefix INTO recorded FROM ONLY dbanon.installation i;
+        SELECT ins.role_prefix INTO recorded FROM ONLY dbanon.installation ins;
     END IF;
     IF NOT @move_roles@ AND recorded <> '@prefix@' THEN
         RAISE EXCEPTION 'The script must be for the roles that this database has, %_*. It is for @prefix@_*, and nothing was changed.', recorded
@@ -115,13 +115,14 @@ $$;
 -- PostGIS is where this text expects it, or can be put there.
 DO $$
 DECLARE
-    place CONSTANT text := (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis');
+    place CONSTANT text := (SELECT nsp.nspname FROM pg_extension ext JOIN pg_namespace nsp ON nsp.oid = ext.extnamespace
+                            WHERE ext.extname = 'postgis');
 BEGIN
     IF place <> @postgis_name@ THEN
         RAISE EXCEPTION 'The script must be for the schema that PostGIS lives in, %. It is for %, and nothing was changed.',
             quote_ident(place), quote_ident(@postgis_name@)
             USING ERRCODE = 'DA023', HINT = format('Make it with --postgis-schema %L.', place);
-    ELSIF place IS NULL AND NOT EXISTS (SELECT FROM pg_available_extensions a WHERE a.name = 'postgis') THEN
+    ELSIF place IS NULL AND NOT EXISTS (SELECT FROM pg_available_extensions ext WHERE ext.name = 'postgis') THEN
         RAISE EXCEPTION 'PostGIS must be installed on the server. Its extension was not found there.'
             USING ERRCODE = 'DA023', HINT = 'Install PostGIS on the server''s machine (on Debian: apt install postgresql-postgis).';
     END IF;
@@ -131,27 +132,27 @@ $$;
 -- The login may make what is missing, and become the role that owns it all.
 DO $$
 DECLARE
-    me CONSTANT pg_roles := (SELECT r FROM pg_roles r WHERE r.rolname = current_user);
+    me CONSTANT pg_roles := (SELECT rol FROM pg_roles rol WHERE rol.rolname = current_user);
     version CONSTANT integer := current_setting('server_version_num')::integer;
-    missing CONSTANT text := (SELECT string_agg(o.role, ', ') FROM pg_temp.roles('@prefix@') o
-                              WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = o.role));
+    missing CONSTANT text := (SELECT string_agg(our.role, ', ') FROM pg_temp.roles('@prefix@') our
+                              WHERE NOT EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = our.role));
     others CONSTANT text := CASE WHEN to_regclass('dbanon.installation') IS NULL THEN
-        array_to_string(pg_temp.databases_of(ARRAY(SELECT o.role FROM pg_temp.roles('@prefix@') o)), ', ') END;
+        array_to_string(pg_temp.databases_of(ARRAY(SELECT our.role FROM pg_temp.roles('@prefix@') our)), ', ') END;
     strange text;
 BEGIN
-    SELECT o.role INTO strange FROM pg_temp.roles('@prefix@') o WHERE NOT pg_temp.is_plain(o.role) LIMIT 1;
+    SELECT our.role INTO strange FROM pg_temp.roles('@prefix@') our WHERE NOT pg_temp.is_plain(our.role) LIMIT 1;
     IF strange IS NOT NULL THEN
         RAISE EXCEPTION 'A role of dbanon''s must be its own: without login and attributes, with the comment of dbanon. Role % can log in, has '
             'attributes, or has another comment.', strange
             USING ERRCODE = 'DA021', HINT = format('Choose other names with --role-prefix, or, if it was made for this, have a superuser run '
-                '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT o.comment FROM pg_temp.roles('@prefix@') o WHERE o.role = strange));
+                '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT our.comment FROM pg_temp.roles('@prefix@') our WHERE our.role = strange));
     ELSIF me.rolsuper THEN
         RETURN;
     ELSIF missing IS NOT NULL AND NOT me.rolcreaterole THEN
         RAISE EXCEPTION 'The login that upgrades must be a superuser, or may create the roles that are missing: %. % may not, and nothing was '
             'changed.', missing, me.rolname
             USING ERRCODE = 'DA023', HINT = format('Run it as another login, or have a superuser run `ALTER ROLE %I CREATEROLE`.', me.rolname);
-    ELSIF EXISTS (SELECT FROM pg_roles r WHERE r.rolname = '@admin@') AND NOT (
+    ELSIF EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = '@admin@') AND NOT (
         -- From version 16 on, a role that makes another is its member, but may not become it; and who may make roles may not give all.
         pg_has_role('@admin@', CASE WHEN version < 160000 THEN 'MEMBER' ELSE 'SET' END)
         OR pg_has_role('@admin@', 'MEMBER WITH ADMIN OPTION') OR version < 160000 AND me.rolcreaterole

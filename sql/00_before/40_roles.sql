@@ -3,12 +3,12 @@
 DO $$
 DECLARE
     one record;
-    ours CONSTANT text[] := ARRAY(SELECT o.role FROM pg_temp.roles('@prefix@') o);
+    ours CONSTANT text[] := ARRAY(SELECT our.role FROM pg_temp.roles('@prefix@') our);
     chosen boolean := false;
     used text;
     members text;
 BEGIN
-    FOR one IN SELECT * FROM pg_temp.roles('@prefix@') o WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = o.role) LOOP
+    FOR one IN SELECT * FROM pg_temp.roles('@prefix@') our WHERE NOT EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = our.role) LOOP
         BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', one.role);
             EXECUTE format('COMMENT ON ROLE %I IS %L', one.role, one.comment);
@@ -19,8 +19,9 @@ BEGIN
 
     -- A copy (restored, cloned) has the record of its original, whose members would have their rights in it as well: it chooses again.
     IF to_regclass('dbanon.installation') IS NOT NULL THEN
-        SELECT i.role_prefix = '@prefix@' AND i.database_oid = d.oid AND i.server_identifier::text = current_setting('dbanon.server_identifier') INTO chosen
-        FROM ONLY dbanon.installation i, pg_database d WHERE d.datname = current_database();
+        SELECT ins.role_prefix = '@prefix@' AND ins.database_oid = pgd.oid
+            AND ins.server_identifier::text = current_setting('dbanon.server_identifier') INTO chosen
+        FROM ONLY dbanon.installation ins, pg_database pgd WHERE pgd.datname = current_database();
     END IF;
     IF chosen OR @share_roles@ THEN
         RETURN;
@@ -40,20 +41,20 @@ BEGIN
 
     used := array_to_string(pg_temp.databases_of(ours), ', ');
     WITH RECURSIVE inside (role, member) AS (
-        SELECT r.rolname, m.member FROM pg_roles r JOIN pg_auth_members m ON m.roleid = r.oid
-        WHERE r.rolname = ANY (ours)
+        SELECT rol.rolname, aut.member FROM pg_roles rol JOIN pg_auth_members aut ON aut.roleid = rol.oid
+        WHERE rol.rolname = ANY (ours)
         UNION
-        SELECT i.role, m.member
-        FROM inside i JOIN pg_auth_members m ON m.roleid = i.member
-        WHERE i.member::regrole::text <> ALL (ours)
+        SELECT inside.role, aut.member
+        FROM inside JOIN pg_auth_members aut ON aut.roleid = inside.member
+        WHERE inside.member::regrole::text <> ALL (ours)
     )
-    SELECT string_agg(w.member, ', ' ORDER BY w.member) INTO members
+    SELECT string_agg(mem.member, ', ' ORDER BY mem.member) INTO members
     FROM (
-        SELECT format('%s (%s)', r.rolname, string_agg(i.role, ', ' ORDER BY i.role)) AS member
-        FROM inside i JOIN pg_roles r ON r.oid = i.member
-        WHERE NOT r.rolsuper AND r.rolname <> ALL (ours || ARRAY[current_user, session_user]::text[])
-        GROUP BY r.rolname
-    ) w;
+        SELECT format('%s (%s)', rol.rolname, string_agg(inside.role, ', ' ORDER BY inside.role)) AS member
+        FROM inside JOIN pg_roles rol ON rol.oid = inside.member
+        WHERE NOT rol.rolsuper AND rol.rolname <> ALL (ours || ARRAY[current_user, session_user]::text[])
+        GROUP BY rol.rolname
+    ) mem;
     IF used IS NOT NULL OR members IS NOT NULL THEN
         RAISE EXCEPTION 'The roles of a database must not let in logins that were granted them for another one. %. Members: %.',
             coalesce(format('Database %s of this server uses @prefix@_*', used), 'Roles @prefix@_* are on this server already'),

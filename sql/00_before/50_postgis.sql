@@ -10,18 +10,18 @@ DECLARE
     planted text;
     drops text;
 BEGIN
-    SELECT string_agg(w.role, ', ' ORDER BY w.role), string_agg(w.role, ', ' ORDER BY w.role) FILTER (WHERE NOT w.owns),
-        string_agg(w.role, ', ') FILTER (WHERE w.owns)
+    SELECT string_agg(who.role, ', ' ORDER BY who.role), string_agg(who.role, ', ' ORDER BY who.role) FILTER (WHERE NOT who.owns),
+        string_agg(who.role, ', ') FILTER (WHERE who.owns)
     INTO everybody, others, owner
     FROM (
-        SELECT coalesce(quote_ident(r.rolname), 'PUBLIC') AS role, coalesce(r.oid = n.nspowner, false) AS owns
-        FROM pg_namespace n JOIN pg_database d ON d.datname = current_database()
+        SELECT coalesce(quote_ident(rol.rolname), 'PUBLIC') AS role, coalesce(rol.oid = nsp.nspowner, false) AS owns
+        FROM pg_namespace nsp JOIN pg_database pgd ON pgd.datname = current_database()
         CROSS JOIN LATERAL (
-            SELECT x.grantee FROM aclexplode(n.nspacl) x WHERE x.privilege_type = 'CREATE' UNION SELECT n.nspowner) g
-        LEFT JOIN pg_roles r ON r.oid = g.grantee
-        WHERE n.nspname = demand_closed.schema AND (r.oid IS NULL OR NOT r.rolsuper AND r.oid <> d.datdba
-            AND r.rolname NOT IN ('pg_database_owner', '@admin@'))
-    ) w;
+            SELECT acl.grantee FROM aclexplode(nsp.nspacl) acl WHERE acl.privilege_type = 'CREATE' UNION SELECT nsp.nspowner) gra
+        LEFT JOIN pg_roles rol ON rol.oid = gra.grantee
+        WHERE nsp.nspname = demand_closed.schema AND (rol.oid IS NULL OR NOT rol.rolsuper AND rol.oid <> pgd.datdba
+            AND rol.rolname NOT IN ('pg_database_owner', '@admin@'))
+    ) who;
     IF everybody IS NOT NULL THEN
         RAISE EXCEPTION 'Only superusers, the database''s owner and @admin@ may create in the schema of PostGIS, or other logins could shadow its '
             'functions. In % % may as well.', quote_ident(schema), everybody
@@ -37,23 +37,24 @@ BEGIN
     -- That something is a member of an extension proves nothing: an extension's owner can add members. Casts of PostGIS's types to each other
     -- and to pg_catalog's are made by the owner of those types, and operator classes by superusers.
     WITH thing (classid, objid, name, owner, text_domain) AS (
-        SELECT 'pg_proc'::regclass, p.oid, p.proname, p.proowner, false FROM pg_proc p WHERE p.pronamespace = to_regnamespace(quote_ident(schema))
-        UNION ALL SELECT 'pg_operator'::regclass, x.oid, x.oprname, x.oprowner, false FROM pg_operator x
-            WHERE x.oprnamespace = to_regnamespace(quote_ident(schema))
-        UNION ALL SELECT 'pg_type'::regclass, y.oid, y.typname, y.typowner, y.typtype = 'd' AND y.typcategory = 'S' FROM pg_type y
-            WHERE y.typnamespace = to_regnamespace(quote_ident(schema)) AND y.typrelid = 0 AND y.typelem = 0
+        SELECT 'pg_proc'::regclass, pro.oid, pro.proname, pro.proowner, false FROM pg_proc pro
+        WHERE pro.pronamespace = to_regnamespace(quote_ident(schema))
+        UNION ALL SELECT 'pg_operator'::regclass, ope.oid, ope.oprname, ope.oprowner, false FROM pg_operator ope
+            WHERE ope.oprnamespace = to_regnamespace(quote_ident(schema))
+        UNION ALL SELECT 'pg_type'::regclass, typ.oid, typ.typname, typ.typowner, typ.typtype = 'd' AND typ.typcategory = 'S' FROM pg_type typ
+            WHERE typ.typnamespace = to_regnamespace(quote_ident(schema)) AND typ.typrelid = 0 AND typ.typelem = 0
     ), part AS (
-        SELECT t.* FROM thing t JOIN pg_depend d ON d.classid = t.classid AND d.objid = t.objid AND d.deptype = 'e'
-        JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'postgis'
+        SELECT thing.* FROM thing JOIN pg_depend dep ON dep.classid = thing.classid AND dep.objid = thing.objid AND dep.deptype = 'e'
+        JOIN pg_extension ext ON dep.refclassid = 'pg_extension'::regclass AND ext.oid = dep.refobjid AND ext.extname = 'postgis'
     )
-    SELECT string_agg(format('%s %s of %s', i.type, i.identity, quote_ident(r.rolname)), ', ' ORDER BY i.type, i.identity),
-        string_agg(format('DROP %s %s', upper(i.type), i.identity), '; ' ORDER BY i.type, i.identity)
+    SELECT string_agg(format('%s %s of %s', ide.type, ide.identity, quote_ident(rol.rolname)), ', ' ORDER BY ide.type, ide.identity),
+        string_agg(format('DROP %s %s', upper(ide.type), ide.identity), '; ' ORDER BY ide.type, ide.identity)
     INTO planted, drops
-    FROM thing t JOIN pg_roles r ON r.oid = t.owner JOIN pg_database d ON d.datname = current_database()
-    CROSS JOIN LATERAL pg_identify_object(t.classid, t.objid, 0) i
-    WHERE (t.text_domain OR t.name IN (SELECT o.name FROM part o))
-        AND NOT r.rolsuper AND r.oid <> d.datdba AND r.rolname NOT IN ('pg_database_owner', '@admin@')
-        AND NOT EXISTS (SELECT FROM part o WHERE o.classid = 'pg_type'::regclass AND o.name = 'geometry' AND o.owner = t.owner);
+    FROM thing JOIN pg_roles rol ON rol.oid = thing.owner JOIN pg_database pgd ON pgd.datname = current_database()
+    CROSS JOIN LATERAL pg_identify_object(thing.classid, thing.objid, 0) ide
+    WHERE (thing.text_domain OR thing.name IN (SELECT part.name FROM part))
+        AND NOT rol.rolsuper AND rol.oid <> pgd.datdba AND rol.rolname NOT IN ('pg_database_owner', '@admin@')
+        AND NOT EXISTS (SELECT FROM part WHERE part.classid = 'pg_type'::regclass AND part.name = 'geometry' AND part.owner = thing.owner);
     IF planted IS NOT NULL THEN
         RAISE EXCEPTION 'Only superusers, the database''s owner and @admin@ may own things that can be taken for a part of PostGIS in its schema, '
             '%. Got %.', quote_ident(schema), planted
@@ -67,7 +68,7 @@ DO $$
 BEGIN
     -- Before it is created as well: what runs then may not find a function of others.
     PERFORM pg_temp.demand_closed(@postgis_name@);
-    IF NOT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'postgis') THEN
+    IF NOT EXISTS (SELECT FROM pg_extension ext WHERE ext.extname = 'postgis') THEN
         BEGIN
             CREATE EXTENSION postgis SCHEMA @postgis@;
         EXCEPTION WHEN insufficient_privilege OR invalid_schema_name THEN

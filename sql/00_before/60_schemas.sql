@@ -14,7 +14,7 @@ BEGIN
     IF NOT pg_has_role('@admin@', CASE WHEN version < 160000 THEN 'MEMBER' ELSE 'SET' END) THEN
         GRANT @admin@ TO CURRENT_USER;
     END IF;
-    FOR role IN SELECT o.role FROM pg_temp.roles('@prefix@') o LOOP
+    FOR role IN SELECT our.role FROM pg_temp.roles('@prefix@') our LOOP
         IF NOT has_schema_privilege(role, @postgis_name@, 'USAGE') THEN
             EXECUTE format('GRANT USAGE ON SCHEMA @postgis@ TO %I', role);
         END IF;
@@ -24,7 +24,7 @@ BEGIN
     END LOOP;
 
     -- Operators see what analysts see; and the admin ends the sessions of those who read a release that is withdrawn.
-    FOR one IN SELECT * FROM (VALUES ('@analyst@', '@operator@'), ('pg_signal_backend', '@admin@')) w (given, member) LOOP
+    FOR one IN SELECT * FROM (VALUES ('@analyst@', '@operator@'), ('pg_signal_backend', '@admin@')) gra (given, member) LOOP
         IF NOT pg_has_role(one.member, one.given, 'MEMBER') THEN
             BEGIN
                 EXECUTE format('GRANT %I TO %I', one.given, one.member);
@@ -42,16 +42,16 @@ BEGIN
     END LOOP;
 
     -- In a restored database another role owns them: that of the original, or the login that restored it.
-    FOR one IN SELECT * FROM pg_temp.owners() o WHERE o.owner <> '@admin@' AND NOT o.follows LOOP
+    FOR one IN SELECT * FROM pg_temp.owners() own WHERE own.owner <> '@admin@' AND NOT own.follows LOOP
         EXECUTE format('ALTER %s %s OWNER TO @admin@', one.kind, one.name);
     END LOOP;
 
     -- Rights of the roles that the database had until now go to these.
     IF to_regclass('dbanon.installation') IS NOT NULL THEN
-        SELECT i.role_prefix INTO before FROM ONLY dbanon.installation i;
+        SELECT ins.role_prefix INTO before FROM ONLY dbanon.installation ins;
     END IF;
     IF before <> '@prefix@' THEN
-        given := ARRAY(SELECT r.given FROM pg_temp.rights(before, '@prefix@') r);
+        given := ARRAY(SELECT had.given FROM pg_temp.rights(before, '@prefix@') had);
         PERFORM pg_temp.revoke_rights(before);
         FOREACH statement IN ARRAY given LOOP
             EXECUTE statement;

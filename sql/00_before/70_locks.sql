@@ -6,12 +6,12 @@ DECLARE
     statement text;
 BEGIN
     FOR statement IN
-        SELECT format(CASE c.relkind WHEN 'v' THEN 'ALTER VIEW %I.%I OWNER TO @admin@'  -- as it is already; LOCK would lock its tables alike
-                      ELSE 'LOCK TABLE ONLY %I.%I IN SHARE ROW EXCLUSIVE MODE' END, n.nspname, c.relname)
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = 'dbanon' AND c.relkind IN ('r', 'v') AND c.relname !~ '_[0-9]'
-            OR n.nspname = 'published' AND c.relname IN ('releases', 'parts', 'columns', 'left_out', 'atoms')
-        ORDER BY c.relkind, c.oid
+        SELECT format(CASE cla.relkind WHEN 'v' THEN 'ALTER VIEW %I.%I OWNER TO @admin@'  -- as it is already; LOCK would lock its tables alike
+                      ELSE 'LOCK TABLE ONLY %I.%I IN SHARE ROW EXCLUSIVE MODE' END, nsp.nspname, cla.relname)
+        FROM pg_class cla JOIN pg_namespace nsp ON nsp.oid = cla.relnamespace
+        WHERE nsp.nspname = 'dbanon' AND cla.relkind IN ('r', 'v') AND cla.relname !~ '_[0-9]'
+            OR nsp.nspname = 'published' AND cla.relname IN ('releases', 'parts', 'columns', 'left_out', 'atoms')
+        ORDER BY cla.relkind, cla.oid
     LOOP
         EXECUTE statement;
     END LOOP;

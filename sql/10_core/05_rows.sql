@@ -24,15 +24,15 @@ AS $$
 DECLARE
     number integer;
 BEGIN
-    SELECT g.region_no INTO number FROM ONLY dbanon.region g
-        WHERE g.run_id = cloak.run_id AND g.crowd = cloak.crowd AND g.subjects = cloak.subjects
-          AND g.extra::text IS NOT DISTINCT FROM cloak.extra::text
-          AND g.region OPERATOR(@postgis@.=) cloak.region AND g.region::bytea = cloak.region::bytea
-        ORDER BY g.region_no LIMIT 1;
+    SELECT reg.region_no INTO number FROM ONLY dbanon.region reg
+        WHERE reg.run_id = cloak.run_id AND reg.crowd = cloak.crowd AND reg.subjects = cloak.subjects
+          AND reg.extra::text IS NOT DISTINCT FROM cloak.extra::text
+          AND reg.region OPERATOR(@postgis@.=) cloak.region AND reg.region::bytea = cloak.region::bytea
+        ORDER BY reg.region_no LIMIT 1;
     IF number IS NULL THEN
         INSERT INTO dbanon.region (run_id, region_no, region, crowd, subjects, extra)
-            SELECT cloak.run_id, coalesce(max(g.region_no), 0) + 1, cloak.region, cloak.crowd, cloak.subjects, cloak.extra
-            FROM ONLY dbanon.region g WHERE g.run_id = cloak.run_id
+            SELECT cloak.run_id, coalesce(max(reg.region_no), 0) + 1, cloak.region, cloak.crowd, cloak.subjects, cloak.extra
+            FROM ONLY dbanon.region reg WHERE reg.run_id = cloak.run_id
             RETURNING region_no INTO number;
     END IF;
     RETURN number;
@@ -48,12 +48,12 @@ AS $$
 DECLARE
     number integer;
 BEGIN
-    SELECT p.period_no INTO number FROM ONLY dbanon.period p
-        WHERE p.run_id = cloak.run_id AND p.period = cloak.period ORDER BY p.period_no LIMIT 1;
+    SELECT per.period_no INTO number FROM ONLY dbanon.period per
+        WHERE per.run_id = cloak.run_id AND per.period = cloak.period ORDER BY per.period_no LIMIT 1;
     IF number IS NULL THEN
         INSERT INTO dbanon.period (run_id, period_no, period)
-            SELECT cloak.run_id, coalesce(max(p.period_no), 0) + 1, cloak.period
-            FROM ONLY dbanon.period p WHERE p.run_id = cloak.run_id
+            SELECT cloak.run_id, coalesce(max(per.period_no), 0) + 1, cloak.period
+            FROM ONLY dbanon.period per WHERE per.run_id = cloak.run_id
             RETURNING period_no INTO number;
     END IF;
     RETURN number;
@@ -77,7 +77,7 @@ BEGIN
             USING ERRCODE = 'check_violation', DETAIL = format('Record %s of run %s.', cloak.record_id, cloak.run_id),
                   HINT = 'Give the row another seq.';
     END IF;
-    SELECT d.* INTO held FROM ONLY dbanon.record d WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
+    SELECT rec.* INTO held FROM ONLY dbanon.record rec WHERE rec.run_id = cloak.run_id AND rec.record_id = cloak.record_id;
     IF held.regions[cloak.seq] > 0 AND held.periods[cloak.seq] > 0 THEN
         RAISE EXCEPTION 'The rows of a record must have different numbers. It has a row of number % already.', cloak.seq
             USING ERRCODE = 'unique_violation', DETAIL = format('Record %s of run %s.', cloak.record_id, cloak.run_id),
@@ -106,17 +106,17 @@ DECLARE
     rows integer;
     last boolean;
 BEGIN
-    SELECT d.* INTO STRICT held FROM ONLY dbanon.record d WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
-    last := held.periods[cloak.seq] = (SELECT max(p.period_no) FROM ONLY dbanon.period p WHERE p.run_id = cloak.run_id)
-        OR held.regions[cloak.seq] = (SELECT max(g.region_no) FROM ONLY dbanon.region g WHERE g.run_id = cloak.run_id);
+    SELECT rec.* INTO STRICT held FROM ONLY dbanon.record rec WHERE rec.run_id = cloak.run_id AND rec.record_id = cloak.record_id;
+    last := held.periods[cloak.seq] = (SELECT max(per.period_no) FROM ONLY dbanon.period per WHERE per.run_id = cloak.run_id)
+        OR held.regions[cloak.seq] = (SELECT max(reg.region_no) FROM ONLY dbanon.region reg WHERE reg.run_id = cloak.run_id);
     held.periods[cloak.seq] := 0;
     held.regions[cloak.seq] := 0;
-    SELECT max(e.place) INTO rows FROM unnest(held.regions) WITH ORDINALITY e (region_no, place) WHERE e.region_no > 0;
+    SELECT max(ele.place) INTO rows FROM unnest(held.regions) WITH ORDINALITY ele (region_no, place) WHERE ele.region_no > 0;
     IF rows IS NULL THEN
-        DELETE FROM dbanon.record d WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
+        DELETE FROM dbanon.record rec WHERE rec.run_id = cloak.run_id AND rec.record_id = cloak.record_id;
     ELSE
-        UPDATE dbanon.record d SET periods = held.periods[:rows], regions = held.regions[:rows]
-            WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
+        UPDATE dbanon.record rec SET periods = held.periods[:rows], regions = held.regions[:rows]
+            WHERE rec.run_id = cloak.run_id AND rec.record_id = cloak.record_id;
     END IF;
     RETURN last;
 END
@@ -130,17 +130,17 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     LOOP
-        DELETE FROM dbanon.region g
-            WHERE g.run_id = drop_unused.run_id
-              AND g.region_no = (SELECT max(l.region_no) FROM ONLY dbanon.region l WHERE l.run_id = drop_unused.run_id)
-              AND NOT EXISTS (SELECT FROM ONLY dbanon.record d WHERE d.run_id = drop_unused.run_id AND g.region_no = ANY (d.regions));
+        DELETE FROM dbanon.region reg
+            WHERE reg.run_id = drop_unused.run_id
+              AND reg.region_no = (SELECT max(reg.region_no) FROM ONLY dbanon.region reg WHERE reg.run_id = drop_unused.run_id)
+              AND NOT EXISTS (SELECT FROM ONLY dbanon.record rec WHERE rec.run_id = drop_unused.run_id AND reg.region_no = ANY (rec.regions));
         EXIT WHEN NOT FOUND;
     END LOOP;
     LOOP
-        DELETE FROM dbanon.period p
-            WHERE p.run_id = drop_unused.run_id
-              AND p.period_no = (SELECT max(l.period_no) FROM ONLY dbanon.period l WHERE l.run_id = drop_unused.run_id)
-              AND NOT EXISTS (SELECT FROM ONLY dbanon.record d WHERE d.run_id = drop_unused.run_id AND p.period_no = ANY (d.periods));
+        DELETE FROM dbanon.period per
+            WHERE per.run_id = drop_unused.run_id
+              AND per.period_no = (SELECT max(per.period_no) FROM ONLY dbanon.period per WHERE per.run_id = drop_unused.run_id)
+              AND NOT EXISTS (SELECT FROM ONLY dbanon.record rec WHERE rec.run_id = drop_unused.run_id AND per.period_no = ANY (rec.periods));
         EXIT WHEN NOT FOUND;
     END LOOP;
 END
@@ -156,10 +156,10 @@ DECLARE
     last boolean := false;
 BEGIN
     -- One writer of a run at a time: all rows of a record are one row of dbanon.record, which is read, changed and written.
-    PERFORM FROM ONLY dbanon.run r WHERE r.run_id IN (OLD.run_id, NEW.run_id) ORDER BY r.run_id FOR NO KEY UPDATE;
+    PERFORM FROM ONLY dbanon.run run WHERE run.run_id IN (OLD.run_id, NEW.run_id) ORDER BY run.run_id FOR NO KEY UPDATE;
     IF TG_OP <> 'INSERT' THEN
-        IF OLD::text IS DISTINCT FROM (SELECT c::text FROM dbanon.cloak c
-                                       WHERE (c.run_id, c.record_id, c.seq) = (OLD.run_id, OLD.record_id, OLD.seq)) THEN
+        IF OLD::text IS DISTINCT FROM (SELECT clo::text FROM dbanon.cloak clo
+                                       WHERE (clo.run_id, clo.record_id, clo.seq) = (OLD.run_id, OLD.record_id, OLD.seq)) THEN
             RAISE EXCEPTION 'A row of dbanon.cloak must be as the statement read it. It was changed or deleted meanwhile.'
                 USING ERRCODE = 'serialization_failure', DETAIL = format('Record %s of run %s.', OLD.record_id, OLD.run_id),
                       HINT = 'Run the statement again. One that joins must find each row once.';
@@ -207,13 +207,14 @@ BEGIN
     END IF;
     -- What is smaller than a square metre comes of cells that do not quite fit, unless there is nothing else.
     RETURN (
-        SELECT @postgis@.ST_CollectionHomogenize(@postgis@.ST_Collect(p.geom ORDER BY p.place)) FROM (
-            SELECT d.path AS place, row_number() OVER (ORDER BY @postgis@.ST_Area(d.geom) DESC, d.path) AS size, @postgis@.ST_Area(d.geom) AS area_m2,
-                @postgis@.ST_MakePolygon(@postgis@.ST_ExteriorRing(d.geom), ARRAY(
-                    SELECT @postgis@.ST_ExteriorRing(r.geom) FROM @postgis@.ST_DumpRings(d.geom) r
-                    WHERE r.path[1] > 0 AND @postgis@.ST_Area(r.geom) >= 1 ORDER BY r.path)) AS geom
-            FROM @postgis@.ST_Dump(united) d) p
-        WHERE p.area_m2 >= 1 OR p.size = 1);
+        SELECT @postgis@.ST_CollectionHomogenize(@postgis@.ST_Collect(part.geom ORDER BY part.place)) FROM (
+            SELECT poly.path AS place, row_number() OVER (ORDER BY @postgis@.ST_Area(poly.geom) DESC, poly.path) AS size,
+                @postgis@.ST_Area(poly.geom) AS area_m2,
+                @postgis@.ST_MakePolygon(@postgis@.ST_ExteriorRing(poly.geom), ARRAY(
+                    SELECT @postgis@.ST_ExteriorRing(ring.geom) FROM @postgis@.ST_DumpRings(poly.geom) ring
+                    WHERE ring.path[1] > 0 AND @postgis@.ST_Area(ring.geom) >= 1 ORDER BY ring.path)) AS geom
+            FROM @postgis@.ST_Dump(united) poly) part
+        WHERE part.area_m2 >= 1 OR part.size = 1);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.unite_cells(@postgis@.geometry) IS
@@ -226,9 +227,9 @@ AS $$
 DECLARE
     unknown bigint;
 BEGIN
-    RETURN QUERY SELECT c.cell_id, @postgis@.ST_AsBinary(c.geom, 'NDR')
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.cell c ON c.dataset_id = r.dataset_id AND c.cell_id = ANY (cell)
-        WHERE r.run_id = run_cells.run_id ORDER BY c.cell_id;
+    RETURN QUERY SELECT cel.cell_id, @postgis@.ST_AsBinary(cel.geom, 'NDR')
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.cell cel ON cel.dataset_id = run.dataset_id AND cel.cell_id = ANY (cell)
+        WHERE run.run_id = run_cells.run_id ORDER BY cel.cell_id;
     GET DIAGNOSTICS unknown = ROW_COUNT;
     unknown := cardinality(cell) - unknown;
     IF unknown > 0 THEN
@@ -248,14 +249,14 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO dbanon.region (run_id, region_no, region, cells, crowd, subjects, extra)
-        SELECT add_cell_regions.run_id, n.region_no, @postgis@.ST_Multi(u.region), n.cells,
-            n.crowd, n.subjects, n.extra
-        FROM (SELECT a.*, cell[sum(a.size) OVER before - a.size + 1 : sum(a.size) OVER before] AS cells
-              FROM unnest(region_no, size, crowd, subjects, extra) WITH ORDINALITY a (region_no, size, crowd, subjects, extra, place)
-              WINDOW before AS (ORDER BY a.place)) n
+        SELECT add_cell_regions.run_id, made.region_no, @postgis@.ST_Multi(uni.region), made.cells,
+            made.crowd, made.subjects, made.extra
+        FROM (SELECT ele.*, cell[sum(ele.size) OVER before - ele.size + 1 : sum(ele.size) OVER before] AS cells
+              FROM unnest(region_no, size, crowd, subjects, extra) WITH ORDINALITY ele (region_no, size, crowd, subjects, extra, place)
+              WINDOW before AS (ORDER BY ele.place)) made
         CROSS JOIN LATERAL (
-            SELECT dbanon_internal.unite_cells(@postgis@.ST_Collect(c.geom ORDER BY c.cell_id)) AS region
-            FROM ONLY dbanon.cell c WHERE c.cell_id = ANY (n.cells)) u;
+            SELECT dbanon_internal.unite_cells(@postgis@.ST_Collect(cel.geom ORDER BY cel.cell_id)) AS region
+            FROM ONLY dbanon.cell cel WHERE cel.cell_id = ANY (made.cells)) uni;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.add_cell_regions(bigint, integer[], integer[], bigint[], integer[], integer[], jsonb[]) IS

@@ -53,13 +53,13 @@ BEGIN
         RETURN NULL;
     END IF;
     IF TG_OP = 'INSERT' THEN
-        touched := ARRAY(SELECT DISTINCT a.dataset_id FROM added a);
+        touched := ARRAY(SELECT DISTINCT added.dataset_id FROM added);
     ELSIF TG_OP = 'DELETE' THEN
-        touched := ARRAY(SELECT DISTINCT c.dataset_id FROM changed c);
+        touched := ARRAY(SELECT DISTINCT changed.dataset_id FROM changed);
     ELSE
-        touched := ARRAY(SELECT a.dataset_id FROM added a UNION SELECT c.dataset_id FROM changed c);
+        touched := ARRAY(SELECT added.dataset_id FROM added UNION SELECT changed.dataset_id FROM changed);
     END IF;
-    UPDATE ONLY dbanon.dataset d SET revision = d.revision + 1 WHERE d.dataset_id = ANY (touched);
+    UPDATE ONLY dbanon.dataset dat SET revision = dat.revision + 1 WHERE dat.dataset_id = ANY (touched);
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF TG_OP = 'DELETE' THEN
         RETURN NULL;
@@ -71,13 +71,13 @@ BEGIN
                   HINT = 'Insert the dataset into dbanon.dataset first.';
     END IF;
     IF TG_TABLE_NAME = 'trajectory' THEN
-        PERFORM FROM (SELECT a.dataset_id, min(@postgis@.ST_SRID(a.path)) AS low, max(@postgis@.ST_SRID(a.path)) AS high
-                      FROM added a GROUP BY a.dataset_id) s
-            JOIN ONLY dbanon.dataset d USING (dataset_id)
-            WHERE s.low <> d.srid OR s.high <> d.srid;
+        PERFORM FROM (SELECT added.dataset_id, min(@postgis@.ST_SRID(added.path)) AS low, max(@postgis@.ST_SRID(added.path)) AS high
+                      FROM added GROUP BY added.dataset_id) span
+            JOIN ONLY dbanon.dataset dat USING (dataset_id)
+            WHERE span.low <> dat.srid OR span.high <> dat.srid;
         elsewhere := FOUND;
     ELSIF TG_TABLE_NAME IN ('site', 'poi', 'cell') THEN
-        PERFORM FROM added a JOIN ONLY dbanon.dataset d USING (dataset_id) WHERE @postgis@.ST_SRID(a.geom) <> d.srid;
+        PERFORM FROM added JOIN ONLY dbanon.dataset dat USING (dataset_id) WHERE @postgis@.ST_SRID(added.geom) <> dat.srid;
         elsewhere := FOUND;
     END IF;
     IF elsewhere THEN
@@ -99,16 +99,16 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF NEW.srid <> OLD.srid AND (
-            EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id)
-            OR EXISTS (SELECT FROM ONLY dbanon.site s WHERE s.dataset_id = OLD.dataset_id)
-            OR EXISTS (SELECT FROM ONLY dbanon.poi p WHERE p.dataset_id = OLD.dataset_id)
-            OR EXISTS (SELECT FROM ONLY dbanon.cell c WHERE c.dataset_id = OLD.dataset_id)) THEN
+            EXISTS (SELECT FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM ONLY dbanon.site site WHERE site.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM ONLY dbanon.poi poi WHERE poi.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM ONLY dbanon.cell cel WHERE cel.dataset_id = OLD.dataset_id)) THEN
         RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories, sites, points of interest or cells. Got another '
                         'for one that has some.'
             USING ERRCODE = 'DA008', DETAIL = 'Every geometry carries the SRID of its dataset.',
                   HINT = 'Load it again: SELECT * FROM dbanon.import_trajectories(..., mode => ''replace'').';
     END IF;
-    IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
+    IF EXISTS (SELECT FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id WHERE run.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The SRID, the grids and the zone of days of a dataset that was ever published must stay. Got others.'
             USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.',
                   HINT = 'Leave them. A coarser grid is a parameter of most methods.';
@@ -127,11 +127,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- A publication that has begun holds the dataset, and comes first.
-    IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id)
-        OR EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.population_id = OLD.population_id) THEN  -- a lost one may be of it
+    IF EXISTS (SELECT FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id WHERE run.dataset_id = OLD.dataset_id)
+        OR EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.population_id = OLD.population_id) THEN  -- a lost one may be of it
         RAISE EXCEPTION 'A dataset that was ever published must stay in its population, and its settle time may only grow. ''%'' is in '
                         'population ''%'' with %.', OLD.name,
-                (SELECT p.name FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id),
+                (SELECT pop.name FROM ONLY dbanon.population pop WHERE pop.population_id = OLD.population_id),
                 dbanon_internal.counted(OLD.settle_s, 'second')
             USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with earlier releases by the names of people.',
                   HINT = 'Leave out population => ..., and settle_s => ... unless it is greater.';
@@ -214,23 +214,23 @@ DECLARE
     released bigint;
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        touched := ARRAY(SELECT DISTINCT a.run_id FROM added a);
+        touched := ARRAY(SELECT DISTINCT added.run_id FROM added);
     ELSIF TG_OP = 'DELETE' THEN
-        touched := ARRAY(SELECT DISTINCT c.run_id FROM changed c);
+        touched := ARRAY(SELECT DISTINCT changed.run_id FROM changed);
     ELSIF TG_OP = 'UPDATE' THEN
-        touched := ARRAY(SELECT a.run_id FROM added a UNION SELECT c.run_id FROM changed c);
+        touched := ARRAY(SELECT added.run_id FROM added UNION SELECT changed.run_id FROM changed);
     ELSIF current_setting('transaction_isolation') <> 'read committed' THEN  -- there may be a release that it does not see
         RAISE EXCEPTION 'Table dbanon.% must be emptied in a transaction that is read committed. This one is %.', TG_TABLE_NAME,
                 current_setting('transaction_isolation')
             USING ERRCODE = 'DA015', DETAIL = 'Cloaks and members of a run that was ever published must stay.',
                   HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     ELSE
-        touched := ARRAY(SELECT r.run_id FROM ONLY dbanon.release r);
+        touched := ARRAY(SELECT rel.run_id FROM ONLY dbanon.release rel);
     END IF;
     -- dbanon.publish holds these rows for itself from the digest to the end of the copy: a writer waits here, then sees
     -- the release; and publish waits for a writer that was first.
-    there := ARRAY(SELECT l.run_id FROM (SELECT r.run_id FROM ONLY dbanon.run r WHERE r.run_id = ANY (touched)
-                                         ORDER BY r.run_id FOR SHARE) l);
+    there := ARRAY(SELECT locked.run_id FROM (SELECT run.run_id FROM ONLY dbanon.run run WHERE run.run_id = ANY (touched)
+                                              ORDER BY run.run_id FOR SHARE) locked);
     IF TG_OP IN ('INSERT', 'UPDATE') AND cardinality(there) < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a run that exists.', TG_TABLE_NAME
             USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'run'),
@@ -238,10 +238,10 @@ BEGIN
                   HINT = 'Insert the run into dbanon.run first.';
     END IF;
     -- Of a dataset that was dropped, and of a part that was withdrawn, what releases promised is in dbanon.grouping.
-    SELECT min(r.run_id) INTO released FROM ONLY dbanon.release r
-        WHERE r.run_id = ANY (touched) AND NOT (TG_OP = 'DELETE' AND (r.series_id IS NOT NULL AND r.withdrawn_at IS NOT NULL OR EXISTS (
-            SELECT FROM ONLY dbanon.run o JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
-            WHERE o.run_id = r.run_id AND d.dropped_at IS NOT NULL)));
+    SELECT min(rel.run_id) INTO released FROM ONLY dbanon.release rel
+        WHERE rel.run_id = ANY (touched) AND NOT (TG_OP = 'DELETE' AND (rel.series_id IS NOT NULL AND rel.withdrawn_at IS NOT NULL OR EXISTS (
+            SELECT FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+            WHERE run.run_id = rel.run_id AND dat.dropped_at IS NOT NULL)));
     IF released IS NOT NULL THEN
         RAISE EXCEPTION 'Cloaks and members of a run that was ever published must stay. Run % was, and % of % was tried.',
                 released, TG_OP, TG_TABLE_NAME
@@ -250,10 +250,10 @@ BEGIN
     END IF;
     IF TG_TABLE_NAME = 'record' AND TG_OP IN ('INSERT', 'UPDATE') THEN
         -- Regions and periods are numbered from 1 and written first, so the greatest number is enough to look at.
-        PERFORM FROM (SELECT a.run_id, max(e.period_no) AS period_no, max(e.region_no) AS region_no
-                      FROM added a CROSS JOIN LATERAL unnest(a.periods, a.regions) e (period_no, region_no) GROUP BY a.run_id) n
-            WHERE n.period_no > coalesce((SELECT max(p.period_no) FROM ONLY dbanon.period p WHERE p.run_id = n.run_id), 0)
-               OR n.region_no > coalesce((SELECT max(g.region_no) FROM ONLY dbanon.region g WHERE g.run_id = n.run_id), 0);
+        PERFORM FROM (SELECT added.run_id, max(ele.period_no) AS period_no, max(ele.region_no) AS region_no
+                      FROM added CROSS JOIN LATERAL unnest(added.periods, added.regions) ele (period_no, region_no) GROUP BY added.run_id) high
+            WHERE high.period_no > coalesce((SELECT max(per.period_no) FROM ONLY dbanon.period per WHERE per.run_id = high.run_id), 0)
+               OR high.region_no > coalesce((SELECT max(reg.region_no) FROM ONLY dbanon.region reg WHERE reg.run_id = high.run_id), 0);
         IF FOUND THEN
             RAISE EXCEPTION 'Rows of dbanon.record must name regions and periods of their run. At least one names another.'
                 USING ERRCODE = 'DA009', DETAIL = 'Regions and periods are numbered from 1.',
@@ -378,10 +378,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- A key says of which part its row is. No key of another release has these upper bits in the table of this series.
-    PERFORM FROM (SELECT DISTINCT c.cloak_id >> 32 AS prefix FROM changed c) k
+    PERFORM FROM (SELECT DISTINCT changed.cloak_id >> 32 AS prefix FROM changed) pre
         WHERE NOT EXISTS (
-            SELECT FROM ONLY dbanon.release l JOIN pg_inherits i ON i.inhparent = to_regclass(format('dbanon.series_%s', l.series_id))
-            WHERE l.prefix = k.prefix AND l.withdrawn_at IS NOT NULL AND i.inhrelid = TG_RELID);
+            SELECT FROM ONLY dbanon.release rel JOIN pg_inherits inh ON inh.inhparent = to_regclass(format('dbanon.series_%s', rel.series_id))
+            WHERE rel.prefix = pre.prefix AND rel.withdrawn_at IS NOT NULL AND inh.inhrelid = TG_RELID);
     IF FOUND THEN
         RAISE LOG 'dbanon: % was refused % on %.%', session_user, TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME;
         RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP

@@ -22,16 +22,16 @@ AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO dbanon.audit (action, dataset, detail)
-            SELECT 'create', a.name, jsonb_build_object('srid', a.srid, 'grid_m', a.grid_m, 'grid_s', a.grid_s)
-            FROM added a ORDER BY a.dataset_id;
+            SELECT 'create', added.name, jsonb_build_object('srid', added.srid, 'grid_m', added.grid_m, 'grid_s', added.grid_s)
+            FROM added ORDER BY added.dataset_id;
     ELSIF TG_OP = 'DELETE' THEN
-        INSERT INTO dbanon.audit (action, dataset) SELECT 'delete', c.name FROM changed c ORDER BY c.dataset_id;
+        INSERT INTO dbanon.audit (action, dataset) SELECT 'delete', changed.name FROM changed ORDER BY changed.dataset_id;
     ELSIF (NEW.population_id, NEW.settle_s) <> (OLD.population_id, OLD.settle_s) THEN
         INSERT INTO dbanon.audit (action, dataset, detail)
-            SELECT 'settle', NEW.name, jsonb_build_object('population', p.name, 'settle_s', NEW.settle_s,
-                'was', jsonb_build_object('population', o.name, 'settle_s', OLD.settle_s))
-            FROM ONLY dbanon.population p, ONLY dbanon.population o
-            WHERE p.population_id = NEW.population_id AND o.population_id = OLD.population_id;
+            SELECT 'settle', NEW.name, jsonb_build_object('population', pop.name, 'settle_s', NEW.settle_s,
+                'was', jsonb_build_object('population', was.name, 'settle_s', OLD.settle_s))
+            FROM ONLY dbanon.population pop, ONLY dbanon.population was
+            WHERE pop.population_id = NEW.population_id AND was.population_id = OLD.population_id;
     ELSE
         INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('regrid', NEW.name,
             jsonb_build_object('srid', NEW.srid, 'grid_m', NEW.grid_m, 'grid_s', NEW.grid_s, 'was', jsonb_build_object(
@@ -66,18 +66,19 @@ AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
-            SELECT 'submit', d.name, a.run_id,
-                jsonb_build_object('method', a.method, 'algorithm', a.algorithm, 'params', a.params - 'seed')
-            FROM added a LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.run_id;
+            SELECT 'submit', dat.name, added.run_id,
+                jsonb_build_object('method', added.method, 'algorithm', added.algorithm, 'params', added.params - 'seed')
+            FROM added LEFT JOIN ONLY dbanon.dataset dat ON dat.dataset_id = added.dataset_id ORDER BY added.run_id;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
-            SELECT 'drop', d.name, c.run_id,
-                jsonb_build_object('method', c.method, 'algorithm', c.algorithm, 'status', c.status)
-            FROM changed c LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = c.dataset_id ORDER BY c.run_id;
+            SELECT 'drop', dat.name, changed.run_id,
+                jsonb_build_object('method', changed.method, 'algorithm', changed.algorithm, 'status', changed.status)
+            FROM changed LEFT JOIN ONLY dbanon.dataset dat ON dat.dataset_id = changed.dataset_id ORDER BY changed.run_id;
     ELSE
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
-            SELECT CASE WHEN NEW.cancel_requested_at IS NULL THEN 'reverify' ELSE 'cancel' END, d.name, NEW.run_id, jsonb_build_object('status', OLD.status)
-            FROM ONLY dbanon.dataset d WHERE d.dataset_id = NEW.dataset_id;
+            SELECT CASE WHEN NEW.cancel_requested_at IS NULL THEN 'reverify' ELSE 'cancel' END,
+                dat.name, NEW.run_id, jsonb_build_object('status', OLD.status)
+            FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = NEW.dataset_id;
     END IF;
     RETURN NULL;
 END
@@ -121,13 +122,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, detail)
-        SELECT 'verify', d.name, a.run_id, jsonb_strip_nulls(jsonb_build_object('attack', m.attack, 'passed', a.passed))
-        FROM added a
-        LEFT JOIN ONLY dbanon.run r ON r.run_id = a.run_id
+        SELECT 'verify', dat.name, added.run_id, jsonb_strip_nulls(jsonb_build_object('attack', met.attack, 'passed', added.passed))
+        FROM added
+        LEFT JOIN ONLY dbanon.run run ON run.run_id = added.run_id
         -- A worker may write any name of an attack: only that of the run's method is kept.
-        LEFT JOIN ONLY dbanon.method m ON m.name = r.method AND m.attack = a.attack
-        LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        ORDER BY a.verification_id;
+        LEFT JOIN ONLY dbanon.method met ON met.name = run.method AND met.attack = added.attack
+        LEFT JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        ORDER BY added.verification_id;
     RETURN NULL;
 END
 $$;
@@ -140,14 +141,14 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-        SELECT CASE TG_OP WHEN 'INSERT' THEN 'publish' ELSE 'unpublish' END, d.name, NEW.run_id, NEW.name,
+        SELECT CASE TG_OP WHEN 'INSERT' THEN 'publish' ELSE 'unpublish' END, dat.name, NEW.run_id, NEW.name,
             CASE TG_OP WHEN 'INSERT' THEN jsonb_strip_nulls(jsonb_build_object(
                 'rows', NEW.rows, 'overlap', NEW.overlap, 'overlap_reason', NEW.overlap_reason, 'readers', NEW.readers)) ELSE '{}' END
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = NEW.run_id
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = NEW.run_id
         UNION ALL
         SELECT 'lose', NULL, NULL, NEW.name, jsonb_build_object(
-            'population', p.name, 'since', lower(NEW.span), 'until', upper(NEW.span), 'reach_s', extract(epoch FROM NEW.reach))
-        FROM ONLY dbanon.population p WHERE p.population_id = NEW.population_id;
+            'population', pop.name, 'since', lower(NEW.span), 'until', upper(NEW.span), 'reach_s', extract(epoch FROM NEW.reach))
+        FROM ONLY dbanon.population pop WHERE pop.population_id = NEW.population_id;
     RETURN NULL;
 END
 $$;

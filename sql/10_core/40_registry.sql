@@ -203,10 +203,10 @@ AS $$
 DECLARE
     known text[];
 BEGIN
-    SELECT ARRAY(SELECT a.value ->> 'name' FROM jsonb_array_elements(m.algorithms) WITH ORDINALITY a (value, ord) ORDER BY a.ord)
-        INTO known FROM ONLY dbanon.method m WHERE m.name = checked_algorithm.method;
+    SELECT ARRAY(SELECT ele.value ->> 'name' FROM jsonb_array_elements(met.algorithms) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord)
+        INTO known FROM ONLY dbanon.method met WHERE met.name = checked_algorithm.method;
     IF known IS NULL THEN
-        PERFORM dbanon_internal.refuse_name('method', method, ARRAY(SELECT m.name FROM ONLY dbanon.method m));
+        PERFORM dbanon_internal.refuse_name('method', method, ARRAY(SELECT met.name FROM ONLY dbanon.method met));
     ELSIF algorithm <> ALL (known) THEN
         PERFORM dbanon_internal.refuse_name('algorithm of ' || method, algorithm, known);
     END IF;
@@ -246,8 +246,8 @@ AS $$
 DECLARE
     chosen text := dbanon_internal.checked_algorithm(method, algorithm);
     given jsonb := coalesce(params, '{}');
-    items jsonb := (SELECT m.parameters FROM ONLY dbanon.method m WHERE m.name = check_params.method);
-    known text[] := ARRAY(SELECT i.value ->> 'name' FROM jsonb_array_elements(items) i);
+    items jsonb := (SELECT met.parameters FROM ONLY dbanon.method met WHERE met.name = check_params.method);
+    known text[] := ARRAY(SELECT ele.value ->> 'name' FROM jsonb_array_elements(items) ele);
     unknown text;
     item jsonb;
     unit text;
@@ -260,20 +260,20 @@ BEGIN
                   HINT = 'Write them as in ''{"k": 20}''.';
     END IF;
     -- Of several faults the same one is reported, in whatever order they are given: JSON keeps none.
-    unknown := (SELECT min(k COLLATE "C") FROM jsonb_object_keys(given) k WHERE k <> ALL (known));
+    unknown := (SELECT min(word COLLATE "C") FROM jsonb_object_keys(given) word WHERE word <> ALL (known));
     IF unknown IS NOT NULL THEN
         PERFORM dbanon_internal.refuse_name('parameter of ' || method, unknown, known);
     END IF;
-    FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY i (value, ord) ORDER BY i.ord LOOP
+    FOR item IN SELECT ele.value FROM jsonb_array_elements(items) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord LOOP
         checked := checked || jsonb_build_object(
             item ->> 'name', dbanon_internal.checked_value(method, item, given -> (item ->> 'name')));
     END LOOP;
-    FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY i (value, ord) ORDER BY i.ord LOOP
+    FOR item IN SELECT ele.value FROM jsonb_array_elements(items) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord LOOP
         IF item -> 'algorithms' <> '[]' AND NOT item -> 'algorithms' ? chosen
             AND checked -> (item ->> 'name') <> item -> 'default' THEN
             RAISE EXCEPTION 'The ''%'' parameter of % must go with %. Got it for %. Leave it out.', item ->> 'name', method,
-                    (SELECT string_agg(a.value, ' or ' ORDER BY a.ord)
-                     FROM jsonb_array_elements_text(item -> 'algorithms') WITH ORDINALITY a (value, ord)), chosen
+                    (SELECT string_agg(ele.value, ' or ' ORDER BY ele.ord)
+                     FROM jsonb_array_elements_text(item -> 'algorithms') WITH ORDINALITY ele (value, ord)), chosen
                 USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', item ->> 'help', item ->> 'default_text');
         END IF;
         unit := CASE WHEN item -> 'algorithms' = '[]' OR item -> 'algorithms' ? chosen THEN item ->> 'multiple_of' END;

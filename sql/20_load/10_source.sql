@@ -22,14 +22,14 @@ AS $$
 DECLARE
     found_row dbanon.dataset;
 BEGIN
-    SELECT d.* INTO found_row FROM dbanon.dataset d WHERE d.name = known_dataset.dataset AND d.dropped_at IS NULL;
+    SELECT dat.* INTO found_row FROM dbanon.dataset dat WHERE dat.name = known_dataset.dataset AND dat.dropped_at IS NULL;
     IF FOUND THEN
         RETURN found_row;
     END IF;
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(dataset), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There %s.', (SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.counted(count(*), 'dataset')
-                                           FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
-              HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
+                                           FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)),
+              HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT dat.name FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
 $$;
@@ -50,8 +50,8 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
                   HINT = 'Name each as it is called.';
     END IF;
-    SELECT n.name INTO twice FROM unnest(named) WITH ORDINALITY n (name, ord)
-    GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.ord) LIMIT 1;
+    SELECT ele.name INTO twice FROM unnest(named) WITH ORDINALITY ele (name, ord)
+    GROUP BY ele.name HAVING count(*) > 1 ORDER BY min(ele.ord) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', what, twice
             USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
@@ -86,13 +86,13 @@ AS $$
 DECLARE
     parts text[] := regexp_match(btrim(crs), '^(?:([A-Za-z]+):)?([0-9]{1,6})$');
 BEGIN
-    SELECT s.srid, s.proj4text ~ '[+]proj=longlat',
-        s.srtext ILIKE 'PROJCS%' AND s.proj4text ~ '[+]units=m( |$)' AND s.proj4text !~ '[+]to_meter',
-        coalesce(substring(s.proj4text from '[+]lon_0=([-0-9.]+)')::float8,
-                 6 * substring(s.proj4text from '[+]zone=([0-9]+)')::float8 - 183)
+    SELECT srs.srid, srs.proj4text ~ '[+]proj=longlat',
+        srs.srtext ILIKE 'PROJCS%' AND srs.proj4text ~ '[+]units=m( |$)' AND srs.proj4text !~ '[+]to_meter',
+        coalesce(substring(srs.proj4text from '[+]lon_0=([-0-9.]+)')::float8,
+                 6 * substring(srs.proj4text from '[+]zone=([0-9]+)')::float8 - 183)
     INTO reference_system.srid, geographic, metric, meridian
-    FROM @postgis@.spatial_ref_sys s
-    WHERE s.auth_srid = parts[2]::integer AND s.auth_name = upper(coalesce(parts[1], 'EPSG'));
+    FROM @postgis@.spatial_ref_sys srs
+    WHERE srs.auth_srid = parts[2]::integer AND srs.auth_name = upper(coalesce(parts[1], 'EPSG'));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'The reference system must be one of PostGIS''s spatial_ref_sys. Got %.',
                 coalesce(dbanon_internal.quoted(crs), 'NULL')
@@ -146,10 +146,10 @@ DECLARE
     missing text;
 BEGIN
     -- What kind of relation it is, under the name that every later statement uses, and whether rows of it are hidden.
-    SELECT format('%I.%I', n.nspname, c.relname), row_security_active(c.oid), has_schema_privilege(n.oid, 'USAGE')
+    SELECT format('%I.%I', nsp.nspname, cla.relname), row_security_active(cla.oid), has_schema_privilege(nsp.oid, 'USAGE')
     INTO qualified, filtered, reached
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = source AND c.relkind IN ('r', 'p', 'v', 'm', 'f');
+    FROM pg_class cla JOIN pg_namespace nsp ON nsp.oid = cla.relnamespace
+    WHERE cla.oid = source AND cla.relkind IN ('r', 'p', 'v', 'm', 'f');
     IF NOT FOUND THEN
         RAISE EXCEPTION 'The source of an import must be a table or a view. Got %.',
                 CASE WHEN source IS NULL THEN 'NULL' ELSE 'something else' END
@@ -162,42 +162,42 @@ BEGIN
                   HINT = 'Import it as a login that sees all of them.';
     END IF;
     -- Types of the columns, that of a domain being what it is made of; and whether equal subjects may differ in bytes.
-    SELECT jsonb_object_agg(a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL)),
-        bool_and(has_column_privilege(a.attrelid, a.attnum, 'SELECT')) FILTER (WHERE a.attname = ANY (columns)),
-        bool_or(NOT c.collisdeterministic OR format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '(^|\.)citext$')
-            FILTER (WHERE a.attname = subject)
+    SELECT jsonb_object_agg(att.attname, format_type(coalesce(nullif(typ.typbasetype, 0), typ.oid), NULL)),
+        bool_and(has_column_privilege(att.attrelid, att.attnum, 'SELECT')) FILTER (WHERE att.attname = ANY (columns)),
+        bool_or(NOT coll.collisdeterministic OR format_type(coalesce(nullif(typ.typbasetype, 0), typ.oid), NULL) ~ '(^|\.)citext$')
+            FILTER (WHERE att.attname = subject)
     INTO types, readable, blurred
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
-    WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped;
-    SELECT n.name INTO missing FROM unnest(columns) WITH ORDINALITY n (name, ord)
-    WHERE NOT coalesce(types ? n.name, false) ORDER BY n.ord LIMIT 1;
+    FROM pg_attribute att JOIN pg_type typ ON typ.oid = att.atttypid LEFT JOIN pg_collation coll ON coll.oid = att.attcollation
+    WHERE att.attrelid = source AND att.attnum > 0 AND NOT att.attisdropped;
+    SELECT ele.name INTO missing FROM unnest(columns) WITH ORDINALITY ele (name, ord)
+    WHERE NOT coalesce(types ? ele.name, false) ORDER BY ele.ord LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '% must have a column ''%''. It has: %.', qualified, missing,
-                (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
-                 WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped)
+                (SELECT string_agg(att.attname, ', ' ORDER BY att.attnum) FROM pg_attribute att
+                 WHERE att.attrelid = source AND att.attnum > 0 AND NOT att.attisdropped)
             USING ERRCODE = 'DA012', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
                   HINT = coalesce(CASE missing WHEN geom THEN dbanon_internal.points_hint(types) END, 'Name the right one.');
     END IF;
     -- A cast runs a function of its maker with the rights of the login that imports; those of extensions are trusted.
-    SELECT a.attname INTO missing
-    FROM pg_attribute a
-    JOIN pg_type t ON t.oid = a.atttypid
+    SELECT att.attname INTO missing
+    FROM pg_attribute att
+    JOIN pg_type typ ON typ.oid = att.atttypid
     CROSS JOIN LATERAL (
         WITH RECURSIVE base (oid) AS (
-            SELECT t.oid
+            SELECT typ.oid
             UNION ALL
-            SELECT coalesce(nullif(y.typbasetype, 0), nullif(y.typelem, 0)) FROM base b JOIN pg_type y ON y.oid = b.oid
-            WHERE y.typbasetype <> 0 OR y.typelem <> 0)
-        SELECT b.oid FROM base b
-    ) u
-    JOIN pg_cast k ON k.castsource = u.oid AND k.castfunc <> 0
-    JOIN pg_type y ON y.oid = u.oid AND y.typnamespace <> 'pg_catalog'::regnamespace
+            SELECT coalesce(nullif(typ.typbasetype, 0), nullif(typ.typelem, 0)) FROM base JOIN pg_type typ ON typ.oid = base.oid
+            WHERE typ.typbasetype <> 0 OR typ.typelem <> 0)
+        SELECT base.oid FROM base
+    ) used
+    JOIN pg_cast cas ON cas.castsource = used.oid AND cas.castfunc <> 0
+    JOIN pg_type src ON src.oid = used.oid AND src.typnamespace <> 'pg_catalog'::regnamespace
     -- To what an import converts to: others may have casts to types of their own, which no import calls.
-    JOIN pg_type z ON z.oid = k.casttarget AND (z.typnamespace = 'pg_catalog'::regnamespace OR EXISTS (
-        SELECT FROM pg_depend e WHERE e.classid = 'pg_type'::regclass AND e.objid = z.oid AND e.deptype = 'e'))
-    WHERE a.attrelid = source AND a.attname = ANY (columns)
-        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'e')
-    ORDER BY a.attnum LIMIT 1;
+    JOIN pg_type target ON target.oid = cas.casttarget AND (target.typnamespace = 'pg_catalog'::regnamespace OR EXISTS (
+        SELECT FROM pg_depend dep WHERE dep.classid = 'pg_type'::regclass AND dep.objid = target.oid AND dep.deptype = 'e'))
+    WHERE att.attrelid = source AND att.attname = ANY (columns)
+        AND NOT EXISTS (SELECT FROM pg_depend dep WHERE dep.classid = 'pg_cast'::regclass AND dep.objid = cas.oid AND dep.deptype = 'e')
+    ORDER BY att.attnum LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'Column ''%'' must be of a type that the server or an extension converts. A cast of its type calls another function.', missing
             USING ERRCODE = 'DA012', DETAIL = 'The cast would run with the rights of the login that imports.',
@@ -209,7 +209,7 @@ BEGIN
             USING ERRCODE = 'DA014', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
                   HINT = 'Have its owner grant that: ' || concat_ws(' ',
                       CASE WHEN NOT reached THEN format('GRANT USAGE ON SCHEMA %s TO %I;',
-                          (SELECT c.relnamespace::regnamespace FROM pg_class c WHERE c.oid = source), current_user) END,
+                          (SELECT cla.relnamespace::regnamespace FROM pg_class cla WHERE cla.oid = source), current_user) END,
                       CASE WHEN NOT readable THEN format('GRANT SELECT ON %s TO %I;', qualified, current_user) END);
     END IF;
     IF blurred THEN
@@ -234,8 +234,8 @@ BEGIN
     END IF;
     EXECUTE format('CREATE TEMP TABLE dbanon_file (line bigint, content jsonb, %s) ON COMMIT DROP', CASE WHEN cells IS NULL
         THEN 'label text, geom @postgis@.geometry'
-        ELSE concat_ws(', ', 'subject text, "time" timestamptz', (SELECT string_agg(format('cell_%s text', n), ', ' ORDER BY n)
-                                                                  FROM generate_series(1, cells) n)) END);
+        ELSE concat_ws(', ', 'subject text, "time" timestamptz', (SELECT string_agg(format('cell_%s text', num), ', ' ORDER BY num)
+                                                                  FROM generate_series(1, cells) num)) END);
     EXECUTE format('COMMENT ON TABLE pg_temp.dbanon_file IS %L', called);
     IF cells IS NULL THEN
         EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file.geom IS %L', swap_remedy);
@@ -598,11 +598,12 @@ DECLARE
     expected boolean;
 BEGIN
     -- Rows left out by reason. If all were left out as repetitions, the same file was loaded before.
-    SELECT coalesce(sum(r.n), 0), string_agg(format('%s %s', r.n, r.reason), ', ' ORDER BY r.reason),
-        bool_and(r.reason LIKE 'duplicate-%' OR r.reason = 'contradicting-fix'),
-        bool_or(r.reason NOT IN ('no-time', 'outside-period') AND (r.reason = ANY (dbanon_internal.counted_reasons()) OR r.reason LIKE 'duplicate-%'))
+    SELECT coalesce(sum(tally.n), 0), string_agg(format('%s %s', tally.n, tally.reason), ', ' ORDER BY tally.reason),
+        bool_and(tally.reason LIKE 'duplicate-%' OR tally.reason = 'contradicting-fix'),
+        bool_or(tally.reason NOT IN ('no-time', 'outside-period')
+                AND (tally.reason = ANY (dbanon_internal.counted_reasons()) OR tally.reason LIKE 'duplicate-%'))
     INTO lost, counts, known, expected
-    FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason) r;
+    FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason) tally;
     -- Where what is new is looked for there may be nothing, but what was there must not be unusable.
     IF lost < rows_read OR (may_be_none AND (rows_read = 0 OR expected)) THEN
         RETURN;
@@ -626,9 +627,9 @@ AS $$
 DECLARE
     swapped bigint;
 BEGIN
-    SELECT s.n INTO swapped
-    FROM (SELECT j.file, count(*) AS n FROM pg_temp.dbanon_rejected j WHERE j.reason = 'swapped-axes' GROUP BY j.file) s
-    WHERE 2 * s.n > rows_read[s.file + 1] LIMIT 1;
+    SELECT tally.n INTO swapped
+    FROM (SELECT rej.file, count(*) AS n FROM pg_temp.dbanon_rejected rej WHERE rej.reason = 'swapped-axes' GROUP BY rej.file) tally
+    WHERE 2 * tally.n > rows_read[tally.file + 1] LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
             USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.counted(swapped, 'row has', 'rows have')), HINT = remedy;
@@ -663,16 +664,16 @@ DECLARE
     latest bigint;
     drawn bigint;
 BEGIN
-    IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = begin_record.dataset_id AND d.dropped_at IS NULL) THEN
+    IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = begin_record.dataset_id AND dat.dropped_at IS NULL) THEN
         RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', coalesce(dataset_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
     ELSIF dbanon_internal.loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0
-        OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) OR NOT units_per_s > 0 THEN
+        OR EXISTS (SELECT FROM unnest(sources) ele (name) WHERE ele.name IS NULL) OR NOT units_per_s > 0 THEN
         RAISE EXCEPTION 'A load must have a kind and the names of its sources, and units above 0. Got another kind, a source without a name, or fewer units.'
             USING ERRCODE = 'DA011', DETAIL = 'Kinds are trajectories, requests, quasi-identifiers, sites, pois, cells and stations.',
                   HINT = 'Load with a function such as dbanon.import_trajectories.';
     END IF;
-    FOR source IN SELECT s.name FROM unnest(sources) WITH ORDINALITY s (name, nth) ORDER BY s.nth LOOP
+    FOR source IN SELECT ele.name FROM unnest(sources) WITH ORDINALITY ele (name, nth) ORDER BY ele.nth LOOP
         INSERT INTO dbanon.load (part_of, dataset_id, kind, source, rows_read, rows_kept, units_per_s)
             VALUES (drawn, begin_record.dataset_id, begin_record.kind, left(source, 1000), 0, 0, begin_record.units_per_s) RETURNING load_id INTO latest;
         drawn := coalesce(drawn, latest);
@@ -696,8 +697,8 @@ DECLARE
     kept numeric := 0;
 BEGIN
     -- Of this transaction, whose time the record has, and not counted before.
-    SELECT l.* INTO first FROM ONLY dbanon.load l
-        WHERE l.load_id = drawn AND l.part_of IS NULL AND l.rows_read = 0 AND l.loaded_at = now() AND l.loaded_by = session_user;
+    SELECT load.* INTO first FROM ONLY dbanon.load load
+        WHERE load.load_id = drawn AND load.part_of IS NULL AND load.rows_read = 0 AND load.loaded_at = now() AND load.loaded_by = session_user;
     IF first.load_id IS NULL THEN
         RAISE EXCEPTION 'The load to count must be one that this transaction began. Load % is not.', coalesce(drawn::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'A load is counted once, when its rows are stored.', HINT = 'Load again.';
@@ -707,17 +708,19 @@ BEGIN
                    CASE relation WHEN 'trajectory' THEN '@postgis@.ST_NPoints(t.path)' ELSE '1' END, relation)
         INTO stored USING first.dataset_id, drawn;
     FOR load_id, rows_read, left_out IN
-        SELECT n.load_id, counted[n.place], coalesce(without -> (n.place - 1)::integer, '{}')
-        FROM (SELECT l.load_id, row_number() OVER (ORDER BY l.load_id) AS place FROM ONLY dbanon.load l WHERE drawn IN (l.load_id, l.part_of)) n ORDER BY n.place
+        SELECT nth.load_id, counted[nth.place], coalesce(without -> (nth.place - 1)::integer, '{}')
+        FROM (SELECT load.load_id, row_number() OVER (ORDER BY load.load_id) AS place FROM ONLY dbanon.load load
+              WHERE drawn IN (load.load_id, load.part_of)) nth ORDER BY nth.place
     LOOP
-        SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'),
-            count_record.rows_read - coalesce(sum(r.n), 0) - dbanon_internal.sum_of_counts(count_record.left_out) INTO quarantined, rows_kept
-            FROM (SELECT q.reason, count(*) AS n FROM ONLY dbanon.quarantine q WHERE q.load_id = count_record.load_id GROUP BY q.reason) r;
+        SELECT coalesce(jsonb_object_agg(tally.reason, tally.n), '{}'),
+            count_record.rows_read - coalesce(sum(tally.n), 0) - dbanon_internal.sum_of_counts(count_record.left_out) INTO quarantined, rows_kept
+            FROM (SELECT qua.reason, count(*) AS n FROM ONLY dbanon.quarantine qua WHERE qua.load_id = count_record.load_id
+                  GROUP BY qua.reason) tally;
         kept := CASE WHEN rows_kept >= 0 THEN kept + rows_kept END;
         EXIT WHEN kept IS NULL;
-        UPDATE ONLY dbanon.load l SET rows_read = count_record.rows_read, rows_kept = count_record.rows_kept,
+        UPDATE ONLY dbanon.load load SET rows_read = count_record.rows_read, rows_kept = count_record.rows_kept,
                 quarantined = count_record.quarantined, left_out = count_record.left_out
-            WHERE l.load_id = count_record.load_id;
+            WHERE load.load_id = count_record.load_id;
         RETURN NEXT;
     END LOOP;
     -- Which of several sources a stored row is from, no row says: their sum is what is stored.
@@ -726,25 +729,29 @@ BEGIN
             USING ERRCODE = 'DA012', DETAIL = format('Load %s is one of %s.', drawn, first.kind), HINT = 'Load again.';
     END IF;
     IF kept = 0 AND without IS NULL THEN  -- generated data may be of no requests
-        DELETE FROM ONLY dbanon.load l WHERE l.load_id = drawn AND NOT EXISTS (SELECT FROM ONLY dbanon.quarantine q WHERE q.load_id = drawn);
+        DELETE FROM ONLY dbanon.load load WHERE load.load_id = drawn
+            AND NOT EXISTS (SELECT FROM ONLY dbanon.quarantine qua WHERE qua.load_id = drawn);
     END IF;
     IF read_again IS NOT NULL THEN
         -- What was read again is in this load's quarantine, if it is wrong still.
         WITH again AS (
-            DELETE FROM ONLY dbanon.quarantine q USING (
-                SELECT o.load_id FROM ONLY dbanon.load l JOIN ONLY dbanon.load o ON o.source = l.source
-                WHERE drawn IN (l.load_id, l.part_of) AND o.dataset_id = first.dataset_id AND o.kind = first.kind AND o.load_id < drawn) o
-            WHERE q.load_id = o.load_id AND (q.at <@ read_again OR (q.at IS NULL AND lower_inf(read_again) AND upper_inf(read_again)))
-            RETURNING q.load_id, q.reason
+            DELETE FROM ONLY dbanon.quarantine qua USING (
+                SELECT older.load_id FROM ONLY dbanon.load load JOIN ONLY dbanon.load older ON older.source = load.source
+                WHERE drawn IN (load.load_id, load.part_of) AND older.dataset_id = first.dataset_id AND older.kind = first.kind
+                    AND older.load_id < drawn) older
+            WHERE qua.load_id = older.load_id AND (qua.at <@ read_again OR (qua.at IS NULL AND lower_inf(read_again) AND upper_inf(read_again)))
+            RETURNING qua.load_id, qua.reason
         ), counts AS (
-            SELECT g.load_id, jsonb_object_agg(g.reason, g.n) AS by_reason, sum(g.n) AS rows
-            FROM (SELECT a.load_id, a.reason, count(*) AS n FROM again a GROUP BY a.load_id, a.reason) g GROUP BY g.load_id
+            SELECT tally.load_id, jsonb_object_agg(tally.reason, tally.n) AS by_reason, sum(tally.n) AS rows
+            FROM (SELECT again.load_id, again.reason, count(*) AS n FROM again GROUP BY again.load_id, again.reason) tally GROUP BY tally.load_id
         )
-        UPDATE ONLY dbanon.load l
-            SET quarantined = (SELECT coalesce(jsonb_object_agg(e.key, e.value::bigint - coalesce((c.by_reason ->> e.key)::bigint, 0)), '{}')
-                               FROM jsonb_each_text(l.quarantined) e WHERE e.value::bigint > coalesce((c.by_reason ->> e.key)::bigint, 0)),
-                left_out = l.left_out || jsonb_build_object('read-again', coalesce((l.left_out ->> 'read-again')::bigint, 0) + c.rows)
-            FROM counts c WHERE l.load_id = c.load_id;
+        UPDATE ONLY dbanon.load load
+            SET quarantined = (SELECT coalesce(jsonb_object_agg(
+                                   pair.key, pair.value::bigint - coalesce((counts.by_reason ->> pair.key)::bigint, 0)), '{}')
+                               FROM jsonb_each_text(load.quarantined) pair
+                               WHERE pair.value::bigint > coalesce((counts.by_reason ->> pair.key)::bigint, 0)),
+                left_out = load.left_out || jsonb_build_object('read-again', coalesce((load.left_out ->> 'read-again')::bigint, 0) + counts.rows)
+            FROM counts WHERE load.load_id = counts.load_id;
     END IF;
 END
 $$;
@@ -762,14 +769,16 @@ DECLARE
     uncopied CONSTANT text[] := dbanon_internal.counted_reasons();
 BEGIN
     INSERT INTO dbanon.quarantine (load_id, line, reason, content, at)
-        SELECT l.load_id, j.line, j.reason, j.content, CASE WHEN j.t >= -62135596800 AND j.t < 1e11 THEN to_timestamp(j.t) END
-        FROM (SELECT o.load_id, row_number() OVER (ORDER BY o.load_id) - 1 AS file FROM dbanon.load o WHERE drawn IN (o.load_id, o.part_of)) l
-        JOIN pg_temp.dbanon_rejected j ON j.file = l.file AND j.reason <> ALL (uncopied) ORDER BY l.file, j.line;
+        SELECT load.load_id, rej.line, rej.reason, rej.content, CASE WHEN rej.t >= -62135596800 AND rej.t < 1e11 THEN to_timestamp(rej.t) END
+        FROM (SELECT load.load_id, row_number() OVER (ORDER BY load.load_id) - 1 AS file FROM dbanon.load load
+              WHERE drawn IN (load.load_id, load.part_of)) load
+        JOIN pg_temp.dbanon_rejected rej ON rej.file = load.file AND rej.reason <> ALL (uncopied) ORDER BY load.file, rej.line;
     RETURN QUERY SELECT * FROM dbanon_internal.count_record(drawn, counted, (
-        SELECT jsonb_agg(coalesce((SELECT jsonb_object_agg(r.reason, r.n)
-                                   FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j
-                                         WHERE j.file = f.file AND j.reason = ANY (uncopied) GROUP BY j.reason) r), '{}') ORDER BY f.file)
-        FROM generate_series(0, cardinality(counted) - 1) f (file)), read_again);
+        SELECT jsonb_agg(coalesce((SELECT jsonb_object_agg(tally.reason, tally.n)
+                                   FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej
+                                         WHERE rej.file = src.file AND rej.reason = ANY (uncopied)
+                                         GROUP BY rej.reason) tally), '{}') ORDER BY src.file)
+        FROM generate_series(0, cardinality(counted) - 1) src (file)), read_again);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[], tstzrange) IS
@@ -828,11 +837,11 @@ DECLARE
     ys double precision[];
 BEGIN
     -- A sample of at most 100,000 trajectories decides, the same one each time.
-    SELECT count(*) INTO trajectories FROM dbanon.trajectory t WHERE t.dataset_id = trajectory_bounds.dataset_id;
+    SELECT count(*) INTO trajectories FROM dbanon.trajectory tra WHERE tra.dataset_id = trajectory_bounds.dataset_id;
     WITH box AS (
-        SELECT @postgis@.Box3D(coalesce(t.shape, t.path)) AS b
-        FROM dbanon.trajectory t TABLESAMPLE BERNOULLI (least(100, 100 * most / greatest(trajectories, 1))) REPEATABLE (1)
-        WHERE t.dataset_id = trajectory_bounds.dataset_id
+        SELECT @postgis@.Box3D(coalesce(tra.shape, tra.path)) AS b
+        FROM dbanon.trajectory tra TABLESAMPLE BERNOULLI (least(100, 100 * most / greatest(trajectories, 1))) REPEATABLE (1)
+        WHERE tra.dataset_id = trajectory_bounds.dataset_id
     ), corner (x, y) AS (
         SELECT @postgis@.ST_XMin(b), @postgis@.ST_YMin(b) FROM box
         UNION ALL SELECT @postgis@.ST_XMax(b), @postgis@.ST_YMax(b) FROM box
@@ -847,8 +856,8 @@ BEGIN
     south := '-Infinity';
     north := 'Infinity';
     IF xs IS NOT NULL THEN
-        SELECT s.low, s.high INTO west, east FROM dbanon_internal.middle_span(xs, 1000) s;
-        SELECT s.low, s.high INTO south, north FROM dbanon_internal.middle_span(ys, 1000) s;
+        SELECT mid.low, mid.high INTO west, east FROM dbanon_internal.middle_span(xs, 1000) mid;
+        SELECT mid.low, mid.high INTO south, north FROM dbanon_internal.middle_span(ys, 1000) mid;
     END IF;
 END
 $$;

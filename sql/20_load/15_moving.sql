@@ -38,16 +38,17 @@ DECLARE
     places @postgis@.geometry[];
 BEGIN
     IF body ~ written THEN
-        SELECT array_agg(btrim(p.piece, E'[](){} \t\r\n') ORDER BY p.nth), array_agg(split_part(btrim(p.piece, E'[](){} \t\r\n'), '@', 2) ORDER BY p.nth)
-        INTO cells, moments FROM regexp_split_to_table(body, ',') WITH ORDINALITY p (piece, nth);
-        IF tz IS NULL AND EXISTS (SELECT FROM unnest(moments) m (moment) WHERE m.moment ~ naive) THEN
+        SELECT array_agg(btrim(ele.piece, E'[](){} \t\r\n') ORDER BY ele.nth),
+            array_agg(split_part(btrim(ele.piece, E'[](){} \t\r\n'), '@', 2) ORDER BY ele.nth)
+        INTO cells, moments FROM regexp_split_to_table(body, ',') WITH ORDINALITY ele (piece, nth);
+        IF tz IS NULL AND EXISTS (SELECT FROM unnest(moments) ele (moment) WHERE ele.moment ~ naive) THEN
             RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. One of a moving point does not.'
                 USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
                       HINT = 'Give the zone, for example tz => ''UTC''.';
         END IF;
         BEGIN
-            SELECT array_agg(CASE WHEN m.moment ~ zoned THEN extract(epoch FROM m.moment::timestamptz)::float8 END ORDER BY m.nth) INTO times
-            FROM unnest(moments) WITH ORDINALITY m (moment, nth);
+            SELECT array_agg(CASE WHEN ele.moment ~ zoned THEN extract(epoch FROM ele.moment::timestamptz)::float8 END ORDER BY ele.nth) INTO times
+            FROM unnest(moments) WITH ORDINALITY ele (moment, nth);
             IF array_position(times, NULL) IS NOT NULL AND tz IS NOT NULL THEN
                 EXECUTE format('SELECT array_agg(coalesce(m.t, CASE WHEN m.moment ~ %L THEN %s END) ORDER BY m.nth) '
                                'FROM unnest($1, $2) WITH ORDINALITY m (t, moment, nth)', naive,
@@ -56,16 +57,17 @@ BEGIN
             -- Once: for each instant, a text of 10,000 of them would be looked through 10,000 times.
             srid := substring(value FROM '(?i)^\s*SRID=([0-9]+);')::integer;
             SELECT array_agg(CASE
-                WHEN p.place ~* format('^\s*%1$s\s+%1$s(\s+%1$s){0,2}\s*$', number) THEN @postgis@.ST_SetSRID(@postgis@.ST_MakePoint(
-                    (regexp_match(p.place, '\S+'))[1]::float8, (regexp_match(p.place, '\S+\s+(\S+)'))[1]::float8),
+                WHEN spot.place ~* format('^\s*%1$s\s+%1$s(\s+%1$s){0,2}\s*$', number) THEN @postgis@.ST_SetSRID(@postgis@.ST_MakePoint(
+                    (regexp_match(spot.place, '\S+'))[1]::float8, (regexp_match(spot.place, '\S+\s+(\S+)'))[1]::float8),
                     coalesce(srid, 0))
-                WHEN p.place ~ '^([0-9A-Fa-f]{2}){21,}$' THEN p.place::@postgis@.geometry END ORDER BY p.nth) INTO places
-            FROM (SELECT split_part(c.cell, '@', 1) AS place, c.nth FROM unnest(cells) WITH ORDINALITY c (cell, nth)) p;
+                WHEN spot.place ~ '^([0-9A-Fa-f]{2}){21,}$' THEN spot.place::@postgis@.geometry END ORDER BY spot.nth) INTO places
+            FROM (SELECT split_part(ele.cell, '@', 1) AS place, ele.nth FROM unnest(cells) WITH ORDINALITY ele (cell, nth)) spot;
         EXCEPTION WHEN data_exception OR internal_error OR invalid_parameter_value THEN
             places := NULL;
         END;
     END IF;
-    IF EXISTS (SELECT FROM unnest(times, places) b (t, place) WHERE b.t IS NULL OR b.place IS NULL OR @postgis@.GeometryType(b.place) NOT LIKE 'POINT%')
+    IF EXISTS (SELECT FROM unnest(times, places) ele (t, place)
+               WHERE ele.t IS NULL OR ele.place IS NULL OR @postgis@.GeometryType(ele.place) NOT LIKE 'POINT%')
         OR places IS NULL THEN
         t := 0;
         cell := left(value, 1000);

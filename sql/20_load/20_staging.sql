@@ -92,7 +92,7 @@ BEGIN
         RETURN dbanon_internal.set_people(old, asked);
     END IF;
     -- Replacing is left: the runs go with the data, which those that were published must not.
-    SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
+    SELECT count(*) INTO releases FROM dbanon.release rel JOIN dbanon.run run USING (run_id) WHERE run.dataset_id = old.dataset_id;
     IF releases > 0 THEN
         RAISE EXCEPTION 'A dataset to replace must have no releases, since published rows stay known. ''%'' has %, withdrawn ones included.', asked.dataset, releases
             USING ERRCODE = 'DA011', DETAIL = 'The published groups must stay known here, too.',
@@ -116,10 +116,10 @@ DECLARE
     sites bigint;
 BEGIN
     IF dbanon_internal.makes_dataset(asked) THEN
-        INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
+        INSERT INTO dbanon.dataset AS dat (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
         VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, zone,
                 dbanon_internal.population_id(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
-        RETURNING d.* INTO known;
+        RETURNING dat.* INTO known;
         RETURN known;
     END IF;
     known := dbanon_internal.known_dataset(asked.dataset);
@@ -127,7 +127,7 @@ BEGIN
         RETURN known;
     END IF;
     -- Sites stay, and are stored in metres of the dataset's reference system.
-    SELECT count(*) INTO sites FROM dbanon.site s WHERE s.dataset_id = known.dataset_id;
+    SELECT count(*) INTO sites FROM dbanon.site site WHERE site.dataset_id = known.dataset_id;
     IF sites > 0 AND target <> known.srid THEN
         RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
                 asked.dataset, sites, known.srid, target
@@ -135,10 +135,10 @@ BEGIN
                   HINT = format('Give srid => %s.', known.srid);
     END IF;
     -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
-    PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
-    DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
-    UPDATE dbanon.dataset d SET srid = target, grid_m = asked.grid_m, grid_s = asked.grid_s, day_zone = zone, own_subjects = alone
-    WHERE d.dataset_id = known.dataset_id AND (d.srid, d.grid_m, d.grid_s, d.day_zone, d.own_subjects) IS DISTINCT FROM (
+    PERFORM dbanon.drop_run(run.run_id) FROM dbanon.run run WHERE run.dataset_id = known.dataset_id ORDER BY run.run_id;
+    DELETE FROM dbanon.trajectory tra WHERE tra.dataset_id = known.dataset_id;
+    UPDATE dbanon.dataset dat SET srid = target, grid_m = asked.grid_m, grid_s = asked.grid_s, day_zone = zone, own_subjects = alone
+    WHERE dat.dataset_id = known.dataset_id AND (dat.srid, dat.grid_m, dat.grid_s, dat.day_zone, dat.own_subjects) IS DISTINCT FROM (
         target, asked.grid_m, asked.grid_s, zone, alone);
     RETURN dbanon_internal.known_dataset(asked.dataset);
 END
@@ -170,7 +170,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
-        OR EXISTS (SELECT FROM unnest(bbox) b (side) WHERE NOT abs(b.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
+        OR EXISTS (SELECT FROM unnest(bbox) ele (side) WHERE NOT abs(ele.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
         RAISE EXCEPTION 'A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another.'
             USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.counted(cardinality(bbox), 'number')),
             HINT = 'Write it like bbox => ''{8,53,9,54}''.';
@@ -277,7 +277,7 @@ BEGIN
     PERFORM dbanon_internal.check_metric(CASE WHEN asked.mode IN ('append', 'new') THEN coalesce(old.srid, asked.srid) ELSE asked.srid END);
     source_srid := meant.srid;
     geographic := meant.geographic;
-    SELECT coalesce(sum(l.rows_read), 0) + 1 INTO first_number FROM dbanon.load l WHERE l.dataset_id = old.dataset_id;
+    SELECT coalesce(sum(load.rows_read), 0) + 1 INTO first_number FROM dbanon.load load WHERE load.dataset_id = old.dataset_id;
     -- "C" compares bytes: the fastest order there is, and any will do.
     PERFORM dbanon_internal.make_staging('x float8, y float8, subject text COLLATE "C", trip text COLLATE "C", '
                                 'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');

@@ -233,11 +233,11 @@ DECLARE
     forgotten text[] := '{}';
     reasons text;
 BEGIN
-    SELECT d.* INTO known FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL;
+    SELECT dat.* INTO known FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL;
     IF pg_relation_size('dbanon.forgotten') > 0 AND asked.subject <> '-' THEN
-        SELECT p.population_id INTO population FROM dbanon.population p
-            WHERE CASE WHEN asked.population IS NULL AND known.population_id IS NOT NULL THEN p.population_id = known.population_id
-                       ELSE p.name = coalesce(asked.population, 'default') END;
+        SELECT pop.population_id INTO population FROM dbanon.population pop
+            WHERE CASE WHEN asked.population IS NULL AND known.population_id IS NOT NULL THEN pop.population_id = known.population_id
+                       ELSE pop.name = coalesce(asked.population, 'default') END;
         EXECUTE format('SELECT dbanon_internal.forgotten_among($1, ARRAY(SELECT DISTINCT s.subject FROM pg_temp.%I s WHERE s.subject IS NOT NULL))', relation)
             INTO forgotten USING population;
     END IF;
@@ -268,11 +268,12 @@ DECLARE
     counted jsonb;
 BEGIN
     -- A row of a time that was published twice counts once, for the earlier period.
-    SELECT jsonb_agg(jsonb_build_object('since', lower(n.period), 'until', upper(n.period), 'rows', n.rows) ORDER BY n.period) INTO counted
-    FROM (SELECT (SELECT p.period FROM dbanon_internal.published_periods(dataset_id) p (period)
-              WHERE p.period @> to_timestamp(j.t) ORDER BY p.period LIMIT 1) AS period,
-              sum(j.n)::bigint AS rows
-          FROM (SELECT r.t, count(*) AS n FROM pg_temp.dbanon_rejected r WHERE r.reason = 'late' GROUP BY r.t) j GROUP BY 1) n;
+    SELECT jsonb_agg(jsonb_build_object('since', lower(late.period), 'until', upper(late.period), 'rows', late.rows) ORDER BY late.period)
+    INTO counted
+    FROM (SELECT (SELECT pub.period FROM dbanon_internal.published_periods(dataset_id) pub (period)
+              WHERE pub.period @> to_timestamp(tally.t) ORDER BY pub.period LIMIT 1) AS period,
+              sum(tally.n)::bigint AS rows
+          FROM (SELECT rej.t, count(*) AS n FROM pg_temp.dbanon_rejected rej WHERE rej.reason = 'late' GROUP BY rej.t) tally GROUP BY 1) late;
     RETURN coalesce(counted, '[]');
 END
 $$;
@@ -285,21 +286,21 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN QUERY
-    WITH out_ AS MATERIALIZED (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason)
+    WITH out_ AS MATERIALIZED (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason)
     SELECT CASE WHEN rows_read = 0 THEN 'The source has no rows of this time. Nothing to do.'
-        WHEN rows_read = (SELECT o.n FROM out_ o WHERE o.reason = 'known')
+        WHEN rows_read = (SELECT out_.n FROM out_ WHERE out_.reason = 'known')
             THEN format('%s loaded before. Nothing to do.', dbanon_internal.counted(rows_read, 'row was', 'rows were'))
         ELSE format('No row of %s was new (%s).', dbanon_internal.counted(rows_read, 'row'),
-                    (SELECT string_agg(format('%s %s', dbanon_internal.format_count(o.n), o.reason), ', ' ORDER BY o.reason) FROM out_ o)) END
+                    (SELECT string_agg(format('%s %s', dbanon_internal.format_count(out_.n), out_.reason), ', ' ORDER BY out_.reason) FROM out_)) END
     WHERE looked_for_new AND kept = 0
     UNION ALL
-    SELECT format(w.words, dbanon_internal.format_count(o.n))
+    SELECT format(told.words, dbanon_internal.format_count(out_.n))
     FROM (VALUES (1, 'forgotten', 'Rows of forgotten people were left out: %s.'),
                  (2, 'forgotten-time', format('Rows from before %s were left out, since that time was forgotten: %%s.', kept_since)),
                  (3, 'late', 'Rows of times that are published were left out: %s.'),
                  (4, 'future-time', 'Rows of the future were left out: %s.'),
-                 (5, 'no-time', 'Rows without a time that can be read were left out: %s.')) w (place, reason, words)
-        JOIN out_ o ON o.reason = w.reason;
+                 (5, 'no-time', 'Rows without a time that can be read were left out: %s.')) told (place, reason, words)
+        JOIN out_ ON out_.reason = told.reason;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.left_out_notices(bigint, bigint, boolean, timestamptz) IS

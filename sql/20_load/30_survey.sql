@@ -51,9 +51,9 @@ DECLARE
 BEGIN
     -- The lesser and the greater coordinate of a fix do not depend on which is called x. If the middle of all the lesser ones ends
     -- before that of the greater ones begins, no fix is its own mirror image.
-    SELECT dp.* INTO folded
-    FROM (SELECT array_agg(least(f.x, f.y)) AS lesser, array_agg(greatest(f.x, f.y)) AS greater FROM unnest(x, y) f (x, y)) g
-    CROSS JOIN LATERAL dbanon_internal.distinct_places(g.lesser, g.greater, 100 * unit) dp;
+    SELECT places.* INTO folded
+    FROM (SELECT array_agg(least(fix.x, fix.y)) AS lesser, array_agg(greatest(fix.x, fix.y)) AS greater FROM unnest(x, y) fix (x, y)) sorted
+    CROSS JOIN LATERAL dbanon_internal.distinct_places(sorted.lesser, sorted.greater, 100 * unit) places;
     lesser := dbanon_internal.middle_span(folded.xs, 0);
     greatest_of := dbanon_internal.middle_span(folded.ys, 0);
     -- Those spans are seven times as long as the middles, whose ends are multiples of 100 units.
@@ -61,11 +61,11 @@ BEGIN
         RETURN NULL;
     END IF;
     -- The order that most fixes have is taken to be the right one.
-    SELECT 2 * count(*) FILTER (WHERE f.x > f.y) > count(*) INTO x_is_greater FROM unnest(x, y) f (x, y);
+    SELECT 2 * count(*) FILTER (WHERE fix.x > fix.y) > count(*) INTO x_is_greater FROM unnest(x, y) fix (x, y);
     -- Bounds of those fixes alone; the others would have to lie there too, once swapped.
-    SELECT dp.* INTO most
-    FROM (SELECT array_agg(f.x) AS x, array_agg(f.y) AS y FROM unnest(x, y) f (x, y) WHERE (f.x > f.y) = x_is_greater) g
-    CROSS JOIN LATERAL dbanon_internal.distinct_places(g.x, g.y, 100 * unit) dp;
+    SELECT places.* INTO most
+    FROM (SELECT array_agg(fix.x) AS x, array_agg(fix.y) AS y FROM unnest(x, y) fix (x, y) WHERE (fix.x > fix.y) = x_is_greater) pos
+    CROSS JOIN LATERAL dbanon_internal.distinct_places(pos.x, pos.y, 100 * unit) places;
     SELECT wide.low AS west, wide.high AS east, high.low AS south, high.high AS north INTO sides
     FROM dbanon_internal.middle_span(most.xs, 1000 * unit) wide, dbanon_internal.middle_span(most.ys, 1000 * unit) high;
     RETURN jsonb_build_object('x', jsonb_build_array(sides.west, sides.east), 'y', jsonb_build_array(sides.south, sides.north),
@@ -94,26 +94,29 @@ DECLARE
 BEGIN
     -- Single fixes with swapped axes are turned round for the survey, so that they do not widen the middle.
     IF home IS NOT NULL THEN
-        SELECT array_agg(CASE WHEN w.swapped THEN w.y ELSE w.x END), array_agg(CASE WHEN w.swapped THEN w.x ELSE w.y END) INTO xs, ys
-        FROM (SELECT f.x, f.y, f.y BETWEEN h.west AND h.east AND f.x BETWEEN h.south AND h.north
-                     AND CASE WHEN h.x_is_greater THEN f.x < f.y ELSE f.x > f.y END AS swapped
-              FROM unnest(x, y) f (x, y)
+        SELECT array_agg(CASE WHEN turned.swapped THEN turned.y ELSE turned.x END),
+            array_agg(CASE WHEN turned.swapped THEN turned.x ELSE turned.y END) INTO xs, ys
+        FROM (SELECT fix.x, fix.y, fix.y BETWEEN box.west AND box.east AND fix.x BETWEEN box.south AND box.north
+                     AND CASE WHEN box.x_is_greater THEN fix.x < fix.y ELSE fix.x > fix.y END AS swapped
+              FROM unnest(x, y) fix (x, y)
               CROSS JOIN (SELECT (home #> '{x,0}')::float8 AS west, (home #> '{x,1}')::float8 AS east,
                                  (home #> '{y,0}')::float8 AS south, (home #> '{y,1}')::float8 AS north,
-                                 (home -> 'x_is_greater')::boolean AS x_is_greater OFFSET 0) h) w;
+                                 (home -> 'x_is_greater')::boolean AS x_is_greater OFFSET 0) box) turned;
     END IF;
     IF geographic THEN
         -- Mean of longitudes as directions, so that the antimeridian is a place like any other.
-        SELECT degrees(atan2(avg(sin(radians(u.x))), avg(cos(radians(u.x))))) INTO centre FROM unnest(xs) u (x);
-        xs := ARRAY(SELECT u.x - 360 * round((u.x - centre) / 360) FROM unnest(xs) u (x));
+        SELECT degrees(atan2(avg(sin(radians(ele.x))), avg(cos(radians(ele.x))))) INTO centre FROM unnest(xs) ele (x);
+        xs := ARRAY(SELECT ele.x - 360 * round((ele.x - centre) / 360) FROM unnest(xs) ele (x));
     END IF;
     -- Places of 100 m are counted in space, and minutes in time; see the top of this file.
-    SELECT w.low, w.high INTO wide FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) p, dbanon_internal.middle_span(p.xs, 1000 * unit) w;
-    SELECT h.low, h.high INTO high FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) p, dbanon_internal.middle_span(p.ys, 1000 * unit) h;
-    late := dbanon_internal.middle_span(ARRAY(SELECT DISTINCT floor(u.t / 60) * 60 FROM unnest(t) u (t)), 86400);
+    SELECT mid.low, mid.high INTO wide FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) places,
+        dbanon_internal.middle_span(places.xs, 1000 * unit) mid;
+    SELECT mid.low, mid.high INTO high FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) places,
+        dbanon_internal.middle_span(places.ys, 1000 * unit) mid;
+    late := dbanon_internal.middle_span(ARRAY(SELECT DISTINCT floor(ele.t / 60) * 60 FROM unnest(t) ele (t)), 86400);
     -- The median of what lies in the middle: its longitude and latitude decide the reference system.
-    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY f.x) AS x, percentile_cont(0.5) WITHIN GROUP (ORDER BY f.y) AS y INTO middle
-    FROM unnest(xs, ys) f (x, y) WHERE f.x BETWEEN wide.low AND wide.high AND f.y BETWEEN high.low AND high.high;
+    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY fix.x) AS x, percentile_cont(0.5) WITHIN GROUP (ORDER BY fix.y) AS y INTO middle
+    FROM unnest(xs, ys) fix (x, y) WHERE fix.x BETWEEN wide.low AND wide.high AND fix.y BETWEEN high.low AND high.high;
     RETURN jsonb_build_object(
         'x', jsonb_build_array(wide.low, wide.high), 'y', jsonb_build_array(high.low, high.high),
         't', jsonb_build_array(late.low, late.high), 'middle', jsonb_build_array(middle.x, middle.y), 'turns', geographic,
@@ -214,8 +217,8 @@ DECLARE
     middle jsonb := shape -> 'middle';
     swapped record;
 BEGIN
-    SELECT d.lon, d.lat INTO lon, lat
-    FROM dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic) d;
+    SELECT deg.lon, deg.lat INTO lon, lat
+    FROM dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic) deg;
     -- Metres far from the meridian of their reference system, and near it if swapped: the axes are swapped.
     IF NOT meant.geographic AND (lon IS NULL OR dbanon_internal.degrees_apart(lon, meant.meridian) > 15) THEN
         swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
@@ -295,7 +298,7 @@ BEGIN
         'AS reason, count(*) AS n FROM pg_temp.dbanon_ordered WHERE kept AND (%1$s OR %2$s) GROUP BY 1) f', judged.far, judged.late)
     INTO counted;
     RETURN counted || (SELECT CASE count(*) WHEN 0 THEN '{}' ELSE jsonb_build_object('too-fast', count(*)) END
-                       FROM pg_temp.dbanon_ordered o WHERE o.kept AND o.reason = 'too-fast');
+                       FROM pg_temp.dbanon_ordered ord WHERE ord.kept AND ord.reason = 'too-fast');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.kept_far(jsonb) IS
@@ -329,8 +332,8 @@ BEGIN
         RETURN NULL;
     END IF;
     -- The share of positions in the sample outside the zone, of those whose latitude lies in the middle.
-    SELECT avg((abs(f.x - meridian - 360 * floor((f.x - meridian + 180) / 360)) > 6)::integer) INTO share
-    FROM unnest(x, y) f (x, y) WHERE f.y BETWEEN (shape #> '{y,0}')::float8 AND (shape #> '{y,1}')::float8;
+    SELECT avg((abs(fix.x - meridian - 360 * floor((fix.x - meridian + 180) / 360)) > 6)::integer) INTO share
+    FROM unnest(x, y) fix (x, y) WHERE fix.y BETWEEN (shape #> '{y,0}')::float8 AND (shape #> '{y,1}')::float8;
     RETURN CASE WHEN share > 0.01 THEN format(
         '%s%% of the positions lie more than 6 degrees from the meridian of SRID %s, where its metres are too long. Load each area as a separate '
         'dataset, or choose another (srid => ...).', round(100 * share), target) END;

@@ -40,11 +40,11 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Source and target need not be parallel, so the middle is that of the rectangle stored.
-    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, o.t), %s)', dbanon_internal.middle_expression('o.place', 'x', false),
-                  dbanon_internal.middle_expression('o.place', 'y', false), target)
+    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, ord.t), %s)', dbanon_internal.middle_expression('ord.place', 'x', false),
+                  dbanon_internal.middle_expression('ord.place', 'y', false), target)
 $$;
 COMMENT ON FUNCTION dbanon_internal.ordered_middle(integer) IS
-'Writes the middle of the rectangle of a row o of dbanon_ordered, with its time as M.';
+'Writes the middle of the rectangle of a row ord of dbanon_ordered, with its time as M.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(known dbanon.dataset, source_srid integer, shaped boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -58,17 +58,17 @@ BEGIN
         'WITH span AS MATERIALIZED ('
         '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_ordered WHERE kept GROUP BY subject), '
         'stored AS MATERIALIZED ('
-        '  SELECT s.subject COLLATE "C" AS subject, @postgis@.ST_M(p.geom) AS t, @postgis@.ST_Force2D(p.geom) AS place '
-        '  FROM span s CROSS JOIN LATERAL (SELECT r.path FROM dbanon.trajectory r WHERE r.dataset_id = %s AND r.subject = s.subject '
-        '      AND r.last_s >= s.low AND r.first_s <= s.high OFFSET 0) r '
-        '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(r.path) p '
-        '  WHERE @postgis@.ST_M(p.geom) BETWEEN s.low AND s.high) '
-        'UPDATE pg_temp.dbanon_ordered o SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
+        '  SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
+        '  FROM span CROSS JOIN LATERAL (SELECT tra.path FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
+        '      AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
+        '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(tra.path) point '
+        '  WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high) '
+        'UPDATE pg_temp.dbanon_ordered ord SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
         '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
-        'FROM stored WHERE o.kept AND o.subject = stored.subject AND o.t = stored.t',
+        'FROM stored WHERE ord.kept AND ord.subject = stored.subject AND ord.t = stored.t',
         known.dataset_id,
         CASE WHEN shaped THEN dbanon_internal.ordered_middle(known.srid) ELSE format(
-            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(o.x, o.y), %s), %s)', source_srid, known.srid) END);
+            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(ord.x, ord.y), %s), %s)', source_srid, known.srid) END);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.mark_stored(dbanon.dataset, integer, boolean) IS
@@ -81,7 +81,7 @@ AS $$
 BEGIN
     -- Most loads cut nothing; then the rows are read as they are, without two window functions over all of them.
     IF asked.split_gap_s IS NULL AND NOT EXISTS (
-        SELECT FROM pg_temp.dbanon_ordered o WHERE o.kept GROUP BY o.subject, o.trip HAVING count(*) > most) THEN
+        SELECT FROM pg_temp.dbanon_ordered ord WHERE ord.kept GROUP BY ord.subject, ord.trip HAVING count(*) > most) THEN
         RETURN '(SELECT * FROM pg_temp.dbanon_ordered WHERE kept)';
     END IF;
     -- A part ends where a gap is too long, or after `most` fixes, which bounds the size of a line.
@@ -138,8 +138,8 @@ BEGIN
     EXECUTE format(
         'WITH made AS ('
         '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
-        '  SELECT %s, %s, o.subject, %s, CASE WHEN o.shape IS NOT NULL THEN o.place END '
-        '  FROM pg_temp.dbanon_ordered o WHERE o.kept ORDER BY o.subject, o.t RETURNING subject) '
+        '  SELECT %s, %s, ord.subject, %s, CASE WHEN ord.shape IS NOT NULL THEN ord.place END '
+        '  FROM pg_temp.dbanon_ordered ord WHERE ord.kept ORDER BY ord.subject, ord.t RETURNING subject) '
         'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.ordered_middle(known.srid))
     INTO trajectories, subjects;
 END
@@ -168,15 +168,15 @@ BEGIN
     IF asked.mode = 'new' THEN
         published := dbanon_internal.published_times(known.dataset_id);
         UPDATE pg_temp.dbanon_ordered SET reason = 'known' WHERE reason = 'duplicate-fix';
-        UPDATE pg_temp.dbanon_ordered o SET kept = false, reason = 'late' WHERE o.kept AND published @> to_timestamp(o.t);
+        UPDATE pg_temp.dbanon_ordered ord SET kept = false, reason = 'late' WHERE ord.kept AND published @> to_timestamp(ord.t);
     END IF;
     EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, CASE WHEN reason <> ALL (%L::text[]) THEN %s END, t '
                    'FROM pg_temp.dbanon_ordered WHERE NOT kept', dbanon_internal.counted_reasons(), content);
     IF shaped THEN
-        SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) i;
+        SELECT built.trajectories, built.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) built;
     ELSE
-        SELECT i.trajectories, i.subjects INTO trajectories, subjects
-        FROM dbanon_internal.insert_lines(asked, known, source_srid, load_id) i;
+        SELECT built.trajectories, built.subjects INTO trajectories, subjects
+        FROM dbanon_internal.insert_lines(asked, known, source_srid, load_id) built;
     END IF;
 END
 $$;
@@ -230,13 +230,13 @@ BEGIN
         PERFORM dbanon_internal.place_staged(source_srid, known.srid, content);
     END IF;
     BEGIN
-        SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) m;
+        SELECT built.trajectories, built.subjects INTO trajectories, subjects
+        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) built;
     EXCEPTION WHEN internal_error THEN
         -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
         PERFORM dbanon_internal.leave_out_unplaced(source_srid, known.srid, content);
-        SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) m;
+        SELECT built.trajectories, built.subjects INTO trajectories, subjects
+        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) built;
     END;
 END
 $$;
@@ -256,22 +256,22 @@ DECLARE
     low double precision;
     high double precision;
 BEGIN
-    SELECT min(r.last_s), max(r.last_s) INTO low, high FROM dbanon.trajectory r
-        WHERE r.dataset_id = copies_notice.dataset_id AND r.trajectory_id > newest_before;
+    SELECT min(tra.last_s), max(tra.last_s) INTO low, high FROM dbanon.trajectory tra
+        WHERE tra.dataset_id = copies_notice.dataset_id AND tra.trajectory_id > newest_before;
     -- Two rows of the same time and place may be two people, so none is left out. Rows are compared as what is stored of them: the time,
     -- and the place or the bounds of a shape to the millimetre.
-    SELECT sum(s.added)::bigint AS added, coalesce(sum(s.added) FILTER (WHERE s.added < s.every), 0)::bigint AS again,
-        coalesce(sum(s.added - 1) FILTER (WHERE s.added = s.every), 0)::bigint AS twins
+    SELECT sum(cnt.added)::bigint AS added, coalesce(sum(cnt.added) FILTER (WHERE cnt.added < cnt.every), 0)::bigint AS again,
+        coalesce(sum(cnt.added - 1) FILTER (WHERE cnt.added = cnt.every), 0)::bigint AS twins
     INTO counted
-    FROM (SELECT count(*) AS every, count(*) FILTER (WHERE p.is_new) AS added
-          FROM (SELECT r.trajectory_id > newest_before AS is_new, @postgis@.ST_M(r.path) AS t,
-                    @postgis@.Box3D(coalesce(r.shape, r.path)) AS b
-                FROM dbanon.trajectory r
+    FROM (SELECT count(*) AS every, count(*) FILTER (WHERE lin.is_new) AS added
+          FROM (SELECT tra.trajectory_id > newest_before AS is_new, @postgis@.ST_M(tra.path) AS t,
+                    @postgis@.Box3D(coalesce(tra.shape, tra.path)) AS b
+                FROM dbanon.trajectory tra
                 -- Each is of one fix: of the others those of the same time are enough.
-                WHERE r.dataset_id = copies_notice.dataset_id AND r.last_s BETWEEN low AND high OFFSET 0) p
-          GROUP BY p.t, round(@postgis@.ST_XMin(p.b) * 1000), round(@postgis@.ST_YMin(p.b) * 1000),
-              round(@postgis@.ST_XMax(p.b) * 1000), round(@postgis@.ST_YMax(p.b) * 1000)) s
-    WHERE s.added > 0;
+                WHERE tra.dataset_id = copies_notice.dataset_id AND tra.last_s BETWEEN low AND high OFFSET 0) lin
+          GROUP BY lin.t, round(@postgis@.ST_XMin(lin.b) * 1000), round(@postgis@.ST_YMin(lin.b) * 1000),
+              round(@postgis@.ST_XMax(lin.b) * 1000), round(@postgis@.ST_YMax(lin.b) * 1000)) cnt
+    WHERE cnt.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
         RAISE EXCEPTION 'Added rows must be new. The dataset has the time and place of % of the %, each of which would be one more person.', dbanon_internal.format_count(counted.again), dbanon_internal.counted(counted.added, 'row')
             USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate person here.', HINT = 'Leave out rows that were loaded before.';

@@ -14,49 +14,50 @@ DECLARE
 BEGIN
     -- Of what was deleted or renamed, codes go with the last row of the subject; those of a dataset that was ever published stay.
     IF TG_OP = 'TRUNCATE' THEN
-        DELETE FROM ONLY dbanon.fix_code f WHERE NOT EXISTS (
-            SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = f.dataset_id);
+        DELETE FROM ONLY dbanon.fix_code code WHERE NOT EXISTS (
+            SELECT FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id WHERE run.dataset_id = code.dataset_id);
         RETURN NULL;
     ELSIF TG_OP IN ('DELETE', 'UPDATE') THEN
-        DELETE FROM ONLY dbanon.fix_code f USING (
-            SELECT DISTINCT c.dataset_id, dbanon_internal.person_code(k.key, c.subject) AS person
-            FROM (SELECT d.dataset_id, dbanon_internal.dataset_key(d.dataset_id) AS key FROM (SELECT DISTINCT dataset_id FROM changed) d
-                  WHERE NOT EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-                                    WHERE r.dataset_id = d.dataset_id) OFFSET 0) k
-            JOIN changed c ON c.dataset_id = k.dataset_id
-            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = c.dataset_id AND t.subject = c.subject)) gone
-            WHERE f.dataset_id = gone.dataset_id AND f.person = gone.person;
+        DELETE FROM ONLY dbanon.fix_code code USING (
+            SELECT DISTINCT changed.dataset_id, dbanon_internal.person_code(key.key, changed.subject) AS person
+            FROM (SELECT dat.dataset_id, dbanon_internal.dataset_key(dat.dataset_id) AS key FROM (SELECT DISTINCT dataset_id FROM changed) dat
+                  WHERE NOT EXISTS (SELECT FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+                                    WHERE run.dataset_id = dat.dataset_id) OFFSET 0) key
+            JOIN changed ON changed.dataset_id = key.dataset_id
+            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.trajectory tra
+                              WHERE tra.dataset_id = changed.dataset_id AND tra.subject = changed.subject)) gone
+            WHERE code.dataset_id = gone.dataset_id AND code.person = gone.person;
     END IF;
     IF TG_OP = 'DELETE' THEN
         RETURN NULL;
     END IF;
-    SELECT ('x' || encode(substring(i.key, 1, 8), 'hex'))::bit(64)::bigint INTO STRICT seed FROM ONLY dbanon.installation i;
+    SELECT ('x' || encode(substring(ins.key, 1, 8), 'hex'))::bit(64)::bigint INTO STRICT seed FROM ONLY dbanon.installation ins;
     INSERT INTO dbanon.fix_code (dataset_id, person, code, trajectory_id)
         -- Fixes are taken apart once, in their order; only where one is kept its neighbours are looked at. OFFSET 0 keeps the planner
         -- from computing an expression once for each use of it.
         WITH hashed AS (
-            SELECT a.dataset_id, a.subject, a.trajectory_id, (
-                SELECT array_agg(hashfloat8extended(round(@postgis@.ST_Y(p.geom)), hashfloat8extended(
-                    round(@postgis@.ST_X(p.geom)), hashfloat8extended(round(@postgis@.ST_M(p.geom)), seed))))
-                FROM @postgis@.ST_DumpPoints(a.path) p) AS fixes
+            SELECT added.dataset_id, added.subject, added.trajectory_id, (
+                SELECT array_agg(hashfloat8extended(round(@postgis@.ST_Y(point.geom)), hashfloat8extended(
+                    round(@postgis@.ST_X(point.geom)), hashfloat8extended(round(@postgis@.ST_M(point.geom)), seed))))
+                FROM @postgis@.ST_DumpPoints(added.path) point) AS fixes
             -- A sample of a dataset is no copy of it that could be published.
-            FROM added a WHERE EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = a.dataset_id AND d.sample_of IS NULL) OFFSET 0
+            FROM added WHERE EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = added.dataset_id AND dat.sample_of IS NULL) OFFSET 0
         ), kept AS MATERIALIZED (
-            SELECT h.dataset_id, h.subject, h.trajectory_id, CASE WHEN cardinality(h.fixes) < 3 THEN u.fix
-                ELSE hashint8extended(h.fixes[u.place], hashint8extended(h.fixes[u.place - 1], h.fixes[u.place + 1])) END AS code
-            FROM hashed h CROSS JOIN LATERAL unnest(h.fixes) WITH ORDINALITY u (fix, place)
-            WHERE u.fix % CASE WHEN cardinality(h.fixes) < 3 THEN 8 ELSE 64 END = 0
+            SELECT hashed.dataset_id, hashed.subject, hashed.trajectory_id, CASE WHEN cardinality(hashed.fixes) < 3 THEN ele.fix
+                ELSE hashint8extended(hashed.fixes[ele.place], hashint8extended(hashed.fixes[ele.place - 1], hashed.fixes[ele.place + 1])) END AS code
+            FROM hashed CROSS JOIN LATERAL unnest(hashed.fixes) WITH ORDINALITY ele (fix, place)
+            WHERE ele.fix % CASE WHEN cardinality(hashed.fixes) < 3 THEN 8 ELSE 64 END = 0
         ), named AS (
-            SELECT t.dataset_id, dbanon_internal.person_code(d.key, t.subject) AS person, t.code, min(t.trajectory_id) AS trajectory_id
-            FROM kept t
-            JOIN (SELECT s.dataset_id, dbanon_internal.dataset_key(s.dataset_id) AS key
-                  FROM (SELECT DISTINCT dataset_id FROM kept) s OFFSET 0) d USING (dataset_id)
-            WHERE t.code IS NOT NULL GROUP BY t.dataset_id, 2, t.code
+            SELECT kept.dataset_id, dbanon_internal.person_code(key.key, kept.subject) AS person, kept.code, min(kept.trajectory_id) AS trajectory_id
+            FROM kept
+            JOIN (SELECT dat.dataset_id, dbanon_internal.dataset_key(dat.dataset_id) AS key
+                  FROM (SELECT DISTINCT dataset_id FROM kept) dat OFFSET 0) key USING (dataset_id)
+            WHERE kept.code IS NOT NULL GROUP BY kept.dataset_id, 2, kept.code
         )
-        SELECT n.dataset_id, n.person, n.code, n.trajectory_id FROM named n
+        SELECT named.dataset_id, named.person, named.code, named.trajectory_id FROM named
         -- By the index, whatever the planner knows of codes: OFFSET 0 keeps it from reading all of them.
-        WHERE NOT EXISTS (SELECT FROM ONLY dbanon.fix_code f
-                          WHERE f.code = n.code AND f.dataset_id = n.dataset_id AND f.person = n.person OFFSET 0);
+        WHERE NOT EXISTS (SELECT FROM ONLY dbanon.fix_code code
+                          WHERE code.code = named.code AND code.dataset_id = named.dataset_id AND code.person = named.person OFFSET 0);
     RETURN NULL;
 END
 $$;
@@ -70,13 +71,13 @@ AS $$
 DECLARE
     -- As dbanon_internal.dataset_key made it, which sees the new row.
     old_key CONSTANT bytea := (
-        SELECT CASE WHEN OLD.own_subjects THEN sha256(p.key || int8send(OLD.dataset_id)) ELSE p.key END
-        FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id);
+        SELECT CASE WHEN OLD.own_subjects THEN sha256(pop.key || int8send(OLD.dataset_id)) ELSE pop.key END
+        FROM ONLY dbanon.population pop WHERE pop.population_id = OLD.population_id);
     new_key CONSTANT bytea := dbanon_internal.dataset_key(OLD.dataset_id);
 BEGIN
-    UPDATE ONLY dbanon.fix_code f SET person = dbanon_internal.person_code(new_key, s.subject)
-        FROM (SELECT DISTINCT t.subject FROM ONLY dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id) s
-        WHERE f.dataset_id = OLD.dataset_id AND f.person = dbanon_internal.person_code(old_key, s.subject);
+    UPDATE ONLY dbanon.fix_code code SET person = dbanon_internal.person_code(new_key, gone.subject)
+        FROM (SELECT DISTINCT tra.subject FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = OLD.dataset_id) gone
+        WHERE code.dataset_id = OLD.dataset_id AND code.person = dbanon_internal.person_code(old_key, gone.subject);
     RETURN NULL;
 END
 $$;
@@ -92,96 +93,97 @@ SET enable_nestloop = off
 AS $$
     -- Right after a load the planner knows nothing of its codes, and would compare each with each.
     WITH own AS MATERIALIZED (
-        SELECT f.code FROM ONLY dbanon.fix_code f WHERE newest_before IS NULL AND f.dataset_id = copies_of.dataset_id
+        SELECT code.code FROM ONLY dbanon.fix_code code WHERE newest_before IS NULL AND code.dataset_id = copies_of.dataset_id
         UNION ALL
-        SELECT f.code FROM ONLY dbanon.fix_code f WHERE f.trajectory_id > newest_before AND f.dataset_id = copies_of.dataset_id
+        SELECT code.code FROM ONLY dbanon.fix_code code WHERE code.trajectory_id > newest_before AND code.dataset_id = copies_of.dataset_id
     ), drawn AS MATERIALIZED (
         -- Of very many codes, which are as good as random, some 200,000 will do.
         SELECT greatest(count(*) / 200000, 1) AS one_in FROM own
     ), found AS MATERIALIZED (
         -- Each by the index, since there may be very many others.
-        SELECT f.dataset_id, o.code, f.person
-        FROM (SELECT DISTINCT w.code FROM own w WHERE w.code % (SELECT d.one_in FROM drawn d) = 0) o
-        CROSS JOIN LATERAL (SELECT c.dataset_id, c.person FROM ONLY dbanon.fix_code c WHERE c.code = o.code OFFSET 0) f
+        SELECT holder.dataset_id, sample.code, holder.person
+        FROM (SELECT DISTINCT own.code FROM own WHERE own.code % (SELECT drawn.one_in FROM drawn) = 0) sample
+        CROSS JOIN LATERAL (SELECT code.dataset_id, code.person FROM ONLY dbanon.fix_code code WHERE code.code = sample.code OFFSET 0) holder
     ), mine AS MATERIALIZED (
         -- Triggers write a code of a name once, so rows are names.
-        SELECT f.code, min(f.person) AS first, max(f.person) AS last, count(*) AS names
-        FROM found f WHERE f.dataset_id = copies_of.dataset_id GROUP BY f.code
+        SELECT found.code, min(found.person) AS first, max(found.person) AS last, count(*) AS names
+        FROM found WHERE found.dataset_id = copies_of.dataset_id GROUP BY found.code
     ), met AS MATERIALIZED (
         -- Codes that another dataset has, too, and not under the very same names.
-        SELECT t.dataset_id, m.first, m.names AS mine, t.names AS theirs
-        FROM (SELECT f.dataset_id, f.code, min(f.person) AS first, max(f.person) AS last, count(*) AS names
-              FROM found f WHERE f.dataset_id <> copies_of.dataset_id GROUP BY f.dataset_id, f.code) t
-        JOIN mine m ON m.code = t.code
-        WHERE (m.first, m.last) <> (t.first, t.last)
+        SELECT theirs.dataset_id, mine.first, mine.names AS mine, theirs.names AS theirs
+        FROM (SELECT found.dataset_id, found.code, min(found.person) AS first, max(found.person) AS last, count(*) AS names
+              FROM found WHERE found.dataset_id <> copies_of.dataset_id GROUP BY found.dataset_id, found.code) theirs
+        JOIN mine ON mine.code = theirs.code
+        WHERE (mine.first, mine.last) <> (theirs.first, theirs.last)
     ), counted AS MATERIALIZED (
         -- How many codes are under so many names: of all codes of this dataset and of each that may be concerned; and of those that both
         -- have, here and there.
-        SELECT copies_of.dataset_id AS dataset_id, 'all' AS kind, m.names, count(*) AS codes FROM mine m GROUP BY m.names
+        SELECT copies_of.dataset_id AS dataset_id, 'all' AS kind, mine.names, count(*) AS codes FROM mine GROUP BY mine.names
         UNION ALL
-        SELECT c.dataset_id, 'all', c.names, count(*)
-        FROM (SELECT f.dataset_id, count(*) AS names
-              FROM ONLY dbanon.fix_code f
-              WHERE f.dataset_id = ANY (ARRAY(SELECT m.dataset_id FROM met m GROUP BY m.dataset_id HAVING count(*) >= 5))
-                  AND f.code % (SELECT d.one_in FROM drawn d) = 0
-              GROUP BY f.dataset_id, f.code) c
-        GROUP BY c.dataset_id, c.names
+        SELECT shared.dataset_id, 'all', shared.names, count(*)
+        FROM (SELECT code.dataset_id, count(*) AS names
+              FROM ONLY dbanon.fix_code code
+              WHERE code.dataset_id = ANY (ARRAY(SELECT met.dataset_id FROM met GROUP BY met.dataset_id HAVING count(*) >= 5))
+                  AND code.code % (SELECT drawn.one_in FROM drawn) = 0
+              GROUP BY code.dataset_id, code.code) shared
+        GROUP BY shared.dataset_id, shared.names
         UNION ALL
-        SELECT m.dataset_id, side.kind, side.names, count(*)
-        FROM met m CROSS JOIN LATERAL (VALUES ('here', m.mine), ('there', m.theirs)) side (kind, names)
-        GROUP BY m.dataset_id, side.kind, side.names
+        SELECT met.dataset_id, side.kind, side.names, count(*)
+        FROM met CROSS JOIN LATERAL (VALUES ('here', met.mine), ('there', met.theirs)) side (kind, names)
+        GROUP BY met.dataset_id, side.kind, side.names
     ), spread AS (
-        SELECT c.dataset_id, c.kind, c.names, c.codes, sum(c.codes) OVER every AS every,
-            coalesce(sum(c.codes) OVER (every ORDER BY c.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS fewer,
-            coalesce(sum(c.codes) OVER (every ORDER BY c.names RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 0) AS more
-        FROM counted c WINDOW every AS (PARTITION BY c.dataset_id, c.kind)
+        SELECT counted.dataset_id, counted.kind, counted.names, counted.codes, sum(counted.codes) OVER every AS every,
+            coalesce(sum(counted.codes) OVER (every ORDER BY counted.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS fewer,
+            coalesce(sum(counted.codes) OVER (every ORDER BY counted.names RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 0) AS more
+        FROM counted WINDOW every AS (PARTITION BY counted.dataset_id, counted.kind)
     ), explained AS (
         -- Of the codes under one name fewer, only as many as chance explains count as chance below: the others are copies themselves.
-        SELECT s.*, coalesce(sum(CASE WHEN s.names = 1 THEN s.codes ELSE least(s.codes,
-                sqrt((s.names + 1) / s.names::float8 * (s.fewer + 3) * (s.more + 3))) END)
-            OVER (PARTITION BY s.dataset_id, s.kind ORDER BY s.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS by_chance
-        FROM spread s
+        SELECT spread.*, coalesce(sum(CASE WHEN spread.names = 1 THEN spread.codes ELSE least(spread.codes,
+                sqrt((spread.names + 1) / spread.names::float8 * (spread.fewer + 3) * (spread.more + 3))) END)
+            OVER (PARTITION BY spread.dataset_id, spread.kind ORDER BY spread.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS by_chance
+        FROM spread
     ), doubled AS MATERIALIZED (
         -- How many names a person has. Different people who meet by chance, more of them at some places than at others, make a mixture of
         -- Poisson distributions: the numbers n(j) of codes under j names satisfy n(j)^2 <= (j + 1) / j n(j - 1) n(j + 1). Copies do not:
         -- where people have three names each, n(3) is great, and n(2) and n(4) are small. So j names are those of one person where n(j) is
         -- greater than that by a tenth of all codes; few codes vary, so 3 are added to each neighbour.
-        SELECT s.dataset_id, s.kind, coalesce(max(s.names) FILTER (WHERE s.names > 1 AND s.codes >= 5
-            AND s.codes - sqrt((s.names + 1) / s.names::float8 * (s.by_chance + 3) * (s.more + 3)) >= 0.1 * s.every), 1) AS names
-        FROM explained s GROUP BY s.dataset_id, s.kind
+        SELECT exp.dataset_id, exp.kind, coalesce(max(exp.names) FILTER (WHERE exp.names > 1 AND exp.codes >= 5
+            AND exp.codes - sqrt((exp.names + 1) / exp.names::float8 * (exp.by_chance + 3) * (exp.more + 3)) >= 0.1 * exp.every), 1) AS names
+        FROM explained exp GROUP BY exp.dataset_id, exp.kind
     ), pair AS MATERIALIZED (
         -- Of few people with two names among many with one only the codes that both datasets have tell.
-        SELECT t.dataset_id, greatest(i.names, h.names) AS mine, greatest(t.names, o.names) AS theirs
-        FROM doubled t
-        JOIN doubled i ON i.dataset_id = copies_of.dataset_id AND i.kind = 'all'
-        JOIN doubled h ON h.dataset_id = t.dataset_id AND h.kind = 'here'
-        JOIN doubled o ON o.dataset_id = t.dataset_id AND o.kind = 'there'
-        WHERE t.dataset_id <> copies_of.dataset_id AND t.kind = 'all'
+        SELECT whole.dataset_id, greatest(ours.names, here.names) AS mine, greatest(whole.names, there.names) AS theirs
+        FROM doubled whole
+        JOIN doubled ours ON ours.dataset_id = copies_of.dataset_id AND ours.kind = 'all'
+        JOIN doubled here ON here.dataset_id = whole.dataset_id AND here.kind = 'here'
+        JOIN doubled there ON there.dataset_id = whole.dataset_id AND there.kind = 'there'
+        WHERE whole.dataset_id <> copies_of.dataset_id AND whole.kind = 'all'
     ), judged AS (
         -- A code is of one person where it is under no more names than a person has.
-        SELECT p.dataset_id, min(c.single) AS fewer, least(0.5, 5 * max(1 - c.single / c.every)) AS by_chance
-        FROM pair p
+        SELECT pair.dataset_id, min(rate.single) AS fewer, least(0.5, 5 * max(1 - rate.single / rate.every)) AS by_chance
+        FROM pair
         CROSS JOIN LATERAL (
-            SELECT sum(c.codes) FILTER (WHERE c.names <= CASE WHEN c.dataset_id = p.dataset_id THEN p.theirs ELSE p.mine END)::float8 AS single,
-                sum(c.codes)::float8 AS every
-            FROM counted c
-            WHERE c.dataset_id IN (p.dataset_id, copies_of.dataset_id) AND c.kind = 'all' GROUP BY c.dataset_id) c
-        GROUP BY p.dataset_id
+            SELECT sum(counted.codes) FILTER (
+                    WHERE counted.names <= CASE WHEN counted.dataset_id = pair.dataset_id THEN pair.theirs ELSE pair.mine END)::float8 AS single,
+                sum(counted.codes)::float8 AS every
+            FROM counted
+            WHERE counted.dataset_id IN (pair.dataset_id, copies_of.dataset_id) AND counted.kind = 'all' GROUP BY counted.dataset_id) rate
+        GROUP BY pair.dataset_id
     )
     -- A code is shared where it is of one person in each of the two datasets. Positions on a coarse grid, and
     -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
     -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
     -- has 5 times as much, and 1 %; half is always enough. A standard deviation is added, since codes that chance shares may be few.
-    SELECT s.dataset_id, s.codes, s.people
-    FROM (SELECT m.dataset_id, count(*) AS codes, count(DISTINCT m.first) AS people
-          FROM met m JOIN pair p ON p.dataset_id = m.dataset_id AND m.mine <= p.mine AND m.theirs <= p.theirs
-          GROUP BY m.dataset_id) s
-    JOIN judged j USING (dataset_id)
-    WHERE s.codes >= 5 AND s.codes >= j.fewer * greatest(0.01, j.by_chance) + sqrt(j.fewer * j.by_chance)
+    SELECT shared.dataset_id, shared.codes, shared.people
+    FROM (SELECT met.dataset_id, count(*) AS codes, count(DISTINCT met.first) AS people
+          FROM met JOIN pair ON pair.dataset_id = met.dataset_id AND met.mine <= pair.mine AND met.theirs <= pair.theirs
+          GROUP BY met.dataset_id) shared
+    JOIN judged USING (dataset_id)
+    WHERE shared.codes >= 5 AND shared.codes >= judged.fewer * greatest(0.01, judged.by_chance) + sqrt(judged.fewer * judged.by_chance)
     UNION ALL
     -- The dataset itself, where people have several names in it.
-    SELECT copies_of.dataset_id, count(*), count(DISTINCT m.first)
-    FROM mine m JOIN doubled d ON d.dataset_id = copies_of.dataset_id AND d.kind = 'all' AND m.names BETWEEN 2 AND d.names
+    SELECT copies_of.dataset_id, count(*), count(DISTINCT mine.first)
+    FROM mine JOIN doubled ON doubled.dataset_id = copies_of.dataset_id AND doubled.kind = 'all' AND mine.names BETWEEN 2 AND doubled.names
     HAVING count(*) > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_of(bigint, bigint) IS
@@ -228,38 +230,40 @@ AS $$
     -- Nothing is compared unless the load brought a name that is new to the population, and of another population no more than up to the
     -- first name that it does not have.
     WITH own AS MATERIALIZED (
-        SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = named_in.dataset_id AND NOT d.own_subjects
+        SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = named_in.dataset_id AND NOT dat.own_subjects
     ), named AS MATERIALIZED (
-        SELECT s.subject FROM dbanon_internal.subjects_of(named_in.dataset_id) s (subject) CROSS JOIN own
+        SELECT sub.subject FROM dbanon_internal.subjects_of(named_in.dataset_id) sub (subject) CROSS JOIN own
         WHERE EXISTS (
             -- In the order of their numbers, whose index leads to them, and not in that of names.
-            SELECT FROM (SELECT DISTINCT o.subject FROM (
-                SELECT t.subject FROM ONLY dbanon.trajectory t
-                WHERE t.dataset_id = named_in.dataset_id AND t.trajectory_id > named_in.newest_before ORDER BY t.trajectory_id OFFSET 0) o) n
+            SELECT FROM (SELECT DISTINCT added.subject FROM (
+                SELECT tra.subject FROM ONLY dbanon.trajectory tra
+                WHERE tra.dataset_id = named_in.dataset_id AND tra.trajectory_id > named_in.newest_before
+                ORDER BY tra.trajectory_id OFFSET 0) added) nam
             -- OFFSET 0: each by the index, where a hash would be of all trajectories.
-            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset e JOIN ONLY dbanon.trajectory o ON o.dataset_id = e.dataset_id
-                              WHERE e.population_id = (SELECT w.population_id FROM own w) AND NOT e.own_subjects
-                                  AND o.subject = n.subject AND o.trajectory_id <= named_in.newest_before OFFSET 0))
+            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset dat JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = dat.dataset_id
+                              WHERE dat.population_id = (SELECT own.population_id FROM own) AND NOT dat.own_subjects
+                                  AND tra.subject = nam.subject AND tra.trajectory_id <= named_in.newest_before OFFSET 0))
     ), dropped AS MATERIALIZED (
         -- Of datasets that were published and dropped, the codes of people are left.
-        SELECT DISTINCT d.population_id, s.person
-        FROM ONLY dbanon.dataset d
-        JOIN ONLY dbanon.run r ON r.dataset_id = d.dataset_id
-        JOIN ONLY dbanon.release l ON l.run_id = r.run_id
-        CROSS JOIN LATERAL (SELECT unnest(g.people) AS person FROM ONLY dbanon.grouping g WHERE g.release_id = l.release_id
+        SELECT DISTINCT dat.population_id, said.person
+        FROM ONLY dbanon.dataset dat
+        JOIN ONLY dbanon.run run ON run.dataset_id = dat.dataset_id
+        JOIN ONLY dbanon.release rel ON rel.run_id = run.run_id
+        CROSS JOIN LATERAL (SELECT unnest(gro.people) AS person FROM ONLY dbanon.grouping gro WHERE gro.release_id = rel.release_id
                             UNION ALL
-                            SELECT e.person FROM ONLY dbanon.exposure e WHERE e.release_id = l.release_id) s
-        WHERE d.dropped_at IS NOT NULL AND NOT d.own_subjects
+                            SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = rel.release_id) said
+        WHERE dat.dropped_at IS NOT NULL AND NOT dat.own_subjects
     )
-    SELECT p.population_id, p.name, (SELECT count(*) FROM named)
-    FROM ONLY dbanon.population p
-    WHERE p.population_id <> (SELECT w.population_id FROM own w) AND EXISTS (SELECT FROM named)
-        AND EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.population_id = p.population_id AND NOT d.own_subjects)
+    SELECT pop.population_id, pop.name, (SELECT count(*) FROM named)
+    FROM ONLY dbanon.population pop
+    WHERE pop.population_id <> (SELECT own.population_id FROM own) AND EXISTS (SELECT FROM named)
+        AND EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.population_id = pop.population_id AND NOT dat.own_subjects)
         AND NOT EXISTS (
-            SELECT FROM named n
-            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset d JOIN ONLY dbanon.trajectory t ON t.dataset_id = d.dataset_id
-                              WHERE d.population_id = p.population_id AND NOT d.own_subjects AND t.subject = n.subject)
-                AND (p.population_id, dbanon_internal.person_code(p.key, n.subject)) NOT IN (SELECT g.population_id, g.person FROM dropped g))
+            SELECT FROM named
+            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset dat JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = dat.dataset_id
+                              WHERE dat.population_id = pop.population_id AND NOT dat.own_subjects AND tra.subject = named.subject)
+                AND (pop.population_id, dbanon_internal.person_code(pop.key, named.subject))
+                    NOT IN (SELECT dropped.population_id, dropped.person FROM dropped))
 $$;
 COMMENT ON FUNCTION dbanon_internal.named_in(bigint, bigint) IS
 'Finds the other populations in which there are all names of a dataset, if trajectories since a number brought one that its own had not.';
@@ -269,19 +273,20 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    found CONSTANT bigint[] := ARRAY(SELECT c.of_dataset_id FROM dbanon_internal.copies_of(dataset_id, newest_before) c ORDER BY 1);
+    found CONSTANT bigint[] := ARRAY(SELECT cop.of_dataset_id FROM dbanon_internal.copies_of(dataset_id, newest_before) cop ORDER BY 1);
     news bigint[];
 BEGIN
     -- A dataset that is a copy is one every night: what a load has said whose rows are there still is not said again.
-    UPDATE ONLY dbanon.load l SET copies = found
-        WHERE l.load_id = copied_notices.load_id AND l.dataset_id = copied_notices.dataset_id AND l.loaded_at = now() AND l.loaded_by = session_user
+    UPDATE ONLY dbanon.load load SET copies = found
+        WHERE load.load_id = copied_notices.load_id AND load.dataset_id = copied_notices.dataset_id AND load.loaded_at = now()
+            AND load.loaded_by = session_user
             AND found <> '{}';
     news := ARRAY(
-        SELECT f.id FROM unnest(found) f (id)
+        SELECT ele.id FROM unnest(found) ele (id)
         WHERE NOT EXISTS (
-            SELECT FROM ONLY dbanon.load l
-            WHERE l.dataset_id = copied_notices.dataset_id AND l.load_id < copied_notices.load_id AND f.id = ANY (l.copies)
-                AND EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = l.dataset_id AND t.load_id = l.load_id)));
+            SELECT FROM ONLY dbanon.load load
+            WHERE load.dataset_id = copied_notices.dataset_id AND load.load_id < copied_notices.load_id AND ele.id = ANY (load.copies)
+                AND EXISTS (SELECT FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = load.dataset_id AND tra.load_id = load.load_id)));
     RETURN QUERY
     SELECT 'Fixes of this dataset are in it under several names each: people would hide among copies of themselves. It is published only with a '
         'reason. Load it without the copies.'
@@ -289,15 +294,15 @@ BEGIN
     UNION ALL
     SELECT format('Fixes of dataset%s %s are in this one under other names, or in another population. Once one of them has a release, this one is '
         'published only with a reason: their rows of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
-                  dbanon_internal.name_some(array_agg(format('''%s''', d.name) ORDER BY d.dataset_id)))
-    FROM ONLY dbanon.dataset d WHERE d.dataset_id = ANY (news) AND d.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
+                  dbanon_internal.name_some(array_agg(format('''%s''', dat.name) ORDER BY dat.dataset_id)))
+    FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = ANY (news) AND dat.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
     UNION ALL
     SELECT format('All names of people in this dataset (%s) are also in %s: %s. That is right for two fleets with equal numbers. If they are the '
         'same people, load them into the same population: releases are not compared across populations.',
-                  dbanon_internal.format_count(max(n.subjects)), CASE WHEN count(*) > 1 THEN 'other populations' ELSE 'another population' END,
-                  dbanon_internal.name_some(array_agg(format('''%s''', n.name) ORDER BY n.population_id)))
-    FROM dbanon_internal.named_in(copied_notices.dataset_id, newest_before) n
-    WHERE n.population_id NOT IN (SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = ANY (found)) HAVING count(*) > 0;
+                  dbanon_internal.format_count(max(nam.subjects)), CASE WHEN count(*) > 1 THEN 'other populations' ELSE 'another population' END,
+                  dbanon_internal.name_some(array_agg(format('''%s''', nam.name) ORDER BY nam.population_id)))
+    FROM dbanon_internal.named_in(copied_notices.dataset_id, newest_before) nam
+    WHERE nam.population_id NOT IN (SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = ANY (found)) HAVING count(*) > 0;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copied_notices(bigint, bigint, bigint) IS

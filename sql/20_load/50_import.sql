@@ -13,15 +13,15 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    every CONSTANT bigint := (SELECT coalesce(sum(r.n), 0) FROM unnest(rows_read) r (n));
+    every CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
     meant CONSTANT record := dbanon_internal.reference_system(asked.crs);
     -- The JSON of a staged row: the columns of the source and what was read from them.
     content CONSTANT text := (
-        SELECT format('jsonb_build_object(%s)', string_agg(format('%L::text, (%s)::text', c.key, CASE c.value
+        SELECT format('jsonb_build_object(%s)', string_agg(format('%L::text, (%s)::text', pair.key, CASE pair.value
             WHEN 'place' THEN 'coalesce(@postgis@.ST_AsText(shape), ''POINT('' || x || '' '' || y || '')'')'
-            ELSE quote_ident(c.value) END), ', '))
-        FROM jsonb_each_text(cells) c);
-    newest CONSTANT bigint := (SELECT coalesce(max(r.trajectory_id), 0) FROM dbanon.trajectory r);
+            ELSE quote_ident(pair.value) END), ', '))
+        FROM jsonb_each_text(cells) pair);
+    newest CONSTANT bigint := (SELECT coalesce(max(tra.trajectory_id), 0) FROM dbanon.trajectory tra);
     made CONSTANT boolean := asked.mode = 'replace' OR dbanon_internal.makes_dataset(asked);
     may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT made;
     sample record;
@@ -55,15 +55,16 @@ BEGIN
     drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources, units_per_s);
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories');
-    SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
-    SELECT m.trajectories, m.subjects INTO trajectories, subjects
-    FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) m;
+    SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
+    SELECT built.trajectories, built.subjects INTO trajectories, subjects
+    FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
     PERFORM dbanon_internal.require_usable_rows(every, remedy, may_be_none);
     -- Figures and notices, from what was kept.
-    SELECT count(*), to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO kept, first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
+    SELECT count(*), to_timestamp(min(ord.t)), to_timestamp(max(ord.t)) INTO kept, first_time, last_time FROM pg_temp.dbanon_ordered ord
+    WHERE ord.kept;
     IF kept > 0 THEN
         IF known.day_zone IS NOT NULL THEN
-            SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
+            SELECT count(*) INTO days FROM (SELECT DISTINCT ord.subject, ord.day FROM pg_temp.dbanon_ordered ord WHERE ord.kept) seen;
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
                 'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
@@ -79,14 +80,14 @@ BEGIN
         END IF;
         -- A copy matters only where every row is a separate subject.
         PERFORM dbanon_internal.raise_notice(CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(known.dataset_id, newest) END);
-        PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest, drawn) n (notice);
+        PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest, drawn) note (notice);
     END IF;
-    PERFORM dbanon_internal.raise_notice(n.notice)
-        FROM dbanon_internal.left_out_notices(every, kept, may_be_none, known.kept_since) n (notice);
+    PERFORM dbanon_internal.raise_notice(note.notice)
+        FROM dbanon_internal.left_out_notices(every, kept, may_be_none, known.kept_since) note (notice);
     late_periods := dbanon_internal.late_periods(known.dataset_id);
     FOR load_id, file_rows, rows_kept, quarantined, left_out IN
-        SELECT w.* FROM dbanon_internal.write_load(
-            drawn, rows_read, CASE WHEN may_be_none THEN tstzrange(asked.since, asked.until) END) w
+        SELECT done.* FROM dbanon_internal.write_load(
+            drawn, rows_read, CASE WHEN may_be_none THEN tstzrange(asked.since, asked.until) END) done
     LOOP
         RETURN NEXT;
     END LOOP;
@@ -138,11 +139,11 @@ DECLARE
     moving CONSTANT boolean := asked."time" IS NULL;
     given_xy CONSTANT boolean := asked.x IS NOT NULL;
     place text := format('jsonb_build_object(%s)', (
-        SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
+        SELECT string_agg(DISTINCT format('%L::text, %s', col.name, col.value), ', ')
         FROM (VALUES (subject, 'raw_subject'), (asked."time", 'raw_time'), (asked.geom, CASE WHEN moving THEN 'raw_cell' ELSE '@postgis@.ST_AsText(raw_geom)' END),
                      (asked.x, 'raw_x'), (asked.y, 'raw_y'),
-                     (CASE WHEN asked.trip <> asked.subject THEN asked.trip END, 'raw_trip')) c (name, value)
-        WHERE c.name IS NOT NULL));
+                     (CASE WHEN asked.trip <> asked.subject THEN asked.trip END, 'raw_trip')) col (name, value)
+        WHERE col.name IS NOT NULL));
     rows_read bigint;
 BEGIN
     -- From inside out: the raw row with its number; what each column means; what is wrong with it; where it goes. OFFSET 0
@@ -234,7 +235,7 @@ AS $$
 DECLARE
     other text;
 BEGIN
-    SELECT n.name INTO other FROM unnest(named) n (name) WHERE dbanon_internal.number_expression('', types ->> n.name) IS NULL LIMIT 1;
+    SELECT ele.name INTO other FROM unnest(named) ele (name) WHERE dbanon_internal.number_expression('', types ->> ele.name) IS NULL LIMIT 1;
     IF other IS NOT NULL THEN
         RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', other, types ->> other
             USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.',
@@ -293,7 +294,7 @@ BEGIN
     END IF;
     begun := dbanon_internal.begin_load(asked);
     -- Where what is new is looked for, the last load of the source has said what its numbers are.
-    SELECT d.dataset_id INTO old FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL AND asked.mode = 'new';
+    SELECT dat.dataset_id INTO old FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND asked.mode = 'new';
     asked.since := coalesce(asked.since, dbanon_internal.newest_time('trajectories', old, NULL) - interval '1 day');
     IF NOT moving THEN  -- of moving points the times are known when they are taken apart
         units_per_s := coalesce(dbanon_internal.known_units(old, 'trajectories', called),

@@ -74,14 +74,15 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    r CONSTANT record := dbanon_internal.trajectory_bounds(dataset_id);
+    box CONSTANT record := dbanon_internal.trajectory_bounds(dataset_id);
 BEGIN
-    UPDATE pg_temp.dbanon_staged s SET geom = dbanon_internal.reproject(s.shape, target);
-    UPDATE pg_temp.dbanon_staged s SET reason = CASE
-        WHEN dbanon_internal.lies_within(dbanon_internal.reproject(@postgis@.ST_FlipCoordinates(s.shape), target), r.west, r.east, r.south, r.north)
+    UPDATE pg_temp.dbanon_staged sta SET geom = dbanon_internal.reproject(sta.shape, target);
+    UPDATE pg_temp.dbanon_staged sta SET reason = CASE
+        WHEN dbanon_internal.lies_within(
+                dbanon_internal.reproject(@postgis@.ST_FlipCoordinates(sta.shape), target), box.west, box.east, box.south, box.north)
             THEN 'swapped-axes'
-        WHEN s.geom IS NULL THEN 'position-out-of-range' ELSE 'far-position' END
-    WHERE dbanon_internal.lies_within(s.geom, r.west, r.east, r.south, r.north) IS NOT TRUE;
+        WHEN sta.geom IS NULL THEN 'position-out-of-range' ELSE 'far-position' END
+    WHERE dbanon_internal.lies_within(sta.geom, box.west, box.east, box.south, box.north) IS NOT TRUE;
     IF kind = 'cells' THEN
         UPDATE pg_temp.dbanon_staged SET reason = 'invalid-polygon'
         WHERE coalesce(reason, 'far-position') = 'far-position'
@@ -192,9 +193,9 @@ BEGIN
     load_id := dbanon_internal.begin_record(known.dataset_id, kind, ARRAY[rows.called]);
     PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false), load_id);
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
-    SELECT w.rows_kept, w.quarantined INTO rows_kept, quarantined
-    FROM dbanon_internal.write_load(load_id, ARRAY[rows_read]) w;
-    SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
+    SELECT done.rows_kept, done.quarantined INTO rows_kept, quarantined
+    FROM dbanon_internal.write_load(load_id, ARRAY[rows_read]) done;
+    SELECT count(sta.reason) INTO far FROM pg_temp.dbanon_staged sta;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_places_notice(kind, far));
     IF kind IN ('cells', 'stations') THEN
         PERFORM dbanon_internal.report_cells(kind, known.dataset_id, quarantined);
@@ -364,9 +365,9 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || called);
     -- Columns are numbered as c1, c2, ...: the subject, the time, then the values; their names are data, and may repeat ours.
-    SELECT string_agg(format('raw.c%s', n.ord), ', ' ORDER BY n.ord),
-        string_agg(dbanon_internal.text_expression(format('c%s', n.ord)), ', ' ORDER BY n.ord) FILTER (WHERE n.ord > 2)
-    INTO contents, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
+    SELECT string_agg(format('raw.c%s', ele.ord), ', ' ORDER BY ele.ord),
+        string_agg(dbanon_internal.text_expression(format('c%s', ele.ord)), ', ' ORDER BY ele.ord) FILTER (WHERE ele.ord > 2)
+    INTO contents, cells FROM unnest(named) WITH ORDINALITY ele (name, ord);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
     counted := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, t, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
@@ -379,8 +380,8 @@ BEGIN
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
         named, contents, rows.line, rows.content, asked."time",
-        (SELECT string_agg(format('%I::text AS c%s', n.name, n.ord), ', ' ORDER BY n.ord)
-         FROM unnest(named) WITH ORDINALITY n (name, ord)),
+        (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
+         FROM unnest(named) WITH ORDINALITY ele (name, ord)),
         dbanon_internal.chosen_rows(described.qualified, described.types ->> asked."time", units_per_s, asked)), described.qualified);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
@@ -407,8 +408,8 @@ BEGIN
         PERFORM dbanon_internal.leave_out(format('at <@ %L::tstzmultirange', dbanon_internal.published_times(known.dataset_id)), '''late''', 'NULL::jsonb');
     END IF;
     PERFORM dbanon_internal.require_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
-    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.left_out_notices(
-        counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) n (notice);
+    PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.left_out_notices(
+        counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) note (notice);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, dbanon.dataset, bigint, text, text) IS
@@ -452,11 +453,11 @@ BEGIN
         'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs OFFSET 0)', (staged.known).dataset_id), 'duplicate-request');
     load_id := dbanon_internal.begin_record((staged.known).dataset_id, 'requests', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
-    SELECT (staged.known).dataset_id, take_requests.load_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
-    SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
+    SELECT (staged.known).dataset_id, take_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
+    SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
     late_periods := dbanon_internal.late_periods((staged.known).dataset_id);
-    SELECT w.rows_read, w.rows_kept, w.quarantined, w.left_out INTO rows_read, rows_kept, quarantined, left_out
-    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) w;
+    SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
     RETURN NEXT;
 END
 $$;
@@ -473,14 +474,15 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
-    named CONSTANT text[] := ARRAY(SELECT n.name FROM unnest(columns) WITH ORDINALITY n (name, ord) ORDER BY n.ord);
+    named CONSTANT text[] := ARRAY(SELECT ele.name FROM unnest(columns) WITH ORDINALITY ele (name, ord) ORDER BY ele.ord);
     asked dbanon_internal.loading;
 BEGIN
     PERFORM dbanon_internal.check_request_columns(subject, "time", named);
     asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time', "time",
         'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until));
-    RETURN QUERY SELECT t.load_id, t.rows_read, t.rows_kept, t.quarantined, t.subjects, n.known, n.late, n.forgotten, t.left_out, t.late_periods
-        FROM dbanon_internal.take_requests(source, asked, named, named) t CROSS JOIN dbanon_internal.main_counts(t.left_out) n;
+    RETURN QUERY SELECT taken.load_id, taken.rows_read, taken.rows_kept, taken.quarantined, taken.subjects, cnt.known, cnt.late, cnt.forgotten,
+        taken.left_out, taken.late_periods
+        FROM dbanon_internal.take_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.main_counts(taken.left_out) cnt;
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz) IS
@@ -555,7 +557,7 @@ BEGIN
     staged := dbanon_internal.stage_events(source, asked, 'quasi-identifiers', set_name, '{}', '{}');
     held := (staged.known).dataset_id;
     IF replace THEN
-        DELETE FROM dbanon.quasi_identifier q WHERE q.dataset_id = held AND q.set_name = set_name;
+        DELETE FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = held AND qid.set_name = set_name;
     END IF;
     -- OFFSET 0: each by the index.
     PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
@@ -564,12 +566,12 @@ BEGIN
         'AND i.subject = dbanon_staged.subject COLLATE "default" AND i.at = dbanon_staged.at OFFSET 0)', held, set_name), 'duplicate-quasi-identifier');
     load_id := dbanon_internal.begin_record(held, 'quasi-identifiers', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
-    SELECT held, load_id, set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
-    SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
+    SELECT held, load_id, set_name, sta.subject, sta.at FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
+    SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
     late_periods := dbanon_internal.late_periods(held);
-    SELECT w.rows_read, w.rows_kept, w.quarantined, w.left_out INTO rows_read, rows_kept, quarantined, left_out
-    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) w;
-    SELECT n.known, n.late, n.forgotten INTO known, late, forgotten FROM dbanon_internal.main_counts(left_out) n;
+    SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
+    SELECT cnt.known, cnt.late, cnt.forgotten INTO known, late, forgotten FROM dbanon_internal.main_counts(left_out) cnt;
     RETURN NEXT;
 END
 $$;

@@ -10,7 +10,7 @@ BEGIN
     IF kind <> 'stations' OR replace THEN
         RETURN;
     END IF;
-    SELECT count(*) INTO cells FROM dbanon.cell c WHERE c.dataset_id = known.dataset_id;
+    SELECT count(*) INTO cells FROM dbanon.cell cel WHERE cel.dataset_id = known.dataset_id;
     IF cells > 0 THEN
         RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has %.', known.name,
                 dbanon_internal.counted(cells, 'cell')
@@ -79,11 +79,11 @@ AS $$
     -- leave no gap, overlap nowhere, and are nowhere thinner than that.
     edges AS (
         SELECT @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(@postgis@.ST_Boundary(clip),
-            @postgis@.ST_VoronoiLines(@postgis@.ST_Union(stations, g.corners), 0::double precision)), 0.0001) AS noded
-        FROM guards g
+            @postgis@.ST_VoronoiLines(@postgis@.ST_Union(stations, guards.corners), 0::double precision)), 0.0001) AS noded
+        FROM guards
     )
-    SELECT f.geom FROM edges e CROSS JOIN LATERAL @postgis@.ST_Dump(@postgis@.ST_Polygonize(ARRAY[e.noded])) f
-    WHERE @postgis@.ST_Intersects(clip, @postgis@.ST_PointOnSurface(f.geom))
+    SELECT poly.geom FROM edges CROSS JOIN LATERAL @postgis@.ST_Dump(@postgis@.ST_Polygonize(ARRAY[edges.noded])) poly
+    WHERE @postgis@.ST_Intersects(clip, @postgis@.ST_PointOnSurface(poly.geom))
 $$;
 COMMENT ON FUNCTION dbanon_internal.voronoi_faces(@postgis@.geometry, @postgis@.geometry) IS
 'Cuts an area along the lines that are equally far from two stations.';
@@ -100,7 +100,7 @@ BEGIN
     UPDATE pg_temp.dbanon_staged SET geom = @postgis@.ST_SnapToGrid(geom, 0.001::double precision);
     PERFORM dbanon_internal.leave_out('line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY @postgis@.ST_X(geom), @postgis@.ST_Y(geom) '
                              'ORDER BY line) AS nth FROM pg_temp.dbanon_staged) numbered WHERE nth > 1)', '''duplicate-station''', 'content');
-    SELECT @postgis@.ST_Collect(s.geom ORDER BY s.line) INTO stations FROM pg_temp.dbanon_staged s;
+    SELECT @postgis@.ST_Collect(sta.geom ORDER BY sta.line) INTO stations FROM pg_temp.dbanon_staged sta;
     -- Stations beside the area are usual and serve parts of it; with none near it, one of the two is somewhere else.
     IF NOT @postgis@.ST_Intersects(@postgis@.ST_ConvexHull(clip), stations) THEN
         RAISE EXCEPTION 'At least one station must stand within the hull of the area. Got %, none of which does.',
@@ -111,17 +111,17 @@ BEGIN
     clip := coalesce(clip, dbanon_internal.hull_with_margin(stations));
     CREATE INDEX ON pg_temp.dbanon_staged USING gist (geom);
     -- A concave area, or one with holes, may cut a cell into several faces: each belongs to its nearest station.
-    WITH face AS MATERIALIZED (SELECT f.geom FROM dbanon_internal.voronoi_faces(stations, clip) f (geom)),
+    WITH face AS MATERIALIZED (SELECT face.geom FROM dbanon_internal.voronoi_faces(stations, clip) face (geom)),
     owned AS (
-        SELECT n.line, @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(f.geom)) AS geom
-        FROM face f CROSS JOIN LATERAL (
-            SELECT s.line FROM pg_temp.dbanon_staged s
-            ORDER BY s.geom OPERATOR(@postgis@.<->) @postgis@.ST_PointOnSurface(f.geom) LIMIT 1) n
-        GROUP BY n.line
+        SELECT near.line, @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(face.geom)) AS geom
+        FROM face CROSS JOIN LATERAL (
+            SELECT sta.line FROM pg_temp.dbanon_staged sta
+            ORDER BY sta.geom OPERATOR(@postgis@.<->) @postgis@.ST_PointOnSurface(face.geom) LIMIT 1) near
+        GROUP BY near.line
     )
-    UPDATE pg_temp.dbanon_staged s SET geom = o.geom
-    FROM pg_temp.dbanon_staged every LEFT JOIN owned o ON o.line = every.line
-    WHERE every.line = s.line;
+    UPDATE pg_temp.dbanon_staged sta SET geom = owned.geom
+    FROM pg_temp.dbanon_staged every LEFT JOIN owned ON owned.line = every.line
+    WHERE every.line = sta.line;
     PERFORM dbanon_internal.leave_out('geom IS NULL', '''outside-area''', 'content');
 END
 $$;
@@ -156,18 +156,18 @@ AS $$
     -- Less than a square metre is how finely borders are drawn; cells meet to the millimetre, as they do for those who look for neighbours.
     WITH every AS (
         -- Rounding to the millimetre closes cracks, and would count as overlap what it adds along the edges of large cells.
-        SELECT @postgis@.ST_Union(c.geom, 0.001::double precision) AS covered,
-            sum(@postgis@.ST_Area(c.geom)) - @postgis@.ST_Area(@postgis@.ST_Union(c.geom)) AS twice
-        FROM dbanon.cell c WHERE c.dataset_id = cell_faults.dataset_id
+        SELECT @postgis@.ST_Union(cel.geom, 0.001::double precision) AS covered,
+            sum(@postgis@.ST_Area(cel.geom)) - @postgis@.ST_Area(@postgis@.ST_Union(cel.geom)) AS twice
+        FROM dbanon.cell cel WHERE cel.dataset_id = cell_faults.dataset_id
     ), piece AS (
-        SELECT d.geom FROM every e CROSS JOIN LATERAL @postgis@.ST_Dump(e.covered) d
+        SELECT poly.geom FROM every CROSS JOIN LATERAL @postgis@.ST_Dump(every.covered) poly
     ), hole AS (
-        SELECT @postgis@.ST_Area(r.geom) AS area
-        FROM piece p CROSS JOIN LATERAL @postgis@.ST_DumpRings(p.geom) r WHERE r.path[1] > 0 AND @postgis@.ST_Area(r.geom) >= 1
+        SELECT @postgis@.ST_Area(ring.geom) AS area
+        FROM piece CROSS JOIN LATERAL @postgis@.ST_DumpRings(piece.geom) ring WHERE ring.path[1] > 0 AND @postgis@.ST_Area(ring.geom) >= 1
     )
-    SELECT CASE WHEN e.twice >= 1 THEN e.twice ELSE 0 END,
-        (SELECT count(*) FROM hole), (SELECT coalesce(sum(h.area), 0) FROM hole h), (SELECT count(*) FROM piece)
-    FROM every e
+    SELECT CASE WHEN every.twice >= 1 THEN every.twice ELSE 0 END,
+        (SELECT count(*) FROM hole), (SELECT coalesce(sum(hole.area), 0) FROM hole), (SELECT count(*) FROM piece)
+    FROM every
 $$;
 COMMENT ON FUNCTION dbanon_internal.cell_faults(bigint) IS
 'Measures how far the cells of a dataset are from covering one area once.';

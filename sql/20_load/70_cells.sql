@@ -10,17 +10,17 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
     WITH counted AS MATERIALIZED (
-        SELECT l.cell_id, p.category, count(*) AS pois
-        FROM ONLY dbanon.poi p
-        CROSS JOIN LATERAL (SELECT @postgis@.ST_PointOnSurface(p.geom) AS geom OFFSET 0) a
-        CROSS JOIN LATERAL (SELECT min(c.cell_id) AS cell_id FROM ONLY dbanon.cell c
-            WHERE c.geom OPERATOR(@postgis@.&&) a.geom AND c.dataset_id + 0 = p.dataset_id AND @postgis@.ST_Covers(c.geom, a.geom)) l
-        WHERE p.dataset_id = cell_pois.dataset_id
-        GROUP BY l.cell_id, p.category
+        SELECT hit.cell_id, poi.category, count(*) AS pois
+        FROM ONLY dbanon.poi poi
+        CROSS JOIN LATERAL (SELECT @postgis@.ST_PointOnSurface(poi.geom) AS geom OFFSET 0) spot
+        CROSS JOIN LATERAL (SELECT min(cel.cell_id) AS cell_id FROM ONLY dbanon.cell cel
+            WHERE cel.geom OPERATOR(@postgis@.&&) spot.geom AND cel.dataset_id + 0 = poi.dataset_id AND @postgis@.ST_Covers(cel.geom, spot.geom)) hit
+        WHERE poi.dataset_id = cell_pois.dataset_id
+        GROUP BY hit.cell_id, poi.category
     )
-    SELECT c.cell_id, @postgis@.ST_Area(c.geom), n.category, coalesce(n.pois, 0)
-    FROM ONLY dbanon.cell c LEFT JOIN counted n ON n.cell_id = c.cell_id
-    WHERE c.dataset_id = cell_pois.dataset_id
+    SELECT cel.cell_id, @postgis@.ST_Area(cel.geom), counted.category, coalesce(counted.pois, 0)
+    FROM ONLY dbanon.cell cel LEFT JOIN counted ON counted.cell_id = cel.cell_id
+    WHERE cel.dataset_id = cell_pois.dataset_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.cell_pois(bigint) IS
 'Gives each cell of a dataset its area and, in a row each, the categories of the points of interest in it with their number; one row
@@ -60,27 +60,27 @@ SET jit = off
 AS $$
     WITH told AS MATERIALIZED (
         -- Of all releases, withdrawn ones too: what was published stays known.
-        SELECT c.cell_id, p.release_id, p.atom
-        FROM ONLY dbanon.cell c
-        JOIN ONLY dbanon.published_cell p ON p.shape = dbanon_internal.cell_shape(c.geom) AND p.atom IS NOT NULL
-        WHERE c.dataset_id = stored_atoms.dataset_id
+        SELECT cel.cell_id, pub.release_id, pub.atom
+        FROM ONLY dbanon.cell cel
+        JOIN ONLY dbanon.published_cell pub ON pub.shape = dbanon_internal.cell_shape(cel.geom) AND pub.atom IS NOT NULL
+        WHERE cel.dataset_id = stored_atoms.dataset_id
     ), ranked AS MATERIALIZED (
         -- Releases that everybody knows first, since all others are compared with them; then those whose atoms promise enough, as atoms that
         -- are merged for more are seldom those of another release; then those that know most of these cells; then the newest.
-        SELECT l.release_id, row_number() OVER (ORDER BY l.readers IS NULL DESC,
-            coalesce(r.params ->> 'atom_l', r.params ->> 'l', '0')::double precision >= stored_atoms.l
-                AND coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision <= stored_atoms.t DESC,
-            n.cells DESC, l.release_id DESC) AS place
-        FROM (SELECT t.release_id, count(*) AS cells FROM told t GROUP BY t.release_id) n
-        JOIN ONLY dbanon.release l ON l.release_id = n.release_id
-        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
+        SELECT rel.release_id, row_number() OVER (ORDER BY rel.readers IS NULL DESC,
+            coalesce(run.params ->> 'atom_l', run.params ->> 'l', '0')::double precision >= stored_atoms.l
+                AND coalesce(run.params ->> 'atom_t', run.params ->> 't', 'Infinity')::double precision <= stored_atoms.t DESC,
+            size.cells DESC, rel.release_id DESC) AS place
+        FROM (SELECT told.release_id, count(*) AS cells FROM told GROUP BY told.release_id) size
+        JOIN ONLY dbanon.release rel ON rel.release_id = size.release_id
+        JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+        JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        WHERE dat.population_id = (SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = stored_atoms.dataset_id)
     )
-    SELECT b.cell_id, (dense_rank() OVER (ORDER BY b.best) - 1)::integer
-    FROM (SELECT t.cell_id, min(k.place << 32 | t.atom) AS best
-          FROM told t JOIN ranked k ON k.release_id = t.release_id GROUP BY t.cell_id) b
-    ORDER BY b.cell_id
+    SELECT best.cell_id, (dense_rank() OVER (ORDER BY best.best) - 1)::integer
+    FROM (SELECT told.cell_id, min(ranked.place << 32 | told.atom) AS best
+          FROM told JOIN ranked ON ranked.release_id = told.release_id GROUP BY told.cell_id) best
+    ORDER BY best.cell_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.stored_atoms(bigint, double precision, double precision) IS
 'Gives the cells of a dataset that a release of its population gave an atom, with that atom: of those that everybody knows, of these those that promise

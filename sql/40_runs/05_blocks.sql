@@ -9,30 +9,30 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     -- Numbers with the same bits above the last 12 are a block. Those without any number are passed over.
     WITH RECURSIVE block (no) AS (
-        SELECT pg_catalog.min(g.region_no) >> 12 FROM ONLY dbanon.region g WHERE g.run_id = region_blocks.run_id
+        SELECT pg_catalog.min(reg.region_no) >> 12 FROM ONLY dbanon.region reg WHERE reg.run_id = region_blocks.run_id
         UNION ALL
-        SELECT (SELECT pg_catalog.min(g.region_no) FROM ONLY dbanon.region g
-                WHERE g.run_id = region_blocks.run_id AND g.region_no > (b.no << 12) + 4095) >> 12
-        FROM block b
-        WHERE b.no IS NOT NULL
+        SELECT (SELECT pg_catalog.min(reg.region_no) FROM ONLY dbanon.region reg
+                WHERE reg.run_id = region_blocks.run_id AND reg.region_no > (block.no << 12) + 4095) >> 12
+        FROM block
+        WHERE block.no IS NOT NULL
     )
-    SELECT b.no::bigint, piece.*
-    FROM block b
+    SELECT block.no::bigint, piece.*
+    FROM block
     CROSS JOIN LATERAL (
-        SELECT pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int4send(r.region_no), ''),
-            pg_catalog.string_agg(pg_catalog.int4send(pg_catalog.length(r.shape)), ''), pg_catalog.string_agg(r.shape, ''),
-            pg_catalog.string_agg(pg_catalog.int4send(coalesce(pg_catalog.length(r.cells), -1)), ''),
-            coalesce(pg_catalog.string_agg(r.cells, ''), ''),
-            pg_catalog.string_agg(pg_catalog.int4send(r.crowd), ''), pg_catalog.string_agg(pg_catalog.int4send(r.subjects), ''),
-            pg_catalog.string_agg(pg_catalog.int4send(coalesce(pg_catalog.octet_length(r.extra), -1)), ''),
-            pg_catalog.convert_to(coalesce(pg_catalog.string_agg(r.extra, ''), ''), 'UTF8')
-        FROM (SELECT g.region_no, @postgis@.ST_AsEWKB(g.region, 'NDR') AS shape, pg_catalog.array_send(g.cells) AS cells,
-                  g.crowd, g.subjects, g.extra::text AS extra
-              FROM ONLY dbanon.region g
-              WHERE g.run_id = region_blocks.run_id AND g.region_no BETWEEN b.no << 12 AND (b.no << 12) + 4095
-              ORDER BY g.region_no OFFSET 0) r
+        SELECT pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int4send(item.region_no), ''),
+            pg_catalog.string_agg(pg_catalog.int4send(pg_catalog.length(item.shape)), ''), pg_catalog.string_agg(item.shape, ''),
+            pg_catalog.string_agg(pg_catalog.int4send(coalesce(pg_catalog.length(item.cells), -1)), ''),
+            coalesce(pg_catalog.string_agg(item.cells, ''), ''),
+            pg_catalog.string_agg(pg_catalog.int4send(item.crowd), ''), pg_catalog.string_agg(pg_catalog.int4send(item.subjects), ''),
+            pg_catalog.string_agg(pg_catalog.int4send(coalesce(pg_catalog.octet_length(item.extra), -1)), ''),
+            pg_catalog.convert_to(coalesce(pg_catalog.string_agg(item.extra, ''), ''), 'UTF8')
+        FROM (SELECT reg.region_no, @postgis@.ST_AsEWKB(reg.region, 'NDR') AS shape, pg_catalog.array_send(reg.cells) AS cells,
+                  reg.crowd, reg.subjects, reg.extra::text AS extra
+              FROM ONLY dbanon.region reg
+              WHERE reg.run_id = region_blocks.run_id AND reg.region_no BETWEEN block.no << 12 AND (block.no << 12) + 4095
+              ORDER BY reg.region_no OFFSET 0) item
     ) piece
-    WHERE b.no IS NOT NULL;
+    WHERE block.no IS NOT NULL;
 END;
 COMMENT ON FUNCTION dbanon_internal.region_blocks(bigint) IS
 'The regions of a run by number, some thousand a row, or block: of each column the binary form of all values (extra: its text in UTF-8), with the
@@ -43,26 +43,26 @@ CREATE OR REPLACE FUNCTION dbanon_internal.membership_blocks(run_id bigint) RETU
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     WITH RECURSIVE block (no) AS (
-        SELECT pg_catalog.min(m.record_id) >> 10 FROM ONLY dbanon.membership m WHERE m.run_id = membership_blocks.run_id
+        SELECT pg_catalog.min(mem.record_id) >> 10 FROM ONLY dbanon.membership mem WHERE mem.run_id = membership_blocks.run_id
         UNION ALL
-        SELECT (SELECT pg_catalog.min(m.record_id) FROM ONLY dbanon.membership m
-                WHERE m.run_id = membership_blocks.run_id AND m.record_id > (b.no << 10) + 1023) >> 10
-        FROM block b
-        WHERE b.no IS NOT NULL
+        SELECT (SELECT pg_catalog.min(mem.record_id) FROM ONLY dbanon.membership mem
+                WHERE mem.run_id = membership_blocks.run_id AND mem.record_id > (block.no << 10) + 1023) >> 10
+        FROM block
+        WHERE block.no IS NOT NULL
     )
-    SELECT b.no, piece.*
-    FROM block b
+    SELECT block.no, piece.*
+    FROM block
     CROSS JOIN LATERAL (
-        SELECT pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int8send(r.record_id), ''),
-            pg_catalog.string_agg(pg_catalog.int8send(r.trajectory_id), ''),
-            pg_catalog.string_agg(pg_catalog.int4send(coalesce(pg_catalog.length(r.period), -1)), ''),
-            coalesce(pg_catalog.string_agg(r.period, ''), '')
-        FROM (SELECT m.record_id, m.trajectory_id, pg_catalog.range_send(m.period) AS period
-              FROM ONLY dbanon.membership m
-              WHERE m.run_id = membership_blocks.run_id AND m.record_id BETWEEN b.no << 10 AND (b.no << 10) + 1023
-              ORDER BY m.record_id, m.trajectory_id, m.period OFFSET 0) r
+        SELECT pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int8send(item.record_id), ''),
+            pg_catalog.string_agg(pg_catalog.int8send(item.trajectory_id), ''),
+            pg_catalog.string_agg(pg_catalog.int4send(coalesce(pg_catalog.length(item.period), -1)), ''),
+            coalesce(pg_catalog.string_agg(item.period, ''), '')
+        FROM (SELECT mem.record_id, mem.trajectory_id, pg_catalog.range_send(mem.period) AS period
+              FROM ONLY dbanon.membership mem
+              WHERE mem.run_id = membership_blocks.run_id AND mem.record_id BETWEEN block.no << 10 AND (block.no << 10) + 1023
+              ORDER BY mem.record_id, mem.trajectory_id, mem.period OFFSET 0) item
     ) piece
-    WHERE b.no IS NOT NULL;
+    WHERE block.no IS NOT NULL;
 END;
 COMMENT ON FUNCTION dbanon_internal.membership_blocks(bigint) IS
 'The members of a run by record, trajectory and period, those of a thousand records a row: of each column the binary form of all values,

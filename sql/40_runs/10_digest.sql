@@ -12,17 +12,20 @@ AS $$
 BEGIN
     RETURN sha256(coalesce(CASE relation
         WHEN 'region' THEN (
-            SELECT string_agg(sha256(int8send(b.block) || int8send(b.rows) || b.numbers || b.shape_sizes || b.shapes || b.cells_sizes || b.cells
-                                     || b.crowds || b.subjects || b.extra_sizes || b.extras), ''::bytea ORDER BY b.block)
-            FROM dbanon_internal.region_blocks(table_content.run_id) b)
+            SELECT string_agg(sha256(int8send(block.block) || int8send(block.rows) || block.numbers || block.shape_sizes || block.shapes
+                    || block.cells_sizes || block.cells
+                                     || block.crowds || block.subjects || block.extra_sizes || block.extras), ''::bytea ORDER BY block.block)
+            FROM dbanon_internal.region_blocks(table_content.run_id) block)
         WHEN 'membership' THEN (
-            SELECT string_agg(sha256(int8send(b.block) || int8send(b.rows) || b.records || b.trajectories || b.period_sizes || b.periods),
-                              ''::bytea ORDER BY b.block)
-            FROM dbanon_internal.membership_blocks(table_content.run_id) b)
+            SELECT string_agg(sha256(int8send(block.block) || int8send(block.rows) || block.records || block.trajectories
+                    || block.period_sizes || block.periods),
+                              ''::bytea ORDER BY block.block)
+            FROM dbanon_internal.membership_blocks(table_content.run_id) block)
         -- A trajectory that is renamed, or is gone, changes the digest.
         WHEN 'trajectory' THEN (
-            SELECT string_agg(sha256(int8send(b.block) || int8send(b.rows) || b.trajectories || b.name_sizes || b.names), ''::bytea ORDER BY b.block)
-            FROM dbanon_internal.name_blocks(table_content.run_id) b)
+            SELECT string_agg(sha256(int8send(block.block) || int8send(block.rows) || block.trajectories || block.name_sizes || block.names),
+                              ''::bytea ORDER BY block.block)
+            FROM dbanon_internal.name_blocks(table_content.run_id) block)
         END, ''));
 END
 $$;
@@ -36,13 +39,13 @@ SET parallel_setup_cost = 0
 SET parallel_tuple_cost = 0
 AS $$
 BEGIN
-    IF (SELECT r.rows FROM ONLY dbanon.run r WHERE r.run_id = large_content.run_id) > 10000 THEN
+    IF (SELECT run.rows FROM ONLY dbanon.run run WHERE run.run_id = large_content.run_id) > 10000 THEN
         -- Each in a process of its own: a function in SQL, or an assignment, would start no parallel workers.
         RETURN (
-            SELECT string_agg(x.digest, ''::bytea ORDER BY x.no)
+            SELECT string_agg(part.digest, ''::bytea ORDER BY part.no)
             FROM (SELECT 3 AS no, dbanon_internal.table_content(large_content.run_id, 'trajectory') AS digest
                   UNION ALL SELECT 1, dbanon_internal.table_content(large_content.run_id, 'region')
-                  UNION ALL SELECT 2, dbanon_internal.table_content(large_content.run_id, 'membership')) x);
+                  UNION ALL SELECT 2, dbanon_internal.table_content(large_content.run_id, 'membership')) part);
     END IF;
     RETURN dbanon_internal.table_content(run_id, 'region') || dbanon_internal.table_content(run_id, 'membership')
         || dbanon_internal.table_content(run_id, 'trajectory');
@@ -61,21 +64,21 @@ BEGIN
     -- The tables as they are stored: each region and period once, each record as its numbers of them. In parts, because no
     -- value may be larger than 1 GB.
     RETURN sha256(coalesce(large, dbanon_internal.large_content(run_id))
-        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(p.period_no, p.period))), ''::bytea ORDER BY p.period_no), ''))
-            FROM ONLY dbanon.period p WHERE p.run_id = run_content.run_id)
-        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea
-                                              ORDER BY d.record_id), ''))
-            FROM ONLY dbanon.record d WHERE d.run_id = run_content.run_id)
+        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(per.period_no, per.period))), ''::bytea ORDER BY per.period_no), ''))
+            FROM ONLY dbanon.period per WHERE per.run_id = run_content.run_id)
+        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(rec.record_id, rec.periods, rec.regions))), ''::bytea
+                                              ORDER BY rec.record_id), ''))
+            FROM ONLY dbanon.record rec WHERE rec.run_id = run_content.run_id)
         -- Hiding sets, for the families that store them; for others the digest of no rows.
-        || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
-            FROM (SELECT h.record_id, sha256(string_agg(
-                             record_send(ROW(h.period, h.others)), ''::bytea ORDER BY h.period, h.others)) AS digest
-                  FROM ONLY dbanon.hiding h
-                  WHERE h.run_id = run_content.run_id
-                  GROUP BY h.record_id) x)
+        || (SELECT sha256(coalesce(string_agg(int8send(rec.record_id) || rec.digest, ''::bytea ORDER BY rec.record_id), ''))
+            FROM (SELECT hid.record_id, sha256(string_agg(
+                             record_send(ROW(hid.period, hid.others)), ''::bytea ORDER BY hid.period, hid.others)) AS digest
+                  FROM ONLY dbanon.hiding hid
+                  WHERE hid.run_id = run_content.run_id
+                  GROUP BY hid.record_id) rec)
         -- Likewise the atoms that regions are made of.
-        || (SELECT sha256(coalesce(string_agg(record_send(ROW(a.cell_id, a.atom)), ''::bytea ORDER BY a.cell_id), ''))
-            FROM ONLY dbanon.atom a WHERE a.run_id = run_content.run_id));
+        || (SELECT sha256(coalesce(string_agg(record_send(ROW(atom.cell_id, atom.atom)), ''::bytea ORDER BY atom.cell_id), ''))
+            FROM ONLY dbanon.atom atom WHERE atom.run_id = run_content.run_id));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_content(bigint, bytea) IS
@@ -91,19 +94,19 @@ AS $$
     -- record_send frames every value with its type and length, so two different rows never look alike.
     SELECT sha256(
         record_send(ROW(
-            convert_to('dbanon digest 2', 'UTF8'), convert_to(r.method, 'UTF8'), convert_to(r.algorithm, 'UTF8'),
-            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), convert_to(r.program_version, 'UTF8'),
-            d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision,
+            convert_to('dbanon digest 2', 'UTF8'), convert_to(run.method, 'UTF8'), convert_to(run.algorithm, 'UTF8'),
+            convert_to(run.params::text, 'UTF8'), convert_to(run.suppressed::text, 'UTF8'), convert_to(run.program_version, 'UTF8'),
+            dat.dataset_id, dat.srid, dat.grid_m, dat.grid_s, dat.revision,
             -- How the method's rows are read: what a release makes of them, and who is taken for hidden with whom. No words.
-            convert_to(m.region_type, 'UTF8'),
-            convert_to((SELECT jsonb_agg(k.value - 'comment' ORDER BY k.ord)
-                        FROM jsonb_array_elements(m.columns) WITH ORDINALITY k (value, ord))::text, 'UTF8'),
-            convert_to((m.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8'), dbanon_internal.stands_alone(r.method, r.algorithm)))
-        || coalesce(run_digest.content, dbanon_internal.run_content(r.run_id)))
-    FROM ONLY dbanon.run r
-    JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-    JOIN ONLY dbanon.method m ON m.name = r.method
-    WHERE r.run_id = run_digest.run_id
+            convert_to(met.region_type, 'UTF8'),
+            convert_to((SELECT jsonb_agg(ele.value - 'comment' ORDER BY ele.ord)
+                        FROM jsonb_array_elements(met.columns) WITH ORDINALITY ele (value, ord))::text, 'UTF8'),
+            convert_to((met.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8'), dbanon_internal.stands_alone(run.method, run.algorithm)))
+        || coalesce(run_digest.content, dbanon_internal.run_content(run.run_id)))
+    FROM ONLY dbanon.run run
+    JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+    JOIN ONLY dbanon.method met ON met.name = run.method
+    WHERE run.run_id = run_digest.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_digest(bigint, bytea) IS
 'SHA-256 over a run''s method and how rows of it are read, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and

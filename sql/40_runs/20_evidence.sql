@@ -7,16 +7,16 @@ CREATE OR REPLACE FUNCTION dbanon_internal.region_evidence(run_id bigint) RETURN
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     SELECT
-        g.region_no,
+        reg.region_no,
         -- Box3D is what ST_XMin takes: a call that needs no cast cannot be caught by another login's ST_XMin(geometry).
-        @postgis@.ST_XMin(@postgis@.Box3D(g.region)), @postgis@.ST_YMin(@postgis@.Box3D(g.region)),
-        @postgis@.ST_XMax(@postgis@.Box3D(g.region)), @postgis@.ST_YMax(@postgis@.Box3D(g.region)),
+        @postgis@.ST_XMin(@postgis@.Box3D(reg.region)), @postgis@.ST_YMin(@postgis@.Box3D(reg.region)),
+        @postgis@.ST_XMax(@postgis@.Box3D(reg.region)), @postgis@.ST_YMax(@postgis@.Box3D(reg.region)),
         -- In the order of corners that dbanon writes, counter-clockwise: another order would mark a row among its like.
-        @postgis@.GeometryType(g.region) = 'POLYGON' AND @postgis@.ST_CoordDim(g.region) = 2
-            AND @postgis@.ST_OrderingEquals(g.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(g.region))),
-        @postgis@.ST_SRID(g.region)
-    FROM ONLY dbanon.region g
-    WHERE g.run_id = region_evidence.run_id;
+        @postgis@.GeometryType(reg.region) = 'POLYGON' AND @postgis@.ST_CoordDim(reg.region) = 2
+            AND @postgis@.ST_OrderingEquals(reg.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(reg.region))),
+        @postgis@.ST_SRID(reg.region)
+    FROM ONLY dbanon.region reg
+    WHERE reg.run_id = region_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.region_evidence(bigint) IS
 'The shapes of a run''s regions as numbers.';

@@ -27,12 +27,12 @@ AS $$
     -- Any login can see the keys of locks, from other databases of the server at least, and take them; and a number of a
     -- process that has ended is given to another one day.
     SELECT pg_is_in_recovery() OR EXISTS (
-        SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-          AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-          AND (l.classid::bigint << 32) | l.objid::bigint = (is_held.held_by).lock_key
-          AND l.pid = (is_held.held_by).pid AND a.usesysid = (is_held.held_by).login
-          AND (a.backend_start = (is_held.held_by).started_at) IS NOT FALSE)
+        SELECT FROM pg_locks loc JOIN pg_stat_activity act ON act.pid = loc.pid
+        WHERE loc.locktype = 'advisory' AND loc.granted AND loc.objsubid = 1
+          AND loc.database = (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database())
+          AND (loc.classid::bigint << 32) | loc.objid::bigint = (is_held.held_by).lock_key
+          AND loc.pid = (is_held.held_by).pid AND act.usesysid = (is_held.held_by).login
+          AND (act.backend_start = (is_held.held_by).started_at) IS NOT FALSE)
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_held(dbanon.session) IS
 'Whether a session is there and holds its advisory lock: same process number, login and, where the caller may see it,
@@ -126,22 +126,22 @@ DECLARE
     held dbanon.session;
 BEGIN
     -- The oldest first; a row that another worker is taking at this moment is skipped instead of waited for.
-    SELECT r.* INTO next FROM dbanon.run r
-        WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
-        ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    SELECT run.* INTO next FROM dbanon.run run
+        WHERE run.todo IS NOT NULL AND run.worker IS NULL AND (claim_run.run_id IS NULL OR run.run_id = claim_run.run_id)
+        ORDER BY run.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF next.run_id IS NULL THEN
         RETURN;
     END IF;
     -- The lock is taken before the row names the worker: a worker without its lock counts as dead.
     held := dbanon_internal.hold_lock();
-    RETURN QUERY UPDATE dbanon.run r
-        SET worker = claim_run.worker, held_by = held, attempts = r.attempts + 1,
+    RETURN QUERY UPDATE dbanon.run run
+        SET worker = claim_run.worker, held_by = held, attempts = run.attempts + 1,
             -- A run that its own command has taken is not begun again by others.
-            most_attempts = CASE WHEN claim_run.run_id IS NULL THEN r.most_attempts ELSE r.attempts + 1 END,
-            status = CASE r.todo WHEN 'compute' THEN 'running' ELSE r.status END,
-            started_at = CASE r.todo WHEN 'compute' THEN clock_timestamp() ELSE r.started_at END
-        WHERE r.run_id = next.run_id
-        RETURNING r.run_id, held.lock_key, r.attempts, r.todo;
+            most_attempts = CASE WHEN claim_run.run_id IS NULL THEN run.most_attempts ELSE run.attempts + 1 END,
+            status = CASE run.todo WHEN 'compute' THEN 'running' ELSE run.status END,
+            started_at = CASE run.todo WHEN 'compute' THEN clock_timestamp() ELSE run.started_at END
+        WHERE run.run_id = next.run_id
+        RETURNING run.run_id, held.lock_key, run.attempts, run.todo;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_run(text, bigint) IS
@@ -156,7 +156,7 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
-    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = watch_run.run_id;
+    SELECT run.* INTO state FROM dbanon.run run WHERE run.run_id = watch_run.run_id;
     -- The verdict was committed, perhaps by this very worker, whose connection was lost before it heard of it.
     IF state.attempts = attempt AND state.todo IS NULL AND state.status IN ('verified', 'refused') THEN
         RETURN 'done';
@@ -167,9 +167,9 @@ BEGIN
     END IF;
     IF (state.stage, state.stage_done, state.stage_total) IS DISTINCT FROM (watch_run.stage, done, total) THEN
         -- The worker that writes the run's rows holds its row for a while; progress must not wait for that.
-        UPDATE dbanon.run r SET stage = watch_run.stage, stage_done = done, stage_total = total
-            WHERE r.run_id = (SELECT l.run_id FROM dbanon.run l WHERE l.run_id = watch_run.run_id AND l.attempts = attempt
-                              AND l.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
+        UPDATE dbanon.run run SET stage = watch_run.stage, stage_done = done, stage_total = total
+            WHERE run.run_id = (SELECT run.run_id FROM dbanon.run run WHERE run.run_id = watch_run.run_id AND run.attempts = attempt
+                                AND run.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
     END IF;
     RETURN CASE WHEN state.cancel_requested_at IS NULL THEN 'go on' ELSE 'cancel' END;
 END
@@ -187,22 +187,23 @@ BEGIN
         PERFORM dbanon_internal.delete_rows(run.run_id);
     END IF;
     -- What a run becomes: a verification leaves its status; a computation is cancelled if asked, failed if over, else queued.
-    UPDATE dbanon.run r
+    UPDATE dbanon.run stored
         SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
-            todo = CASE WHEN NOT over THEN r.todo END,
-            rows = CASE r.todo WHEN 'verify' THEN r.rows END,
-            status = CASE WHEN r.todo = 'verify' THEN r.status
-                          WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            todo = CASE WHEN NOT over THEN stored.todo END,
+            rows = CASE stored.todo WHEN 'verify' THEN stored.rows END,
+            status = CASE WHEN stored.todo = 'verify' THEN stored.status
+                          WHEN stored.cancel_requested_at IS NOT NULL THEN 'cancelled'
                           WHEN over THEN 'failed' ELSE 'queued' END,
-            started_at = CASE WHEN r.todo = 'verify' OR over THEN r.started_at END,
-            finished_at = CASE WHEN r.todo = 'verify' THEN r.finished_at WHEN over THEN clock_timestamp() END,
-            error_kind = CASE WHEN over AND r.todo = 'compute' AND r.cancel_requested_at IS NULL THEN 'other' END,
-            error = CASE WHEN r.todo = 'verify' AND over AND r.cancel_requested_at IS NULL
-                         THEN coalesce(r.error, 'The last verification did not finish.')
-                         WHEN r.todo = 'verify' THEN r.error
-                         WHEN r.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', r.run_id, r.cancel_requested_by)
-                         WHEN over THEN coalesce(r.error, dbanon_internal.worker_lost_message()) END
-        WHERE r.run_id = run.run_id;
+            started_at = CASE WHEN stored.todo = 'verify' OR over THEN stored.started_at END,
+            finished_at = CASE WHEN stored.todo = 'verify' THEN stored.finished_at WHEN over THEN clock_timestamp() END,
+            error_kind = CASE WHEN over AND stored.todo = 'compute' AND stored.cancel_requested_at IS NULL THEN 'other' END,
+            error = CASE WHEN stored.todo = 'verify' AND over AND stored.cancel_requested_at IS NULL
+                         THEN coalesce(stored.error, 'The last verification did not finish.')
+                         WHEN stored.todo = 'verify' THEN stored.error
+                         WHEN stored.cancel_requested_at IS NOT NULL
+                         THEN format('Run %s was cancelled by %s.', stored.run_id, stored.cancel_requested_by)
+                         WHEN over THEN coalesce(stored.error, dbanon_internal.worker_lost_message()) END
+        WHERE stored.run_id = run.run_id;
     IF NOT over THEN
         PERFORM dbanon_internal.wake_workers();
     END IF;
@@ -219,8 +220,8 @@ DECLARE
     state dbanon.run;
 BEGIN
     -- The attempt is given back as well: a worker that is stopped on purpose says nothing about the run.
-    UPDATE dbanon.run r SET most_attempts = r.most_attempts + 1
-        WHERE r.run_id = requeue_run.run_id AND r.attempts = attempt AND r.worker IS NOT NULL RETURNING r.* INTO state;
+    UPDATE dbanon.run run SET most_attempts = run.most_attempts + 1
+        WHERE run.run_id = requeue_run.run_id AND run.attempts = attempt AND run.worker IS NOT NULL RETURNING run.* INTO state;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -249,8 +250,8 @@ DECLARE
     dead dbanon.run;
 BEGIN
     -- Rows of runs that are being worked on are not locked: the caller may have a transaction open for long.
-    SELECT r.* INTO dead FROM dbanon.run r
-        WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by)
+    SELECT run.* INTO dead FROM dbanon.run run
+        WHERE run.run_id = reap_run.run_id AND run.todo IS NOT NULL AND run.worker IS NOT NULL AND NOT dbanon_internal.is_held(run.held_by)
         FOR UPDATE SKIP LOCKED;
     IF dead.run_id IS NULL THEN
         RETURN false;
@@ -276,13 +277,13 @@ BEGIN
     END IF;
     -- Looked for without locks first; each run found is then locked and looked at again.
     FOR candidate IN
-        SELECT r.run_id FROM dbanon.run r
-        WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by) ORDER BY r.run_id
+        SELECT run.run_id FROM dbanon.run run
+        WHERE run.todo IS NOT NULL AND run.worker IS NOT NULL AND NOT dbanon_internal.is_held(run.held_by) ORDER BY run.run_id
     LOOP
         reaped := reaped + dbanon_internal.reap_run(candidate)::integer;
     END LOOP;
-    DELETE FROM dbanon.worker w WHERE w.worker_id IN (
-        SELECT d.worker_id FROM dbanon.worker d WHERE NOT dbanon_internal.is_held(d.held_by) FOR UPDATE SKIP LOCKED);
+    DELETE FROM dbanon.worker wor WHERE wor.worker_id IN (
+        SELECT wor.worker_id FROM dbanon.worker wor WHERE NOT dbanon_internal.is_held(wor.held_by) FOR UPDATE SKIP LOCKED);
     PERFORM dbanon_internal.drop_untied();
     RETURN reaped;
 END
@@ -301,7 +302,7 @@ DECLARE
 BEGIN
     -- Before the row is locked: a run of a dead worker goes back to the queue first, and is then what it appears to be.
     PERFORM dbanon_internal.reap_run(lock_run.run_id);
-    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = lock_run.run_id FOR UPDATE;
+    SELECT run.* INTO state FROM dbanon.run run WHERE run.run_id = lock_run.run_id FOR UPDATE;
     IF state.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(lock_run.run_id);
     END IF;
@@ -325,20 +326,21 @@ BEGIN
     END IF;
     -- No worker has it: it can be ended here. A waiting verification is taken back and leaves the run what it was.
     IF state.worker IS NULL AND state.todo = 'compute' THEN
-        UPDATE dbanon.run r
-            SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('Run %s was cancelled by %s.', r.run_id, session_user),
+        UPDATE dbanon.run run
+            SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(),
+                error = format('Run %s was cancelled by %s.', run.run_id, session_user),
                 cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
-            WHERE r.run_id = state.run_id;
+            WHERE run.run_id = state.run_id;
         RETURN 'cancelled';
     END IF;
     IF state.worker IS NULL THEN
-        UPDATE dbanon.run r SET todo = NULL, cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
-            WHERE r.run_id = state.run_id;
+        UPDATE dbanon.run run SET todo = NULL, cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
+            WHERE run.run_id = state.run_id;
         RETURN state.status;
     END IF;
     -- A worker has it and alone may undo what it wrote: it is asked to. The first request is the one on record.
-    UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
-        WHERE r.run_id = state.run_id AND r.cancel_requested_at IS NULL;
+    UPDATE dbanon.run run SET cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
+        WHERE run.run_id = state.run_id AND run.cancel_requested_at IS NULL;
     PERFORM dbanon_internal.wake_workers();
     RETURN 'being cancelled';
 END
@@ -369,13 +371,13 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
                   HINT = 'Start another run.';
     END IF;
-    IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = state.dataset_id AND d.dropped_at IS NOT NULL) THEN
+    IF EXISTS (SELECT FROM dbanon.dataset dat WHERE dat.dataset_id = state.dataset_id AND dat.dropped_at IS NOT NULL) THEN
         RAISE EXCEPTION 'A run must have its rows to be verified. The rows of run % went with its dataset.', state.run_id
             USING ERRCODE = 'DA011', DETAIL = 'The dataset was dropped.', HINT = 'Start another run, of another dataset.';
     END IF;
-    UPDATE dbanon.run r
-        SET todo = 'verify', most_attempts = r.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
-        WHERE r.run_id = state.run_id;
+    UPDATE dbanon.run run
+        SET todo = 'verify', most_attempts = run.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
+        WHERE run.run_id = state.run_id;
     PERFORM dbanon_internal.wake_workers();
     RETURN state.run_id;
 END

@@ -47,8 +47,8 @@ DECLARE
     named text;
 BEGIN
     -- No load commits during the copy.
-    SELECT d.* INTO STRICT about FROM ONLY dbanon.dataset d WHERE d.dataset_id = about.dataset_id FOR SHARE;
-    subjects := ARRAY(SELECT DISTINCT t.subject FROM ONLY dbanon.trajectory t WHERE t.dataset_id = about.dataset_id);
+    SELECT dat.* INTO STRICT about FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = about.dataset_id FOR SHARE;
+    subjects := ARRAY(SELECT DISTINCT tra.subject FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = about.dataset_id);
     IF about.sample_of IS NOT NULL OR people IS NULL OR people < 2 OR people >= cardinality(subjects) THEN
         RAISE EXCEPTION 'A sample must be of at least 2 and fewer people than a whole dataset has. Got %, of %.', coalesce(people::text, 'NULL'),
                 cardinality(subjects)
@@ -58,28 +58,28 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'Nothing was copied.', HINT = 'Begin the sweep again.';
     END IF;
     -- A keyed hash draws them at random, and draws the same people again for a sweep that is resumed.
-    subjects := ARRAY(SELECT s FROM unnest(subjects) s ORDER BY sha256(key || convert_to(s, 'UTF8')) LIMIT people);
+    subjects := ARRAY(SELECT ele FROM unnest(subjects) ele ORDER BY sha256(key || convert_to(ele, 'UTF8')) LIMIT people);
     INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects, kept_since, sample_of, tied_to)
         VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.counted(people, 'person', 'people'), left(gen_random_uuid()::text, 8)),
             about.srid, about.grid_m, about.grid_s,
                 about.day_zone, about.population_id, about.settle_s, about.own_subjects, about.kept_since, about.dataset_id, tied)
         RETURNING dataset_id, name INTO number, named;
     INSERT INTO dbanon.trajectory (dataset_id, subject, path, shape)
-        SELECT number, t.subject, t.path, t.shape FROM ONLY dbanon.trajectory t
-        WHERE t.dataset_id = about.dataset_id AND t.subject = ANY (subjects) ORDER BY t.trajectory_id;
+        SELECT number, tra.subject, tra.path, tra.shape FROM ONLY dbanon.trajectory tra
+        WHERE tra.dataset_id = about.dataset_id AND tra.subject = ANY (subjects) ORDER BY tra.trajectory_id;
     INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)
-        SELECT number, q.subject, q.sent_at, q.content FROM ONLY dbanon.request q
-        WHERE q.dataset_id = about.dataset_id AND q.subject = ANY (subjects) ORDER BY q.request_id;
+        SELECT number, req.subject, req.sent_at, req.content FROM ONLY dbanon.request req
+        WHERE req.dataset_id = about.dataset_id AND req.subject = ANY (subjects) ORDER BY req.request_id;
     INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at, set_name)
-        SELECT number, i.subject, i.at, i.set_name FROM ONLY dbanon.quasi_identifier i
-        WHERE i.dataset_id = about.dataset_id AND i.subject = ANY (subjects) ORDER BY i.quasi_identifier_id;
+        SELECT number, qid.subject, qid.at, qid.set_name FROM ONLY dbanon.quasi_identifier qid
+        WHERE qid.dataset_id = about.dataset_id AND qid.subject = ANY (subjects) ORDER BY qid.quasi_identifier_id;
     -- All places are copied: they belong to no person.
     INSERT INTO dbanon.site (dataset_id, name, geom)
-        SELECT number, s.name, s.geom FROM ONLY dbanon.site s WHERE s.dataset_id = about.dataset_id ORDER BY s.site_id;
+        SELECT number, site.name, site.geom FROM ONLY dbanon.site site WHERE site.dataset_id = about.dataset_id ORDER BY site.site_id;
     INSERT INTO dbanon.poi (dataset_id, category, geom)
-        SELECT number, p.category, p.geom FROM ONLY dbanon.poi p WHERE p.dataset_id = about.dataset_id ORDER BY p.poi_id;
+        SELECT number, poi.category, poi.geom FROM ONLY dbanon.poi poi WHERE poi.dataset_id = about.dataset_id ORDER BY poi.poi_id;
     INSERT INTO dbanon.cell (dataset_id, name, geom)
-        SELECT number, c.name, c.geom FROM ONLY dbanon.cell c WHERE c.dataset_id = about.dataset_id ORDER BY c.cell_id;
+        SELECT number, cel.name, cel.geom FROM ONLY dbanon.cell cel WHERE cel.dataset_id = about.dataset_id ORDER BY cel.cell_id;
     RETURN named;
 END
 $$;
@@ -91,24 +91,26 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    ended bigint[] := ARRAY(SELECT d.dataset_id FROM dbanon.dataset d WHERE d.sample_of IS NOT NULL AND NOT dbanon_internal.is_held(d.tied_to));
+    ended bigint[] := ARRAY(SELECT dat.dataset_id FROM dbanon.dataset dat
+                            WHERE dat.sample_of IS NOT NULL AND NOT dbanon_internal.is_held(dat.tied_to));
     runs bigint[] := ARRAY(
-        SELECT r.run_id FROM dbanon.run r
-        WHERE ((r.tied_to).lock_key IS NOT NULL AND NOT dbanon_internal.is_held(r.tied_to) OR r.dataset_id = ANY (ended))
-            AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id));
+        SELECT run.run_id FROM dbanon.run run
+        WHERE ((run.tied_to).lock_key IS NOT NULL AND NOT dbanon_internal.is_held(run.tied_to) OR run.dataset_id = ANY (ended))
+            AND NOT EXISTS (SELECT FROM dbanon.release rel WHERE rel.run_id = run.run_id));
 BEGIN
     IF runs <> '{}' THEN
         -- A worker's run is cancelled, and deleted when a process looks again.
-        UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = r.created_by
-            WHERE r.cancel_requested_at IS NULL AND r.run_id IN (
-                SELECT b.run_id FROM dbanon.run b WHERE b.run_id = ANY (runs) AND b.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
-        DELETE FROM dbanon.run r WHERE r.run_id IN (
-            SELECT f.run_id FROM dbanon.run f WHERE f.run_id = ANY (runs) AND f.worker IS NULL FOR UPDATE SKIP LOCKED);
+        UPDATE dbanon.run run SET cancel_requested_at = clock_timestamp(), cancel_requested_by = run.created_by
+            WHERE run.cancel_requested_at IS NULL AND run.run_id IN (
+                SELECT run.run_id FROM dbanon.run run WHERE run.run_id = ANY (runs) AND run.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
+        DELETE FROM dbanon.run run WHERE run.run_id IN (
+            SELECT run.run_id FROM dbanon.run run WHERE run.run_id = ANY (runs) AND run.worker IS NULL FOR UPDATE SKIP LOCKED);
     END IF;
     IF ended <> '{}' THEN
-        DELETE FROM dbanon.dataset d WHERE d.dataset_id IN (
-            SELECT e.dataset_id FROM dbanon.dataset e
-            WHERE e.dataset_id = ANY (ended) AND NOT EXISTS (SELECT FROM dbanon.run r WHERE r.dataset_id = e.dataset_id) FOR UPDATE SKIP LOCKED);
+        DELETE FROM dbanon.dataset dat WHERE dat.dataset_id IN (
+            SELECT dat.dataset_id FROM dbanon.dataset dat
+            WHERE dat.dataset_id = ANY (ended) AND NOT EXISTS (SELECT FROM dbanon.run run WHERE run.dataset_id = dat.dataset_id)
+            FOR UPDATE SKIP LOCKED);
     END IF;
 END
 $$;

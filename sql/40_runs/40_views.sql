@@ -2,29 +2,29 @@
 
 CREATE OR REPLACE VIEW dbanon.runs AS
 SELECT
-    r.run_id, d.name AS dataset, r.method, r.algorithm, r.params,
-    CASE WHEN NOT s.dead OR r.todo = 'verify' THEN r.status
-         WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
-         WHEN s.over THEN 'failed'
+    run.run_id, dat.name AS dataset, run.method, run.algorithm, run.params,
+    CASE WHEN NOT state.dead OR run.todo = 'verify' THEN run.status
+         WHEN run.cancel_requested_at IS NOT NULL THEN 'cancelled'
+         WHEN state.over THEN 'failed'
          ELSE 'queued' END AS status,
-    CASE WHEN r.todo IS NULL OR s.over THEN NULL
-         WHEN r.worker IS NULL OR s.dead THEN 'waiting for a worker'
-         WHEN r.cancel_requested_at IS NOT NULL THEN 'being cancelled'
-         ELSE coalesce(r.stage, 'starting')
-             || coalesce(' ' || 100 * r.stage_done / nullif(r.stage_total, 0) || ' %', '') END AS progress,
-    r.rows, r.created_by AS submitted_by, r.created_at AS submitted_at, r.started_at, r.finished_at,
-    CASE WHEN s.dead THEN NULL ELSE coalesce(r.finished_at, clock_timestamp()) - r.started_at END AS duration,
-    CASE WHEN NOT s.dead THEN r.worker END AS worker,
-    r.attempts,
-    (SELECT string_agg(l.name, ', ' ORDER BY l.name) FROM dbanon.release l
-        WHERE l.run_id = r.run_id AND l.withdrawn_at IS NULL) AS releases,
-    CASE WHEN s.over AND r.todo = 'compute'
-         THEN coalesce(r.error, dbanon_internal.worker_lost_message()) ELSE r.error END AS error,
-    r.publish_error
-FROM dbanon.run r
-JOIN dbanon.dataset d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by) AS dead) a
-CROSS JOIN LATERAL (SELECT a.dead, a.dead AND (r.cancel_requested_at IS NOT NULL OR r.attempts >= r.most_attempts) AS over) s;
+    CASE WHEN run.todo IS NULL OR state.over THEN NULL
+         WHEN run.worker IS NULL OR state.dead THEN 'waiting for a worker'
+         WHEN run.cancel_requested_at IS NOT NULL THEN 'being cancelled'
+         ELSE coalesce(run.stage, 'starting')
+             || coalesce(' ' || 100 * run.stage_done / nullif(run.stage_total, 0) || ' %', '') END AS progress,
+    run.rows, run.created_by AS submitted_by, run.created_at AS submitted_at, run.started_at, run.finished_at,
+    CASE WHEN state.dead THEN NULL ELSE coalesce(run.finished_at, clock_timestamp()) - run.started_at END AS duration,
+    CASE WHEN NOT state.dead THEN run.worker END AS worker,
+    run.attempts,
+    (SELECT string_agg(rel.name, ', ' ORDER BY rel.name) FROM dbanon.release rel
+        WHERE rel.run_id = run.run_id AND rel.withdrawn_at IS NULL) AS releases,
+    CASE WHEN state.over AND run.todo = 'compute'
+         THEN coalesce(run.error, dbanon_internal.worker_lost_message()) ELSE run.error END AS error,
+    run.publish_error
+FROM dbanon.run run
+JOIN dbanon.dataset dat USING (dataset_id)
+CROSS JOIN LATERAL (SELECT run.worker IS NOT NULL AND NOT dbanon_internal.is_held(run.held_by) AS dead) holder
+CROSS JOIN LATERAL (SELECT holder.dead, holder.dead AND (run.cancel_requested_at IS NOT NULL OR run.attempts >= run.most_attempts) AS over) state;
 
 CREATE OR REPLACE VIEW dbanon.evaluations AS
 SELECT e.evaluation_id, e.run_id, d.name AS dataset, e.dataset_revision = d.revision AS current, e.method, e.algorithm, e.params, e.sample, e.against,

@@ -80,11 +80,11 @@ DECLARE
 BEGIN
     -- A line of the audit stays permanently, so it holds no sentence.
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', state)
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_refusal.run_id;
+        SELECT 'publish_refused', dat.name, run.run_id, refused, jsonb_build_object('sqlstate', state)
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = note_refusal.run_id;
     BEGIN
-        UPDATE ONLY dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, explanation)
-            WHERE r.run_id = note_refusal.run_id;
+        UPDATE ONLY dbanon.run run SET publish_error = concat_ws(': ', 'Not published as ' || refused, explanation)
+            WHERE run.run_id = note_refusal.run_id;
     EXCEPTION WHEN lock_not_available OR serialization_failure THEN  -- the session that has the run's row is publishing it
         NULL;
     END;
@@ -128,7 +128,7 @@ DECLARE
     state dbanon.runs;
 BEGIN
     PERFORM dbanon_internal.reap_runs();
-    SELECT r.* INTO state FROM dbanon.runs r WHERE r.run_id = progress_line.run_id;
+    SELECT run.* INTO state FROM dbanon.runs run WHERE run.run_id = progress_line.run_id;
     ended := state.run_id IS NULL OR state.status NOT IN ('queued', 'running', 'computed');
     line := CASE WHEN NOT ended THEN format('Run %s: %s', state.run_id, state.progress) END;
     IF NOT EXISTS (SELECT FROM dbanon.workers) AND NOT ended THEN
@@ -147,7 +147,7 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
-    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = demand_verified.run_id;
+    SELECT run.* INTO state FROM dbanon.run run WHERE run.run_id = demand_verified.run_id;
     IF state.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(demand_verified.run_id);
     END IF;
@@ -195,7 +195,7 @@ BEGIN
     LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SELECT n.line, n.ended INTO news FROM dbanon_internal.progress_line(run_id, said) n;
+        SELECT line.line, line.ended INTO news FROM dbanon_internal.progress_line(run_id, said) line;
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         IF news.line IS NOT NULL THEN
@@ -207,7 +207,7 @@ BEGIN
     END LOOP;
     verdict := dbanon_internal.demand_verified(run_id);
     IF publish_as IS NULL THEN
-        FOR said IN SELECT n FROM dbanon_internal.run_notices(run_id) n LOOP
+        FOR said IN SELECT note FROM dbanon_internal.run_notices(run_id) note LOOP
             RAISE NOTICE '%', said;
         END LOOP;
     ELSE
@@ -216,8 +216,8 @@ BEGIN
             CASE WHEN end_readers THEN ', end_readers => true' END,
             CASE WHEN allow_overlap THEN pg_catalog.format(', allow_overlap => true, reason => %L', reason) END,
             dbanon_internal.readers_argument(readers), CASE WHEN grow THEN ', grow => true' END);
-        SELECT t.* INTO tried
-            FROM dbanon_internal.try_publish(run_id, publish_as, replace, allow_overlap, reason, end_readers, readers, grow) t;
+        SELECT done.* INTO tried
+            FROM dbanon_internal.try_publish(run_id, publish_as, replace, allow_overlap, reason, end_readers, readers, grow) done;
         rows_published := tried.rows;
         IF tried.state IS NOT NULL THEN
             COMMIT;

@@ -20,18 +20,18 @@ CREATE OR REPLACE FUNCTION dbanon_internal.plan_inputs(dataset_id bigint, traits
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT n.input, CASE n.input
-            WHEN 'requests' THEN (SELECT count(*) FROM ONLY dbanon.request q WHERE q.dataset_id = plan_inputs.dataset_id)
-            WHEN 'sites' THEN (SELECT count(*) FROM ONLY dbanon.site s WHERE s.dataset_id = plan_inputs.dataset_id)
-            WHEN 'cells' THEN (SELECT count(*) FROM ONLY dbanon.cell c WHERE c.dataset_id = plan_inputs.dataset_id)
-            WHEN 'quasi_identifiers' THEN (SELECT count(*) FROM ONLY dbanon.quasi_identifier i
-                WHERE i.dataset_id = plan_inputs.dataset_id AND i.set_name = coalesce(params ->> 'qid_set', 'default'))
-        END, n.needed
-    FROM (SELECT r.value AS input, true AS needed, r.ordinality AS place
-          FROM jsonb_array_elements_text(traits -> 'reads') WITH ORDINALITY r
+    SELECT inp.input, CASE inp.input
+            WHEN 'requests' THEN (SELECT count(*) FROM ONLY dbanon.request req WHERE req.dataset_id = plan_inputs.dataset_id)
+            WHEN 'sites' THEN (SELECT count(*) FROM ONLY dbanon.site site WHERE site.dataset_id = plan_inputs.dataset_id)
+            WHEN 'cells' THEN (SELECT count(*) FROM ONLY dbanon.cell cel WHERE cel.dataset_id = plan_inputs.dataset_id)
+            WHEN 'quasi_identifiers' THEN (SELECT count(*) FROM ONLY dbanon.quasi_identifier qid
+                WHERE qid.dataset_id = plan_inputs.dataset_id AND qid.set_name = coalesce(params ->> 'qid_set', 'default'))
+        END, inp.needed
+    FROM (SELECT ele.value AS input, true AS needed, ele.ordinality AS place
+          FROM jsonb_array_elements_text(traits -> 'reads') WITH ORDINALITY ele
           UNION ALL
-          SELECT j.value, false, j.ordinality FROM jsonb_array_elements_text(traits -> 'joins') WITH ORDINALITY j) n
-    ORDER BY n.needed DESC, n.place
+          SELECT ele.value, false, ele.ordinality FROM jsonb_array_elements_text(traits -> 'joins') WITH ORDINALITY ele) inp
+    ORDER BY inp.needed DESC, inp.place
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_inputs(bigint, jsonb, jsonb) IS
 'Counts the rows of each input that a method reads (without which it cannot run) or joins, beside trajectories.';
@@ -83,22 +83,23 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH earlier AS MATERIALIZED (
-        SELECT r.*, d.name AS dataset, CASE r.dataset_id WHEN plan_earlier.dataset_id THEN 1
-            ELSE plan_earlier.fixes / nullif((SELECT p.fixes FROM dbanon_internal.plan_data(r.dataset_id) p), 0)::numeric END AS scale
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id AND d.dropped_at IS NULL
-        WHERE r.method = plan_earlier.method AND r.algorithm = plan_earlier.algorithm AND r.status = 'verified' AND r.timings ? 'total_s'
-        ORDER BY r.dataset_id = plan_earlier.dataset_id DESC, coalesce(r.params -> 'k' = plan_earlier.k, false) DESC, r.run_id DESC
+        SELECT run.*, dat.name AS dataset, CASE run.dataset_id WHEN plan_earlier.dataset_id THEN 1
+            ELSE plan_earlier.fixes / nullif((SELECT size.fixes FROM dbanon_internal.plan_data(run.dataset_id) size), 0)::numeric END AS scale
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.dropped_at IS NULL
+        WHERE run.method = plan_earlier.method AND run.algorithm = plan_earlier.algorithm AND run.status = 'verified' AND run.timings ? 'total_s'
+        ORDER BY run.dataset_id = plan_earlier.dataset_id DESC, coalesce(run.params -> 'k' = plan_earlier.k, false) DESC, run.run_id DESC
         LIMIT 1
     )
-    SELECT f.item, round(f.value, f.digits), false, format('by run %s of %s with k = %s', e.run_id, e.dataset, coalesce(e.params ->> 'k', '?'))
-        || CASE WHEN e.scale <> 1 THEN format(', scaled by %s for the number of fixes', trim_scale(round(e.scale, 3))) ELSE '' END
-    FROM earlier e
+    SELECT fig.item, round(fig.value, fig.digits), false,
+        format('by run %s of %s with k = %s', earlier.run_id, earlier.dataset, coalesce(earlier.params ->> 'k', '?'))
+        || CASE WHEN earlier.scale <> 1 THEN format(', scaled by %s for the number of fixes', trim_scale(round(earlier.scale, 3))) ELSE '' END
+    FROM earlier
     CROSS JOIN LATERAL (VALUES
-        ('rows', e.rows * e.scale, 0),
-        ('seconds', ((e.timings ->> 'total_s')::numeric - coalesce((e.timings ->> 'compile_s')::numeric, 0)) * e.scale, 2),
-        ('memory_mb', e.peak_rss_mb::numeric * greatest(e.scale, 1), 0),
-        ('median_cloak_side_m', (e.metrics ->> 'median_cloak_side_m')::numeric, 1)) f (item, value, digits)
-    WHERE f.value IS NOT NULL
+        ('rows', earlier.rows * earlier.scale, 0),
+        ('seconds', ((earlier.timings ->> 'total_s')::numeric - coalesce((earlier.timings ->> 'compile_s')::numeric, 0)) * earlier.scale, 2),
+        ('memory_mb', earlier.peak_rss_mb::numeric * greatest(earlier.scale, 1), 0),
+        ('median_cloak_side_m', (earlier.metrics ->> 'median_cloak_side_m')::numeric, 1)) fig (item, value, digits)
+    WHERE fig.value IS NOT NULL
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_earlier(text, text, jsonb, bigint, bigint) IS
 'What a verified run of this method and algorithm came to, scaled by fixes: the latest on this dataset, of the same k if there is one,
@@ -125,19 +126,20 @@ DECLARE
     missing text;
     stored bigint;
 BEGIN
-    SELECT m.* INTO STRICT family FROM ONLY dbanon.method m WHERE m.name = plan_run.method;
-    SELECT p.* INTO STRICT data FROM dbanon_internal.plan_data(about.dataset_id) p;
+    SELECT met.* INTO STRICT family FROM ONLY dbanon.method met WHERE met.name = plan_run.method;
+    SELECT size.* INTO STRICT data FROM dbanon_internal.plan_data(about.dataset_id) size;
     span := dbanon_internal.plan_span(family.traits, checked, about.grid_s, data.first_s, data.last_s);
     reach := dbanon_internal.method_reach(family.traits, checked, dbanon_internal.settle_s(about.population_id));
-    near := ARRAY(SELECT r.name FROM dbanon_internal.releases_within(about.dataset_id, span, reach) r WHERE span IS NOT NULL);
-    SELECT c.* INTO conflict FROM dbanon_internal.plan_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) c WHERE near <> '{}';
+    near := ARRAY(SELECT rel.name FROM dbanon_internal.releases_within(about.dataset_id, span, reach) rel WHERE span IS NOT NULL);
+    SELECT con.* INTO conflict FROM dbanon_internal.plan_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) con
+    WHERE near <> '{}';
     others := dbanon_internal.name_some(conflict.releases);
     RETURN QUERY VALUES ('subjects'::text, data.subjects::numeric, true, ''::text),
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
          coalesce(format('at most from %s to %s', lower(span), upper(span)), 'no time of the data'));
-    RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to the computed rows' END
-        FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i;
+    RETURN QUERY SELECT inp.input, inp.rows::numeric, true, CASE WHEN inp.needed THEN 'needed' ELSE 'joined to the computed rows' END
+        FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) inp;
     RETURN QUERY VALUES ('releases_compared'::text, cardinality(near)::numeric, false, array_to_string(near[:10], ', '));
     lacking := dbanon_internal.lacking_history(family.traits, checked, about.grid_s, data.first_s);
     IF lacking.start IS NOT NULL THEN
@@ -149,19 +151,20 @@ BEGIN
         RETURN QUERY VALUES ('people_published'::text, conflict.people::numeric, false,
             array_to_string(conflict.releases[:10], ', '));
     END IF;
-    RETURN QUERY SELECT e.* FROM dbanon_internal.plan_earlier(family.name, chosen, checked -> 'k', about.dataset_id, data.fixes) e;
+    RETURN QUERY SELECT ear.* FROM dbanon_internal.plan_earlier(family.name, chosen, checked -> 'k', about.dataset_id, data.fixes) ear;
     IF NOT FOUND THEN
         RETURN QUERY VALUES ('earlier_runs'::text, 0::numeric, true,
             'no verified run of this method and algorithm to estimate from'::text);
     END IF;
     IF checked ? 'new_atoms' THEN
-        stored := (SELECT count(DISTINCT a.atom) FROM dbanon_internal.stored_atoms(about.dataset_id,
+        stored := (SELECT count(DISTINCT atom.atom) FROM dbanon_internal.stored_atoms(about.dataset_id,
             coalesce(checked ->> 'atom_l', checked ->> 'l', '0')::double precision,
-            coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) a);
+            coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) atom);
         RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those that earlier releases gave these cells'::text);
     END IF;
-    SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;
-    RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.exact, c.sentence FROM (
+    SELECT inp.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) inp
+    WHERE inp.needed AND inp.rows = 0 LIMIT 1;
+    RETURN QUERY SELECT 'exit_code'::text, can.code::numeric, can.exact, can.sentence FROM (
         SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none. Load some first.', replace(missing, '_', '-')) AS sentence
             WHERE missing IS NOT NULL
         UNION ALL
@@ -179,8 +182,8 @@ BEGIN
         SELECT 5, false, 'A release has atoms of these cells already: publishing a run with new ones needs a reason. Leave new_atoms out.'
             WHERE stored > 0 AND (checked -> 'new_atoms')::boolean
         UNION ALL
-        SELECT 0, false, 'The inputs are complete. Only a run can show whether they suffice.') c
-        ORDER BY c.code = 0, c.code, c.exact DESC LIMIT 1;
+        SELECT 0, false, 'The inputs are complete. Only a run can show whether they suffice.') can
+        ORDER BY can.code = 0, can.code, can.exact DESC LIMIT 1;
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS

@@ -81,14 +81,14 @@ DECLARE
     bare bigint;
 BEGIN
     -- Members whose trajectory is no longer in the run's own dataset: deleted, or loaded anew under another number.
-    SELECT count(*), count(*) - count(t.trajectory_id) INTO members, unknown
-        FROM ONLY dbanon.membership m
-        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
-            SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = refuse_unknown_members.run_id)
-        WHERE m.run_id = refuse_unknown_members.run_id;
-    SELECT count(DISTINCT d.record_id) INTO bare
-        FROM ONLY dbanon.record d LEFT JOIN ONLY dbanon.membership m ON m.run_id = d.run_id AND m.record_id = d.record_id
-        WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
+    SELECT count(*), count(*) - count(tra.trajectory_id) INTO members, unknown
+        FROM ONLY dbanon.membership mem
+        LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = (
+            SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = refuse_unknown_members.run_id)
+        WHERE mem.run_id = refuse_unknown_members.run_id;
+    SELECT count(DISTINCT rec.record_id) INTO bare
+        FROM ONLY dbanon.record rec LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = rec.run_id AND mem.record_id = rec.record_id
+        WHERE rec.run_id = refuse_unknown_members.run_id AND mem.record_id IS NULL;
     RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. In run %, % no member, and % of % no '
         'trajectory.', refuse_unknown_members.run_id, dbanon_internal.counted(bare, 'record has', 'records have'),
             dbanon_internal.format_count(unknown), dbanon_internal.counted(members, 'member has', 'members have')
@@ -113,19 +113,19 @@ SET enable_mergejoin = on
 AS $$
     WITH list AS MATERIALIZED (
         -- Many records have the same periods: these are put together once.
-        SELECT row_number() OVER () AS list_no, x.periods
-        FROM (SELECT DISTINCT d.periods FROM ONLY dbanon.record d WHERE d.run_id = record_spans.run_id) x
+        SELECT row_number() OVER () AS list_no, rec.periods
+        FROM (SELECT DISTINCT rec.periods FROM ONLY dbanon.record rec WHERE rec.run_id = record_spans.run_id) rec
     ), span AS MATERIALIZED (
         -- Gaps between the rows of a record count as its time: its members are the same people before and after one.
-        SELECT l.list_no, tstzrange(min(lower(p.period)), max(upper(p.period))) AS period
-        FROM list l
-        CROSS JOIN LATERAL unnest(l.periods) e (period_no)
-        JOIN ONLY dbanon.period p ON p.run_id = record_spans.run_id AND p.period_no = e.period_no
-        GROUP BY l.list_no
+        SELECT list.list_no, tstzrange(min(lower(per.period)), max(upper(per.period))) AS period
+        FROM list
+        CROSS JOIN LATERAL unnest(list.periods) ele (period_no)
+        JOIN ONLY dbanon.period per ON per.run_id = record_spans.run_id AND per.period_no = ele.period_no
+        GROUP BY list.list_no
     )
-    SELECT d.record_id, s.period
-    FROM ONLY dbanon.record d JOIN list l ON l.periods = d.periods JOIN span s ON s.list_no = l.list_no
-    WHERE d.run_id = record_spans.run_id
+    SELECT rec.record_id, span.period
+    FROM ONLY dbanon.record rec JOIN list ON list.periods = rec.periods JOIN span ON span.list_no = list.list_no
+    WHERE rec.run_id = record_spans.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.record_spans(bigint) IS
 'For each record of a run, from the start of its first row to the end of its last.';
@@ -141,20 +141,20 @@ SET enable_hashjoin = on
 SET enable_mergejoin = on
 AS $$
     WITH span AS MATERIALIZED (
-        SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_pieces.run_id) s
+        SELECT spa.record_id, spa.period FROM dbanon_internal.record_spans(record_pieces.run_id) spa
     ), cut AS (
         -- A cut is where a record begins or ends, or where a member joins or leaves it within that time.
-        SELECT s.record_id, c.at FROM span s CROSS JOIN LATERAL (VALUES (lower(s.period)), (upper(s.period))) c (at)
+        SELECT span.record_id, edge.at FROM span CROSS JOIN LATERAL (VALUES (lower(span.period)), (upper(span.period))) edge (at)
         UNION
-        SELECT s.record_id, c.at
-        FROM span s
-        JOIN ONLY dbanon.membership m ON m.run_id = record_pieces.run_id AND m.record_id = s.record_id AND m.period IS NOT NULL
-        CROSS JOIN LATERAL (VALUES (lower(m.period)), (upper(m.period))) c (at)
-        WHERE s.period @> c.at
+        SELECT span.record_id, edge.at
+        FROM span
+        JOIN ONLY dbanon.membership mem ON mem.run_id = record_pieces.run_id AND mem.record_id = span.record_id AND mem.period IS NOT NULL
+        CROSS JOIN LATERAL (VALUES (lower(mem.period)), (upper(mem.period))) edge (at)
+        WHERE span.period @> edge.at
     )
-    SELECT x.record_id, tstzrange(x.at, x.until)
-    FROM (SELECT c.record_id, c.at, lead(c.at) OVER (PARTITION BY c.record_id ORDER BY c.at) AS until FROM cut c) x
-    WHERE x.until IS NOT NULL
+    SELECT sec.record_id, tstzrange(sec.at, sec.until)
+    FROM (SELECT cut.record_id, cut.at, lead(cut.at) OVER (PARTITION BY cut.record_id ORDER BY cut.at) AS until FROM cut) sec
+    WHERE sec.until IS NOT NULL
 $$;
 COMMENT ON FUNCTION dbanon_internal.record_pieces(bigint) IS
 'Cuts the time of each record of a run into pieces, in each of which its members are the same.';
@@ -178,48 +178,48 @@ DECLARE
     hidden_by text;
     key bytea;
 BEGIN
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_groups.run_id;
-    SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = run_groups.run_id;
+    SELECT met.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method met WHERE met.name = run.method;
     key := dbanon_internal.dataset_key(run.dataset_id);
     IF hidden_by = 'record' THEN
         -- A record hides its members in each other for the whole of its time; who is carried for a stretch, in the pieces of that.
         RETURN QUERY
         WITH piece AS MATERIALIZED (
-            SELECT r.record_id, r.period FROM dbanon_internal.record_pieces(run.run_id) r
+            SELECT pie.record_id, pie.period FROM dbanon_internal.record_pieces(run.run_id) pie
         ), grouped AS MATERIALIZED (
-            SELECT x.record_id, x.period, CASE WHEN count(x.person) = count(*) THEN array_agg(DISTINCT x.person)
-                                               ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
-            FROM (SELECT i.record_id, i.period, m.person
-                  FROM (SELECT o.record_id, o.period, dbanon_internal.person_code(key, t.subject) AS person
-                        FROM ONLY dbanon.membership o
-                        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = o.trajectory_id AND t.dataset_id = run.dataset_id
-                        WHERE o.run_id = run.run_id
-                        ORDER BY o.record_id) m  -- sorted, so that workers hash the names
-                  JOIN piece i ON i.record_id = m.record_id AND (m.period IS NULL OR m.period @> i.period)) x
-            GROUP BY x.record_id, x.period
+            SELECT who.record_id, who.period, CASE WHEN count(who.person) = count(*) THEN array_agg(DISTINCT who.person)
+                                                   ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
+            FROM (SELECT piece.record_id, piece.period, mem.person
+                  FROM (SELECT mem.record_id, mem.period, dbanon_internal.person_code(key, tra.subject) AS person
+                        FROM ONLY dbanon.membership mem
+                        LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
+                        WHERE mem.run_id = run.run_id
+                        ORDER BY mem.record_id) mem  -- sorted, so that workers hash the names
+                  JOIN piece ON piece.record_id = mem.record_id AND (mem.period IS NULL OR mem.period @> piece.period)) who
+            GROUP BY who.record_id, who.period
         )
         -- Several records may have the same members.
-        SELECT DISTINCT g.period, g.people FROM grouped g
+        SELECT DISTINCT grouped.period, grouped.people FROM grouped
         UNION ALL
         -- A piece without members and without rows says nothing; one with rows is refused.
-        SELECT i.period, dbanon_internal.refuse_unknown_members(run.run_id)
-        FROM piece i
-        LEFT JOIN grouped g ON g.record_id = i.record_id AND g.period = i.period
-        WHERE g.record_id IS NULL AND EXISTS (
-            SELECT FROM ONLY dbanon.record d
-            CROSS JOIN LATERAL unnest(d.periods) e (period_no)
-            JOIN ONLY dbanon.period p ON p.run_id = run.run_id AND p.period_no = e.period_no
-            WHERE d.run_id = run.run_id AND d.record_id = i.record_id AND p.period && i.period);
+        SELECT piece.period, dbanon_internal.refuse_unknown_members(run.run_id)
+        FROM piece
+        LEFT JOIN grouped ON grouped.record_id = piece.record_id AND grouped.period = piece.period
+        WHERE grouped.record_id IS NULL AND EXISTS (
+            SELECT FROM ONLY dbanon.record rec
+            CROSS JOIN LATERAL unnest(rec.periods) ele (period_no)
+            JOIN ONLY dbanon.period per ON per.run_id = run.run_id AND per.period_no = ele.period_no
+            WHERE rec.run_id = run.run_id AND rec.record_id = piece.record_id AND per.period && piece.period);
     ELSIF hidden_by = 'region' THEN
         -- People with the same region in a period are one group.
         RETURN QUERY
-        SELECT c.period, CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.person_code(key, t.subject))
+        SELECT clo.period, CASE WHEN count(tra.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.person_code(key, tra.subject))
                               ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
-        FROM dbanon.cloak c
-        LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = c.record_id
-        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
-        WHERE c.run_id = run.run_id AND c.crowd > 1
-        GROUP BY c.period, c.region::bytea;
+        FROM dbanon.cloak clo
+        LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.record_id = clo.record_id
+        LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
+        WHERE clo.run_id = run.run_id AND clo.crowd > 1
+        GROUP BY clo.period, clo.region::bytea;
     ELSE
         RAISE EXCEPTION 'A run must have stored its groups of people to be published. Runs of the method % do not.', run.method
             USING ERRCODE = 'DA004', DETAIL = format('People of run %s are hidden by: %s.', run.run_id, coalesce(hidden_by, 'not said')),
@@ -245,30 +245,30 @@ DECLARE
     key bytea;
     alone boolean;
 BEGIN
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_exposures.run_id;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = run_exposures.run_id;
     key := dbanon_internal.dataset_key(run.dataset_id);
     alone := dbanon_internal.stands_alone(run.method, run.algorithm);
     RETURN QUERY
     WITH said AS MATERIALIZED (
         -- From the first row of a record to its last it speaks of its people, gaps included.
-        SELECT s.record_id, s.period FROM dbanon_internal.record_spans(run.run_id) s WHERE alone
+        SELECT spa.record_id, spa.period FROM dbanon_internal.record_spans(run.run_id) spa WHERE alone
         UNION ALL
         -- Where the members of a record hide one another, a row of one person is a group of one.
-        SELECT d.record_id, p.period
-        FROM ONLY dbanon.record d
-        CROSS JOIN LATERAL unnest(d.periods, d.regions) e (period_no, region_no)
-        JOIN ONLY dbanon.region g ON g.run_id = run.run_id AND g.region_no = e.region_no AND g.crowd = 1
-        JOIN ONLY dbanon.period p ON p.run_id = run.run_id AND p.period_no = e.period_no
-        WHERE d.run_id = run.run_id AND NOT alone AND EXISTS (
-            SELECT FROM ONLY dbanon.method m WHERE m.name = run.method AND m.traits ->> 'hidden_by' = 'region')
+        SELECT rec.record_id, per.period
+        FROM ONLY dbanon.record rec
+        CROSS JOIN LATERAL unnest(rec.periods, rec.regions) ele (period_no, region_no)
+        JOIN ONLY dbanon.region reg ON reg.run_id = run.run_id AND reg.region_no = ele.region_no AND reg.crowd = 1
+        JOIN ONLY dbanon.period per ON per.run_id = run.run_id AND per.period_no = ele.period_no
+        WHERE rec.run_id = run.run_id AND NOT alone AND EXISTS (
+            SELECT FROM ONLY dbanon.method met WHERE met.name = run.method AND met.traits ->> 'hidden_by' = 'region')
     )
-    SELECT CASE WHEN x.unknown > 0 THEN (dbanon_internal.refuse_unknown_members(run.run_id))[1]
-                ELSE dbanon_internal.person_code(key, x.subject) END, x.period
-    FROM (SELECT t.subject, range_agg(s.period) AS period, count(*) - count(t.subject) AS unknown
-          FROM said s
-          LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = s.record_id
-          LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
-          GROUP BY t.subject) x;
+    SELECT CASE WHEN who.unknown > 0 THEN (dbanon_internal.refuse_unknown_members(run.run_id))[1]
+                ELSE dbanon_internal.person_code(key, who.subject) END, who.period
+    FROM (SELECT tra.subject, range_agg(said.period) AS period, count(*) - count(tra.subject) AS unknown
+          FROM said
+          LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.record_id = said.record_id
+          LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
+          GROUP BY tra.subject) who;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_exposures(bigint) IS

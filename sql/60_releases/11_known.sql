@@ -41,12 +41,12 @@ DECLARE
     asked_key CONSTANT bytea := dbanon_internal.groups_key('asked', release_id, dataset_id);
 BEGIN
     -- A sum depends on no order, and forgetting a person changes a few of its terms. An exclusive or would not see a row that is there twice.
-    RETURN (SELECT coalesce(sum(dbanon_internal.row_code(grouping_key, range_send(g.period), g.people)), 0)
-            FROM ONLY dbanon.grouping g WHERE g.release_id = groups_sum.release_id)
-         + (SELECT coalesce(sum(dbanon_internal.row_code(exposure_key, multirange_send(e.period), ARRAY[e.person])), 0)
-            FROM ONLY dbanon.exposure e WHERE e.release_id = groups_sum.release_id)
-         + (SELECT coalesce(sum(dbanon_internal.row_code(asked_key, int8send(a.content), a.people)), 0)
-            FROM ONLY dbanon.asked a WHERE a.release_id = groups_sum.release_id);
+    RETURN (SELECT coalesce(sum(dbanon_internal.row_code(grouping_key, range_send(gro.period), gro.people)), 0)
+            FROM ONLY dbanon.grouping gro WHERE gro.release_id = groups_sum.release_id)
+         + (SELECT coalesce(sum(dbanon_internal.row_code(exposure_key, multirange_send(exp.period), ARRAY[exp.person])), 0)
+            FROM ONLY dbanon.exposure exp WHERE exp.release_id = groups_sum.release_id)
+         + (SELECT coalesce(sum(dbanon_internal.row_code(asked_key, int8send(ask.content), ask.people)), 0)
+            FROM ONLY dbanon.asked ask WHERE ask.release_id = groups_sum.release_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.groups_sum(bigint, bigint) IS
@@ -59,12 +59,12 @@ AS $$
 DECLARE
     changed dbanon.release;
 BEGIN
-    SELECT l.* INTO changed
-        FROM dbanon_internal.compared(check_groups.run_id, check_groups.new_release) c
-        JOIN ONLY dbanon.release l ON l.release_id = c.release_id AND l.release_id <> check_groups.new_release
-        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        WHERE l.groups_sum <> dbanon_internal.groups_sum(l.release_id, r.dataset_id)
-        ORDER BY l.release_id LIMIT 1;
+    SELECT rel.* INTO changed
+        FROM dbanon_internal.compared(check_groups.run_id, check_groups.new_release) known
+        JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id AND rel.release_id <> check_groups.new_release
+        JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+        WHERE rel.groups_sum <> dbanon_internal.groups_sum(rel.release_id, run.dataset_id)
+        ORDER BY rel.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
         RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. The facts of % '
             '(number %) were changed since.', check_groups.run_id, changed.name, changed.release_id
@@ -135,31 +135,31 @@ DECLARE
 BEGIN
     IF TG_OP = 'INSERT' THEN
         -- A publication stores them first, and the release after them.
-        PERFORM FROM (SELECT DISTINCT a.release_id FROM added a) n JOIN ONLY dbanon.release l ON l.release_id = n.release_id;
+        PERFORM FROM (SELECT DISTINCT added.release_id FROM added) touched JOIN ONLY dbanon.release rel ON rel.release_id = touched.release_id;
         allowed := NOT FOUND;
     ELSIF TG_OP = 'UPDATE' AND TG_TABLE_NAME IN ('grouping', 'exposure', 'asked') THEN
         -- It must replace one number by the one drawn and nothing else: that of the person named, of whom there are no data.
         EXECUTE format($query$
             WITH old AS MATERIALIZED (%s), new AS MATERIALIZED (%s), gone AS MATERIALIZED (
-                SELECT n.release_id, dbanon_internal.forgotten_code(r.dataset_id) AS person
-                FROM (SELECT DISTINCT o.release_id FROM old o) n
-                JOIN ONLY dbanon.release l ON l.release_id = n.release_id JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+                SELECT touched.release_id, dbanon_internal.forgotten_code(run.dataset_id) AS person
+                FROM (SELECT DISTINCT old.release_id FROM old) touched
+                JOIN ONLY dbanon.release rel ON rel.release_id = touched.release_id JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
             ), stand_in AS MATERIALIZED (
-                SELECT u.person FROM new n CROSS JOIN LATERAL unnest(n.people) u (person)
-                EXCEPT SELECT u.person FROM old o CROSS JOIN LATERAL unnest(o.people) u (person)
+                SELECT ele.person FROM new CROSS JOIN LATERAL unnest(new.people) ele (person)
+                EXCEPT SELECT ele.person FROM old CROSS JOIN LATERAL unnest(old.people) ele (person)
             )
             SELECT NOT EXISTS (SELECT FROM old) OR (
-                (SELECT array_agg(i.person) FROM stand_in i) = ARRAY[dbanon_internal.stand_in()]
+                (SELECT array_agg(stand_in.person) FROM stand_in) = ARRAY[dbanon_internal.stand_in()]
                 AND NOT EXISTS (
-                    SELECT o.release_id, o.period, ARRAY(
-                        SELECT p.person FROM unnest(array_replace(o.people, g.person, dbanon_internal.stand_in())) p (person)
-                        ORDER BY p.person)
-                    FROM old o LEFT JOIN gone g ON g.release_id = o.release_id
-                    EXCEPT ALL SELECT n.release_id, n.period, n.people FROM new n)
+                    SELECT old.release_id, old.period, ARRAY(
+                        SELECT ele.person FROM unnest(array_replace(old.people, gone.person, dbanon_internal.stand_in())) ele (person)
+                        ORDER BY ele.person)
+                    FROM old LEFT JOIN gone ON gone.release_id = old.release_id
+                    EXCEPT ALL SELECT new.release_id, new.period, new.people FROM new)
                 AND NOT EXISTS (
-                    SELECT FROM ONLY dbanon.dataset d
-                    WHERE dbanon_internal.has_subject(d.dataset_id, current_setting('dbanon.forgotten', true))
-                        AND dbanon_internal.forgotten_code(d.dataset_id) IN (SELECT g.person FROM gone g)))
+                    SELECT FROM ONLY dbanon.dataset dat
+                    WHERE dbanon_internal.has_subject(dat.dataset_id, current_setting('dbanon.forgotten', true))
+                        AND dbanon_internal.forgotten_code(dat.dataset_id) IN (SELECT gone.person FROM gone)))
             $query$, format(said, 'changed'), format(said, 'added')) INTO allowed;
     END IF;
     IF NOT allowed THEN
@@ -167,14 +167,14 @@ BEGIN
     END IF;
     IF TG_OP = 'UPDATE' THEN
         EXECUTE format($query$
-            UPDATE ONLY dbanon.release l SET groups_sum = l.groups_sum + k.more
-            FROM (SELECT s.release_id, sum(s.sign * dbanon_internal.row_code(
-                        dbanon_internal.groups_key($1, s.release_id, s.dataset_id), s.period, s.people)::numeric) AS more
-                  FROM (SELECT x.*, r.dataset_id
-                        FROM (SELECT o.*, -1 AS sign FROM (%s) o UNION ALL SELECT n.*, 1 FROM (%s) n) x
-                        JOIN ONLY dbanon.release e ON e.release_id = x.release_id JOIN ONLY dbanon.run r ON r.run_id = e.run_id) s
-                  GROUP BY s.release_id) k
-            WHERE l.release_id = k.release_id
+            UPDATE ONLY dbanon.release rel SET groups_sum = rel.groups_sum + gain.more
+            FROM (SELECT signed.release_id, sum(signed.sign * dbanon_internal.row_code(
+                        dbanon_internal.groups_key($1, signed.release_id, signed.dataset_id), signed.period, signed.people)::numeric) AS more
+                  FROM (SELECT said.*, run.dataset_id
+                        FROM (SELECT old.*, -1 AS sign FROM (%s) old UNION ALL SELECT new.*, 1 FROM (%s) new) said
+                        JOIN ONLY dbanon.release rel ON rel.release_id = said.release_id JOIN ONLY dbanon.run run ON run.run_id = rel.run_id) signed
+                  GROUP BY signed.release_id) gain
+            WHERE rel.release_id = gain.release_id
             $query$, format(said, 'changed'), format(said, 'added')) USING TG_TABLE_NAME;
     END IF;
     RETURN NULL;
@@ -192,11 +192,11 @@ BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         PERFORM FROM ONLY dbanon.release;
     ELSE
-        PERFORM FROM (SELECT DISTINCT c.dataset_id, c.person FROM changed c) w
-            JOIN (SELECT DISTINCT r.dataset_id FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id) p
-                ON p.dataset_id = w.dataset_id
-            WHERE TG_OP = 'UPDATE' OR w.person IS DISTINCT FROM dbanon_internal.forgotten_code(w.dataset_id)
-                OR dbanon_internal.has_subject(w.dataset_id, current_setting('dbanon.forgotten', true));
+        PERFORM FROM (SELECT DISTINCT changed.dataset_id, changed.person FROM changed) touched
+            JOIN (SELECT DISTINCT run.dataset_id FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id) pub
+                ON pub.dataset_id = touched.dataset_id
+            WHERE TG_OP = 'UPDATE' OR touched.person IS DISTINCT FROM dbanon_internal.forgotten_code(touched.dataset_id)
+                OR dbanon_internal.has_subject(touched.dataset_id, current_setting('dbanon.forgotten', true));
     END IF;
     IF FOUND THEN
         PERFORM dbanon_internal.refuse_known(TG_OP, TG_TABLE_NAME);

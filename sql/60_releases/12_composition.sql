@@ -51,26 +51,26 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH run AS MATERIALIZED (
-        SELECT d.population_id, dbanon_internal.run_span(r.run_id) AS span, dbanon_internal.run_reach(r.run_id) AS reach
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = compared.run_id
+        SELECT dat.population_id, dbanon_internal.run_span(run.run_id) AS span, dbanon_internal.run_reach(run.run_id) AS reach
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = compared.run_id
     ), near AS (
         -- Those that meet the run, and those that meet these: the candidates that a person had before may depend on them.
-        SELECT DISTINCT b.release_id
-        FROM run n
-        CROSS JOIN LATERAL dbanon_internal.releases_near(n.population_id, n.span, n.reach) a
-        JOIN ONLY dbanon.release l ON l.release_id = a.release_id
-        CROSS JOIN LATERAL dbanon_internal.releases_near(n.population_id, l.span, l.reach) b
+        SELECT DISTINCT second.release_id
+        FROM run
+        CROSS JOIN LATERAL dbanon_internal.releases_near(run.population_id, run.span, run.reach) first
+        JOIN ONLY dbanon.release rel ON rel.release_id = first.release_id
+        CROSS JOIN LATERAL dbanon_internal.releases_near(run.population_id, rel.span, rel.reach) second
     ), known AS (
-        SELECT compared.new_release AS release_id, compared.run_id AS run_id, n.span, n.reach, NULL::bytea AS content, false AS overridden
-        FROM run n
+        SELECT compared.new_release AS release_id, compared.run_id AS run_id, run.span, run.reach, NULL::bytea AS content, false AS overridden
+        FROM run
         UNION ALL
-        SELECT l.release_id, l.run_id, l.span, l.reach, l.content, l.overlap_reason IS NOT NULL
-        FROM ONLY dbanon.release l JOIN near b ON b.release_id = l.release_id WHERE l.release_id <> compared.new_release
+        SELECT rel.release_id, rel.run_id, rel.span, rel.reach, rel.content, rel.overlap_reason IS NOT NULL
+        FROM ONLY dbanon.release rel JOIN near ON near.release_id = rel.release_id WHERE rel.release_id <> compared.new_release
     )
     -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
-    SELECT w.release_id, coalesce(m.traits ->> 'hides', 'place'), ceil((r.params ->> 'k')::numeric)::bigint,
-        dbanon_internal.stands_alone(r.method, r.algorithm), w.span, w.reach, w.content, w.overridden
-    FROM known w LEFT JOIN ONLY dbanon.run r ON r.run_id = w.run_id LEFT JOIN ONLY dbanon.method m ON m.name = r.method;
+    SELECT known.release_id, coalesce(met.traits ->> 'hides', 'place'), ceil((run.params ->> 'k')::numeric)::bigint,
+        dbanon_internal.stands_alone(run.method, run.algorithm), known.span, known.reach, known.content, known.overridden
+    FROM known LEFT JOIN ONLY dbanon.run run ON run.run_id = known.run_id LEFT JOIN ONLY dbanon.method met ON met.name = run.method;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compared(bigint, bigint) IS
@@ -86,13 +86,14 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH earlier AS MATERIALIZED (
-        SELECT c.release_id, c.overridden FROM dbanon_internal.compared(audiences.run_id, audiences.new_release) c
-        WHERE c.release_id <> audiences.new_release
+        SELECT known.release_id, known.overridden FROM dbanon_internal.compared(audiences.run_id, audiences.new_release) known
+        WHERE known.release_id <> audiences.new_release
     )
-    SELECT DISTINCT ARRAY(SELECT e.release_id FROM earlier e WHERE a.everything OR NOT e.overridden OR e.release_id = a.also ORDER BY 1)
+    SELECT DISTINCT ARRAY(SELECT earlier.release_id FROM earlier WHERE aud.everything OR NOT earlier.overridden OR earlier.release_id = aud.also
+                          ORDER BY 1)
     FROM (SELECT true AS everything, NULL::bigint AS also
           UNION ALL SELECT false, NULL
-          UNION ALL SELECT false, e.release_id FROM earlier e WHERE e.overridden) a;
+          UNION ALL SELECT false, earlier.release_id FROM earlier WHERE earlier.overridden) aud;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint) IS
@@ -112,57 +113,59 @@ BEGIN
     RETURN QUERY
     WITH considered AS MATERIALIZED (
         -- Every release speaks of places; of senders, only those that publish requests.
-        SELECT c.* FROM dbanon_internal.compared(comparisons.run_id, comparisons.new_release) c
-        WHERE NOT c.alone AND (comparisons.secret = 'place' OR c.secret = comparisons.secret)
+        SELECT known.* FROM dbanon_internal.compared(comparisons.run_id, comparisons.new_release) known
+        WHERE NOT known.alone AND (comparisons.secret = 'place' OR known.secret = comparisons.secret)
     ), stated AS (
-        SELECT DISTINCT g.release_id, g.period, s.reach, s.secret = comparisons.secret AS hides
-        FROM considered s JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id
+        SELECT DISTINCT gro.release_id, gro.period, con.reach, con.secret = comparisons.secret AS hides
+        FROM considered con JOIN ONLY dbanon.grouping gro ON gro.release_id = con.release_id
         UNION
-        SELECT e.release_id, u.period, s.reach, false
-        FROM considered s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id CROSS JOIN LATERAL unnest(e.period) u (period)
+        SELECT exp.release_id, ele.period, con.reach, false
+        FROM considered con JOIN ONLY dbanon.exposure exp ON exp.release_id = con.release_id CROSS JOIN LATERAL unnest(exp.period) ele (period)
     ), cut AS MATERIALIZED (
-        SELECT b.at, row_number() OVER (ORDER BY b.at) AS place
-        FROM (SELECT lower(dbanon_internal.padded(d.period, d.reach)) AS at FROM stated d
-              UNION SELECT upper(dbanon_internal.padded(d.period, d.reach)) FROM stated d) b
+        SELECT edge.at, row_number() OVER (ORDER BY edge.at) AS place
+        FROM (SELECT lower(dbanon_internal.padded(stated.period, stated.reach)) AS at FROM stated
+              UNION SELECT upper(dbanon_internal.padded(stated.period, stated.reach)) FROM stated) edge
     ), within_reach AS MATERIALIZED (
         -- The promises of releases without a reach, moment by moment: time is cut where a release begins or ends to speak.
-        SELECT DISTINCT NULL::bigint AS snapshot, NULL::tstzrange AS at, p.place, d.release_id, d.period
-        FROM stated d
-        JOIN cut f ON f.at = lower(dbanon_internal.padded(d.period, d.reach))
-        JOIN cut t ON t.at = upper(dbanon_internal.padded(d.period, d.reach))
-        CROSS JOIN LATERAL generate_series(f.place, t.place - 1) p (place)
+        SELECT DISTINCT NULL::bigint AS snapshot, NULL::tstzrange AS at, step.place, stated.release_id, stated.period
+        FROM stated
+        JOIN cut start ON start.at = lower(dbanon_internal.padded(stated.period, stated.reach))
+        JOIN cut stop ON stop.at = upper(dbanon_internal.padded(stated.period, stated.reach))
+        CROSS JOIN LATERAL generate_series(start.place, stop.place - 1) step (place)
         UNION ALL
         -- Those of a snapshot, period by period: all that others say within reach of it is compared together.
-        SELECT DISTINCT h.release_id, h.period, NULL::bigint, d.release_id, d.period
-        FROM stated h
-        JOIN stated d ON CASE WHEN d.release_id = h.release_id THEN d.period = h.period
-                            ELSE dbanon_internal.padded(d.period, greatest(d.reach, h.reach)) && h.period END
-        WHERE h.hides AND h.reach > interval '0'
+        SELECT DISTINCT snap.release_id, snap.period, NULL::bigint, stated.release_id, stated.period
+        FROM stated snap
+        JOIN stated ON CASE WHEN stated.release_id = snap.release_id THEN stated.period = snap.period
+                            ELSE dbanon_internal.padded(stated.period, greatest(stated.reach, snap.reach)) && snap.period END
+        WHERE snap.hides AND snap.reach > interval '0'
     ), moment AS MATERIALIZED (
         -- Where the run and another release speak, and one of them promises something.
-        SELECT h.snapshot, h.at, h.place, array_agg(DISTINCT h.release_id) AS releases
-        FROM within_reach h JOIN stated d ON d.release_id = h.release_id AND d.period = h.period
-        GROUP BY h.snapshot, h.at, h.place
-        HAVING bool_or(h.release_id = comparisons.new_release) AND bool_or(h.release_id <> comparisons.new_release)
-            AND bool_or(CASE WHEN h.snapshot IS NULL THEN d.hides AND d.reach = interval '0' ELSE true END)
+        SELECT wit.snapshot, wit.at, wit.place, array_agg(DISTINCT wit.release_id) AS releases
+        FROM within_reach wit JOIN stated ON stated.release_id = wit.release_id AND stated.period = wit.period
+        GROUP BY wit.snapshot, wit.at, wit.place
+        HAVING bool_or(wit.release_id = comparisons.new_release) AND bool_or(wit.release_id <> comparisons.new_release)
+            AND bool_or(CASE WHEN wit.snapshot IS NULL THEN stated.hides AND stated.reach = interval '0' ELSE true END)
     ), comparison AS MATERIALIZED (
         -- Numbered in one order at every call.
-        SELECT row_number() OVER (ORDER BY x.snapshot, x.at, x.place, x.read) AS comparison,
-            dense_rank() OVER (ORDER BY x.snapshot, x.at, x.place) AS moment, x.*
-        FROM (SELECT DISTINCT o.snapshot, o.at, o.place, ARRAY(SELECT r FROM unnest(o.releases) r WHERE r = ANY (a.read)) AS read
-              FROM moment o CROSS JOIN dbanon_internal.audiences(comparisons.run_id, comparisons.new_release) a) x
-        WHERE cardinality(x.read) > 0
+        SELECT row_number() OVER (ORDER BY com.snapshot, com.at, com.place, com.read) AS comparison,
+            dense_rank() OVER (ORDER BY com.snapshot, com.at, com.place) AS moment, com.*
+        FROM (SELECT DISTINCT mom.snapshot, mom.at, mom.place, ARRAY(SELECT ele FROM unnest(mom.releases) ele WHERE ele = ANY (aud.read)) AS read
+              FROM moment mom CROSS JOIN dbanon_internal.audiences(comparisons.run_id, comparisons.new_release) aud) com
+        WHERE cardinality(com.read) > 0
     )
-    SELECT s.comparison, s.moment, s.snapshot, h.release_id, h.period,
-        CASE WHEN s.snapshot IS NULL THEN dbanon_internal.padded(tstzrange(f.at, t.at), r.reach) WHEN s.snapshot = h.release_id THEN s.at
-             ELSE dbanon_internal.padded(s.at, greatest(r.reach, o.reach)) END
-    FROM comparison s
-    JOIN within_reach h ON h.snapshot IS NOT DISTINCT FROM s.snapshot AND h.at IS NOT DISTINCT FROM s.at AND h.place IS NOT DISTINCT FROM s.place
-    JOIN considered r ON r.release_id = h.release_id
-    LEFT JOIN considered o ON o.release_id = s.snapshot
-    LEFT JOIN cut f ON f.place = s.place
-    LEFT JOIN cut t ON t.place = s.place + 1
-    WHERE h.release_id = comparisons.new_release OR h.release_id = ANY (s.read);
+    SELECT com.comparison, com.moment, com.snapshot, wit.release_id, wit.period,
+        CASE WHEN com.snapshot IS NULL THEN dbanon_internal.padded(tstzrange(start.at, stop.at), con.reach)
+             WHEN com.snapshot = wit.release_id THEN com.at
+             ELSE dbanon_internal.padded(com.at, greatest(con.reach, snap.reach)) END
+    FROM comparison com
+    JOIN within_reach wit ON wit.snapshot IS NOT DISTINCT FROM com.snapshot AND wit.at IS NOT DISTINCT FROM com.at
+        AND wit.place IS NOT DISTINCT FROM com.place
+    JOIN considered con ON con.release_id = wit.release_id
+    LEFT JOIN considered snap ON snap.release_id = com.snapshot
+    LEFT JOIN cut start ON start.place = com.place
+    LEFT JOIN cut stop ON stop.place = com.place + 1
+    WHERE wit.release_id = comparisons.new_release OR wit.release_id = ANY (com.read);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.comparisons(bigint, bigint, text) IS
@@ -175,38 +178,39 @@ CREATE OR REPLACE FUNCTION dbanon_internal.memberships(run_id bigint, new_releas
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     WITH comparison_period AS MATERIALIZED (
-        SELECT DISTINCT s.moment, s.snapshot, s.release_id, s.period, s.within, c.k, c.reach, c.secret, c.secret = memberships.secret
-            AND CASE WHEN s.snapshot IS NULL THEN c.reach = interval '0' ELSE s.snapshot = s.release_id END AS promises
-        FROM dbanon_internal.comparisons(memberships.run_id, memberships.new_release, memberships.secret) s
-        JOIN dbanon_internal.compared(memberships.run_id, memberships.new_release) c ON c.release_id = s.release_id
+        SELECT DISTINCT com.moment, com.snapshot, com.release_id, com.period, com.within, known.k, known.reach, known.secret,
+            known.secret = memberships.secret
+            AND CASE WHEN com.snapshot IS NULL THEN known.reach = interval '0' ELSE com.snapshot = com.release_id END AS promises
+        FROM dbanon_internal.comparisons(memberships.run_id, memberships.new_release, memberships.secret) com
+        JOIN dbanon_internal.compared(memberships.run_id, memberships.new_release) known ON known.release_id = com.release_id
     ), grouped AS MATERIALIZED (
         -- The key of a group is a number of 64 bits that no adversary can foresee.
-        SELECT hashint8extended(row_number() OVER (), x.salt) AS group_key, g.release_id, g.period, g.people
-        FROM ONLY dbanon.grouping g
-        CROSS JOIN (SELECT hashtextextended(gen_random_uuid()::text, 0) AS salt) x
-        WHERE g.release_id IN (SELECT h.release_id FROM comparison_period h)
+        SELECT hashint8extended(row_number() OVER (), salt.salt) AS group_key, gro.release_id, gro.period, gro.people
+        FROM ONLY dbanon.grouping gro
+        CROSS JOIN (SELECT hashtextextended(gen_random_uuid()::text, 0) AS salt) salt
+        WHERE gro.release_id IN (SELECT com.release_id FROM comparison_period com)
     ), same_group AS MATERIALIZED (
         -- The very same group was published before with as great a promise, at the same time: where both are read, that promise is the old one's.
-        SELECT n.moment, g.group_key, array_agg(o.release_id) AS same_in
-        FROM grouped g
-        JOIN grouped o ON o.people = g.people AND o.release_id <> g.release_id
-        JOIN comparison_period n ON n.release_id = g.release_id AND n.period = g.period AND n.promises
-        JOIN comparison_period p ON p.moment = n.moment AND p.release_id = o.release_id AND p.period = o.period
-        WHERE g.release_id = memberships.new_release AND p.secret = n.secret AND p.k >= n.k
-            AND (n.snapshot IS NULL) = (p.reach = interval '0') AND (n.snapshot IS NULL OR p.period = n.period)
-        GROUP BY n.moment, g.group_key
+        SELECT com.moment, grouped.group_key, array_agg(twin.release_id) AS same_in
+        FROM grouped
+        JOIN grouped twin ON twin.people = grouped.people AND twin.release_id <> grouped.release_id
+        JOIN comparison_period com ON com.release_id = grouped.release_id AND com.period = grouped.period AND com.promises
+        JOIN comparison_period before ON before.moment = com.moment AND before.release_id = twin.release_id AND before.period = twin.period
+        WHERE grouped.release_id = memberships.new_release AND before.secret = com.secret AND before.k >= com.k
+            AND (com.snapshot IS NULL) = (before.reach = interval '0') AND (com.snapshot IS NULL OR before.period = com.period)
+        GROUP BY com.moment, grouped.group_key
     )
-    SELECT x.moment, u.person, x.release_id, x.group_key, x.k, x.same_in
-    FROM (SELECT h.moment, h.release_id, g.group_key, g.people, CASE WHEN h.promises THEN h.k END AS k, t.same_in
-          FROM comparison_period h
-          JOIN grouped g ON g.release_id = h.release_id AND g.period = h.period
-          LEFT JOIN same_group t ON t.moment = h.moment AND t.group_key = g.group_key
-          OFFSET 0) x  -- once a group, not once a person
-    CROSS JOIN LATERAL unnest(x.people) u (person)
+    SELECT gro.moment, ele.person, gro.release_id, gro.group_key, gro.k, gro.same_in
+    FROM (SELECT com.moment, com.release_id, grouped.group_key, grouped.people, CASE WHEN com.promises THEN com.k END AS k, same.same_in
+          FROM comparison_period com
+          JOIN grouped ON grouped.release_id = com.release_id AND grouped.period = com.period
+          LEFT JOIN same_group same ON same.moment = com.moment AND same.group_key = grouped.group_key
+          OFFSET 0) gro  -- once a group, not once a person
+    CROSS JOIN LATERAL unnest(gro.people) ele (person)
     UNION ALL
     -- Who is shown exactly is alone.
-    SELECT DISTINCT h.moment, e.person, h.release_id, hashtextextended(e.person::text, h.release_id), NULL::bigint, NULL::bigint[]
-    FROM comparison_period h JOIN ONLY dbanon.exposure e ON e.release_id = h.release_id AND e.period && h.within;
+    SELECT DISTINCT com.moment, exp.person, com.release_id, hashtextextended(exp.person::text, com.release_id), NULL::bigint, NULL::bigint[]
+    FROM comparison_period com JOIN ONLY dbanon.exposure exp ON exp.release_id = com.release_id AND exp.period && com.within;
 END;
 COMMENT ON FUNCTION dbanon_internal.memberships(bigint, bigint, text) IS
 'Who is in which group (its key) of which release at each moment that is compared, what k is promised there, and which earlier releases have
@@ -225,73 +229,91 @@ SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+    -- Flags of what releases say of a person.
+    earlier_speaks CONSTANT integer := 1;
+    run_speaks CONSTANT integer := 2;
+    run_promises CONSTANT integer := 4;  -- to hide the person here
+    run_repeats CONSTANT integer := 8;  -- an older promise
 BEGIN
     RETURN QUERY
     WITH memberships AS MATERIALIZED (
-        SELECT s.* FROM dbanon_internal.memberships(candidates.run_id, candidates.new_release, candidates.secret) s
+        SELECT mem.* FROM dbanon_internal.memberships(candidates.run_id, candidates.new_release, candidates.secret) mem
     ), comparison AS MATERIALIZED (
-        SELECT x.*, cardinality(x.read) = max(cardinality(x.read)) OVER (PARTITION BY x.moment) AS entire
-        FROM (SELECT s.comparison, s.moment, array_agg(DISTINCT s.release_id) AS read
-              FROM dbanon_internal.comparisons(candidates.run_id, candidates.new_release, candidates.secret) s GROUP BY s.comparison, s.moment) x
+        SELECT com.*, cardinality(com.read) = max(cardinality(com.read)) OVER (PARTITION BY com.moment) AS entire
+        FROM (SELECT com.comparison, com.moment, array_agg(DISTINCT com.release_id) AS read
+              FROM dbanon_internal.comparisons(candidates.run_id, candidates.new_release, candidates.secret) com
+              GROUP BY com.comparison, com.moment) com
     ), member AS MATERIALIZED (
         -- The exclusive or of the keys of all groups of a person: equal for those who are in the same groups of the same releases.
-        SELECT s.moment, s.person, bit_xor(s.group_key) AS group_keys FROM memberships s
-        WHERE EXISTS (SELECT FROM comparison c WHERE NOT c.entire)
-        GROUP BY s.moment, s.person
+        SELECT mem.moment, mem.person, bit_xor(mem.group_key) AS group_keys FROM memberships mem
+        WHERE EXISTS (SELECT FROM comparison com WHERE NOT com.entire)
+        GROUP BY mem.moment, mem.person
     ), block AS MATERIALIZED (
         -- Of these everything said was the same, so whatever part of it an audience has read is: one of them stands for all.
-        SELECT m.moment, m.group_keys, count(*)::integer AS n, min(m.person) AS example FROM member m GROUP BY m.moment, m.group_keys
+        SELECT member.moment, member.group_keys, count(*)::integer AS n, min(member.person) AS example FROM member
+        GROUP BY member.moment, member.group_keys
     ), statement AS (
-        -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
-        SELECT x.comparison, x.example, x.n, x.group_key, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
-            CASE WHEN x.release_id <> candidates.new_release THEN 1 WHEN x.k IS NULL THEN 2 WHEN x.same_in && x.read THEN 10 ELSE 6 END AS marks
-        FROM (SELECT c.comparison, c.read, s.person AS example, 1 AS n, s.release_id, s.group_key, s.k, s.same_in
-              FROM memberships s JOIN comparison c ON c.moment = s.moment AND c.entire
+        SELECT said.comparison, said.example, said.n, said.group_key, CASE WHEN said.release_id <> candidates.new_release THEN said.k END AS k,
+            CASE WHEN said.release_id <> candidates.new_release THEN earlier_speaks WHEN said.k IS NULL THEN run_speaks
+                 WHEN said.same_in && said.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags
+        FROM (SELECT com.comparison, com.read, mem.person AS example, 1 AS n, mem.release_id, mem.group_key, mem.k, mem.same_in
+              FROM memberships mem JOIN comparison com ON com.moment = mem.moment AND com.entire
               UNION ALL
-              SELECT b.comparison, b.read, b.example, b.n, s.release_id, s.group_key, s.k, s.same_in
-              FROM (SELECT c.comparison, c.read, b.* FROM block b JOIN comparison c ON c.moment = b.moment AND NOT c.entire OFFSET 0) b
-              JOIN memberships s ON s.moment = b.moment AND s.person = b.example AND s.release_id = ANY (b.read)) x
+              SELECT part.comparison, part.read, part.example, part.n, mem.release_id, mem.group_key, mem.k, mem.same_in
+              FROM (SELECT com.comparison, com.read, part.* FROM block part
+                    JOIN comparison com ON com.moment = part.moment AND NOT com.entire OFFSET 0) part
+              JOIN memberships mem ON mem.moment = part.moment AND mem.person = part.example AND mem.release_id = ANY (part.read)) said
     ), knowledge AS MATERIALIZED (
-        SELECT s.comparison, s.example, min(s.n) AS n, bit_xor(s.group_key) AS after,
-            bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.group_key END) AS before, max(s.k) AS k_before, bit_or(s.marks) AS marks
-        FROM statement s GROUP BY s.comparison, s.example
+        SELECT sta.comparison, sta.example, min(sta.n) AS n, bit_xor(sta.group_key) AS after,
+            bit_xor(CASE WHEN sta.flags = earlier_speaks THEN sta.group_key ELSE 0 END) AS before, max(sta.k) AS k_before,
+            bit_or(sta.flags) AS flags
+        FROM statement sta GROUP BY sta.comparison, sta.example
     ), class AS NOT MATERIALIZED (
         -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks. What is `after` says also
-        -- what was `before` and which marks there are; few columns to tell classes by keep the table of them small.
-        SELECT h.comparison, h.after, min(h.before) AS before, min(h.marks) AS marks, max(h.k_before) AS k_before, sum(h.n) AS n,
-            min(h.example) AS example
-        FROM knowledge h GROUP BY h.comparison, h.after
+        -- what was `before` and which flags there are; few columns to tell classes by keep the table of them small.
+        SELECT kno.comparison, kno.after, min(kno.before) AS before, min(kno.flags) AS flags, max(kno.k_before) AS k_before, sum(kno.n) AS n,
+            min(kno.example) AS example
+        FROM knowledge kno GROUP BY kno.comparison, kno.after
     ), alike AS MATERIALIZED (
         -- Classes that came of one by what the run says, and are of the same size, are judged alike: of many people few are left.
-        SELECT c.comparison, c.before, c.marks, c.n AS n_after, max(c.k_before) AS k_before, sum(c.n)::bigint AS n, min(c.example) AS example
-        FROM class c GROUP BY c.comparison, c.before, c.marks, c.n
+        SELECT class.comparison, class.before, class.flags, class.n AS n_after, max(class.k_before) AS k_before, sum(class.n)::bigint AS n,
+            min(class.example) AS example
+        FROM class GROUP BY class.comparison, class.before, class.flags, class.n
     ), earlier AS (
-        SELECT a.comparison, a.before, sum(a.n)::bigint AS n FROM alike a GROUP BY a.comparison, a.before
+        SELECT alike.comparison, alike.before, sum(alike.n)::bigint AS n FROM alike GROUP BY alike.comparison, alike.before
     ), judged AS MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
-        SELECT x.*, coalesce(x.n_after < x.k_now, false) AS breaks_now, coalesce(x.n_after < x.k_before AND x.n_after < x.n_before, false) AS breaks_before
-        FROM (SELECT a.*, e.n AS n_before, CASE WHEN a.marks & 4 = 4 THEN (
-                      SELECT l.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) l
-                      WHERE l.release_id = candidates.new_release) END AS k_now
-              FROM alike a JOIN earlier e ON e.comparison = a.comparison AND e.before = a.before) x
+        SELECT cla.*, coalesce(cla.n_after < cla.k_now, false) AS breaks_now,
+            coalesce(cla.n_after < cla.k_before AND cla.n_after < cla.n_before, false) AS breaks_before
+        FROM (SELECT alike.*, earlier.n AS n_before, CASE WHEN alike.flags & run_promises <> 0 THEN (
+                          SELECT known.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) known
+                          WHERE known.release_id = candidates.new_release) END AS k_now
+              FROM alike JOIN earlier ON earlier.comparison = alike.comparison AND earlier.before = alike.before) cla
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
-        SELECT j.comparison, j.k_before, j.k_now, j.n_after, array_agg(coalesce(m.person, h.example)) AS people
-        FROM judged j
-        JOIN class c ON c.comparison = j.comparison AND c.before = j.before AND c.marks = j.marks AND c.n = j.n_after
-        JOIN knowledge h ON h.comparison = c.comparison AND h.after = c.after
-        LEFT JOIN (SELECT c.comparison, m.person, b.example
-                   FROM block b JOIN member m ON m.moment = b.moment AND m.group_keys = b.group_keys
-                   JOIN comparison c ON c.moment = b.moment AND NOT c.entire) m ON m.comparison = h.comparison AND m.example = h.example
-        WHERE candidates.name_people AND (j.breaks_now OR j.breaks_before)
-        GROUP BY j.comparison, j.k_before, j.k_now, j.n_after
+        SELECT judged.comparison, judged.k_before, judged.k_now, judged.n_after, array_agg(coalesce(mem.person, kno.example)) AS people
+        FROM judged
+        JOIN class ON class.comparison = judged.comparison AND class.before = judged.before AND class.flags = judged.flags
+            AND class.n = judged.n_after
+        JOIN knowledge kno ON kno.comparison = class.comparison AND kno.after = class.after
+        LEFT JOIN (SELECT com.comparison, member.person, block.example
+                   FROM block JOIN member ON member.moment = block.moment AND member.group_keys = block.group_keys
+                   JOIN comparison com ON com.moment = block.moment AND NOT com.entire) mem
+            ON mem.comparison = kno.comparison AND mem.example = kno.example
+        WHERE candidates.name_people AND (judged.breaks_now OR judged.breaks_before)
+        GROUP BY judged.comparison, judged.k_before, judged.k_now, judged.n_after
     )
-    SELECT j.comparison, j.n, j.shared, j.is_repeat, j.k_before, j.k_now, j.n_after, j.breaks_now, j.breaks_before, j.example, d.people
-    FROM (SELECT i.comparison, i.marks & 3 = 3 AS shared, i.marks & 8 = 8 AS is_repeat, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before,
-              sum(i.n)::bigint AS n, min(i.example) AS example
-          FROM judged i GROUP BY i.comparison, shared, is_repeat, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before) j
-    LEFT JOIN named d ON d.comparison = j.comparison AND d.n_after = j.n_after AND d.k_before IS NOT DISTINCT FROM j.k_before
-        AND d.k_now IS NOT DISTINCT FROM j.k_now AND (j.breaks_now OR j.breaks_before);
+    SELECT found.comparison, found.n, found.shared, found.is_repeat, found.k_before, found.k_now, found.n_after, found.breaks_now,
+        found.breaks_before, found.example, named.people
+    FROM (SELECT judged.comparison, judged.flags & earlier_speaks <> 0 AND judged.flags & run_speaks <> 0 AS shared,
+              judged.flags & run_repeats <> 0 AS is_repeat, judged.k_before, judged.k_now, judged.n_after,
+              judged.breaks_now, judged.breaks_before,
+              sum(judged.n)::bigint AS n, min(judged.example) AS example
+          FROM judged GROUP BY judged.comparison, shared, is_repeat, judged.k_before, judged.k_now, judged.n_after, judged.breaks_now,
+              judged.breaks_before) found
+    LEFT JOIN named ON named.comparison = found.comparison AND named.n_after = found.n_after AND named.k_before IS NOT DISTINCT FROM found.k_before
+        AND named.k_now IS NOT DISTINCT FROM found.k_now AND (found.breaks_now OR found.breaks_before);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text, boolean) IS
@@ -311,39 +333,40 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH known AS MATERIALIZED (
-        SELECT c.* FROM dbanon_internal.compared(standalone_conflicts.run_id, standalone_conflicts.new_release) c
+        SELECT known.* FROM dbanon_internal.compared(standalone_conflicts.run_id, standalone_conflicts.new_release) known
     ), pair AS MATERIALIZED (
         -- Where one of the two stands alone and the other speaks on its secret; what repeats it entirely says nothing new.
-        SELECT o.release_id, greatest(n.reach, o.reach) AS reach
-        FROM known n JOIN known o ON o.release_id <> n.release_id
-        WHERE n.release_id = standalone_conflicts.new_release AND o.content IS DISTINCT FROM coalesce(standalone_conflicts.content, '')
-            AND ((n.alone AND (n.secret = 'place' OR o.secret = n.secret)) OR (o.alone AND (o.secret = 'place' OR n.secret = o.secret)))
+        SELECT theirs.release_id, greatest(ours.reach, theirs.reach) AS reach
+        FROM known ours JOIN known theirs ON theirs.release_id <> ours.release_id
+        WHERE ours.release_id = standalone_conflicts.new_release AND theirs.content IS DISTINCT FROM coalesce(standalone_conflicts.content, '')
+            AND ((ours.alone AND (ours.secret = 'place' OR theirs.secret = ours.secret))
+                 OR (theirs.alone AND (theirs.secret = 'place' OR ours.secret = theirs.secret)))
             AND EXISTS (
-                SELECT FROM dbanon_internal.audiences(standalone_conflicts.run_id, standalone_conflicts.new_release) a
-                WHERE o.release_id = ANY (a.read) AND NOT EXISTS (
-                    SELECT FROM known r WHERE r.release_id = ANY (a.read) AND r.content = standalone_conflicts.content))
+                SELECT FROM dbanon_internal.audiences(standalone_conflicts.run_id, standalone_conflicts.new_release) aud
+                WHERE theirs.release_id = ANY (aud.read) AND NOT EXISTS (
+                    SELECT FROM known twin WHERE twin.release_id = ANY (aud.read) AND twin.content = standalone_conflicts.content))
     ), statement AS MATERIALIZED (
-        SELECT e.release_id, e.person, e.period
-        FROM ONLY dbanon.exposure e
-        WHERE e.release_id = standalone_conflicts.new_release OR e.release_id IN (SELECT p.release_id FROM pair p)
+        SELECT exp.release_id, exp.person, exp.period
+        FROM ONLY dbanon.exposure exp
+        WHERE exp.release_id = standalone_conflicts.new_release OR exp.release_id IN (SELECT pair.release_id FROM pair)
         UNION ALL
-        SELECT g.release_id, u.person, tstzmultirange(g.period)
-        FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
-        WHERE g.release_id = standalone_conflicts.new_release OR g.release_id IN (SELECT p.release_id FROM pair p)
+        SELECT gro.release_id, ele.person, tstzmultirange(gro.period)
+        FROM ONLY dbanon.grouping gro CROSS JOIN LATERAL unnest(gro.people) ele (person)
+        WHERE gro.release_id = standalone_conflicts.new_release OR gro.release_id IN (SELECT pair.release_id FROM pair)
     )
-    SELECT p.release_id, n.person
-    FROM pair p
-    JOIN statement o ON o.release_id = p.release_id
-    JOIN statement n ON n.release_id = standalone_conflicts.new_release AND n.person = o.person
-    WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period)
+    SELECT pair.release_id, ours.person
+    FROM pair
+    JOIN statement theirs ON theirs.release_id = pair.release_id
+    JOIN statement ours ON ours.release_id = standalone_conflicts.new_release AND ours.person = theirs.person
+    WHERE EXISTS (SELECT FROM unnest(ours.period) ele (period) WHERE dbanon_internal.padded(ele.period, pair.reach) && theirs.period)
     UNION
     -- A lost release may speak of all people, at any time of its span.
-    SELECT p.release_id, n.person
-    FROM pair p
-    JOIN known o ON o.release_id = p.release_id AND o.k IS NULL
-    CROSS JOIN statement n
-    WHERE n.release_id = standalone_conflicts.new_release
-        AND EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.span);
+    SELECT pair.release_id, ours.person
+    FROM pair
+    JOIN known theirs ON theirs.release_id = pair.release_id AND theirs.k IS NULL
+    CROSS JOIN statement ours
+    WHERE ours.release_id = standalone_conflicts.new_release
+        AND EXISTS (SELECT FROM unnest(ours.period) ele (period) WHERE dbanon_internal.padded(ele.period, pair.reach) && theirs.span);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.standalone_conflicts(bigint, bigint, bytea) IS
@@ -358,44 +381,45 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
     WITH planned AS (
-        SELECT m.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(m.name, plan_conflicts.algorithm) AS alone
-        FROM ONLY dbanon.method m WHERE m.name = plan_conflicts.method
+        SELECT met.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(met.name, plan_conflicts.algorithm) AS alone
+        FROM ONLY dbanon.method met WHERE met.name = plan_conflicts.method
     ), conflict AS MATERIALIZED (
         -- As dbanon_internal.standalone_conflicts pairs releases. The same data and parameters give the same sets again, which say nothing new.
-        SELECT w.release_id, w.name, greatest(l.reach, plan_conflicts.reach) AS reach, l.run_id IS NULL AS lost, l.span
-        FROM planned n
-        CROSS JOIN LATERAL dbanon_internal.releases_within(plan_conflicts.dataset_id, plan_conflicts.span, plan_conflicts.reach) w
-        JOIN ONLY dbanon.release l ON l.release_id = w.release_id
-        LEFT JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        LEFT JOIN ONLY dbanon.method m ON m.name = r.method
-        WHERE (l.run_id IS NULL OR (n.alone AND (n.secret = 'place' OR m.traits ->> 'hides' = n.secret))
-                OR (dbanon_internal.stands_alone(r.method, r.algorithm) AND (m.traits ->> 'hides' = 'place' OR m.traits ->> 'hides' = n.secret)))
-            AND (r.dataset_id, r.dataset_revision, r.method, r.algorithm, r.params) IS DISTINCT FROM (
-                plan_conflicts.dataset_id, (SELECT d.revision FROM ONLY dbanon.dataset d WHERE d.dataset_id = plan_conflicts.dataset_id),
+        SELECT near.release_id, near.name, greatest(rel.reach, plan_conflicts.reach) AS reach, rel.run_id IS NULL AS lost, rel.span
+        FROM planned
+        CROSS JOIN LATERAL dbanon_internal.releases_within(plan_conflicts.dataset_id, plan_conflicts.span, plan_conflicts.reach) near
+        JOIN ONLY dbanon.release rel ON rel.release_id = near.release_id
+        LEFT JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+        LEFT JOIN ONLY dbanon.method met ON met.name = run.method
+        WHERE (rel.run_id IS NULL OR (planned.alone AND (planned.secret = 'place' OR met.traits ->> 'hides' = planned.secret))
+                OR (dbanon_internal.stands_alone(run.method, run.algorithm)
+                    AND (met.traits ->> 'hides' = 'place' OR met.traits ->> 'hides' = planned.secret)))
+            AND (run.dataset_id, run.dataset_revision, run.method, run.algorithm, run.params) IS DISTINCT FROM (
+                plan_conflicts.dataset_id, (SELECT dat.revision FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = plan_conflicts.dataset_id),
                 plan_conflicts.method, plan_conflicts.algorithm, plan_conflicts.params)
     ), statement AS (
-        SELECT e.release_id, e.person, e.period FROM ONLY dbanon.exposure e WHERE e.release_id IN (SELECT c.release_id FROM conflict c)
+        SELECT exp.release_id, exp.person, exp.period FROM ONLY dbanon.exposure exp WHERE exp.release_id IN (SELECT conflict.release_id FROM conflict)
         UNION ALL
-        SELECT g.release_id, u.person, tstzmultirange(g.period)
-        FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
-        WHERE g.release_id IN (SELECT c.release_id FROM conflict c)
+        SELECT gro.release_id, ele.person, tstzmultirange(gro.period)
+        FROM ONLY dbanon.grouping gro CROSS JOIN LATERAL unnest(gro.people) ele (person)
+        WHERE gro.release_id IN (SELECT conflict.release_id FROM conflict)
         UNION ALL
-        SELECT c.release_id, NULL, tstzmultirange(c.span) FROM conflict c WHERE c.lost  -- may speak of all people
+        SELECT conflict.release_id, NULL, tstzmultirange(conflict.span) FROM conflict WHERE conflict.lost  -- may speak of all people
     ), met AS MATERIALIZED (
-        SELECT DISTINCT s.release_id, s.person
-        FROM statement s JOIN conflict c ON c.release_id = s.release_id
-        WHERE s.period && dbanon_internal.padded(plan_conflicts.span, c.reach)
+        SELECT DISTINCT sta.release_id, sta.person
+        FROM statement sta JOIN conflict ON conflict.release_id = sta.release_id
+        WHERE sta.period && dbanon_internal.padded(plan_conflicts.span, conflict.reach)
     ), person AS (
-        SELECT DISTINCT dbanon_internal.person_code(k.key, t.subject) AS code
-        FROM (SELECT dbanon_internal.dataset_key(plan_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) k
-        JOIN ONLY dbanon.trajectory t ON t.dataset_id = plan_conflicts.dataset_id
-        WHERE t.first_s < extract(epoch FROM upper(plan_conflicts.span)) AND t.last_s >= extract(epoch FROM lower(plan_conflicts.span))
+        SELECT DISTINCT dbanon_internal.person_code(key.key, tra.subject) AS code
+        FROM (SELECT dbanon_internal.dataset_key(plan_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) key
+        JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = plan_conflicts.dataset_id
+        WHERE tra.first_s < extract(epoch FROM upper(plan_conflicts.span)) AND tra.last_s >= extract(epoch FROM lower(plan_conflicts.span))
     )
-    SELECT count(DISTINCT m.person),
-        (SELECT array_agg(c.name ORDER BY c.release_id) FROM conflict c WHERE c.release_id = ANY (array_agg(m.release_id)))
-    FROM (SELECT m.release_id, m.person FROM met m JOIN person p ON p.code = m.person
+    SELECT count(DISTINCT who.person),
+        (SELECT array_agg(conflict.name ORDER BY conflict.release_id) FROM conflict WHERE conflict.release_id = ANY (array_agg(who.release_id)))
+    FROM (SELECT met.release_id, met.person FROM met JOIN person ON person.code = met.person
           UNION ALL
-          SELECT m.release_id, p.code FROM met m CROSS JOIN person p WHERE m.person IS NULL) m
+          SELECT who.release_id, person.code FROM met who CROSS JOIN person WHERE who.person IS NULL) who
     HAVING count(*) > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
@@ -412,52 +436,57 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    repeated bytea := (SELECT coalesce(find_worst.content, dbanon_internal.run_content(r.run_id)) FROM ONLY dbanon.run r
-                       WHERE r.run_id = find_worst.run_id AND dbanon_internal.stands_alone(r.method, r.algorithm));
+    repeated bytea := (SELECT coalesce(find_worst.content, dbanon_internal.run_content(run.run_id)) FROM ONLY dbanon.run run
+                       WHERE run.run_id = find_worst.run_id AND dbanon_internal.stands_alone(run.method, run.algorithm));
     found record;
     intruded record;
 BEGIN
-    SELECT count(DISTINCT i.person) AS people, array_agg(DISTINCT i.release_id) AS met, array_agg(DISTINCT i.person) AS broken
-        INTO intruded FROM dbanon_internal.standalone_conflicts(find_worst.run_id, find_worst.new_release, repeated) i;
+    SELECT count(DISTINCT con.person) AS people, array_agg(DISTINCT con.release_id) AS met, array_agg(DISTINCT con.person) AS broken
+        INTO intruded FROM dbanon_internal.standalone_conflicts(find_worst.run_id, find_worst.new_release, repeated) con;
     WITH compared_period AS MATERIALIZED (
-        SELECT x.secret, s.*
-        FROM (VALUES ('sender'), ('place')) x (secret) CROSS JOIN LATERAL dbanon_internal.comparisons(find_worst.run_id, find_worst.new_release, x.secret) s
+        SELECT kind.secret, com.*
+        FROM (VALUES ('sender'), ('place')) kind (secret)
+        CROSS JOIN LATERAL dbanon_internal.comparisons(find_worst.run_id, find_worst.new_release, kind.secret) com
     ), candidate AS MATERIALIZED (
-        SELECT x.secret, c.*, c.is_repeat OR coalesce(c.k_before, c.k_now) IS NOT NULL AS counts
-        FROM (SELECT h.secret, (SELECT count(DISTINCT (o.secret, o.comparison)) > 1 FROM compared_period o) OR intruded.people > 0 AS several
-              FROM compared_period h GROUP BY h.secret) x
-        CROSS JOIN LATERAL dbanon_internal.candidates(find_worst.run_id, find_worst.new_release, x.secret, x.several) c
+        SELECT kind.secret, can.*, can.is_repeat OR coalesce(can.k_before, can.k_now) IS NOT NULL AS counts
+        FROM (SELECT com.secret,
+                  (SELECT count(DISTINCT (other.secret, other.comparison)) > 1 FROM compared_period other) OR intruded.people > 0 AS several
+              FROM compared_period com GROUP BY com.secret) kind
+        CROSS JOIN LATERAL dbanon_internal.candidates(find_worst.run_id, find_worst.new_release, kind.secret, kind.several) can
     ), worst AS MATERIALIZED (
-        SELECT c.*, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END AS k FROM candidate c WHERE c.breaks_now OR c.breaks_before
-        ORDER BY c.after, c.breaks_now DESC, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END DESC LIMIT 1
+        SELECT can.*, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END AS k FROM candidate can WHERE can.breaks_now OR can.breaks_before
+        ORDER BY can.after, can.breaks_now DESC, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END DESC LIMIT 1
     ), reported AS MATERIALIZED (
         -- That of the worst; or, where nothing breaks, all.
-        SELECT h.* FROM compared_period h
-        WHERE NOT EXISTS (SELECT FROM worst) OR EXISTS (SELECT FROM worst w WHERE w.secret = h.secret AND w.comparison = h.comparison)
+        SELECT com.* FROM compared_period com
+        WHERE NOT EXISTS (SELECT FROM worst) OR EXISTS (SELECT FROM worst WHERE worst.secret = com.secret AND worst.comparison = com.comparison)
     )
-    SELECT coalesce(bool_or(c.shared), false) AS shared,
-        bool_and(c.is_repeat OR c.k_now IS NULL) FILTER (WHERE c.shared) AND bool_or(c.is_repeat) AS same,
-        coalesce(sum(c.n) FILTER (WHERE c.breaks_now OR c.breaks_before), 0)::bigint AS below,
+    SELECT coalesce(bool_or(can.shared), false) AS shared,
+        bool_and(can.is_repeat OR can.k_now IS NULL) FILTER (WHERE can.shared) AND bool_or(can.is_repeat) AS same,
+        coalesce(sum(can.n) FILTER (WHERE can.breaks_now OR can.breaks_before), 0)::bigint AS below,
         -- Without lists of people there is one comparison, in which each of them is once.
-        coalesce((SELECT count(DISTINCT u) FROM (SELECT unnest(b.people) FROM candidate b UNION ALL SELECT unnest(intruded.broken)) y (u)
-                  WHERE EXISTS (SELECT FROM candidate b WHERE b.people IS NOT NULL) OR intruded.people > 0), 0) AS named,
-        coalesce((SELECT w.after FROM worst w), min(c.after) FILTER (WHERE c.counts)) AS smallest,
-        coalesce((SELECT w.k FROM worst w), max(greatest(c.k_before, c.k_now)) FILTER (WHERE c.counts)) AS k,
-        ARRAY(SELECT DISTINCT s.release_id FROM reported s WHERE s.release_id <> find_worst.new_release ORDER BY 1) AS met,
+        coalesce((SELECT count(DISTINCT who.person)
+                  FROM (SELECT unnest(can.people) FROM candidate can UNION ALL SELECT unnest(intruded.broken)) who (person)
+                  WHERE EXISTS (SELECT FROM candidate can WHERE can.people IS NOT NULL) OR intruded.people > 0), 0) AS named,
+        coalesce((SELECT worst.after FROM worst), min(can.after) FILTER (WHERE can.counts)) AS smallest,
+        coalesce((SELECT worst.k FROM worst), max(greatest(can.k_before, can.k_now)) FILTER (WHERE can.counts)) AS k,
+        ARRAY(SELECT DISTINCT rep.release_id FROM reported rep WHERE rep.release_id <> find_worst.new_release ORDER BY 1) AS met,
         -- Whose promise the worst breaks: the run's, or that of each release which hid the person with as great a k.
-        ARRAY(SELECT find_worst.new_release FROM worst w WHERE w.breaks_now
+        ARRAY(SELECT find_worst.new_release FROM worst WHERE worst.breaks_now
               UNION
-              SELECT s.release_id FROM worst w
-              JOIN reported s ON s.release_id <> find_worst.new_release AND coalesce(s.snapshot = s.release_id, true)
-              JOIN dbanon_internal.compared(find_worst.run_id, find_worst.new_release) l ON l.release_id = s.release_id AND l.secret = w.secret AND l.k >= w.k
-              JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.example = ANY (g.people)
-              WHERE NOT w.breaks_now
+              SELECT rep.release_id FROM worst
+              JOIN reported rep ON rep.release_id <> find_worst.new_release AND coalesce(rep.snapshot = rep.release_id, true)
+              JOIN dbanon_internal.compared(find_worst.run_id, find_worst.new_release) known
+                  ON known.release_id = rep.release_id AND known.secret = worst.secret AND known.k >= worst.k
+              JOIN ONLY dbanon.grouping gro ON gro.release_id = rep.release_id AND gro.period = rep.period AND worst.example = ANY (gro.people)
+              WHERE NOT worst.breaks_now
               ORDER BY 1) AS promised_by
-        INTO found FROM candidate c;
+        INTO found FROM candidate can;
     RETURN QUERY SELECT
         CASE WHEN found.shared OR intruded.people > 0 THEN
             CASE WHEN found.same AND found.below = 0 AND intruded.people = 0 THEN 'same' ELSE 'overlapping' END
-            WHEN EXISTS (SELECT FROM dbanon_internal.compared(find_worst.run_id, find_worst.new_release) c WHERE c.content = repeated) THEN 'same'
+            WHEN EXISTS (SELECT FROM dbanon_internal.compared(find_worst.run_id, find_worst.new_release) known
+                         WHERE known.content = repeated) THEN 'same'
             ELSE 'disjoint' END,
         CASE WHEN intruded.people > 0 THEN 0 ELSE found.smallest END, found.k, found.below + intruded.people,
         CASE WHEN found.named > 0 THEN found.named ELSE found.below END,
@@ -477,11 +506,11 @@ DECLARE
     unknown bigint;
 BEGIN
     -- Without a k there is nothing to compare candidates with.
-    SELECT min(o.run_id) INTO unknown
-        FROM dbanon_internal.compared(refuse_unknown_k.run_id, refuse_unknown_k.release_id) c
-        LEFT JOIN ONLY dbanon.release l ON l.release_id = c.release_id
-        JOIN ONLY dbanon.run o ON o.run_id = coalesce(l.run_id, refuse_unknown_k.run_id)
-        WHERE coalesce(jsonb_typeof(o.params -> 'k') <> 'number', true);
+    SELECT min(run.run_id) INTO unknown
+        FROM dbanon_internal.compared(refuse_unknown_k.run_id, refuse_unknown_k.release_id) known
+        LEFT JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id
+        JOIN ONLY dbanon.run run ON run.run_id = coalesce(rel.run_id, refuse_unknown_k.run_id)
+        WHERE coalesce(jsonb_typeof(run.params -> 'k') <> 'number', true);
     IF unknown IS NOT NULL THEN
         RAISE EXCEPTION 'The k of every release that shares time with run % must be known. That of run % is not.',
                 refuse_unknown_k.run_id, unknown
@@ -516,20 +545,21 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dataset_id bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = describe_worst.run_id);
+    dataset_id bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = describe_worst.run_id);
 BEGIN
     -- For most runs there is nothing to be compared with.
-    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(describe_worst.run_id, describe_worst.release_id) c WHERE c.release_id <> describe_worst.release_id) THEN
+    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(describe_worst.run_id, describe_worst.release_id) known
+                   WHERE known.release_id <> describe_worst.release_id) THEN
         RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
         RETURN;
     END IF;
     PERFORM dbanon_internal.refuse_unknown_k(describe_worst.run_id, describe_worst.release_id);
     PERFORM dbanon_internal.check_groups(describe_worst.run_id, describe_worst.release_id);
     RETURN QUERY
-    SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
-        CASE WHEN j.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(j.met, dataset_id, ''), '{}') END,
-        coalesce(dbanon_internal.release_titles(j.promised_by, dataset_id, format('run %s', describe_worst.run_id)), '{}')
-    FROM dbanon_internal.find_worst(describe_worst.run_id, describe_worst.release_id, describe_worst.content) j;
+    SELECT worst.relation, worst.smallest_crowd, worst.k, worst.below, worst.people,
+        CASE WHEN worst.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(worst.met, dataset_id, ''), '{}') END,
+        coalesce(dbanon_internal.release_titles(worst.promised_by, dataset_id, format('run %s', describe_worst.run_id)), '{}')
+    FROM dbanon_internal.find_worst(describe_worst.run_id, describe_worst.release_id, describe_worst.content) worst;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_worst(bigint, bigint, bytea) IS
@@ -545,7 +575,7 @@ DECLARE
     run dbanon.run;
     measured record;
 BEGIN
-    SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = measure_overlap.run_id;
+    SELECT stored.* INTO run FROM ONLY dbanon.run stored WHERE stored.run_id = measure_overlap.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(measure_overlap.run_id);
     END IF;
@@ -557,7 +587,7 @@ BEGIN
     -- As publish does it, and undone: the groups are stored under number 0, which no other session ever sees.
     BEGIN
         PERFORM dbanon_internal.store_groups(run.run_id, 0);
-        SELECT m.* INTO STRICT measured FROM dbanon_internal.describe_worst(run.run_id, 0) m;
+        SELECT worst.* INTO STRICT measured FROM dbanon_internal.describe_worst(run.run_id, 0) worst;
         RAISE EXCEPTION USING ERRCODE = 'UNDO0';
     EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
         RETURN QUERY SELECT measured.relation, measured.smallest_crowd, measured.k, measured.below, measured.people, measured.releases, measured.broken;
@@ -644,8 +674,8 @@ BEGIN
     IF others LIKE '% of dataset %' THEN
         hint := hint || ' Where equal names are different people, their datasets belong in different populations.';
     END IF;
-    IF EXISTS (SELECT FROM dbanon_internal.compared(run_id, release_id) c JOIN ONLY dbanon.release l ON l.release_id = c.release_id
-               WHERE c.release_id <> refuse_overlap.release_id AND c.alone AND l.longest_s IS NULL) THEN
+    IF EXISTS (SELECT FROM dbanon_internal.compared(run_id, release_id) known JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id
+               WHERE known.release_id <> refuse_overlap.release_id AND known.alone AND rel.longest_s IS NULL) THEN
         hint := hint || ' Groups that an earlier version of dbanon published are not known for the same.';
     END IF;
     IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
@@ -659,7 +689,7 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'A person that a release promises to hide must not be left with fewer candidates than promised. Run % read together with % '
         'leaves % of %, which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
-            (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b)
+            (SELECT string_agg(ele, ', ') FROM jsonb_array_elements_text(measured -> 'broken') ele)
         USING ERRCODE = 'DA010', DETAIL = format('%s left with fewer than promised.',
                 dbanon_internal.counted((measured ->> 'people')::bigint, 'person is', 'people are')), HINT = hint;
 END
@@ -675,9 +705,10 @@ DECLARE
     own text;
     others text[];
 BEGIN
-    SELECT max(c.name) FILTER (WHERE c.of_dataset_id = r.dataset_id), array_agg(c.name ORDER BY c.name) FILTER (WHERE c.of_dataset_id <> r.dataset_id)
+    SELECT max(cop.name) FILTER (WHERE cop.of_dataset_id = run.dataset_id),
+        array_agg(cop.name ORDER BY cop.name) FILTER (WHERE cop.of_dataset_id <> run.dataset_id)
         INTO own, others
-        FROM ONLY dbanon.run r CROSS JOIN LATERAL dbanon_internal.copied_from(r.dataset_id) c WHERE r.run_id = check_copies.run_id;
+        FROM ONLY dbanon.run run CROSS JOIN LATERAL dbanon_internal.copied_from(run.dataset_id) cop WHERE run.run_id = check_copies.run_id;
     IF own IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset in which the same fixes are under several names must have a reason to be published. That of run % is %.',
                 run_id, own
@@ -706,9 +737,9 @@ AS $$
 DECLARE
     people record;
 BEGIN
-    SELECT p.name, dbanon_internal.settle_s(p.population_id) AS settle_s INTO STRICT people
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        JOIN ONLY dbanon.population p ON p.population_id = d.population_id WHERE r.run_id = check_settle.run_id;
+    SELECT pop.name, dbanon_internal.settle_s(pop.population_id) AS settle_s INTO STRICT people
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        JOIN ONLY dbanon.population pop ON pop.population_id = dat.population_id WHERE run.run_id = check_settle.run_id;
     IF people.settle_s >= 60 OR dbanon_internal.run_traits(run_id) ->> 'instant' IS NULL THEN
         RETURN NULL;
     END IF;
@@ -734,7 +765,8 @@ DECLARE
     others text;
     within_a_day jsonb;
 BEGIN
-    SELECT m.* INTO STRICT found FROM dbanon_internal.describe_worst(refuse_if_broken.run_id, refuse_if_broken.release_id, refuse_if_broken.content) m;
+    SELECT worst.* INTO STRICT found
+    FROM dbanon_internal.describe_worst(refuse_if_broken.run_id, refuse_if_broken.release_id, refuse_if_broken.content) worst;
     others := dbanon_internal.name_some(found.releases);
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(refuse_if_broken.run_id, refuse_if_broken.release_id, to_jsonb(found), others);

@@ -14,42 +14,43 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
 DECLARE
-    dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = store_cells.run_id);
+    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = store_cells.run_id);
 BEGIN
     WITH used AS MATERIALIZED (
-        SELECT DISTINCT e.region_no FROM ONLY dbanon.record d CROSS JOIN LATERAL unnest(d.regions) e (region_no) WHERE d.run_id = store_cells.run_id
+        SELECT DISTINCT ele.region_no FROM ONLY dbanon.record rec CROSS JOIN LATERAL unnest(rec.regions) ele (region_no)
+        WHERE rec.run_id = store_cells.run_id
     ), told AS MATERIALIZED (
         -- Equal for cells in the same regions. The number of the release keeps classes of several releases apart.
-        SELECT c.cell_id, bit_xor(hashint8extended(c.region_no, store_cells.release_id)) AS class
-        FROM (SELECT g.region_no, unnest(g.cells) AS cell_id
-              FROM used u JOIN ONLY dbanon.region g ON g.region_no = u.region_no WHERE g.run_id = store_cells.run_id) c
-        GROUP BY c.cell_id
+        SELECT shown.cell_id, bit_xor(hashint8extended(shown.region_no, store_cells.release_id)) AS class
+        FROM (SELECT reg.region_no, unnest(reg.cells) AS cell_id
+              FROM used JOIN ONLY dbanon.region reg ON reg.region_no = used.region_no WHERE reg.run_id = store_cells.run_id) shown
+        GROUP BY shown.cell_id
     )
     INSERT INTO dbanon.published_cell (release_id, shape, atom, class)
-        SELECT store_cells.release_id, dbanon_internal.cell_shape(c.geom), a.atom, t.class
-        FROM ONLY dbanon.cell c
-        LEFT JOIN ONLY dbanon.atom a ON a.run_id = store_cells.run_id AND a.cell_id = c.cell_id
-        LEFT JOIN told t ON t.cell_id = c.cell_id
-        WHERE c.dataset_id = dataset AND (a.atom IS NOT NULL OR EXISTS (SELECT FROM told));
-    IF NOT EXISTS (SELECT FROM ONLY dbanon.atom a WHERE a.run_id = store_cells.run_id) THEN
+        SELECT store_cells.release_id, dbanon_internal.cell_shape(cel.geom), atom.atom, told.class
+        FROM ONLY dbanon.cell cel
+        LEFT JOIN ONLY dbanon.atom atom ON atom.run_id = store_cells.run_id AND atom.cell_id = cel.cell_id
+        LEFT JOIN told ON told.cell_id = cel.cell_id
+        WHERE cel.dataset_id = dataset AND (atom.atom IS NOT NULL OR EXISTS (SELECT FROM told));
+    IF NOT EXISTS (SELECT FROM ONLY dbanon.atom atom WHERE atom.run_id = store_cells.run_id) THEN
         RETURN;
     END IF;
     -- The next run takes these atoms, and analysts see them: they must be what the regions are made of.
-    IF EXISTS (SELECT FROM ONLY dbanon.published_cell p WHERE p.release_id = store_cells.release_id
-               GROUP BY p.atom HAVING count(DISTINCT coalesce(p.class, 0)) > 1 OR p.atom IS NULL) THEN
+    IF EXISTS (SELECT FROM ONLY dbanon.published_cell pub WHERE pub.release_id = store_cells.release_id
+               GROUP BY pub.atom HAVING count(DISTINCT coalesce(pub.class, 0)) > 1 OR pub.atom IS NULL) THEN
         RAISE EXCEPTION 'The regions of a run must be made of whole atoms, as they are stored. The regions of run % are not. Run it again.', run_id
             USING ERRCODE = 'DA005';
     END IF;
     INSERT INTO dbanon.published_atom (release_id, atom, region, area_m2, categories, pois)
-        SELECT store_cells.release_id, u.atom, u.region, u.area_m2, coalesce(n.categories, 0), coalesce(n.pois, 0)
-        FROM (SELECT a.atom, @postgis@.ST_Multi(dbanon_internal.unite_cells(@postgis@.ST_Collect(c.geom ORDER BY c.cell_id))) AS region,
-                  sum(@postgis@.ST_Area(c.geom)) AS area_m2
-              FROM ONLY dbanon.atom a JOIN ONLY dbanon.cell c ON c.cell_id = a.cell_id AND c.dataset_id = dataset
-              WHERE a.run_id = store_cells.run_id GROUP BY a.atom) u
-        LEFT JOIN (SELECT a.atom, count(DISTINCT p.category)::integer AS categories, sum(p.pois)::bigint AS pois
-                   FROM dbanon_internal.cell_pois(dataset) p
-                   JOIN ONLY dbanon.atom a ON a.run_id = store_cells.run_id AND a.cell_id = p.cell_id
-                   GROUP BY a.atom) n ON n.atom = u.atom;
+        SELECT store_cells.release_id, uni.atom, uni.region, uni.area_m2, coalesce(cnt.categories, 0), coalesce(cnt.pois, 0)
+        FROM (SELECT atom.atom, @postgis@.ST_Multi(dbanon_internal.unite_cells(@postgis@.ST_Collect(cel.geom ORDER BY cel.cell_id))) AS region,
+                  sum(@postgis@.ST_Area(cel.geom)) AS area_m2
+              FROM ONLY dbanon.atom atom JOIN ONLY dbanon.cell cel ON cel.cell_id = atom.cell_id AND cel.dataset_id = dataset
+              WHERE atom.run_id = store_cells.run_id GROUP BY atom.atom) uni
+        LEFT JOIN (SELECT atom.atom, count(DISTINCT poi.category)::integer AS categories, sum(poi.pois)::bigint AS pois
+                   FROM dbanon_internal.cell_pois(dataset) poi
+                   JOIN ONLY dbanon.atom atom ON atom.run_id = store_cells.run_id AND atom.cell_id = poi.cell_id
+                   GROUP BY atom.atom) cnt ON cnt.atom = uni.atom;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_cells(bigint, bigint) IS
@@ -83,17 +84,17 @@ CREATE OR REPLACE FUNCTION dbanon_internal.cell_releases(run_id bigint, new_rele
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT w.release_id, w.is_new, w.is_known, coalesce(r.params ->> 'atom_l', r.params ->> 'l', '0')::double precision,
-        coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision
+    SELECT rel.release_id, rel.is_new, rel.is_known, coalesce(run.params ->> 'atom_l', run.params ->> 'l', '0')::double precision,
+        coalesce(run.params ->> 'atom_t', run.params ->> 't', 'Infinity')::double precision
     FROM (SELECT cell_releases.new_release AS release_id, cell_releases.run_id AS run_id, true AS is_new, false AS is_known
           UNION ALL
           -- What some readers alone were given, others do not know.
-          SELECT l.release_id, l.run_id, false, l.readers IS NULL FROM ONLY dbanon.release l) w
-    JOIN ONLY dbanon.run r ON r.run_id = w.run_id
-    JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-    WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.run s JOIN ONLY dbanon.dataset o ON o.dataset_id = s.dataset_id
-                             WHERE s.run_id = cell_releases.run_id)
-        AND EXISTS (SELECT FROM ONLY dbanon.published_cell c WHERE c.release_id = w.release_id)
+          SELECT rel.release_id, rel.run_id, false, rel.readers IS NULL FROM ONLY dbanon.release rel) rel
+    JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+    JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+    WHERE dat.population_id = (SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+                               WHERE run.run_id = cell_releases.run_id)
+        AND EXISTS (SELECT FROM ONLY dbanon.published_cell pub WHERE pub.release_id = rel.release_id)
 $$;
 COMMENT ON FUNCTION dbanon_internal.cell_releases(bigint, bigint) IS
 'A run under the number of the release it is about to be and the releases of its population that are made of cells, withdrawn ones too: whether
@@ -109,48 +110,50 @@ SET enable_nestloop = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = failing_classes.run_id);
+    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = failing_classes.run_id);
 BEGIN
     RETURN QUERY
     WITH said AS MATERIALIZED (
         -- Who reads releases that promise at least this was promised it of all of them; weaker ones tell more, and are held to less.
-        SELECT p.shape, p.class, o.release_id, o.is_new, o.is_known
-        FROM dbanon_internal.cell_releases(failing_classes.run_id, failing_classes.new_release) o
-        JOIN ONLY dbanon.published_cell p ON p.release_id = o.release_id AND p.class IS NOT NULL
-        WHERE o.l >= failing_classes.l AND o.t <= failing_classes.t
+        SELECT pub.shape, pub.class, rel.release_id, rel.is_new, rel.is_known
+        FROM dbanon_internal.cell_releases(failing_classes.run_id, failing_classes.new_release) rel
+        JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id AND pub.class IS NOT NULL
+        WHERE rel.l >= failing_classes.l AND rel.t <= failing_classes.t
     ), cell AS MATERIALIZED (
-        SELECT s.shape, bit_xor(s.class) AS class, bit_xor(s.class) FILTER (WHERE s.is_known) AS before,
-            bool_or(s.is_new) AND NOT bool_and(s.is_new) AS shared
-        FROM said s GROUP BY s.shape
+        SELECT said.shape, bit_xor(said.class) AS class, bit_xor(said.class) FILTER (WHERE said.is_known) AS before,
+            bool_or(said.is_new) AND NOT bool_and(said.is_new) AS shared
+        FROM said GROUP BY said.shape
     ), class AS MATERIALIZED (
         -- Those that the run makes, of cells that it and an earlier release speak of: all others were told before, or by the run alone.
-        SELECT n.*
-        FROM (SELECT c.class, c.before, count(*) AS cells FROM cell c WHERE c.shared GROUP BY c.class, c.before) n
-        LEFT JOIN (SELECT c.before, count(*) AS cells FROM cell c WHERE c.before IS NOT NULL GROUP BY c.before) b ON b.before = n.before
-        WHERE b.cells IS DISTINCT FROM n.cells
+        SELECT now.*
+        FROM (SELECT cell.class, cell.before, count(*) AS cells FROM cell WHERE cell.shared GROUP BY cell.class, cell.before) now
+        LEFT JOIN (SELECT cell.before, count(*) AS cells FROM cell WHERE cell.before IS NOT NULL GROUP BY cell.before) bef ON bef.before = now.before
+        WHERE bef.cells IS DISTINCT FROM now.cells
     ), poi AS MATERIALIZED (
-        SELECT p.cell_id, p.category, p.pois FROM dbanon_internal.cell_pois(dataset) p
-        WHERE p.pois > 0 AND EXISTS (SELECT FROM class)
+        SELECT poi.cell_id, poi.category, poi.pois FROM dbanon_internal.cell_pois(dataset) poi
+        WHERE poi.pois > 0 AND EXISTS (SELECT FROM class)
     ), city AS (
-        SELECT p.category, sum(p.pois) / sum(sum(p.pois)) OVER () AS share FROM poi p GROUP BY p.category
+        SELECT poi.category, sum(poi.pois) / sum(sum(poi.pois)) OVER () AS share FROM poi GROUP BY poi.category
     ), counted AS (
-        SELECT k.class, p.category, sum(p.pois) / sum(sum(p.pois)) OVER (PARTITION BY k.class) AS share
-        FROM class k
-        JOIN cell c ON c.class = k.class
-        JOIN (SELECT dbanon_internal.cell_shape(o.geom) AS shape, o.cell_id FROM ONLY dbanon.cell o WHERE o.dataset_id = dataset
-                  AND EXISTS (SELECT FROM class)) g ON g.shape = c.shape
-        JOIN poi p ON p.cell_id = g.cell_id
-        GROUP BY k.class, p.category
+        SELECT class.class, poi.category, sum(poi.pois) / sum(sum(poi.pois)) OVER (PARTITION BY class.class) AS share
+        FROM class
+        JOIN cell ON cell.class = class.class
+        JOIN (SELECT dbanon_internal.cell_shape(cel.geom) AS shape, cel.cell_id FROM ONLY dbanon.cell cel WHERE cel.dataset_id = dataset
+                  AND EXISTS (SELECT FROM class)) atom ON atom.shape = cell.shape
+        JOIN poi ON poi.cell_id = atom.cell_id
+        GROUP BY class.class, poi.category
     ), measured AS (
-        SELECT n.class, count(*) AS categories, sum(n.share::double precision * ln((n.share / y.share)::double precision)) AS divergence
-        FROM counted n JOIN city y ON y.category = n.category GROUP BY n.class
+        SELECT counted.class, count(*) AS categories,
+            sum(counted.share::double precision * ln((counted.share / city.share)::double precision)) AS divergence
+        FROM counted JOIN city ON city.category = counted.category GROUP BY counted.class
     ), failing AS MATERIALIZED (
         -- As the attack compares: without any point of interest the divergence is infinite.
-        SELECT k.class FROM class k LEFT JOIN measured m ON m.class = k.class
-        WHERE coalesce(m.categories, 0) < failing_classes.l OR coalesce(m.divergence, 'Infinity') > failing_classes.t + 1e-9
+        SELECT class.class FROM class LEFT JOIN measured mea ON mea.class = class.class
+        WHERE coalesce(mea.categories, 0) < failing_classes.l OR coalesce(mea.divergence, 'Infinity') > failing_classes.t + 1e-9
     )
     SELECT (SELECT count(*) FROM class), (SELECT count(*) FROM failing),
-        ARRAY(SELECT DISTINCT s.release_id FROM failing f JOIN cell c ON c.class = f.class JOIN said s ON s.shape = c.shape AND NOT s.is_new
+        ARRAY(SELECT DISTINCT said.release_id FROM failing fai JOIN cell ON cell.class = fai.class
+              JOIN said ON said.shape = cell.shape AND NOT said.is_new
               ORDER BY 1);
 END
 $$;
@@ -179,27 +182,27 @@ DECLARE
 BEGIN
     -- Cells of a dataset do not overlap. So it is enough that all cells that one of the two speaks of are among those of the other.
     WITH own AS MATERIALIZED (
-        SELECT p.shape, p.class FROM ONLY dbanon.published_cell p WHERE p.release_id = releases_of_other_cells.new_release
+        SELECT pub.shape, pub.class FROM ONLY dbanon.published_cell pub WHERE pub.release_id = releases_of_other_cells.new_release
     )
-    SELECT array_agg(x.release_id) INTO others
-        FROM (SELECT o.release_id
-              FROM dbanon_internal.cell_releases(releases_of_other_cells.run_id, releases_of_other_cells.new_release) o
-              JOIN ONLY dbanon.published_cell p ON p.release_id = o.release_id
-              LEFT JOIN own w ON w.shape = p.shape
-              WHERE NOT o.is_new
-              GROUP BY o.release_id
-              HAVING count(*) FILTER (WHERE p.class IS NOT NULL AND w.shape IS NULL) > 0
-                  AND count(w.class) < (SELECT count(n.class) FROM own n)) x;
+    SELECT array_agg(oth.release_id) INTO others
+        FROM (SELECT rel.release_id
+              FROM dbanon_internal.cell_releases(releases_of_other_cells.run_id, releases_of_other_cells.new_release) rel
+              JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id
+              LEFT JOIN own ON own.shape = pub.shape
+              WHERE NOT rel.is_new
+              GROUP BY rel.release_id
+              HAVING count(*) FILTER (WHERE pub.class IS NOT NULL AND own.shape IS NULL) > 0
+                  AND count(own.class) < (SELECT count(own.class) FROM own)) oth;
     IF others IS NOT NULL THEN  -- those of other towns are no matter
-        SELECT array_agg(l.release_id ORDER BY l.release_id) INTO others
-            FROM ONLY dbanon.run r
-            JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-            CROSS JOIN LATERAL dbanon_internal.extent_shape(dbanon_internal.run_extent(r.run_id), d.srid) e
-            JOIN ONLY dbanon.release l ON l.release_id = ANY (others)
-            JOIN ONLY dbanon.run s ON s.run_id = l.run_id
-            JOIN ONLY dbanon.dataset t ON t.dataset_id = s.dataset_id
-            WHERE r.run_id = releases_of_other_cells.run_id
-                AND @postgis@.ST_Intersects(e, dbanon_internal.extent_shape(l.extent, t.srid)) IS NOT FALSE;
+        SELECT array_agg(rel.release_id ORDER BY rel.release_id) INTO others
+            FROM ONLY dbanon.run run
+            JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+            CROSS JOIN LATERAL dbanon_internal.extent_shape(dbanon_internal.run_extent(run.run_id), dat.srid) ext
+            JOIN ONLY dbanon.release rel ON rel.release_id = ANY (others)
+            JOIN ONLY dbanon.run other_run ON other_run.run_id = rel.run_id
+            JOIN ONLY dbanon.dataset other_dat ON other_dat.dataset_id = other_run.dataset_id
+            WHERE run.run_id = releases_of_other_cells.run_id
+                AND @postgis@.ST_Intersects(ext, dbanon_internal.extent_shape(rel.extent, other_dat.srid)) IS NOT FALSE;
     END IF;
     RETURN others;
 END
@@ -214,14 +217,14 @@ AS $$
 DECLARE
     changed dbanon.release;
 BEGIN
-    SELECT l.* INTO changed
-        FROM ONLY dbanon.release l
-        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.run s JOIN ONLY dbanon.dataset o ON o.dataset_id = s.dataset_id
-                                 WHERE s.run_id = check_known_cells.run_id)
-            AND l.cells_sum <> dbanon_internal.cells_sum(l.release_id, r.dataset_id)
-        ORDER BY l.release_id LIMIT 1;
+    SELECT rel.* INTO changed
+        FROM ONLY dbanon.release rel
+        JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+        JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        WHERE dat.population_id = (SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+                                   WHERE run.run_id = check_known_cells.run_id)
+            AND rel.cells_sum <> dbanon_internal.cells_sum(rel.release_id, run.dataset_id)
+        ORDER BY rel.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
         RAISE EXCEPTION 'The stored cells of a release must be as they were at its publication, for run % to be compared with it. The cells of % '
             '(number %) were changed since.', check_known_cells.run_id, changed.name, changed.release_id
@@ -238,14 +241,14 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = check_classes.run_id);
+    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = check_classes.run_id);
     others text[];
     found record;
     beside text;
     counted text;
 BEGIN
     -- Most runs are not made of cells.
-    IF NOT EXISTS (SELECT FROM ONLY dbanon.published_cell c WHERE c.release_id = new_release) THEN
+    IF NOT EXISTS (SELECT FROM ONLY dbanon.published_cell pub WHERE pub.release_id = new_release) THEN
         RETURN '{}';
     END IF;
     PERFORM dbanon_internal.check_known_cells(run_id);
@@ -261,12 +264,12 @@ BEGIN
                       '''...''.';
     END IF;
     -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
-    SELECT c.* INTO STRICT found
-        FROM (SELECT DISTINCT least(o.l, n.l) AS l, greatest(o.t, n.t) AS t
-              FROM dbanon_internal.cell_releases(run_id, new_release) o, dbanon_internal.cell_releases(run_id, new_release) n
-              WHERE n.is_new AND NOT o.is_new) p
-        CROSS JOIN LATERAL dbanon_internal.failing_classes(run_id, new_release, p.l, p.t) c
-        ORDER BY c.failing DESC, c.classes DESC LIMIT 1;
+    SELECT fai.* INTO STRICT found
+        FROM (SELECT DISTINCT least(theirs.l, ours.l) AS l, greatest(theirs.t, ours.t) AS t
+              FROM dbanon_internal.cell_releases(run_id, new_release) theirs, dbanon_internal.cell_releases(run_id, new_release) ours
+              WHERE ours.is_new AND NOT theirs.is_new) pair
+        CROSS JOIN LATERAL dbanon_internal.failing_classes(run_id, new_release, pair.l, pair.t) fai
+        ORDER BY fai.failing DESC, fai.classes DESC LIMIT 1;
     beside := dbanon_internal.name_some(dbanon_internal.release_titles(found.releases, dataset, NULL));
     counted := dbanon_internal.counted(found.failing, 'set of cells', 'sets of cells');
     IF found.failing > 0 AND allow_overlap IS NOT TRUE THEN

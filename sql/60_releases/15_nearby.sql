@@ -27,23 +27,25 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
     WITH near AS MATERIALIZED (
-        SELECT n.*, n.release_id = people_within_a_day.new_release AS new
-        FROM dbanon_internal.releases_within_a_day(people_within_a_day.run_id, people_within_a_day.new_release) n
+        SELECT rel.*, rel.release_id = people_within_a_day.new_release AS new
+        FROM dbanon_internal.releases_within_a_day(people_within_a_day.run_id, people_within_a_day.new_release) rel
     ), shown AS MATERIALIZED (
-        SELECT n.new, e.person FROM near n JOIN ONLY dbanon.exposure e ON e.release_id = n.release_id
+        SELECT near.new, exp.person FROM near JOIN ONLY dbanon.exposure exp ON exp.release_id = near.release_id
     ), hidden AS MATERIALIZED (
-        SELECT n.new, u.person
-        FROM near n JOIN ONLY dbanon.grouping g ON g.release_id = n.release_id CROSS JOIN LATERAL unnest(g.people) u (person)
-        WHERE n.hides_places AND EXISTS (SELECT FROM shown)
+        SELECT near.new, ele.person
+        FROM near JOIN ONLY dbanon.grouping gro ON gro.release_id = near.release_id CROSS JOIN LATERAL unnest(gro.people) ele (person)
+        WHERE near.hides_places AND EXISTS (SELECT FROM shown)
         UNION
         -- One that stands alone stores no groups: it may hide at one time whom it shows at another.
-        SELECT n.new, e.person FROM near n JOIN ONLY dbanon.exposure e ON e.release_id = n.release_id
-        WHERE n.hides_places AND NOT EXISTS (SELECT FROM ONLY dbanon.grouping g WHERE g.release_id = n.release_id)
+        SELECT near.new, exp.person FROM near JOIN ONLY dbanon.exposure exp ON exp.release_id = near.release_id
+        WHERE near.hides_places AND NOT EXISTS (SELECT FROM ONLY dbanon.grouping gro WHERE gro.release_id = near.release_id)
     )
     -- Codes are random, so those of the smallest codes are a sample.
-    (SELECT h.person FROM hidden h WHERE h.new AND h.person IN (SELECT s.person FROM shown s WHERE NOT s.new) ORDER BY h.person LIMIT 20000)
+    (SELECT hidden.person FROM hidden WHERE hidden.new AND hidden.person IN (SELECT shown.person FROM shown WHERE NOT shown.new)
+     ORDER BY hidden.person LIMIT 20000)
     UNION
-    (SELECT h.person FROM hidden h WHERE NOT h.new AND h.person IN (SELECT s.person FROM shown s WHERE s.new) ORDER BY h.person LIMIT 20000)
+    (SELECT hidden.person FROM hidden WHERE NOT hidden.new AND hidden.person IN (SELECT shown.person FROM shown WHERE shown.new)
+     ORDER BY hidden.person LIMIT 20000)
 $$;
 COMMENT ON FUNCTION dbanon_internal.people_within_a_day(bigint, bigint) IS
 'The people whom a run hides and a release within a day may show, or the other way round; of very many, 20,000 each way.';
@@ -58,35 +60,37 @@ SET enable_nestloop = off
 SET join_collapse_limit = 1
 AS $$
     WITH person AS MATERIALIZED (
-        SELECT p.person FROM dbanon_internal.people_within_a_day(shown_within_a_day.run_id, shown_within_a_day.new_release) p
+        SELECT peo.person FROM dbanon_internal.people_within_a_day(shown_within_a_day.run_id, shown_within_a_day.new_release) peo
     ), near AS MATERIALIZED (
-        SELECT n.*, n.release_id = shown_within_a_day.new_release AS new
-        FROM dbanon_internal.releases_within_a_day(shown_within_a_day.run_id, shown_within_a_day.new_release) n
+        SELECT rel.*, rel.release_id = shown_within_a_day.new_release AS new
+        FROM dbanon_internal.releases_within_a_day(shown_within_a_day.run_id, shown_within_a_day.new_release) rel
         WHERE EXISTS (SELECT FROM person)
     ), trajectory AS MATERIALIZED (
         -- The key is looked up once a dataset, not once a trajectory.
-        SELECT p.person, t.trajectory_id
-        FROM (SELECT n.dataset_id, dbanon_internal.dataset_key(n.dataset_id) AS key
-              FROM (SELECT DISTINCT n.dataset_id FROM near n) n OFFSET 0) k
-        JOIN ONLY dbanon.trajectory t ON t.dataset_id = k.dataset_id
-        JOIN person p ON p.person = dbanon_internal.person_code(k.key, t.subject)
+        SELECT person.person, tra.trajectory_id
+        FROM (SELECT near.dataset_id, dbanon_internal.dataset_key(near.dataset_id) AS key
+              FROM (SELECT DISTINCT near.dataset_id FROM near) near OFFSET 0) key
+        JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = key.dataset_id
+        JOIN person ON person.person = dbanon_internal.person_code(key.key, tra.subject)
     ), seen AS MATERIALIZED (
-        SELECT DISTINCT n.new, n.hides_places AND g.crowd > 1 AS hidden, g.crowd = 1 AS shown, t.person, g.region, p.period
-        FROM near n
-        JOIN ONLY dbanon.membership m ON m.run_id = n.run_id
-        JOIN trajectory t ON t.trajectory_id = m.trajectory_id
-        JOIN ONLY dbanon.record d ON d.run_id = n.run_id AND d.record_id = m.record_id
-        CROSS JOIN LATERAL unnest(d.periods, d.regions) e (period_no, region_no)
-        JOIN ONLY dbanon.period p ON p.run_id = n.run_id AND p.period_no = e.period_no
+        SELECT DISTINCT near.new, near.hides_places AND reg.crowd > 1 AS hidden, reg.crowd = 1 AS shown, tra.person, reg.region, per.period
+        FROM near
+        JOIN ONLY dbanon.membership mem ON mem.run_id = near.run_id
+        JOIN trajectory tra ON tra.trajectory_id = mem.trajectory_id
+        JOIN ONLY dbanon.record rec ON rec.run_id = near.run_id AND rec.record_id = mem.record_id
+        CROSS JOIN LATERAL unnest(rec.periods, rec.regions) ele (period_no, region_no)
+        JOIN ONLY dbanon.period per ON per.run_id = near.run_id AND per.period_no = ele.period_no
         -- Regions are not read where there is nobody to look for.
-        JOIN ONLY dbanon.region g ON g.run_id = n.run_id AND g.region_no = e.region_no AND EXISTS (SELECT FROM person)
+        JOIN ONLY dbanon.region reg ON reg.run_id = near.run_id AND reg.region_no = ele.region_no AND EXISTS (SELECT FROM person)
     ), counted AS (
-        SELECT count(DISTINCT h.person) FILTER (WHERE h.new) AS hidden_here, count(DISTINCT h.person) FILTER (WHERE s.new) AS shown_here
-        FROM seen h
-        JOIN seen s ON s.person = h.person AND s.new <> h.new
-        WHERE h.hidden AND s.shown AND dbanon_internal.padded(s.period, interval '1 day') && h.period AND @postgis@.ST_Covers(h.region, s.region)
+        SELECT count(DISTINCT hid.person) FILTER (WHERE hid.new) AS hidden_here, count(DISTINCT hid.person) FILTER (WHERE sho.new) AS shown_here
+        FROM seen hid
+        JOIN seen sho ON sho.person = hid.person AND sho.new <> hid.new
+        WHERE hid.hidden AND sho.shown AND dbanon_internal.padded(sho.period, interval '1 day') && hid.period
+            AND @postgis@.ST_Covers(hid.region, sho.region)
     )
-    SELECT jsonb_build_object('hidden_here', c.hidden_here, 'shown_here', c.shown_here) FROM counted c WHERE c.hidden_here + c.shown_here > 0
+    SELECT jsonb_build_object('hidden_here', counted.hidden_here, 'shown_here', counted.shown_here) FROM counted
+    WHERE counted.hidden_here + counted.shown_here > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.shown_within_a_day(bigint, bigint) IS
 'How many people a run hides whom another release of the population shows exactly within a day, inside the region that hides them, and the other

@@ -51,7 +51,7 @@ BEGIN
         RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must list all publications that the state of this database does not have. No '
             'administrator has, and nothing was published.'
             USING ERRCODE = 'DA020',
-                  DETAIL = format('The last publication was made by %s. This is %s.', (SELECT i.published_from FROM ONLY dbanon.installation i),
+                  DETAIL = format('The last publication was made by %s. This is %s.', (SELECT ins.published_from FROM ONLY dbanon.installation ins),
                                   dbanon_internal.whereabouts()),
                   HINT = 'Look for "dbanon: published" in the log of the server that was published from. If nothing was published since: '
                          'SELECT dbanon.confirm_history(''[]'', ''why that is certain''). Otherwise give the objects of these lines in an array.';
@@ -67,16 +67,17 @@ SET search_path = pg_catalog, pg_temp
 SET "TimeZone" = 'UTC'
 AS $$
 BEGIN
-    UPDATE ONLY dbanon.installation i SET published_from = dbanon_internal.whereabouts() WHERE i.published_from IS NULL;
+    UPDATE ONLY dbanon.installation ins SET published_from = dbanon_internal.whereabouts() WHERE ins.published_from IS NULL;
     -- What dbanon.confirm_history takes. It holds nothing of people, and stays where the database does not.
     RAISE LOG 'dbanon: published %', (
-        SELECT jsonb_build_object('from', i.published_from, 'release_id', l.release_id, 'name', l.name, 'population', p.name, 'dataset', d.name,
-            'since', lower(l.span), 'until', upper(l.span), 'reach_s', extract(epoch FROM l.reach), 'digest', encode(l.digest, 'hex'))
-        FROM ONLY dbanon.installation i CROSS JOIN ONLY dbanon.release l
-        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        JOIN ONLY dbanon.population p ON p.population_id = d.population_id
-        WHERE l.release_id = NEW.release_id);
+        SELECT jsonb_build_object('from', ins.published_from, 'release_id', rel.release_id, 'name', rel.name, 'population', pop.name,
+                                  'dataset', dat.name,
+            'since', lower(rel.span), 'until', upper(rel.span), 'reach_s', extract(epoch FROM rel.reach), 'digest', encode(rel.digest, 'hex'))
+        FROM ONLY dbanon.installation ins CROSS JOIN ONLY dbanon.release rel
+        JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+        JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        JOIN ONLY dbanon.population pop ON pop.population_id = dat.population_id
+        WHERE rel.release_id = NEW.release_id);
     RETURN NULL;
 END
 $$;
@@ -90,18 +91,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF jsonb_typeof(published) IS DISTINCT FROM 'array'
-        OR EXISTS (SELECT FROM jsonb_array_elements(published) e WHERE jsonb_typeof(e) <> 'object' OR NOT e ?& ARRAY['since', 'until']
-                       OR e - ARRAY['from', 'release_id', 'name', 'population', 'dataset', 'since', 'until', 'reach_s', 'digest'] <> '{}') THEN
+        OR EXISTS (SELECT FROM jsonb_array_elements(published) ele WHERE jsonb_typeof(ele) <> 'object' OR NOT ele ?& ARRAY['since', 'until']
+                       OR ele - ARRAY['from', 'release_id', 'name', 'population', 'dataset', 'since', 'until', 'reach_s', 'digest'] <> '{}') THEN
         RAISE EXCEPTION 'The list of publications must be an array of objects with since and until, and with population, name, reach_s and digest '
             'where they are known. Got something else.'
             USING ERRCODE = 'DA011', DETAIL = 'Each object stands after "dbanon: published" in a line of the server''s log.',
                   HINT = 'Give ''[]'' if nothing was published, or such as ''[{"since": "2026-11-01Z", "until": "2026-11-02Z"}]''.';
     END IF;
     RETURN QUERY
-        SELECT coalesce(e.name, 'lost'), e.population, tstzrange(e.since, e.until), e.reach_s,
-            decode(coalesce(e.digest, ''), 'hex')
-        FROM jsonb_to_recordset(published) e (name text, population text, since timestamptz, until timestamptz, reach_s double precision, digest text)
-        WHERE e.since IS NOT NULL OR e.until IS NOT NULL;  -- one without rows says nothing
+        SELECT coalesce(ele.name, 'lost'), ele.population, tstzrange(ele.since, ele.until), ele.reach_s,
+            decode(coalesce(ele.digest, ''), 'hex')
+        FROM jsonb_to_recordset(published) ele (
+            name text, population text, since timestamptz, until timestamptz, reach_s double precision, digest text)
+        WHERE ele.since IS NOT NULL OR ele.until IS NOT NULL;  -- one without rows says nothing
 EXCEPTION WHEN data_exception THEN
     RAISE EXCEPTION 'Times must be such as 2026-11-01T00:00Z, since before until, reach_s a number and digest hexadecimal. Got something else.'
         USING ERRCODE = 'DA011', DETAIL = 'Publications are given as the server''s log has them.', HINT = 'Correct it and call again.';
@@ -123,7 +125,7 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.check_reason('The history of a database', reason);
     PERFORM dbanon_internal.lock_releases();
-    FOR lost IN SELECT c.* FROM dbanon_internal.check_lost(published) c LOOP
+    FOR lost IN SELECT che.* FROM dbanon_internal.check_lost(published) che LOOP
         PERFORM dbanon_internal.check_name(lost.name);
         IF isempty(lost.span) OR NOT coalesce(isfinite(lower(lost.span)) AND isfinite(upper(lost.span)) AND lost.reach_s IS DISTINCT FROM 'NaN'
                                               AND coalesce(lost.reach_s, 0) BETWEEN 0 AND 31536000, false) THEN
@@ -131,8 +133,8 @@ BEGIN
                 USING ERRCODE = 'DA011', DETAIL = 'All its people are taken to be in it from since to until.', HINT = 'Correct it and call again.';
         END IF;
         -- Whose people a release shows that names no population is not known: it may be anybody's.
-        populations := ARRAY(SELECT p.population_id FROM ONLY dbanon.population p
-                             WHERE lost.population IS NULL OR p.name = lost.population ORDER BY 1);
+        populations := ARRAY(SELECT pop.population_id FROM ONLY dbanon.population pop
+                             WHERE lost.population IS NULL OR pop.name = lost.population ORDER BY 1);
         IF populations = '{}' THEN
             -- Entered for a population that a typing error made, it would be compared with nothing.
             RAISE EXCEPTION 'The population of a publication must exist. There is none named %.', dbanon_internal.quoted(lost.population)
@@ -145,16 +147,17 @@ BEGIN
             INSERT INTO dbanon.release (name, population_id, digest, rows, withdrawn_at, withdrawn_by, span, reach)
                 SELECT lost.name, own, lost.digest, 0, now(), session_user, lost.span, make_interval(secs => coalesce(lost.reach_s, greatest(
                     900, dbanon_internal.settle_s(own),
-                    (SELECT max((r.params ->> (m.traits ->> 'oldest'))::double precision)
-                     FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-                     WHERE d.population_id = own))));
+                    (SELECT max((run.params ->> (met.traits ->> 'oldest'))::double precision)
+                     FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method
+                     JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+                     WHERE dat.population_id = own))));
             entered := entered + 1;
         END LOOP;
     END LOOP;
     INSERT INTO dbanon.audit (action, detail)
         SELECT 'confirm_history', jsonb_build_object(
-            'was', i.published_from, 'is', dbanon_internal.whereabouts(), 'lost', entered, 'reason', confirm_history.reason)
-        FROM ONLY dbanon.installation i;
+            'was', ins.published_from, 'is', dbanon_internal.whereabouts(), 'lost', entered, 'reason', confirm_history.reason)
+        FROM ONLY dbanon.installation ins;
     UPDATE ONLY dbanon.installation SET published_from = dbanon_internal.whereabouts();
     RETURN entered;
 END

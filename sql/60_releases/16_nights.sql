@@ -9,35 +9,36 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
     WITH run AS MATERIALIZED (
-        SELECT r.run_id, r.dataset_id, lower(dbanon_internal.run_span(r.run_id)) AS since, dbanon_internal.dataset_key(r.dataset_id) AS key,
-            (r.params ->> (m.traits ->> 'every'))::numeric * (r.params ->> (m.traits ->> 'window'))::numeric AS window_s
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method AND m.traits -> 'joins' ? 'requests'
-        WHERE r.run_id = store_requests.run_id
+        SELECT run.run_id, run.dataset_id, lower(dbanon_internal.run_span(run.run_id)) AS since, dbanon_internal.dataset_key(run.dataset_id) AS key,
+            (run.params ->> (met.traits ->> 'every'))::numeric * (run.params ->> (met.traits ->> 'window'))::numeric AS window_s
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method AND met.traits -> 'joins' ? 'requests'
+        WHERE run.run_id = store_requests.run_id
     ), said AS MATERIALIZED (
-        SELECT DISTINCT d.record_id, floor(extract(epoch FROM lower(p.period) - n.since) / n.window_s) AS window_no, q.value::text AS content
-        FROM run n
-        JOIN ONLY dbanon.record d ON d.run_id = n.run_id
-        CROSS JOIN LATERAL unnest(d.periods, d.regions) e (period_no, region_no)
-        JOIN ONLY dbanon.region g ON g.run_id = n.run_id AND g.region_no = e.region_no AND g.extra ? 'requests'
-        JOIN ONLY dbanon.period p ON p.run_id = n.run_id AND p.period_no = e.period_no
-        CROSS JOIN LATERAL jsonb_array_elements(g.extra -> 'requests') q
+        SELECT DISTINCT rec.record_id, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no,
+            req.value::text AS content
+        FROM run
+        JOIN ONLY dbanon.record rec ON rec.run_id = run.run_id
+        CROSS JOIN LATERAL unnest(rec.periods, rec.regions) ele (period_no, region_no)
+        JOIN ONLY dbanon.region reg ON reg.run_id = run.run_id AND reg.region_no = ele.region_no AND reg.extra ? 'requests'
+        JOIN ONLY dbanon.period per ON per.run_id = run.run_id AND per.period_no = ele.period_no
+        CROSS JOIN LATERAL jsonb_array_elements(reg.extra -> 'requests') req
     ), sent AS (
-        SELECT s.content, count(DISTINCT s.window_no) AS windows FROM said s GROUP BY s.content
+        SELECT said.content, count(DISTINCT said.window_no) AS windows FROM said GROUP BY said.content
     ), met AS (
-        SELECT s.content, t.subject, count(DISTINCT s.window_no) AS windows
-        FROM run n
-        JOIN ONLY dbanon.membership m ON m.run_id = n.run_id
-        JOIN said s ON s.record_id = m.record_id
-        JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = n.dataset_id
-        GROUP BY s.content, t.subject
+        SELECT said.content, tra.subject, count(DISTINCT said.window_no) AS windows
+        FROM run
+        JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id
+        JOIN said ON said.record_id = mem.record_id
+        JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
+        GROUP BY said.content, tra.subject
     )
     INSERT INTO dbanon.asked (release_id, content, people)
-        SELECT store_requests.release_id, dbanon_internal.person_code(n.key, s.content),
-            coalesce(array_agg(c.person ORDER BY c.person) FILTER (WHERE c.person IS NOT NULL), '{}')
-        FROM run n CROSS JOIN sent s
-        LEFT JOIN met m ON m.content = s.content AND m.windows = s.windows
-        LEFT JOIN LATERAL (SELECT dbanon_internal.person_code(n.key, m.subject) AS person) c ON true
-        GROUP BY n.key, s.content
+        SELECT store_requests.release_id, dbanon_internal.person_code(run.key, sent.content),
+            coalesce(array_agg(who.person ORDER BY who.person) FILTER (WHERE who.person IS NOT NULL), '{}')
+        FROM run CROSS JOIN sent
+        LEFT JOIN met ON met.content = sent.content AND met.windows = sent.windows
+        LEFT JOIN LATERAL (SELECT dbanon_internal.person_code(run.key, met.subject) AS person) who ON true
+        GROUP BY run.key, sent.content
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_requests(bigint, bigint) IS
 'Stores under the number of a part, for each content of its requests, who may have sent all of them if one person did.';
@@ -56,37 +57,38 @@ DECLARE
     found bigint[] := '{}';
     few bigint;
 BEGIN
-    SELECT r.dataset_id, d.population_id, (r.params ->> 'k')::numeric AS k INTO STRICT of_run
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = few_over_parts.run_id;
+    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k INTO STRICT of_run
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = few_over_parts.run_id;
     -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
     -- parts. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same parts.
     FOR among IN
         WITH known AS MATERIALIZED (
-            SELECT l.release_id, upper(l.bounds) AS until, ARRAY[coalesce(l.series_id = own, false), r.dataset_id = of_run.dataset_id, true] AS is_of
-            FROM ONLY dbanon.release l
-            JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-            JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id AND d.population_id = of_run.population_id
-            WHERE l.bounds IS NOT NULL AND l.release_id <> new_release
+            SELECT rel.release_id, upper(rel.bounds) AS until,
+                ARRAY[coalesce(rel.series_id = own, false), run.dataset_id = of_run.dataset_id, true] AS is_of
+            FROM ONLY dbanon.release rel
+            JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+            JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.population_id = of_run.population_id
+            WHERE rel.bounds IS NOT NULL AND rel.release_id <> new_release
         )
-        SELECT DISTINCT array_agg(x.release_id ORDER BY x.release_id)
-        FROM (SELECT c.scope, n.release_id, dense_rank() OVER (PARTITION BY c.scope ORDER BY n.until DESC) AS nth
-              FROM known n CROSS JOIN LATERAL unnest(n.is_of) WITH ORDINALITY c (is_of, scope) WHERE c.is_of) x
-        WHERE x.nth < most GROUP BY x.scope
+        SELECT DISTINCT array_agg(nth.release_id ORDER BY nth.release_id)
+        FROM (SELECT ele.scope, known.release_id, dense_rank() OVER (PARTITION BY ele.scope ORDER BY known.until DESC) AS nth
+              FROM known CROSS JOIN LATERAL unnest(known.is_of) WITH ORDINALITY ele (is_of, scope) WHERE ele.is_of) nth
+        WHERE nth.nth < most GROUP BY nth.scope
     LOOP
         among := among || new_release;
         WITH sent AS MATERIALIZED (
-            SELECT a.content, count(*) AS parts FROM ONLY dbanon.asked a WHERE a.release_id = ANY (among)
-            GROUP BY a.content HAVING count(*) > 1 AND bool_or(a.release_id = new_release)
+            SELECT ask.content, count(*) AS parts FROM ONLY dbanon.asked ask WHERE ask.release_id = ANY (among)
+            GROUP BY ask.content HAVING count(*) > 1 AND bool_or(ask.release_id = new_release)
         ), common AS (
-            SELECT a.content, p.person, count(*) AS parts
-            FROM ONLY dbanon.asked a CROSS JOIN LATERAL unnest(a.people) p (person)
-            WHERE a.release_id = ANY (among) GROUP BY a.content, p.person
+            SELECT ask.content, ele.person, count(*) AS parts
+            FROM ONLY dbanon.asked ask CROSS JOIN LATERAL unnest(ask.people) ele (person)
+            WHERE ask.release_id = ANY (among) GROUP BY ask.content, ele.person
         )
-        SELECT found || coalesce(array_agg(x.content), '{}') INTO found
-            FROM (SELECT s.content FROM sent s JOIN common c ON c.content = s.content AND c.parts = s.parts
-                  GROUP BY s.content HAVING count(*) < of_run.k) x;
+        SELECT found || coalesce(array_agg(rep.content), '{}') INTO found
+            FROM (SELECT sent.content FROM sent JOIN common ON common.content = sent.content AND common.parts = sent.parts
+                  GROUP BY sent.content HAVING count(*) < of_run.k) rep;
     END LOOP;
-    few := (SELECT count(DISTINCT f.content) FROM unnest(found) f (content));
+    few := (SELECT count(DISTINCT ele.content) FROM unnest(found) ele (content));
     IF few > 0 THEN
         RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last 30 parts of this '
                      'release, its dataset or its population: %. If one person sent such a value in each part, it points to that person.',

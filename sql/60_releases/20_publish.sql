@@ -29,9 +29,9 @@ DECLARE
     method dbanon.method;
     verdict dbanon.verification;
 BEGIN
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = check_publishable.run_id;
-    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
-    IF EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND d.sample_of IS NOT NULL) THEN
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = check_publishable.run_id;
+    SELECT met.* INTO STRICT method FROM ONLY dbanon.method met WHERE met.name = run.method;
+    IF EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id AND dat.sample_of IS NOT NULL) THEN
         RAISE EXCEPTION 'A run must be of a whole dataset to be published. Run % is of a sample that was drawn for a sweep.', run.run_id
             USING ERRCODE = 'DA004', DETAIL = 'The sample is dropped when its sweep ends.',
                   HINT = 'Run the method with the same parameters on the dataset: CALL dbanon.anonymize(...).';
@@ -50,9 +50,9 @@ BEGIN
                                          ELSE 'Start another run: CALL dbanon.anonymize(...).' END;
     END IF;
     -- An earlier verdict that passed does not count once a later one did not.
-    SELECT v.* INTO verdict FROM ONLY dbanon.verification v
-        WHERE v.run_id = run.run_id AND v.attack = method.attack
-        ORDER BY v.verification_id DESC LIMIT 1;
+    SELECT ver.* INTO verdict FROM ONLY dbanon.verification ver
+        WHERE ver.run_id = run.run_id AND ver.attack = method.attack
+        ORDER BY ver.verification_id DESC LIMIT 1;
     IF verdict.passed IS NOT TRUE THEN
         RAISE EXCEPTION 'The latest verification of a run must have passed for it to be published. Run % has %.', run.run_id,
                 CASE WHEN verdict.passed IS NULL THEN 'none' ELSE 'a failed one' END
@@ -71,7 +71,7 @@ BEGIN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
             USING ERRCODE = 'DA005', DETAIL = format('Verified: %s. Now: %s.', encode(verdict.digest, 'hex'), encode(digest, 'hex')),
-                  HINT = CASE WHEN run.dataset_revision = (SELECT d.revision FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id)
+                  HINT = CASE WHEN run.dataset_revision = (SELECT dat.revision FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id)
                              THEN format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id)
                              ELSE 'The dataset has changed since that run. Start another: CALL dbanon.anonymize(...).' END;
     END IF;
@@ -96,12 +96,12 @@ BEGIN
     END IF;
     -- Whatever writes rows holds such a lock on their table from before the first row to the end of the transaction: a statement that is
     -- not over yet, a trigger, a function or a cursor too. No caller can give it back but by undoing what was written.
-    SELECT string_agg(DISTINCT format('dbanon.%s', c.relname), ', ') INTO written
-        FROM pg_locks k JOIN pg_class c ON c.oid = k.relation
-        WHERE k.pid = pg_backend_pid() AND k.locktype = 'relation'
-          AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-          AND k.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (
+    SELECT string_agg(DISTINCT format('dbanon.%s', cla.relname), ', ') INTO written
+        FROM pg_locks loc JOIN pg_class cla ON cla.oid = loc.relation
+        WHERE loc.pid = pg_backend_pid() AND loc.locktype = 'relation'
+          AND loc.database = (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database())
+          AND loc.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+          AND cla.relnamespace = 'dbanon'::regnamespace AND cla.relname = ANY (
               dbanon_internal.run_tables() || dbanon_internal.data_tables() || ARRAY['verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
@@ -119,18 +119,18 @@ CREATE OR REPLACE FUNCTION dbanon_internal.release_columns(method text) RETURNS 
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT k.ord, k.value ->> 'name', y.sql_type,
-        CASE y.sql_type
-            WHEN 'jsonb' THEN format('coalesce(c.extra -> %L, %L::jsonb)', k.value ->> 'name', k.value ->> 'default')
-            ELSE format('coalesce((c.extra ->> %L)::%s, %L::%s)',
-                        k.value ->> 'name', y.sql_type, k.value ->> 'default', y.sql_type)
+    SELECT col.ord, col.value ->> 'name', typ.sql_type,
+        CASE typ.sql_type
+            WHEN 'jsonb' THEN format('coalesce(reg.extra -> %L, %L::jsonb)', col.value ->> 'name', col.value ->> 'default')
+            ELSE format('coalesce((reg.extra ->> %L)::%s, %L::%s)',
+                        col.value ->> 'name', typ.sql_type, col.value ->> 'default', typ.sql_type)
         END,
-        k.value ->> 'comment'
-    FROM ONLY dbanon.method m
-    CROSS JOIN LATERAL jsonb_array_elements(m.columns) WITH ORDINALITY AS k (value, ord)
+        col.value ->> 'comment'
+    FROM ONLY dbanon.method met
+    CROSS JOIN LATERAL jsonb_array_elements(met.columns) WITH ORDINALITY AS col (value, ord)
     -- Through regtype: only the name of a type that exists comes back out.
-    CROSS JOIN LATERAL (SELECT format_type((k.value ->> 'sql_type')::regtype, NULL) AS sql_type) y
-    WHERE m.name = release_columns.method
+    CROSS JOIN LATERAL (SELECT format_type((col.value ->> 'sql_type')::regtype, NULL) AS sql_type) typ
+    WHERE met.name = release_columns.method
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_columns(text) IS
 'The method''s own columns of a release, as SQL.';
@@ -148,7 +148,7 @@ AS $$
 DECLARE
     target text := format('dbanon.release_%s', release_id);
     region_type text;
-    region_value text := 'c.region';
+    region_value text := 'reg.region';
     method text;
     srid integer;
     definitions text;
@@ -156,17 +156,17 @@ DECLARE
     -- Keys of a part have its number above 32 bits of their own.
     base CONSTANT bigint := coalesce(copy_release.prefix, 0)::bigint << 32;
 BEGIN
-    SELECT m.name, m.region_type, d.srid INTO STRICT method, region_type, srid
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        WHERE r.run_id = copy_release.run_id;
+    SELECT met.name, met.region_type, dat.srid INTO STRICT method, region_type, srid
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        WHERE run.run_id = copy_release.run_id;
     -- A column of a table has one type of geometry; a single polygon is stored as a collection of one.
     IF region_type = 'MultiPolygon' THEN
-        region_value := '@postgis@.ST_Multi(c.region)';
+        region_value := '@postgis@.ST_Multi(reg.region)';
     END IF;
-    SELECT coalesce(string_agg(format(', %I %s NOT NULL', k.name, k.sql_type), '' ORDER BY k.ord), ''),
-           coalesce(string_agg(', ' || k.value, '' ORDER BY k.ord), '')
+    SELECT coalesce(string_agg(format(', %I %s NOT NULL', col.name, col.sql_type), '' ORDER BY col.ord), ''),
+           coalesce(string_agg(', ' || col.value, '' ORDER BY col.ord), '')
         INTO definitions, own
-        FROM dbanon_internal.release_columns(method) k;
+        FROM dbanon_internal.release_columns(method) col;
     EXECUTE format('CREATE TABLE %s (cloak_id bigint NOT NULL, record_id bigint NOT NULL, seq integer NOT NULL, '
         'period tstzrange NOT NULL, region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
         'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
@@ -175,16 +175,17 @@ BEGIN
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     -- The rows of dbanon.cloak, from its tables: numbered before they meet their regions, records need no further join.
-    EXECUTE format('INSERT INTO %s SELECT s.rows_before + e.seq, s.record_id, e.seq, p.period, %s, '
-        'c.crowd, c.subjects, lower(p.period), upper(p.period)%s '
-        'FROM (SELECT d.periods, d.regions, $2 + row_number() OVER drawn AS record_id, '
-                  '$2 + sum(cardinality(d.periods)) OVER drawn - cardinality(d.periods) AS rows_before '
-              'FROM (SELECT g.periods, g.regions, gen_random_uuid() AS draw '
-                    'FROM ONLY dbanon.record g WHERE g.run_id = $1) d WINDOW drawn AS (ORDER BY d.draw ROWS UNBOUNDED PRECEDING)) s '
-        'CROSS JOIN LATERAL unnest(s.periods, s.regions) WITH ORDINALITY e (period_no, region_no, seq) '
-        'JOIN ONLY dbanon.period p ON p.run_id = $1 AND p.period_no = e.period_no '
-        'JOIN ONLY dbanon.region c ON c.run_id = $1 AND c.region_no = e.region_no '
-        'ORDER BY s.record_id, e.seq', target, region_value, own) USING copy_release.run_id, base;
+    EXECUTE format('INSERT INTO %s SELECT num.rows_before + ele.seq, num.record_id, ele.seq, per.period, %s, '
+        'reg.crowd, reg.subjects, lower(per.period), upper(per.period)%s '
+        'FROM (SELECT shuffled.periods, shuffled.regions, $2 + row_number() OVER drawn AS record_id, '
+                  '$2 + sum(cardinality(shuffled.periods)) OVER drawn - cardinality(shuffled.periods) AS rows_before '
+              'FROM (SELECT rec.periods, rec.regions, gen_random_uuid() AS draw '
+                    'FROM ONLY dbanon.record rec WHERE rec.run_id = $1) shuffled '
+              'WINDOW drawn AS (ORDER BY shuffled.draw ROWS UNBOUNDED PRECEDING)) num '
+        'CROSS JOIN LATERAL unnest(num.periods, num.regions) WITH ORDINALITY ele (period_no, region_no, seq) '
+        'JOIN ONLY dbanon.period per ON per.run_id = $1 AND per.period_no = ele.period_no '
+        'JOIN ONLY dbanon.region reg ON reg.run_id = $1 AND reg.region_no = ele.region_no '
+        'ORDER BY num.record_id, ele.seq', target, region_value, own) USING copy_release.run_id, base;
     GET DIAGNOSTICS rows = ROW_COUNT;
     longest_s := dbanon_internal.finish_table(target, bounds);
 END
@@ -203,11 +204,11 @@ DECLARE
     names text;
     is_first boolean;
 BEGIN
-    SELECT l.* INTO STRICT release FROM ONLY dbanon.release l WHERE l.release_id = show_release.release_id;
-    SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
-        FROM pg_attribute a
-        WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
-    is_first := NOT EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.series_id = release.series_id AND l.release_id <> release.release_id);
+    SELECT rel.* INTO STRICT release FROM ONLY dbanon.release rel WHERE rel.release_id = show_release.release_id;
+    SELECT string_agg(quote_ident(att.attname), ', ' ORDER BY att.attnum) INTO names
+        FROM pg_attribute att
+        WHERE att.attrelid = format('dbanon.release_%s', release_id)::regclass AND att.attnum > 0 AND NOT att.attisdropped;
+    is_first := NOT EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.series_id = release.series_id AND rel.release_id <> release.release_id);
     IF release.series_id IS NOT NULL THEN
         PERFORM dbanon_internal.attach_table(release.series_id, format('dbanon.release_%s', release_id), release.bounds);
     END IF;
@@ -235,7 +236,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
+    IF EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = refuse_name_taken.name AND rel.withdrawn_at IS NULL) THEN
         RAISE EXCEPTION 'The name of a release is not free: there is a live release ''%'' already, and nothing was published.', name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
                   HINT = CASE WHEN (dbanon_internal.live_series(name)).series_id IS NOT NULL
@@ -256,7 +257,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     grows CONSTANT boolean := (dbanon_internal.live_series(check_name_free.name)).series_id IS NOT NULL;
-    live CONSTANT boolean := grows OR EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
+    live CONSTANT boolean := grows OR EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = check_name_free.name AND rel.withdrawn_at IS NULL);
 BEGIN
     IF grow AND replace THEN
         RAISE EXCEPTION 'A publication must either replace a release or be a part of one. Got both replace => true and grow => true.'
@@ -264,14 +265,14 @@ BEGIN
                   HINT = 'Leave one out. To publish the time of a part again, withdraw that with SELECT dbanon.unpublish_part(...) first.';
     END IF;
     -- A withdrawn release that a superuser was reading then may have the name still.
-    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NOT NULL
-                   AND to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL) THEN
+    IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.name = check_name_free.name AND rel.withdrawn_at IS NOT NULL
+                   AND to_regclass(format('dbanon.release_%s', rel.release_id)) IS NOT NULL) THEN
         PERFORM dbanon.clear_withdrawn();
     END IF;
     IF (live AND grow IS NOT TRUE AND replace IS NOT TRUE) OR (live AND grows IS DISTINCT FROM coalesce(grow, false))
-        OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace
+        OR (NOT live AND EXISTS (SELECT FROM pg_class cla WHERE cla.relname = name AND cla.relnamespace = 'published'::regnamespace
                                  UNION ALL
-                                 SELECT FROM pg_type y WHERE y.typname = name AND y.typnamespace = 'published'::regnamespace)) THEN
+                                 SELECT FROM pg_type typ WHERE typ.typname = name AND typ.typnamespace = 'published'::regnamespace)) THEN
         PERFORM dbanon_internal.refuse_name_taken(name);
     END IF;
 END
@@ -327,7 +328,7 @@ BEGIN
     PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
     PERFORM dbanon_internal.check_ending(publish.end_readers, publish.replace);
     PERFORM dbanon_internal.chosen_readers(publish.name, publish.replace OR publish.grow, publish.readers);
-    SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = publish.run_id;
+    SELECT stored.* INTO run FROM ONLY dbanon.run stored WHERE stored.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(publish.run_id);
     END IF;
@@ -335,9 +336,9 @@ BEGIN
     -- From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
     BEGIN
-        UPDATE ONLY dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
-        UPDATE ONLY dbanon.run r SET status = r.status, publish_error = NULL
-            WHERE r.run_id = publish.run_id AND r.dataset_id = run.dataset_id;
+        UPDATE ONLY dbanon.dataset dat SET revision = dat.revision WHERE dat.dataset_id = run.dataset_id;
+        UPDATE ONLY dbanon.run stored SET status = stored.status, publish_error = NULL
+            WHERE stored.run_id = publish.run_id AND stored.dataset_id = run.dataset_id;
         IF NOT FOUND THEN  -- dropped, or given to another dataset, meanwhile
             PERFORM dbanon_internal.refuse_no_run(publish.run_id);
         END IF;
@@ -353,7 +354,7 @@ BEGIN
 
     -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
-    SELECT p.* INTO part FROM dbanon_internal.new_part(publish.run_id, publish.name, publish.readers) p WHERE publish.grow;
+    SELECT par.* INTO part FROM dbanon_internal.new_part(publish.run_id, publish.name, publish.readers) par WHERE publish.grow;
     copied := dbanon_internal.copy_release(publish.run_id, new_release, part.prefix, part.bounds);
     PERFORM dbanon_internal.store_cells(publish.run_id, new_release);
     -- One publication of a population after the other: what each is measured with stays all there is until it ends.
@@ -382,13 +383,14 @@ BEGIN
     END IF;
     BEGIN
         IF publish.replace THEN
-            UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
-                WHERE l.name = publish.name AND l.withdrawn_at IS NULL RETURNING l.release_id INTO old_release;
+            UPDATE ONLY dbanon.release rel SET withdrawn_at = now(), withdrawn_by = session_user
+                WHERE rel.name = publish.name AND rel.withdrawn_at IS NULL RETURNING rel.release_id INTO old_release;
         END IF;
         -- Readers of the replaced release get data of another method or dataset: allowed, but said.
-        SELECT format('%s of dataset %s', o.method, d.name) INTO before
-            FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
-            WHERE l.release_id = old_release AND (o.dataset_id, o.method) <> (run.dataset_id, run.method);
+        SELECT format('%s of dataset %s', former.method, dat.name) INTO before
+            FROM ONLY dbanon.release rel JOIN ONLY dbanon.run former ON former.run_id = rel.run_id
+            JOIN ONLY dbanon.dataset dat ON dat.dataset_id = former.dataset_id
+            WHERE rel.release_id = old_release AND (former.dataset_id, former.method) <> (run.dataset_id, run.method);
         IF FOUND THEN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
@@ -412,7 +414,7 @@ BEGIN
         PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
 
-    FOR said IN SELECT n FROM dbanon_internal.run_notices(publish.run_id) n LOOP
+    FOR said IN SELECT note FROM dbanon_internal.run_notices(publish.run_id) note LOOP
         RAISE NOTICE '%', said;
     END LOOP;
     RETURN copied.rows;

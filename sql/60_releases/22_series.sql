@@ -23,7 +23,7 @@ BEGIN
     IF series.series_id IS NULL THEN
         RAISE EXCEPTION 'A release with parts must be live. There is none named %.', coalesce(dbanon_internal.quoted(known_series.name), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.series.',
-                  HINT = CASE WHEN EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = known_series.name AND l.withdrawn_at IS NULL)
+                  HINT = CASE WHEN EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = known_series.name AND rel.withdrawn_at IS NULL)
                               THEN format('It is a release of one run: withdraw all of it with SELECT dbanon.unpublish(%L).', known_series.name)
                               ELSE 'List the parts: SELECT name, bounds FROM dbanon.releases WHERE live AND bounds IS NOT NULL.' END;
     END IF;
@@ -49,22 +49,23 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A release that grows is named once, and withdrawn with all of its parts that are meant.
-    SELECT count(*), string_agg(x.name || CASE WHEN p.parts > 0 THEN format(' (%s of %s)', x.meant, dbanon_internal.counted(p.parts, 'part'))
-        ELSE '' END, ', ' ORDER BY x.name),
-        string_agg(CASE WHEN x.meant = 1 THEN x.withdraw
-                        WHEN x.meant = p.parts THEN format('SELECT dbanon.unpublish(%L)', x.name)
+    SELECT count(*), string_agg(ser.name || CASE WHEN par.parts > 0 THEN format(' (%s of %s)', ser.meant, dbanon_internal.counted(par.parts, 'part'))
+        ELSE '' END, ', ' ORDER BY ser.name),
+        string_agg(CASE WHEN ser.meant = 1 THEN ser.withdraw
+                        WHEN ser.meant = par.parts THEN format('SELECT dbanon.unpublish(%L)', ser.name)
                         ELSE 'SELECT dbanon.unpublish_part(name, lower(bounds)) FROM dbanon.release WHERE ' || CASE
                             -- Of a year of parts the numbers would fill a page.
-                            WHEN x.meant = p.within THEN format('name = %L AND withdrawn_at IS NULL AND bounds <@ %L::tstzrange', x.name, x.extent)
-                            ELSE format('release_id = ANY (%L)', x.ids) END END,
-                   '; ' ORDER BY x.name)
-    FROM (SELECT l.name, l.series_id, count(*) AS meant, min(dbanon_internal.withdrawing(l)) AS withdraw,
-              array_agg(l.release_id ORDER BY l.release_id) AS ids, tstzrange(min(lower(l.bounds)), max(upper(l.bounds))) AS extent
-          FROM ONLY dbanon.release l
-          WHERE l.release_id = ANY (name_releases.release_ids) AND l.withdrawn_at IS NULL
-          GROUP BY l.name, l.series_id) x
-    CROSS JOIN LATERAL (SELECT count(*) AS parts, count(*) FILTER (WHERE o.bounds <@ x.extent) AS within
-                        FROM ONLY dbanon.release o WHERE o.series_id = x.series_id AND o.withdrawn_at IS NULL) p
+                            WHEN ser.meant = par.within
+                            THEN format('name = %L AND withdrawn_at IS NULL AND bounds <@ %L::tstzrange', ser.name, ser.extent)
+                            ELSE format('release_id = ANY (%L)', ser.ids) END END,
+                   '; ' ORDER BY ser.name)
+    FROM (SELECT rel.name, rel.series_id, count(*) AS meant, min(dbanon_internal.withdrawing(rel)) AS withdraw,
+              array_agg(rel.release_id ORDER BY rel.release_id) AS ids, tstzrange(min(lower(rel.bounds)), max(upper(rel.bounds))) AS extent
+          FROM ONLY dbanon.release rel
+          WHERE rel.release_id = ANY (name_releases.release_ids) AND rel.withdrawn_at IS NULL
+          GROUP BY rel.name, rel.series_id) ser
+    CROSS JOIN LATERAL (SELECT count(*) AS parts, count(*) FILTER (WHERE rel.bounds <@ ser.extent) AS within
+                        FROM ONLY dbanon.release rel WHERE rel.series_id = ser.series_id AND rel.withdrawn_at IS NULL) par
 $$;
 COMMENT ON FUNCTION dbanon_internal.name_releases(bigint[]) IS
 'How many live releases some are or are parts of, their names, and what to type to withdraw them.';
@@ -81,10 +82,10 @@ DECLARE
     bounds tstzrange;
     needed text;
 BEGIN
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = part_bounds.run_id;
-    SELECT dbanon_internal.plan_span(m.traits, run.params, d.grid_s, NULL, NULL), coalesce(m.traits ->> 'instant', 'since and until')
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = part_bounds.run_id;
+    SELECT dbanon_internal.plan_span(met.traits, run.params, dat.grid_s, NULL, NULL), coalesce(met.traits ->> 'instant', 'since and until')
         INTO STRICT named, needed
-        FROM ONLY dbanon.method m CROSS JOIN ONLY dbanon.dataset d WHERE m.name = run.method AND d.dataset_id = run.dataset_id;
+        FROM ONLY dbanon.method met CROSS JOIN ONLY dbanon.dataset dat WHERE met.name = run.method AND dat.dataset_id = run.dataset_id;
     bounds := tstzrange(coalesce(to_timestamp((run.params ->> 'since')::double precision), lower(named)),
                         coalesce(to_timestamp((run.params ->> 'until')::double precision), upper(named)));
     IF isempty(bounds) OR lower_inf(bounds) OR upper_inf(bounds) THEN
@@ -148,7 +149,7 @@ BEGIN
     IF old.series_id IS NULL THEN
         RETURN new;
     END IF;
-    SELECT d.what, d.has, d.got INTO other
+    SELECT dif.what, dif.has, dif.got INTO other
         FROM (VALUES (1, 'method', old.method, new.method), (2, 'algorithm', old.algorithm, new.algorithm),
                      (3, 'SRID', old.srid::text, new.srid::text),
                      (4, 'grid', format('%s m and %s s', old.grid_m, old.grid_s), format('%s m and %s s', new.grid_m, new.grid_s)),
@@ -156,31 +157,31 @@ BEGIN
                      (6, 'step_s', old.step_s::text, new.step_s::text), (7, 'window', old.window_s || ' s', new.window_s || ' s'),
                      (8, 'zone of days', old.day_zone, new.day_zone),
                      (9, 'readers', coalesce(array_to_string(old.readers, ', '), 'all analysts'),
-                                    coalesce(array_to_string(new.readers, ', '), 'all analysts'))) d (ord, what, has, got)
-        WHERE d.has IS DISTINCT FROM d.got ORDER BY d.ord LIMIT 1;
+                                    coalesce(array_to_string(new.readers, ', '), 'all analysts'))) dif (ord, what, has, got)
+        WHERE dif.has IS DISTINCT FROM dif.got ORDER BY dif.ord LIMIT 1;
     IF other.what IS NOT NULL THEN
         RAISE EXCEPTION 'A part must have the % of the release it is to be part of. That of % is %. That of run % is %.', other.what, name,
                 coalesce(other.has, 'none'), run_id, coalesce(other.got, 'none')
             USING ERRCODE = 'DA011', DETAIL = 'All parts are read as one release. Only k may differ.',
                   HINT = 'Run it again like the parts before it, or publish it under another name.';
     END IF;
-    SELECT l.bounds INTO taken FROM ONLY dbanon.release l
-        WHERE l.series_id = old.series_id AND l.withdrawn_at IS NULL AND l.bounds && check_part.bounds ORDER BY lower(l.bounds) LIMIT 1;
+    SELECT rel.bounds INTO taken FROM ONLY dbanon.release rel
+        WHERE rel.series_id = old.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && check_part.bounds ORDER BY lower(rel.bounds) LIMIT 1;
     IF taken IS NOT NULL THEN
         RAISE EXCEPTION 'Each time of a release must have one part. % has a part from % to % already, and run % is from % to %.', name, lower(taken), upper(taken),
                 run_id, lower(bounds), upper(bounds)
             USING ERRCODE = 'DA003', DETAIL = 'Each row''s time belongs to one part.',
                   HINT = format('Run it for another time, or withdraw that part first: SELECT dbanon.unpublish_part(%L, %L).', name, lower(taken));
     END IF;
-    SELECT x.bounds INTO taken FROM dbanon_internal.series_tables(old.series_id) x WHERE x.bounds && check_part.bounds ORDER BY 1 LIMIT 1;
+    SELECT tab.bounds INTO taken FROM dbanon_internal.series_tables(old.series_id) tab WHERE tab.bounds && check_part.bounds ORDER BY 1 LIMIT 1;
     IF taken IS NOT NULL THEN
         RAISE EXCEPTION 'Each time of a release must have one part. A part of % from % to % was withdrawn, and its table is still there.', name,
                 lower(taken), upper(taken)
             USING ERRCODE = 'DA013', DETAIL = 'It may be in use, or hold parts that were folded together.',
                   HINT = 'SELECT dbanon.clear_withdrawn() drops it where it can; publish the time of a folded part under another name.';
     END IF;
-    SELECT lower(l.span) INTO anchor FROM ONLY dbanon.release l
-        WHERE l.series_id = old.series_id AND l.span IS NOT NULL ORDER BY l.release_id LIMIT 1;
+    SELECT lower(rel.span) INTO anchor FROM ONLY dbanon.release rel
+        WHERE rel.series_id = old.series_id AND rel.span IS NOT NULL ORDER BY rel.release_id LIMIT 1;
     IF mod(extract(epoch FROM lower(span) - anchor), old.step_s) <> 0 THEN
         RAISE EXCEPTION 'A part must begin whole steps of % s after the others. The first row of run % is at %.', old.step_s, run_id, lower(span)
             USING ERRCODE = 'DA011', DETAIL = format('A row of another part begins at %s.', anchor),
@@ -197,16 +198,17 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Equal for the same places, whatever their order and numbers: a load that replaces them by themselves changes nothing.
-    SELECT sha256(string_agg(d.digest, ''::bytea ORDER BY d.digest))
-    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+    SELECT sha256(string_agg(dig.digest, ''::bytea ORDER BY dig.digest))
+    FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method
     CROSS JOIN LATERAL (
-        SELECT 1 AS kind, '' AS category, s.geom FROM ONLY dbanon.site s WHERE s.dataset_id = r.dataset_id AND m.traits -> 'reads' ? 'sites'
+        SELECT 1 AS kind, '' AS category, site.geom FROM ONLY dbanon.site site
+        WHERE site.dataset_id = run.dataset_id AND met.traits -> 'reads' ? 'sites'
         UNION ALL
-        SELECT 2, '', c.geom FROM ONLY dbanon.cell c WHERE c.dataset_id = r.dataset_id AND m.traits -> 'reads' ? 'cells'
+        SELECT 2, '', cel.geom FROM ONLY dbanon.cell cel WHERE cel.dataset_id = run.dataset_id AND met.traits -> 'reads' ? 'cells'
         UNION ALL
-        SELECT 3, i.category, i.geom FROM ONLY dbanon.poi i WHERE i.dataset_id = r.dataset_id AND m.traits -> 'reads' ? 'cells') p
-    CROSS JOIN LATERAL sha256(record_send(ROW(p.kind, convert_to(p.category, 'UTF8'), @postgis@.ST_AsEWKB(p.geom, 'NDR')))) d (digest)
-    WHERE r.run_id = places_digest.run_id
+        SELECT 3, poi.category, poi.geom FROM ONLY dbanon.poi poi WHERE poi.dataset_id = run.dataset_id AND met.traits -> 'reads' ? 'cells') inp
+    CROSS JOIN LATERAL sha256(record_send(ROW(inp.kind, convert_to(inp.category, 'UTF8'), @postgis@.ST_AsEWKB(inp.geom, 'NDR')))) dig (digest)
+    WHERE run.run_id = places_digest.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.places_digest(bigint) IS
 'A digest of the sensitive sites, or of the cells and points of interest, that a run reads; null where it reads none.';
@@ -222,7 +224,7 @@ BEGIN
     LOOP
         drawn := ('x' || left(encode(uuid_send(gen_random_uuid()), 'hex'), 5))::bit(20)::integer;
         EXIT WHEN drawn > 0 AND NOT EXISTS (
-            SELECT FROM ONLY dbanon.release l WHERE l.series_id = draw_prefix.series_id AND l.prefix = drawn);
+            SELECT FROM ONLY dbanon.release rel WHERE rel.series_id = draw_prefix.series_id AND rel.prefix = drawn);
     END LOOP;
     RETURN drawn;
 END
@@ -268,7 +270,8 @@ BEGIN
     IF varies THEN
         EXECUTE format('CREATE INDEX ON %s USING gist (period) WITH (buffering = on)', target);
     END IF;
-    FOR own IN SELECT a.attname FROM pg_attribute a WHERE a.attrelid = target::regclass AND a.atttypid = 'jsonb'::regtype AND a.attnum > 0 LOOP
+    FOR own IN SELECT att.attname FROM pg_attribute att
+        WHERE att.attrelid = target::regclass AND att.atttypid = 'jsonb'::regtype AND att.attnum > 0 LOOP
         EXECUTE format('CREATE INDEX ON %s USING gin (%I jsonb_path_ops)', target, own);
     END LOOP;
     -- From here on the rows are fixed: not even the owner changes them by mistake. Those of a part that is withdrawn are deleted.
@@ -303,9 +306,10 @@ DECLARE
     others text;
 BEGIN
     IF number IS NOT NULL THEN
-        SELECT string_agg(DISTINCT o.params ->> 'k', ', ') INTO others
-            FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.run r ON r.run_id = join_series.run_id
-            WHERE l.series_id = number AND l.withdrawn_at IS NULL AND o.params -> 'k' <> r.params -> 'k';
+        SELECT string_agg(DISTINCT other.params ->> 'k', ', ') INTO others
+            FROM ONLY dbanon.release rel JOIN ONLY dbanon.run other ON other.run_id = rel.run_id
+            JOIN ONLY dbanon.run run ON run.run_id = join_series.run_id
+            WHERE rel.series_id = number AND rel.withdrawn_at IS NULL AND other.params -> 'k' <> run.params -> 'k';
         IF others IS NOT NULL THEN
             RAISE NOTICE 'Other parts of % keep k = %. The release promises the least of all.', name, others;
         END IF;

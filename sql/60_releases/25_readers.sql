@@ -5,18 +5,18 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN cardinality(readers) = 0 THEN 'an empty list'
-                ELSE (SELECT coalesce(dbanon_internal.quoted(n.name), 'NULL') || CASE
-                          WHEN n.name IS NULL THEN ''
+                ELSE (SELECT coalesce(dbanon_internal.quoted(ele.name), 'NULL') || CASE
+                          WHEN ele.name IS NULL THEN ''
                           -- The server takes it for every login, whatever quotes it is in.
-                          WHEN n.name = 'public' THEN ', which is every login'
-                          WHEN r.rolname IS NULL THEN ', which is no role'
-                          WHEN r.rolsuper THEN ', a superuser'
-                          WHEN n.name = '@analyst@' THEN ', all analysts, beside others'
+                          WHEN ele.name = 'public' THEN ', which is every login'
+                          WHEN rol.rolname IS NULL THEN ', which is no role'
+                          WHEN rol.rolsuper THEN ', a superuser'
+                          WHEN ele.name = '@analyst@' THEN ', all analysts, beside others'
                           ELSE ', a role of dbanon''s own' END
-                      FROM unnest(readers) n (name) LEFT JOIN pg_roles r ON r.rolname = n.name
-                      WHERE r.rolname IS NULL OR r.rolsuper OR n.name IN ('@admin@', '@operator@', '@worker@')
-                          OR (n.name = '@analyst@' AND '@analyst@' <> ANY (readers))
-                      ORDER BY n.name LIMIT 1)
+                      FROM unnest(readers) ele (name) LEFT JOIN pg_roles rol ON rol.rolname = ele.name
+                      WHERE rol.rolname IS NULL OR rol.rolsuper OR ele.name IN ('@admin@', '@operator@', '@worker@')
+                          OR (ele.name = '@analyst@' AND '@analyst@' <> ANY (readers))
+                      ORDER BY ele.name LIMIT 1)
            END
 $$;
 COMMENT ON FUNCTION dbanon_internal.unfit_reader(text[]) IS
@@ -28,8 +28,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     chosen CONSTANT text[] := coalesce(chosen_readers.readers, (
-        SELECT l.readers FROM ONLY dbanon.release l
-        WHERE chosen_readers.replace AND l.name = chosen_readers.name AND l.withdrawn_at IS NULL LIMIT 1));
+        SELECT rel.readers FROM ONLY dbanon.release rel
+        WHERE chosen_readers.replace AND rel.name = chosen_readers.name AND rel.withdrawn_at IS NULL LIMIT 1));
     unfit CONSTANT text := dbanon_internal.unfit_reader(chosen);
 BEGIN
     IF unfit IS NOT NULL THEN
@@ -37,7 +37,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Superusers and operators read all releases. Without readers, all analysts read it.',
                   HINT = 'Make a role, CREATE ROLE auditors, grant it to those who are to read the release, and name it: readers => ARRAY[''auditors''].';
     END IF;
-    RETURN CASE WHEN chosen IS NOT NULL THEN nullif(ARRAY(SELECT DISTINCT n FROM unnest(chosen) n ORDER BY n), ARRAY['@analyst@']) END;
+    RETURN CASE WHEN chosen IS NOT NULL THEN nullif(ARRAY(SELECT DISTINCT ele FROM unnest(chosen) ele ORDER BY ele), ARRAY['@analyst@']) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.chosen_readers(text, boolean, text[]) IS
@@ -61,11 +61,11 @@ DECLARE
     release dbanon.release;
     reader text;
 BEGIN
-    SELECT l.* INTO STRICT release FROM ONLY dbanon.release l WHERE l.release_id = grant_readers.release_id;
+    SELECT rel.* INTO STRICT release FROM ONLY dbanon.release rel WHERE rel.release_id = grant_readers.release_id;
     EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', release.name);
     -- Where single roles read it, or read what it replaces, no other role keeps a right that was given by hand or by default.
     IF release.readers IS NOT NULL
-        OR EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.release_id = grant_readers.replaced AND l.readers IS NOT NULL) THEN
+        OR EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.release_id = grant_readers.replaced AND rel.readers IS NOT NULL) THEN
         PERFORM dbanon_internal.revoke_rights(format('published.%I', release.name));
         EXECUTE format('GRANT ALL ON TABLE published.%I TO @admin@', release.name);
     END IF;
@@ -93,12 +93,13 @@ DECLARE
     reader text;
 BEGIN
     FOR reader IN
-        SELECT r.rolname
-        FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a JOIN pg_roles r ON r.oid = a.grantee
-        WHERE c.oid = to_regclass('published.releases') AND r.rolname NOT IN ('@admin@', '@operator@', '@analyst@')
+        SELECT rol.rolname
+        FROM pg_class cla CROSS JOIN LATERAL aclexplode(cla.relacl) acl JOIN pg_roles rol ON rol.oid = acl.grantee
+        WHERE cla.oid = to_regclass('published.releases') AND rol.rolname NOT IN ('@admin@', '@operator@', '@analyst@')
             AND NOT EXISTS (
-                SELECT FROM pg_class v CROSS JOIN LATERAL aclexplode(v.relacl) x
-                WHERE v.relnamespace = 'published'::regnamespace AND v.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms') AND x.grantee = r.oid)
+                SELECT FROM pg_class cla CROSS JOIN LATERAL aclexplode(cla.relacl) acl
+                WHERE cla.relnamespace = 'published'::regnamespace AND cla.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms')
+                    AND acl.grantee = rol.oid)
     LOOP
         EXECUTE format('REVOKE ALL ON TABLE published.releases, published.parts, published.columns, published.left_out, published.atoms FROM %I CASCADE', reader);
         EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA published FROM %I CASCADE', reader);

@@ -25,36 +25,36 @@ AS $$
     -- GRANT and REVOKE, which every reader may try, hold no lock on the view, but change its row in the catalog, or that of
     -- its row type; the next change waits until their transaction ends.
     WITH changed AS MATERIALIZED (
-        SELECT v.of, v.xid, split_part(btrim(v.ctid::text, '()'), ',', 1)::integer AS page,
-            split_part(btrim(v.ctid::text, '()'), ',', 2)::integer AS tuple,
-            age(v.xid) AS age
-        FROM (SELECT 'pg_class'::regclass::oid, c.xmax, c.ctid FROM pg_class c
-              WHERE c.oid = to_regclass(format('published.%I', changers_of.name))
+        SELECT ver.of, ver.xid, split_part(btrim(ver.ctid::text, '()'), ',', 1)::integer AS page,
+            split_part(btrim(ver.ctid::text, '()'), ',', 2)::integer AS tuple,
+            age(ver.xid) AS age
+        FROM (SELECT 'pg_class'::regclass::oid, cla.xmax, cla.ctid FROM pg_class cla
+              WHERE cla.oid = to_regclass(format('published.%I', changers_of.name))
               UNION ALL
-              SELECT 'pg_type'::regclass, y.xmax, y.ctid FROM pg_type y
-              WHERE y.typrelid = to_regclass(format('published.%I', changers_of.name))) v (of, xid, ctid)
-        WHERE v.xid <> '0'
+              SELECT 'pg_type'::regclass, typ.xmax, typ.ctid FROM pg_type typ
+              WHERE typ.typrelid = to_regclass(format('published.%I', changers_of.name))) ver (of, xid, ctid)
+        WHERE ver.xid <> '0'
     ), lock AS MATERIALIZED (
-        SELECT k.* FROM pg_locks k WHERE k.locktype IN ('transactionid', 'tuple')
+        SELECT loc.* FROM pg_locks loc WHERE loc.locktype IN ('transactionid', 'tuple')
     )
-    SELECT k.pid, k.virtualtransaction
-    FROM changed w
-    JOIN lock k ON k.locktype = 'transactionid' AND k.transactionid = w.xid
-        OR k.locktype = 'tuple' AND k.relation = w.of AND (k.page, k.tuple) = (w.page, w.tuple)
-            AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    SELECT lock.pid, lock.virtualtransaction
+    FROM changed
+    JOIN lock ON lock.locktype = 'transactionid' AND lock.transactionid = changed.xid
+        OR lock.locktype = 'tuple' AND lock.relation = changed.of AND (lock.page, lock.tuple) = (changed.page, changed.tuple)
+            AND lock.database = (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database())
     UNION
     -- A savepoint that was released holds no lock: its transaction is one of the readers' that are older.
-    SELECT k.pid, k.virtualtransaction
-    FROM changed w
-    JOIN lock k ON k.locktype = 'transactionid' AND k.granted AND k.mode = 'ExclusiveLock' AND age(k.transactionid) >= w.age
-    JOIN pg_stat_activity s ON s.pid = k.pid AND s.datname = current_database()
-    JOIN pg_roles r ON r.oid = s.usesysid AND NOT r.rolsuper
-        AND (pg_has_role(r.oid, '@analyst@', 'MEMBER') OR EXISTS (
-            SELECT FROM ONLY dbanon.release l CROSS JOIN LATERAL unnest(l.readers) n JOIN pg_roles e ON e.rolname = n
-            WHERE l.name = changers_of.name AND pg_has_role(r.oid, e.oid, 'MEMBER')))
-        AND NOT (pg_has_role(r.oid, '@operator@', 'MEMBER') OR pg_has_role(r.oid, '@worker@', 'MEMBER'))
-    WHERE NOT EXISTS (SELECT FROM lock o WHERE o.locktype = 'transactionid' AND o.transactionid = w.xid AND o.granted)
-        AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - w.age)::text::xid8)
+    SELECT lock.pid, lock.virtualtransaction
+    FROM changed
+    JOIN lock ON lock.locktype = 'transactionid' AND lock.granted AND lock.mode = 'ExclusiveLock' AND age(lock.transactionid) >= changed.age
+    JOIN pg_stat_activity act ON act.pid = lock.pid AND act.datname = current_database()
+    JOIN pg_roles rol ON rol.oid = act.usesysid AND NOT rol.rolsuper
+        AND (pg_has_role(rol.oid, '@analyst@', 'MEMBER') OR EXISTS (
+            SELECT FROM ONLY dbanon.release rel CROSS JOIN LATERAL unnest(rel.readers) ele JOIN pg_roles reader ON reader.rolname = ele
+            WHERE rel.name = changers_of.name AND pg_has_role(rol.oid, reader.oid, 'MEMBER')))
+        AND NOT (pg_has_role(rol.oid, '@operator@', 'MEMBER') OR pg_has_role(rol.oid, '@worker@', 'MEMBER'))
+    WHERE NOT EXISTS (SELECT FROM lock held WHERE held.locktype = 'transactionid' AND held.transactionid = changed.xid AND held.granted)
+        AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - changed.age)::text::xid8)
             = 'in progress'
 $$;
 COMMENT ON FUNCTION dbanon_internal.changers_of(text) IS
@@ -70,27 +70,27 @@ BEGIN
     RETURN QUERY
     WITH held AS MATERIALIZED (
         -- Those who wait for it as well: the one ahead in the queue has it next.
-        SELECT DISTINCT k.pid, k.virtualtransaction FROM pg_locks k
-        WHERE k.locktype = 'relation' AND k.relation = to_regclass(format('published.%I', readers_of.name))
-            AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        SELECT DISTINCT loc.pid, loc.virtualtransaction FROM pg_locks loc
+        WHERE loc.locktype = 'relation' AND loc.relation = to_regclass(format('published.%I', readers_of.name))
+            AND loc.database = (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database())
         UNION
-        SELECT c.pid, c.virtualtransaction FROM dbanon_internal.changers_of(readers_of.name) c
+        SELECT cha.pid, cha.virtualtransaction FROM dbanon_internal.changers_of(readers_of.name) cha
     )
-    SELECT s.pid, format('%s (process %s)', coalesce(s.usename::text, 'a login that was dropped'), s.pid),
-        coalesce(NOT r.rolsuper, true) AND (pg_has_role('pg_signal_backend', 'USAGE') OR pg_has_role(s.usesysid, 'USAGE')),
-        format('SELECT pg_terminate_backend(%s)', s.pid)
-    FROM held h
-    JOIN pg_stat_activity s ON s.pid = h.pid
-    LEFT JOIN pg_roles r ON r.oid = s.usesysid
+    SELECT act.pid, format('%s (process %s)', coalesce(act.usename::text, 'a login that was dropped'), act.pid),
+        coalesce(NOT rol.rolsuper, true) AND (pg_has_role('pg_signal_backend', 'USAGE') OR pg_has_role(act.usesysid, 'USAGE')),
+        format('SELECT pg_terminate_backend(%s)', act.pid)
+    FROM held
+    JOIN pg_stat_activity act ON act.pid = held.pid
+    LEFT JOIN pg_roles rol ON rol.oid = act.usesysid
     -- The server's own processes have no login, and those of a parallel query end with the session they work for.
-    WHERE s.usesysid IS NOT NULL AND s.leader_pid IS NULL AND s.pid <> pg_backend_pid()
+    WHERE act.usesysid IS NOT NULL AND act.leader_pid IS NULL AND act.pid <> pg_backend_pid()
     UNION ALL
-    SELECT NULL, format('%s (prepared transaction %L)', x.owner, x.gid), false, format('ROLLBACK PREPARED %L', x.gid)
-    FROM held h
+    SELECT NULL, format('%s (prepared transaction %L)', pre.owner, pre.gid), false, format('ROLLBACK PREPARED %L', pre.gid)
+    FROM held
     -- A prepared transaction's locks have no process; its own number is among them.
-    JOIN pg_locks k ON k.pid IS NULL AND k.virtualtransaction = h.virtualtransaction AND k.locktype = 'transactionid'
-    JOIN pg_prepared_xacts x ON x.transaction = k.transactionid
-    WHERE h.pid IS NULL
+    JOIN pg_locks loc ON loc.pid IS NULL AND loc.virtualtransaction = held.virtualtransaction AND loc.locktype = 'transactionid'
+    JOIN pg_prepared_xacts pre ON pre.transaction = loc.transactionid
+    WHERE held.pid IS NULL
     ORDER BY 1, 2;
 END
 $$;
@@ -106,8 +106,8 @@ DECLARE
     by_hand text;
 BEGIN
     -- Who is named may have ended since the lock was refused: the sentence says so instead of naming none.
-    SELECT string_agg(r.reader, ', '), string_agg(r.ending, '; ') FILTER (WHERE NOT r.may_end) INTO readers, by_hand
-        FROM dbanon_internal.readers_of(refuse_readers.name) r;
+    SELECT string_agg(rea.reader, ', '), string_agg(rea.ending, '; ') FILTER (WHERE NOT rea.may_end) INTO readers, by_hand
+        FROM dbanon_internal.readers_of(refuse_readers.name) rea;
     RAISE EXCEPTION 'Release % is in use by % and cannot be withdrawn yet.',
             name, coalesce(readers, 'sessions that have ended since')
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
@@ -131,7 +131,7 @@ SET lock_timeout = '5s'
 AS $$
 DECLARE
     until CONSTANT timestamptz := clock_timestamp() + interval '5 s';
-    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = execute_exclusively.release_id);
+    release_name CONSTANT text := (SELECT rel.name FROM dbanon.release rel WHERE rel.release_id = execute_exclusively.release_id);
     taken boolean := false;
     ended text[] := '{}';
 BEGIN
@@ -148,19 +148,19 @@ BEGIN
         END;
         EXIT WHEN taken OR end_readers IS NOT TRUE OR clock_timestamp() > until;
         -- All at once: one by one, the first would be back before the last is gone.
-        ended := ended || ARRAY(SELECT r.reader FROM dbanon_internal.readers_of(release_name) r
-                                WHERE CASE WHEN r.may_end THEN pg_terminate_backend(r.pid) END);
+        ended := ended || ARRAY(SELECT rea.reader FROM dbanon_internal.readers_of(release_name) rea
+                                WHERE CASE WHEN rea.may_end THEN pg_terminate_backend(rea.pid) END);
     END LOOP;
-    ended := ARRAY(SELECT DISTINCT e.reader FROM unnest(ended) e (reader) ORDER BY e.reader);
+    ended := ARRAY(SELECT DISTINCT ele.reader FROM unnest(ended) ele (reader) ORDER BY ele.reader);
     IF cardinality(ended) > 0 THEN
         -- In the server's log as well: the line of the audit goes with a transaction that is undone.
         RAISE LOG 'dbanon: % ended % that read release %', session_user, dbanon_internal.counted(cardinality(ended), 'session'), release_name;
         RAISE NOTICE 'Ended the sessions that read %: %.', release_name, array_to_string(ended[:20], ', ')
             || CASE WHEN cardinality(ended) > 20 THEN format(' and %s more', cardinality(ended) - 20) ELSE '' END;
         INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-            SELECT 'end_readers', d.name, l.run_id, l.name, jsonb_build_object('sessions', cardinality(ended))
-            FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
-            WHERE l.release_id = execute_exclusively.release_id;
+            SELECT 'end_readers', dat.name, rel.run_id, rel.name, jsonb_build_object('sessions', cardinality(ended))
+            FROM dbanon.release rel JOIN dbanon.run run ON run.run_id = rel.run_id JOIN dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+            WHERE rel.release_id = execute_exclusively.release_id;
     END IF;
     RETURN taken;
 END
@@ -179,12 +179,12 @@ DECLARE
 BEGIN
     -- Rights of the relation and of each column, to roles and to PUBLIC; CASCADE takes what was passed on.
     FOR given IN
-        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
-        FROM pg_class c
-        CROSS JOIN LATERAL (SELECT coalesce(c.relacl, acldefault('r', c.relowner))
-                            UNION ALL SELECT t.attacl FROM pg_attribute t WHERE t.attrelid = c.oid) x (acl)
-        CROSS JOIN LATERAL aclexplode(x.acl) a
-        WHERE c.oid = to_regclass(relation)
+        SELECT DISTINCT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END AS grantee
+        FROM pg_class cla
+        CROSS JOIN LATERAL (SELECT coalesce(cla.relacl, acldefault('r', cla.relowner))
+                            UNION ALL SELECT att.attacl FROM pg_attribute att WHERE att.attrelid = cla.oid) list (acl)
+        CROSS JOIN LATERAL aclexplode(list.acl) acl
+        WHERE cla.oid = to_regclass(relation)
     LOOP
         EXECUTE format('REVOKE ALL ON TABLE %s FROM %s CASCADE', relation, given.grantee);
     END LOOP;
@@ -202,9 +202,9 @@ AS $$
 DECLARE
     no_rows text;
 BEGIN
-    SELECT string_agg(format('NULL::%s AS %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' ORDER BY a.attnum)
-        INTO no_rows FROM pg_attribute a
-        WHERE a.attrelid = to_regclass(format('published.%I', release_name)) AND a.attnum > 0;
+    SELECT string_agg(format('NULL::%s AS %I', format_type(att.atttypid, att.atttypmod), att.attname), ', ' ORDER BY att.attnum)
+        INTO no_rows FROM pg_attribute att
+        WHERE att.attrelid = to_regclass(format('published.%I', release_name)) AND att.attnum > 0;
     IF no_rows IS NULL THEN  -- dropped by hand
         RETURN;
     END IF;
@@ -230,26 +230,26 @@ DECLARE
     columns text[];
     in_place boolean;
 BEGIN
-    SELECT l.* INTO STRICT release FROM dbanon.release l WHERE l.release_id = replace_view.release_id;
+    SELECT rel.* INTO STRICT release FROM dbanon.release rel WHERE rel.release_id = replace_view.release_id;
     query := format('VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', release.name, names, release_id);
     -- Names and types of the columns of the new table, then of the view that is there.
     columns := ARRAY(
-        SELECT string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
-        FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', release.name))) v (ord, relation)
-        LEFT JOIN pg_attribute a ON a.attrelid = to_regclass(v.relation) AND a.attnum > 0 AND NOT a.attisdropped
-        GROUP BY v.ord ORDER BY v.ord);
+        SELECT string_agg(quote_ident(att.attname) || ' ' || format_type(att.atttypid, att.atttypmod), ', ' ORDER BY att.attnum)
+        FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', release.name))) val (ord, relation)
+        LEFT JOIN pg_attribute att ON att.attrelid = to_regclass(val.relation) AND att.attnum > 0 AND NOT att.attisdropped
+        GROUP BY val.ord ORDER BY val.ord);
     -- With the same columns the view can be redefined where it is, and what was built on it stays.
     in_place := columns[1] IS NOT DISTINCT FROM columns[2];
     -- A session that may not be ended keeps the release: then no other session is ended in vain.
-    IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
+    IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) rea WHERE NOT rea.may_end))
         OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
                                              ELSE format('SELECT dbanon_internal.hide_view(''release_%s'', %L)', replaced, release.name) END,
                                              replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true%s)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason),
-            (SELECT dbanon_internal.readers_argument(coalesce(release.readers, ARRAY['@analyst@'])) FROM ONLY dbanon.release l
-             WHERE l.release_id = replaced AND l.readers IS DISTINCT FROM release.readers)), end_readers);
+            (SELECT dbanon_internal.readers_argument(coalesce(release.readers, ARRAY['@analyst@'])) FROM ONLY dbanon.release rel
+             WHERE rel.release_id = replaced AND rel.readers IS DISTINCT FROM release.readers)), end_readers);
     END IF;
     -- The old view was moved away above; what was built on it went with it, which its owners have to know.
     IF NOT in_place THEN
@@ -273,10 +273,10 @@ BEGIN
     -- The mode conflicts with itself and with writers of the table, not with readers of it.
     LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-    SELECT string_agg(DISTINCT format('%s (process %s)', s.usename, k.pid), ', ') INTO others
-        FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
-        WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
-            AND k.pid <> pg_backend_pid();
+    SELECT string_agg(DISTINCT format('%s (process %s)', act.usename, loc.pid), ', ') INTO others
+        FROM pg_locks loc JOIN pg_stat_activity act ON act.pid = loc.pid
+        WHERE loc.relation = 'dbanon.release'::regclass AND loc.granted AND loc.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
+            AND loc.pid <> pg_backend_pid();
     RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing, withdrawing or forgetting now: %.',
         coalesce(others, 'a session that has ended')
         USING ERRCODE = 'DA013', DETAIL = 'The sessions named hold locks on dbanon.release.', HINT = 'Try again when their transaction has ended.';
@@ -306,11 +306,11 @@ DECLARE
     empty record;
 BEGIN
     FOR empty IN
-        SELECT s.series_id, x.relation
-        FROM dbanon.series s CROSS JOIN LATERAL dbanon_internal.series_tables(s.series_id) x
-        WHERE s.withdrawn_at IS NULL AND NOT EXISTS (
-            SELECT FROM dbanon.release l WHERE l.series_id = s.series_id AND l.withdrawn_at IS NULL AND l.bounds && x.bounds)
-        ORDER BY s.series_id, x.bounds
+        SELECT ser.series_id, tab.relation
+        FROM dbanon.series ser CROSS JOIN LATERAL dbanon_internal.series_tables(ser.series_id) tab
+        WHERE ser.withdrawn_at IS NULL AND NOT EXISTS (
+            SELECT FROM dbanon.release rel WHERE rel.series_id = ser.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && tab.bounds)
+        ORDER BY ser.series_id, tab.bounds
     LOOP
         BEGIN
             -- The table of all parts first, as readers lock it, or both would wait for one another.
@@ -338,24 +338,25 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.lock_releases();
     FOR gone IN
-        SELECT t.relation, t.name, t.title, EXISTS (  -- is its view still where it was?
-                SELECT FROM pg_depend d JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
-                WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass(format('dbanon.%s', t.relation))
-                    AND w.ev_class = to_regclass(format('published.%I', t.name))) AS shown
-        FROM dbanon_internal.withdrawn_tables() t
-        WHERE coalesce(to_regclass(format('dbanon.%s', t.relation)), to_regclass(format('dbanon.withdrawn$%s', t.relation))) IS NOT NULL
-        ORDER BY t.relation
+        SELECT tab.relation, tab.name, tab.title, EXISTS (  -- is its view still where it was?
+                SELECT FROM pg_depend dep JOIN pg_rewrite rew ON dep.classid = 'pg_rewrite'::regclass AND rew.oid = dep.objid
+                WHERE dep.refclassid = 'pg_class'::regclass AND dep.refobjid = to_regclass(format('dbanon.%s', tab.relation))
+                    AND rew.ev_class = to_regclass(format('published.%I', tab.name))) AS shown
+        FROM dbanon_internal.withdrawn_tables() tab
+        WHERE coalesce(to_regclass(format('dbanon.%s', tab.relation)), to_regclass(format('dbanon.withdrawn$%s', tab.relation))) IS NOT NULL
+        ORDER BY tab.relation
     LOOP
         failure := NULL;
         FOR step IN
-            SELECT v.ord, format(v.statement, gone.relation, gone.name) AS statement, format(v.relation, gone.relation) AS relation, v.patience
+            SELECT act.ord, format(act.statement, gone.relation, gone.name) AS statement, format(act.relation, gone.relation) AS relation,
+                act.patience
             FROM (VALUES
                 (1, 'SELECT dbanon_internal.hide_view(%L, %L)', CASE WHEN gone.shown THEN 'dbanon.%s' END, '100ms'),
                 -- Others may have built thousands of things on it, and hold each: whatever has to be waited for stays for now.
                 (2, 'DROP VIEW dbanon.withdrawn$%s CASCADE', 'dbanon.withdrawn$%s', '1ms'),
                 -- Autovacuum gives way after a second.
-                (3, 'DROP TABLE dbanon.%s', 'dbanon.%s', '2s')) v (ord, statement, relation, patience)
-            ORDER BY v.ord
+                (3, 'DROP TABLE dbanon.%s', 'dbanon.%s', '2s')) act (ord, statement, relation, patience)
+            ORDER BY act.ord
         LOOP
             -- Steps that an earlier attempt finished are skipped. A failed step is reported, and the next call tries it again.
             CONTINUE WHEN to_regclass(step.relation) IS NULL;
@@ -368,8 +369,8 @@ BEGIN
             END;
         END LOOP;
         IF failure IS NOT NULL THEN
-            SELECT ' It is in use by ' || string_agg(r.reader, ', ') || '.' INTO readers
-                FROM dbanon_internal.readers_of(gone.name) r WHERE gone.shown;
+            SELECT ' It is in use by ' || string_agg(rea.reader, ', ') || '.' INTO readers
+                FROM dbanon_internal.readers_of(gone.name) rea WHERE gone.shown;
             RAISE NOTICE 'Release % is withdrawn, and analysts can no longer read it. Not all of it could be dropped yet: %.% The next publication '
                 'or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
                 gone.title, failure, coalesce(readers, '');
@@ -412,9 +413,9 @@ BEGIN
     PERFORM dbanon_internal.lock_releases();  -- or the release of this name could be another by the time it is ours
     series := dbanon_internal.live_series(unpublish.name);
     -- Of one that grows all parts may have been withdrawn: the last of them stands for it.
-    SELECT l.* INTO live FROM dbanon.release l
-        WHERE CASE WHEN series.series_id IS NULL THEN l.name = unpublish.name AND l.withdrawn_at IS NULL ELSE l.series_id = series.series_id END
-        ORDER BY l.release_id DESC LIMIT 1 FOR UPDATE;
+    SELECT rel.* INTO live FROM dbanon.release rel
+        WHERE CASE WHEN series.series_id IS NULL THEN rel.name = unpublish.name AND rel.withdrawn_at IS NULL ELSE rel.series_id = series.series_id END
+        ORDER BY rel.release_id DESC LIMIT 1 FOR UPDATE;
     IF live.release_id IS NULL THEN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
@@ -430,9 +431,9 @@ BEGIN
         PERFORM dbanon_internal.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
                                       unpublish.end_readers);
     END IF;
-    UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
-        WHERE l.withdrawn_at IS NULL AND (l.release_id = live.release_id OR l.series_id = live.series_id);
-    UPDATE dbanon.series s SET withdrawn_at = now(), withdrawn_by = session_user WHERE s.series_id = live.series_id;
+    UPDATE dbanon.release rel SET withdrawn_at = now(), withdrawn_by = session_user
+        WHERE rel.withdrawn_at IS NULL AND (rel.release_id = live.release_id OR rel.series_id = live.series_id);
+    UPDATE dbanon.series ser SET withdrawn_at = now(), withdrawn_by = session_user WHERE ser.series_id = live.series_id;
     PERFORM dbanon.clear_withdrawn();
     RETURN live.run_id;
 END

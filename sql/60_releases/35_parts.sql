@@ -13,15 +13,15 @@ BEGIN
     PERFORM dbanon_internal.check_name(unpublish_part.name);
     PERFORM dbanon_internal.lock_releases();
     series := dbanon_internal.known_series(unpublish_part.name);
-    SELECT l.* INTO part FROM dbanon.release l
-        WHERE l.series_id = series.series_id AND l.withdrawn_at IS NULL AND l.bounds @> unpublish_part.at;
+    SELECT rel.* INTO part FROM dbanon.release rel
+        WHERE rel.series_id = series.series_id AND rel.withdrawn_at IS NULL AND rel.bounds @> unpublish_part.at;
     IF part.release_id IS NULL THEN
         RAISE EXCEPTION 'The time must be one of which the release has a part. % has none at %.', unpublish_part.name, coalesce(unpublish_part.at::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.',
                   HINT = format('List the parts: SELECT bounds FROM dbanon.releases WHERE live AND name = %L ORDER BY bounds.', unpublish_part.name);
     END IF;
-    SELECT x.relation INTO STRICT relation FROM dbanon_internal.series_tables(series.series_id) x WHERE x.bounds @> part.bounds;
-    UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user WHERE l.release_id = part.release_id;
+    SELECT tab.relation INTO STRICT relation FROM dbanon_internal.series_tables(series.series_id) tab WHERE tab.bounds @> part.bounds;
+    UPDATE dbanon.release rel SET withdrawn_at = now(), withdrawn_by = session_user WHERE rel.release_id = part.release_id;
     -- Readers go on: who has begun a statement sees the rows to its end, nobody later. An empty table is dropped when it is free.
     EXECUTE format('DELETE FROM ONLY %s WHERE valid_from >= %L AND valid_from < %L', relation, lower(part.bounds), upper(part.bounds));
     PERFORM dbanon_internal.describe_release(part.release_id);
@@ -52,18 +52,19 @@ DECLARE
 BEGIN
     FOR relations, bounds IN
         -- Tables of a month that follow one another without a gap: a part that is late can still get a table of its own in a gap.
-        SELECT array_agg(o.relation ORDER BY lower(o.bounds)), tstzrange(min(lower(o.bounds)), max(upper(o.bounds)))
-        FROM (SELECT n.*, count(*) FILTER (WHERE n.begins) OVER (ORDER BY lower(n.bounds)) AS island
-              FROM (SELECT x.*, m.month, lag(upper(x.bounds)) OVER w IS DISTINCT FROM lower(x.bounds) OR lag(m.month) OVER w <> m.month AS begins
-                    FROM dbanon_internal.series_tables(folded_tables.series_id) x
+        SELECT array_agg(fold.relation ORDER BY lower(fold.bounds)), tstzrange(min(lower(fold.bounds)), max(upper(fold.bounds)))
+        FROM (SELECT isl.*, count(*) FILTER (WHERE isl.begins) OVER (ORDER BY lower(isl.bounds)) AS island
+              FROM (SELECT tab.*, mon.month,
+                        lag(upper(tab.bounds)) OVER w IS DISTINCT FROM lower(tab.bounds) OR lag(mon.month) OVER w <> mon.month AS begins
+                    FROM dbanon_internal.series_tables(folded_tables.series_id) tab
                     -- By its middle, a day of any time zone is of the month that it has there.
-                    CROSS JOIN LATERAL (SELECT date_trunc('month', lower(x.bounds) + (upper(x.bounds) - lower(x.bounds)) / 2) AS month) m
-                    WHERE EXISTS (SELECT FROM dbanon.release l
-                                  WHERE l.series_id = folded_tables.series_id AND l.withdrawn_at IS NULL AND l.bounds && x.bounds)
-                    WINDOW w AS (ORDER BY lower(x.bounds))) n) o
-        GROUP BY o.island
-        HAVING count(*) > 1 AND max(upper(o.bounds)) <= before AND min(o.month) + interval '1 month' <= before
-        ORDER BY min(lower(o.bounds))
+                    CROSS JOIN LATERAL (SELECT date_trunc('month', lower(tab.bounds) + (upper(tab.bounds) - lower(tab.bounds)) / 2) AS month) mon
+                    WHERE EXISTS (SELECT FROM dbanon.release rel
+                                  WHERE rel.series_id = folded_tables.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && tab.bounds)
+                    WINDOW w AS (ORDER BY lower(tab.bounds))) isl) fold
+        GROUP BY fold.island
+        HAVING count(*) > 1 AND max(upper(fold.bounds)) <= before AND min(fold.month) + interval '1 month' <= before
+        ORDER BY min(lower(fold.bounds))
     LOOP
         made := format('dbanon.release_%s', nextval(pg_get_serial_sequence('dbanon.release', 'release_id')));
         EXECUTE format('CREATE TABLE %s (LIKE dbanon.series_%s)', made, series_id);
@@ -86,13 +87,13 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE
-    release_name CONSTANT text := (SELECT s.name FROM dbanon.series s WHERE s.series_id = hold_series.series_id);
+    release_name CONSTANT text := (SELECT ser.name FROM dbanon.series ser WHERE ser.series_id = hold_series.series_id);
     readers text;
 BEGIN
     PERFORM set_config('lock_timeout', patience, true);
     EXECUTE format('LOCK TABLE dbanon.series_%s IN ACCESS EXCLUSIVE MODE', series_id);
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-    SELECT string_agg(r.reader, ', ') INTO readers FROM dbanon_internal.readers_of(release_name) r;
+    SELECT string_agg(rea.reader, ', ') INTO readers FROM dbanon_internal.readers_of(release_name) rea;
     RAISE EXCEPTION 'Release % is in use by % and cannot be folded yet.', release_name, coalesce(readers, 'sessions that have ended since')
         USING ERRCODE = 'DA013', DETAIL = 'Its tables are as they were.', HINT = 'Try again when their transactions have ended.';
 END
@@ -126,10 +127,10 @@ BEGIN
     EXCEPTION WHEN transaction_rollback THEN
         NULL;
     END;
-    made := (SELECT jsonb_agg(to_jsonb(f)) FROM dbanon_internal.folded_tables(series.series_id, before) f);
+    made := (SELECT jsonb_agg(to_jsonb(tab)) FROM dbanon_internal.folded_tables(series.series_id, before) tab);
     IF made IS NOT NULL THEN
         PERFORM dbanon_internal.hold_series(series.series_id, '5s');
-        FOR month IN SELECT f.* FROM jsonb_to_recordset(made) f (target text, relations text[], bounds tstzrange) LOOP
+        FOR month IN SELECT ele.* FROM jsonb_to_recordset(made) ele (target text, relations text[], bounds tstzrange) LOOP
             FOREACH relation IN ARRAY month.relations LOOP
                 EXECUTE format('DROP TABLE %s', relation);
                 folded := folded + 1;

@@ -104,32 +104,34 @@ DECLARE
     k text;
     left_out text;
 BEGIN
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        WHERE l.release_id = release_promise.release_id;
-    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
-    SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.release rel JOIN ONLY dbanon.run stored ON stored.run_id = rel.run_id
+        WHERE rel.release_id = release_promise.release_id;
+    SELECT met.* INTO STRICT method FROM ONLY dbanon.method met WHERE met.name = run.method;
+    SELECT dat.* INTO STRICT dataset FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id;
     method.guarantee := dbanon_internal.promise_of(method, run.algorithm);
-    parts := ARRAY(SELECT l.release_id FROM ONLY dbanon.release o JOIN ONLY dbanon.release l ON l.series_id = o.series_id
-                   WHERE o.release_id = release_promise.release_id AND l.withdrawn_at IS NULL);
+    parts := ARRAY(SELECT rel.release_id FROM ONLY dbanon.release this JOIN ONLY dbanon.release rel ON rel.series_id = this.series_id
+                   WHERE this.release_id = release_promise.release_id AND rel.withdrawn_at IS NULL);
     WITH part AS MATERIALIZED (
-        SELECT r.suppressed, (r.params ->> 'k')::integer AS k, (dbanon_internal.release_figures(l.release_id)).figures AS figures
-        FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        WHERE l.release_id = ANY (parts) OR (parts = '{}' AND l.release_id = release_promise.release_id)
+        SELECT stored.suppressed, (stored.params ->> 'k')::integer AS k, (dbanon_internal.release_figures(rel.release_id)).figures AS figures
+        FROM ONLY dbanon.release rel JOIN ONLY dbanon.run stored ON stored.run_id = rel.run_id
+        WHERE rel.release_id = ANY (parts) OR (parts = '{}' AND rel.release_id = release_promise.release_id)
     ), share AS (
         -- What was left out, kind by kind, of the figure of the attack that counts them all. Shares are compared, not what is counted in them.
-        SELECT t.key, dbanon_internal.describe_share(s.total, s.left_out, p.k) AS said,
-            CASE WHEN s.left_out < p.k THEN -1 WHEN s.total > 0 THEN dbanon_internal.percent_left_out(s.total, s.left_out) END AS percent
-        FROM part p CROSS JOIN LATERAL jsonb_each_text(method.traits -> 'totals') t
-        CROSS JOIN LATERAL (SELECT (p.figures ->> t.value)::numeric AS total, dbanon_internal.sum_of_counts(p.suppressed -> t.key) AS left_out) s
-        WHERE t.key = 'subjects' OR p.suppressed ? t.key
+        SELECT pair.key, dbanon_internal.describe_share(tot.total, tot.left_out, part.k) AS said,
+            CASE WHEN tot.left_out < part.k THEN -1 WHEN tot.total > 0 THEN dbanon_internal.percent_left_out(tot.total, tot.left_out) END AS percent
+        FROM part CROSS JOIN LATERAL jsonb_each_text(method.traits -> 'totals') pair
+        CROSS JOIN LATERAL (SELECT (part.figures ->> pair.value)::numeric AS total,
+                                dbanon_internal.sum_of_counts(part.suppressed -> pair.key) AS left_out) tot
+        WHERE pair.key = 'subjects' OR part.suppressed ? pair.key
     )
-    SELECT (SELECT dbanon_internal.describe_range(min(p.k)::text, max(p.k)::text) FROM part p),
-        method.left_out || coalesce(string_agg(' Left out of ' || CASE c.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || c.key END
-            || ': ' || dbanon_internal.describe_range(c.low, c.high) || CASE WHEN c.low <> c.high THEN ' by part' ELSE '' END || '.', ''
-            ORDER BY c.key <> 'subjects', c.key), '')
+    SELECT (SELECT dbanon_internal.describe_range(min(part.k)::text, max(part.k)::text) FROM part),
+        method.left_out || coalesce(string_agg(' Left out of ' || CASE ran.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || ran.key END
+            || ': ' || dbanon_internal.describe_range(ran.low, ran.high) || CASE WHEN ran.low <> ran.high THEN ' by part' ELSE '' END || '.', ''
+            ORDER BY ran.key <> 'subjects', ran.key), '')
         INTO k, left_out
-        FROM (SELECT s.key, (array_agg(s.said ORDER BY s.percent))[1] AS low, (array_agg(s.said ORDER BY s.percent DESC))[1] AS high
-              FROM share s WHERE s.said IS NOT NULL GROUP BY s.key) c;
+        FROM (SELECT share.key, (array_agg(share.said ORDER BY share.percent))[1] AS low,
+                  (array_agg(share.said ORDER BY share.percent DESC))[1] AS high
+              FROM share WHERE share.said IS NOT NULL GROUP BY share.key) ran;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
         'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', ''),
@@ -161,19 +163,20 @@ DECLARE
     col record;
 BEGIN
     -- The last part speaks for all.
-    release_id := coalesce((SELECT dbanon_internal.newest_part(l.series_id) FROM ONLY dbanon.release l
-                            WHERE l.release_id = describe_release.release_id AND l.series_id IS NOT NULL), release_id);
-    SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s,
-            CASE WHEN EXISTS (SELECT FROM ONLY dbanon.published_atom a WHERE a.release_id = l.release_id)
-                 THEN coalesce(' Points of interest are those loaded until ' || to_char(l.pois_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC."'),
+    release_id := coalesce((SELECT dbanon_internal.newest_part(rel.series_id) FROM ONLY dbanon.release rel
+                            WHERE rel.release_id = describe_release.release_id AND rel.series_id IS NOT NULL), release_id);
+    SELECT rel.name, run.method, dat.srid, dat.grid_m, dat.grid_s,
+            CASE WHEN EXISTS (SELECT FROM ONLY dbanon.published_atom pub WHERE pub.release_id = rel.release_id)
+                 THEN coalesce(' Points of interest are those loaded until ' || to_char(rel.pois_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC."'),
                                ' When its points of interest were loaded is not known.')
                  ELSE '' END AS pois
         INTO STRICT about
-        FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        WHERE l.release_id = describe_release.release_id;
+        FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+        JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        WHERE rel.release_id = describe_release.release_id;
     EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon_internal.release_promise(release_id));
     FOR col IN
-        SELECT b.name, b.comment FROM (VALUES
+        SELECT core.name, core.comment FROM (VALUES
             ('record_id', 'The published thing this row belongs to: rows with the same number belong together. Numbered at random.'),
             ('seq', 'Place of the row within its record, from 1.'),
             ('period', format('When: from the start, which is part of it, to the end, which is not. Times are on a grid of %s s from 1970 UTC or a '
@@ -184,9 +187,9 @@ BEGIN
             ('subjects', 'How many people this row stands for. Add it up over the rows of one period to count people.'),
             ('cloak_id', 'Key of the row. Numbered at random.'),
             ('valid_from', 'Start of period, which is part of it, with time zone.'),
-            ('valid_to', 'End of period, which is not part of it, with time zone.')) b (name, comment)
+            ('valid_to', 'End of period, which is not part of it, with time zone.')) core (name, comment)
         UNION ALL
-        SELECT k.name, k.comment || about.pois FROM dbanon_internal.release_columns(about.method) k
+        SELECT family.name, family.comment || about.pois FROM dbanon_internal.release_columns(about.method) family
     LOOP
         EXECUTE format('COMMENT ON COLUMN published.%I.%I IS %L', about.name, col.name, col.comment);
     END LOOP;

@@ -30,43 +30,45 @@ DECLARE
     reason text;
     silent record;
 BEGIN
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_warnings.run_id;
-    SELECT m.traits INTO STRICT traits FROM ONLY dbanon.method m WHERE m.name = run.method;
-    SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = run_warnings.run_id ORDER BY v.verification_id DESC LIMIT 1;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = run_warnings.run_id;
+    SELECT met.traits INTO STRICT traits FROM ONLY dbanon.method met WHERE met.name = run.method;
+    SELECT ver.figures INTO figures FROM ONLY dbanon.verification ver WHERE ver.run_id = run_warnings.run_id
+        ORDER BY ver.verification_id DESC LIMIT 1;
     WITH kind AS (
-        SELECT t.key, (figures ->> t.value)::numeric AS total, dbanon_internal.sum_of_counts(run.suppressed -> t.key) AS left_out
-        FROM jsonb_each_text(traits -> 'totals') t
+        SELECT pair.key, (figures ->> pair.value)::numeric AS total, dbanon_internal.sum_of_counts(run.suppressed -> pair.key) AS left_out
+        FROM jsonb_each_text(traits -> 'totals') pair
     ), most AS (
-        SELECT k.* FROM kind k WHERE 2 * k.left_out > k.total AND k.total > 0
+        SELECT kind.* FROM kind WHERE 2 * kind.left_out > kind.total AND kind.total > 0
     )
-    SELECT string_agg(format('%s %% of the %s', dbanon_internal.percent_left_out(m.total, m.left_out),
-                             CASE m.key WHEN 'subjects' THEN 'people seen' ELSE replace(m.key, '_', '-') END), ', '
-                      ORDER BY m.left_out / m.total DESC, m.key),
-           (SELECT c.key FROM most n CROSS JOIN LATERAL jsonb_each_text(run.suppressed -> n.key) c ORDER BY c.value::numeric DESC, c.key LIMIT 1)
-        INTO shares, reason FROM most m;
+    SELECT string_agg(format('%s %% of the %s', dbanon_internal.percent_left_out(most.total, most.left_out),
+                             CASE most.key WHEN 'subjects' THEN 'people seen' ELSE replace(most.key, '_', '-') END), ', '
+                      ORDER BY most.left_out / most.total DESC, most.key),
+           (SELECT pair.key FROM most CROSS JOIN LATERAL jsonb_each_text(run.suppressed -> most.key) pair
+            ORDER BY pair.value::numeric DESC, pair.key LIMIT 1)
+        INTO shares, reason FROM most;
     IF shares IS NOT NULL THEN
         RETURN NEXT format('Run %s leaves out more than half: %s. The most frequent reason is %s', called, shares, reason)
             || coalesce(': ' || (traits -> 'reasons' ->> reason), '.');
-        RETURN QUERY SELECT f.sentence
-            FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || figures) AS sentence) f
-            WHERE f.sentence IS NOT NULL;
+        RETURN QUERY SELECT note.sentence
+            FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || figures) AS sentence) note
+            WHERE note.sentence IS NOT NULL;
     END IF;
     -- A first window without rows, where the data begin too late for it.
-    SELECT h.*, lower(dbanon_internal.run_span(run.run_id)) AS since INTO silent
-        FROM ONLY dbanon.dataset d
+    SELECT lack.*, lower(dbanon_internal.run_span(run.run_id)) AS since INTO silent
+        FROM ONLY dbanon.dataset dat
         CROSS JOIN LATERAL (
-            SELECT min(t.first_s) AS first_s FROM ONLY dbanon.trajectory t WHERE t.dataset_id = d.dataset_id) f
-        CROSS JOIN LATERAL dbanon_internal.lacking_history(traits, run.params, d.grid_s, f.first_s) h
-        WHERE d.dataset_id = run.dataset_id
+            SELECT min(tra.first_s) AS first_s FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = dat.dataset_id) first
+        CROSS JOIN LATERAL dbanon_internal.lacking_history(traits, run.params, dat.grid_s, first.first_s) lack
+        WHERE dat.dataset_id = run.dataset_id
             AND lower(dbanon_internal.run_span(run.run_id)) > to_timestamp(coalesce(run.params ->> 'start', run.params ->> 'since')::double precision);
     IF silent.start IS NOT NULL THEN
         RETURN NEXT format('Run %s publishes no person from %s to %s: positions count for %s s, and the data begin too late. Load earlier data, or '
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
     -- What the attack counted and the method warns of, with the figure in the method's own sentence.
-    RETURN QUERY SELECT format(n.value, (figures ->> n.key)::numeric)
-        FROM jsonb_each_text(traits -> 'notices') n
-        WHERE jsonb_typeof(figures -> n.key) = 'number' AND (figures ->> n.key)::numeric > 0;
+    RETURN QUERY SELECT format(pair.value, (figures ->> pair.key)::numeric)
+        FROM jsonb_each_text(traits -> 'notices') pair
+        WHERE jsonb_typeof(figures -> pair.key) = 'number' AND (figures ->> pair.key)::numeric > 0;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_warnings(bigint, bigint) IS
@@ -79,18 +81,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH before AS MATERIALIZED (
         -- The last run that was asked for the very same. A publication is told what no publication was.
-        SELECT max(o.run_id) AS run_id
-        FROM ONLY dbanon.run r
-        JOIN ONLY dbanon.run o ON o.dataset_id = r.dataset_id AND o.method = r.method AND o.algorithm = r.algorithm AND o.params = r.params
-            AND o.run_id < r.run_id AND o.status = 'verified'
-        WHERE r.run_id = run_notices.run_id
-            AND (EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.run_id = o.run_id)
-                OR NOT EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.run_id = r.run_id))
+        SELECT max(earlier.run_id) AS run_id
+        FROM ONLY dbanon.run run
+        JOIN ONLY dbanon.run earlier ON earlier.dataset_id = run.dataset_id AND earlier.method = run.method AND earlier.algorithm = run.algorithm
+            AND earlier.params = run.params
+            AND earlier.run_id < run.run_id AND earlier.status = 'verified'
+        WHERE run.run_id = run_notices.run_id
+            AND (EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = earlier.run_id)
+                OR NOT EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = run.run_id))
     )
-    SELECT w.said FROM dbanon_internal.run_warnings(run_notices.run_id, run_notices.run_id) WITH ORDINALITY w (said, place)
-    WHERE NOT EXISTS (SELECT FROM before b CROSS JOIN LATERAL dbanon_internal.run_warnings(b.run_id, run_notices.run_id) o (said)
-                      WHERE b.run_id IS NOT NULL AND o.said = w.said)
-    ORDER BY w.place
+    SELECT war.said FROM dbanon_internal.run_warnings(run_notices.run_id, run_notices.run_id) WITH ORDINALITY war (said, place)
+    WHERE NOT EXISTS (SELECT FROM before CROSS JOIN LATERAL dbanon_internal.run_warnings(before.run_id, run_notices.run_id) told (said)
+                      WHERE before.run_id IS NOT NULL AND told.said = war.said)
+    ORDER BY war.place
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_notices(bigint) IS
 'What a verified run says when it is done, and again when it is published: what there is to say of it, except what the run before it

@@ -31,15 +31,15 @@ DECLARE
     dataset dbanon.dataset;
     verdict dbanon.verification;
 BEGIN
-    SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.release_id = described.release_id;
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = described.run_id;
-    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
-    SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    SELECT rel.* INTO release FROM ONLY dbanon.release rel WHERE rel.release_id = described.release_id;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = described.run_id;
+    SELECT met.* INTO STRICT method FROM ONLY dbanon.method met WHERE met.name = run.method;
+    SELECT dat.* INTO STRICT dataset FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id;
     IF release.release_id IS NOT NULL THEN
         verdict := dbanon_internal.release_figures(release.release_id);
     ELSE
-        SELECT v.* INTO verdict FROM ONLY dbanon.verification v WHERE v.run_id = run.run_id AND v.attack = method.attack
-            ORDER BY v.verification_id DESC LIMIT 1;
+        SELECT ver.* INTO verdict FROM ONLY dbanon.verification ver WHERE ver.run_id = run.run_id AND ver.attack = method.attack
+            ORDER BY ver.verification_id DESC LIMIT 1;
     END IF;
     RETURN jsonb_build_object(
         'release', release.name, 'release_id', release.release_id,
@@ -50,41 +50,44 @@ BEGIN
         'holds', method.traits -> 'holds',
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures, 'outdated', verdict.outdated,
             'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.run_digest(run.run_id) END,
-            'clauses', (SELECT coalesce(jsonb_agg(c.value || coalesce(method.traits -> 'clauses' -> (c.value ->> 'name'), '{}') ORDER BY c.ordinality), '[]')
-                        FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY c),
+            'clauses', (SELECT coalesce(jsonb_agg(
+                            ele.value || coalesce(method.traits -> 'clauses' -> (ele.value ->> 'name'), '{}') ORDER BY ele.ordinality), '[]')
+                        FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY ele),
             'left_open', coalesce(method.traits -> 'left_open', '{}'),
             'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by, 'digest', encode(verdict.digest, 'hex')),
         'left_out', jsonb_build_object('meaning', method.left_out, 'reasons', coalesce(method.traits -> 'reasons', '{}'),
             'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
-            'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
-                       WHERE jsonb_typeof(c.value) = 'object'),
+            'in_all', (SELECT coalesce(jsonb_object_agg(pair.key, pair.value), '{}') FROM jsonb_each(run.suppressed) pair
+                       WHERE jsonb_typeof(pair.value) = 'object'),
             'shares', dbanon_internal.left_out_shares(run.run_id, verdict.figures),
             'joined', coalesce(release.left_out, dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer))),
         'percent_left_out', dbanon_internal.share_of_people(run.run_id),
         'rows', coalesce(release.rows, run.rows),
-        'period', (SELECT jsonb_build_object('since', lower(s.span), 'until', upper(s.span))
-                   FROM (SELECT CASE WHEN release.release_id IS NULL THEN dbanon_internal.run_span(run.run_id) ELSE release.span END AS span) s),
+        'period', (SELECT jsonb_build_object('since', lower(spa.span), 'until', upper(spa.span))
+                   FROM (SELECT CASE WHEN release.release_id IS NULL THEN dbanon_internal.run_span(run.run_id) ELSE release.span END AS span) spa),
         'part', CASE WHEN release.series_id IS NOT NULL THEN jsonb_build_object(
             'since', lower(release.bounds), 'until', upper(release.bounds), 'live_parts', (
-                SELECT count(*) FROM ONLY dbanon.release o WHERE o.series_id = release.series_id AND o.withdrawn_at IS NULL)) END,
-        'parts', (SELECT coalesce(jsonb_agg(jsonb_build_object('since', lower(o.bounds), 'until', upper(o.bounds), 'rows', o.rows, 'run_id', o.run_id,
-                            'k', u.params -> 'k', 'percent_left_out', o.percent_left_out, 'withdrawn_at', o.withdrawn_at)
-                            ORDER BY lower(o.bounds), o.release_id), '[]')
-                  FROM ONLY dbanon.release o JOIN ONLY dbanon.run u ON u.run_id = o.run_id WHERE o.series_id = release.series_id),
-        'atoms', (SELECT jsonb_build_object('number', count(*), 'pois_loaded_at', release.pois_at) FROM ONLY dbanon.published_atom a
-                  WHERE a.release_id = release.release_id HAVING count(*) > 0),
+                SELECT count(*) FROM ONLY dbanon.release rel WHERE rel.series_id = release.series_id AND rel.withdrawn_at IS NULL)) END,
+        'parts', (SELECT coalesce(jsonb_agg(jsonb_build_object('since', lower(rel.bounds), 'until', upper(rel.bounds), 'rows', rel.rows,
+                                                               'run_id', rel.run_id,
+                            'k', stored.params -> 'k', 'percent_left_out', rel.percent_left_out, 'withdrawn_at', rel.withdrawn_at)
+                            ORDER BY lower(rel.bounds), rel.release_id), '[]')
+                  FROM ONLY dbanon.release rel JOIN ONLY dbanon.run stored ON stored.run_id = rel.run_id WHERE rel.series_id = release.series_id),
+        'atoms', (SELECT jsonb_build_object('number', count(*), 'pois_loaded_at', release.pois_at) FROM ONLY dbanon.published_atom pub
+                  WHERE pub.release_id = release.release_id HAVING count(*) > 0),
         'reach_s', extract(epoch FROM release.reach)::double precision,
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,
         'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
         'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
-        'evaluation', (SELECT jsonb_build_object('figures', e.figures, 'queries', e.queries, 'against', e.against, 'notes', e.notes,
-                            'evaluated_at', e.evaluated_at)
-                       FROM ONLY dbanon.evaluation e WHERE e.run_id = run.run_id ORDER BY e.evaluation_id DESC LIMIT 1),
-        'pages', (SELECT coalesce(jsonb_agg(jsonb_build_object('at', a.at, 'login', a.login, 'digest', a.detail ->> 'sha256') ORDER BY a.audit_id), '[]')
-                  FROM ONLY dbanon.audit a WHERE a.action = 'page' AND a.run_id = run.run_id),
+        'evaluation', (SELECT jsonb_build_object('figures', eva.figures, 'queries', eva.queries, 'against', eva.against, 'notes', eva.notes,
+                            'evaluated_at', eva.evaluated_at)
+                       FROM ONLY dbanon.evaluation eva WHERE eva.run_id = run.run_id ORDER BY eva.evaluation_id DESC LIMIT 1),
+        'pages', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                          'at', aud.at, 'login', aud.login, 'digest', aud.detail ->> 'sha256') ORDER BY aud.audit_id), '[]')
+                  FROM ONLY dbanon.audit aud WHERE aud.action = 'page' AND aud.run_id = run.run_id),
         'program_version', run.program_version, 'versions', jsonb_build_object(
-            'schema', (SELECT v.version_num FROM ONLY dbanon.alembic_version v),
+            'schema', (SELECT ver.version_num FROM ONLY dbanon.alembic_version ver),
             'PostgreSQL', current_setting('server_version'), 'PostGIS', @postgis@.postgis_lib_version()),
         'paper', nullif(method.paper, ''));
 END
@@ -100,9 +103,9 @@ AS $$
 DECLARE
     release dbanon.release;
 BEGIN
-    SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.name = release_card.name AND l.run_id IS NOT NULL
-            AND (release_card.release_id IS NULL OR l.release_id = release_card.release_id)
-        ORDER BY l.withdrawn_at DESC NULLS FIRST, upper(l.bounds) DESC, l.release_id DESC LIMIT 1;
+    SELECT rel.* INTO release FROM ONLY dbanon.release rel WHERE rel.name = release_card.name AND rel.run_id IS NOT NULL
+            AND (release_card.release_id IS NULL OR rel.release_id = release_card.release_id)
+        ORDER BY rel.withdrawn_at DESC NULLS FIRST, upper(rel.bounds) DESC, rel.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN
         RAISE EXCEPTION 'The release must exist, live or withdrawn. There was never one named %.',
                 coalesce(dbanon_internal.quoted(release_card.name), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
@@ -159,9 +162,10 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'It is kept forever.', HINT = 'Make it with sha256 of the whole file.';
     END IF;
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-        SELECT 'page', d.name, r.run_id, (SELECT min(l.name) FROM ONLY dbanon.release l WHERE l.run_id = r.run_id AND l.name = note_page.release),
+        SELECT 'page', dat.name, run.run_id, (SELECT min(rel.name) FROM ONLY dbanon.release rel
+                                              WHERE rel.run_id = run.run_id AND rel.name = note_page.release),
             jsonb_build_object('sha256', note_page.sha256)
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_page.run_id;
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = note_page.run_id;
     IF NOT FOUND THEN
         PERFORM dbanon_internal.refuse_no_run(note_page.run_id);
     END IF;

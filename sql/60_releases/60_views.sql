@@ -4,35 +4,35 @@
 
 CREATE OR REPLACE VIEW dbanon.methods AS
 SELECT
-    m.name AS method,
-    a.value ->> 'name' AS algorithm,
-    a.ord = 1 AS is_default,
-    m.summary,
-    a.value ->> 'summary' AS algorithm_summary,
-    coalesce(nullif(a.value ->> 'guarantee', ''), m.guarantee) AS guarantee,
-    m.attack,
-    m.paper
-FROM dbanon.method m
-CROSS JOIN LATERAL jsonb_array_elements(m.algorithms) WITH ORDINALITY AS a (value, ord)
-ORDER BY m.name, a.ord;
+    met.name AS method,
+    alg.value ->> 'name' AS algorithm,
+    alg.ord = 1 AS is_default,
+    met.summary,
+    alg.value ->> 'summary' AS algorithm_summary,
+    coalesce(nullif(alg.value ->> 'guarantee', ''), met.guarantee) AS guarantee,
+    met.attack,
+    met.paper
+FROM dbanon.method met
+CROSS JOIN LATERAL jsonb_array_elements(met.algorithms) WITH ORDINALITY AS alg (value, ord)
+ORDER BY met.name, alg.ord;
 
 CREATE OR REPLACE VIEW dbanon.method_parameters AS
 SELECT
-    m.name AS method,
-    p.value ->> 'name' AS parameter,
-    p.ord::integer AS place,
-    p.value ->> 'type' AS type,
-    nullif(p.value ->> 'unit', '') AS unit,
-    p.value ->> 'default_text' AS default_value,
-    (p.value ->> 'minimum')::numeric AS minimum,
-    (p.value ->> 'maximum')::numeric AS maximum,
-    nullif(ARRAY(SELECT jsonb_array_elements_text(p.value -> 'choices')), '{}') AS choices,
-    p.value ->> 'requirement' AS requirement,
-    nullif(ARRAY(SELECT jsonb_array_elements_text(p.value -> 'algorithms')), '{}') AS algorithms,
-    p.value ->> 'help' AS help
-FROM dbanon.method m
-CROSS JOIN LATERAL jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, ord)
-ORDER BY m.name, p.ord;
+    met.name AS method,
+    par.value ->> 'name' AS parameter,
+    par.ord::integer AS place,
+    par.value ->> 'type' AS type,
+    nullif(par.value ->> 'unit', '') AS unit,
+    par.value ->> 'default_text' AS default_value,
+    (par.value ->> 'minimum')::numeric AS minimum,
+    (par.value ->> 'maximum')::numeric AS maximum,
+    nullif(ARRAY(SELECT jsonb_array_elements_text(par.value -> 'choices')), '{}') AS choices,
+    par.value ->> 'requirement' AS requirement,
+    nullif(ARRAY(SELECT jsonb_array_elements_text(par.value -> 'algorithms')), '{}') AS algorithms,
+    par.value ->> 'help' AS help
+FROM dbanon.method met
+CROSS JOIN LATERAL jsonb_array_elements(met.parameters) WITH ORDINALITY AS par (value, ord)
+ORDER BY met.name, par.ord;
 
 CREATE OR REPLACE VIEW dbanon.releases AS
 SELECT l.release_id, l.name, l.withdrawn_at IS NULL AS live, l.run_id, d.name AS dataset, r.method, r.algorithm,

@@ -24,9 +24,9 @@ DECLARE
     left_out bigint[];
 BEGIN
     FOR hour IN
-        SELECT (h.value ->> 'hour')::timestamptz AS at, (h.value ->> 'published')::bigint AS published,
-            dbanon_internal.sum_of_counts(h.value -> 'left_out')::bigint AS left_out
-        FROM jsonb_array_elements(by_hour) h ORDER BY 1
+        SELECT (ele.value ->> 'hour')::timestamptz AS at, (ele.value ->> 'published')::bigint AS published,
+            dbanon_internal.sum_of_counts(ele.value -> 'left_out')::bigint AS left_out
+        FROM jsonb_array_elements(by_hour) ele ORDER BY 1
     LOOP
         IF n = 0 OR (published[n] >= k AND left_out[n] >= k) THEN
             n := n + 1;
@@ -45,9 +45,9 @@ BEGIN
         published[n] := published[n] + published[n + 1];
         left_out[n] := left_out[n] + left_out[n + 1];
     END IF;
-    RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('since', since[i], 'until', until[i],
-                'percent', dbanon_internal.percent_left_out(published[i] + left_out[i], left_out[i])) ORDER BY i), '[]')
-            FROM generate_series(1, n) i);
+    RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('since', since[num], 'until', until[num],
+                'percent', dbanon_internal.percent_left_out(published[num] + left_out[num], left_out[num])) ORDER BY num), '[]')
+            FROM generate_series(1, n) num);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.join_hours(jsonb, integer) IS
@@ -55,37 +55,38 @@ COMMENT ON FUNCTION dbanon_internal.join_hours(jsonb, integer) IS
 least k were left out and k published in it.';
 
 CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS
-SELECT w.name, r.method, p.k,
-    coalesce((SELECT nullif(a.value ->> 'guarantee', '') FROM jsonb_array_elements(m.algorithms) a WHERE a.value ->> 'name' = r.algorithm),
-             m.guarantee) AS promise,
-    p.since, p.until, d.srid, p.rows, l.holds, l.step_s, l.window_s, l.day_zone,
-    p.extent, p.parts, p.starts, p.ends, p.longest_s
+SELECT shown.name, run.method, par.k,
+    coalesce((SELECT nullif(alg.value ->> 'guarantee', '') FROM jsonb_array_elements(met.algorithms) alg WHERE alg.value ->> 'name' = run.algorithm),
+             met.guarantee) AS promise,
+    par.since, par.until, dat.srid, par.rows, rel.holds, rel.step_s, rel.window_s, rel.day_zone,
+    par.extent, par.parts, par.starts, par.ends, par.longest_s
 FROM (
     -- A release of one run, or the last part of one that grows, whose other parts have the same columns here.
-    SELECT l.name, l.release_id, NULL::bigint AS series_id FROM ONLY dbanon.release l WHERE l.withdrawn_at IS NULL AND l.series_id IS NULL
+    SELECT rel.name, rel.release_id, NULL::bigint AS series_id FROM ONLY dbanon.release rel WHERE rel.withdrawn_at IS NULL AND rel.series_id IS NULL
     UNION ALL
-    SELECT s.name, o.release_id, s.series_id
-    FROM ONLY dbanon.series s
-    CROSS JOIN LATERAL (SELECT l.release_id FROM ONLY dbanon.release l WHERE l.series_id = s.series_id
-                        ORDER BY l.withdrawn_at IS NOT NULL, upper(l.bounds) DESC, l.release_id DESC LIMIT 1) o
-    WHERE s.withdrawn_at IS NULL) w
-JOIN ONLY dbanon.release l ON l.release_id = w.release_id
-JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-JOIN ONLY dbanon.method m ON m.name = r.method
-JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-JOIN pg_class c ON c.relname = w.name AND c.relnamespace = 'published'::regnamespace
+    SELECT ser.name, last.release_id, ser.series_id
+    FROM ONLY dbanon.series ser
+    CROSS JOIN LATERAL (SELECT rel.release_id FROM ONLY dbanon.release rel WHERE rel.series_id = ser.series_id
+                        ORDER BY rel.withdrawn_at IS NOT NULL, upper(rel.bounds) DESC, rel.release_id DESC LIMIT 1) last
+    WHERE ser.withdrawn_at IS NULL) shown
+JOIN ONLY dbanon.release rel ON rel.release_id = shown.release_id
+JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+JOIN ONLY dbanon.method met ON met.name = run.method
+JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+JOIN pg_class cla ON cla.relname = shown.name AND cla.relnamespace = 'published'::regnamespace
 CROSS JOIN LATERAL (
-    SELECT min(CASE jsonb_typeof(u.params -> 'k') WHEN 'number' THEN (u.params -> 'k')::integer END) AS k,
-        min(lower(e.span)) AS since, max(upper(e.span)) AS until, coalesce(sum(e.rows), 0)::bigint AS rows,
-        CASE WHEN bool_or(e.extent IS NOT NULL)
-             THEN ARRAY[min(e.extent[1]), min(e.extent[2]), max(e.extent[3]), max(e.extent[4])] END AS extent,
+    SELECT min(CASE jsonb_typeof(run.params -> 'k') WHEN 'number' THEN (run.params -> 'k')::integer END) AS k,
+        min(lower(rel.span)) AS since, max(upper(rel.span)) AS until, coalesce(sum(rel.rows), 0)::bigint AS rows,
+        CASE WHEN bool_or(rel.extent IS NOT NULL)
+             THEN ARRAY[min(rel.extent[1]), min(rel.extent[2]), max(rel.extent[3]), max(rel.extent[4])] END AS extent,
         count(*)::integer AS parts,
-        array_agg(lower(e.span) ORDER BY lower(e.span)) FILTER (WHERE e.span IS NOT NULL) AS starts,
-        array_agg(upper(e.span) ORDER BY lower(e.span)) FILTER (WHERE e.span IS NOT NULL) AS ends,
-        CASE WHEN bool_and(e.longest_s IS NOT NULL OR e.span IS NULL) THEN max(e.longest_s) END AS longest_s
-    FROM ONLY dbanon.release e JOIN ONLY dbanon.run u ON u.run_id = e.run_id
-    WHERE e.withdrawn_at IS NULL AND CASE WHEN w.series_id IS NULL THEN e.release_id = w.release_id ELSE e.series_id = w.series_id END) p
-WHERE has_table_privilege(c.oid, 'SELECT');
+        array_agg(lower(rel.span) ORDER BY lower(rel.span)) FILTER (WHERE rel.span IS NOT NULL) AS starts,
+        array_agg(upper(rel.span) ORDER BY lower(rel.span)) FILTER (WHERE rel.span IS NOT NULL) AS ends,
+        CASE WHEN bool_and(rel.longest_s IS NOT NULL OR rel.span IS NULL) THEN max(rel.longest_s) END AS longest_s
+    FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+    WHERE rel.withdrawn_at IS NULL
+        AND CASE WHEN shown.series_id IS NULL THEN rel.release_id = shown.release_id ELSE rel.series_id = shown.series_id END) par
+WHERE has_table_privilege(cla.oid, 'SELECT');
 
 CREATE OR REPLACE VIEW published.parts WITH (security_barrier) AS
 SELECT l.name, coalesce(lower(l.span), lower(l.bounds)) AS since, coalesce(upper(l.span), upper(l.bounds)) AS until,

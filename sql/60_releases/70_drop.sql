@@ -27,17 +27,17 @@ DECLARE
     run dbanon.run;
     dropped bigint;
 BEGIN
-    SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = drop_run.run_id;
+    SELECT stored.* INTO run FROM dbanon.run stored WHERE stored.run_id = drop_run.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(drop_run.run_id);
     END IF;
     -- The groups of a published run are needed to measure every later release, withdrawn or not.
-    IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
+    IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
             USING ERRCODE = 'DA007', DETAIL = 'An adversary knows published rows permanently.',
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
-                      SELECT string_agg(dbanon_internal.withdrawing(l), '; ' ORDER BY l.name)
-                      FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
+                      SELECT string_agg(dbanon_internal.withdrawing(rel), '; ' ORDER BY rel.name)
+                      FROM dbanon.release rel WHERE rel.run_id = run.run_id AND rel.withdrawn_at IS NULL) || '.',
                       'There is nothing to do: it was withdrawn.');
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
@@ -46,8 +46,8 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id);
     END IF;
-    SELECT coalesce(sum(cardinality(d.regions)), 0) INTO dropped FROM dbanon.record d WHERE d.run_id = run.run_id;
-    DELETE FROM dbanon.run r WHERE r.run_id = run.run_id;
+    SELECT coalesce(sum(cardinality(rec.regions)), 0) INTO dropped FROM dbanon.record rec WHERE rec.run_id = run.run_id;
+    DELETE FROM dbanon.run stored WHERE stored.run_id = run.run_id;
     RETURN dropped;
 END
 $$;
@@ -105,13 +105,13 @@ DECLARE
     live CONSTANT record := dbanon_internal.name_releases(release_ids);
     -- Those that show the subject exactly.
     exact CONSTANT record := dbanon_internal.name_releases(ARRAY(
-        SELECT l.release_id FROM dbanon.release l
-        WHERE l.release_id = ANY (release_ids) AND EXISTS (
-            SELECT FROM dbanon.membership m
-            JOIN dbanon.record d ON d.run_id = m.run_id AND d.record_id = m.record_id
-            CROSS JOIN LATERAL unnest(d.regions) e (region_no)
-            JOIN dbanon.region g ON g.run_id = d.run_id AND g.region_no = e.region_no AND g.crowd = 1
-            WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories))));
+        SELECT rel.release_id FROM dbanon.release rel
+        WHERE rel.release_id = ANY (release_ids) AND EXISTS (
+            SELECT FROM dbanon.membership mem
+            JOIN dbanon.record rec ON rec.run_id = mem.run_id AND rec.record_id = mem.record_id
+            CROSS JOIN LATERAL unnest(rec.regions) ele (region_no)
+            JOIN dbanon.region reg ON reg.run_id = rec.run_id AND reg.region_no = ele.region_no AND reg.crowd = 1
+            WHERE mem.run_id = rel.run_id AND mem.trajectory_id = ANY (trajectories))));
 BEGIN
     IF live.number > 0 THEN
         RAISE NOTICE '% made with this person''s data and unchanged: %. To remove it there too, withdraw them: %. Or replace them with a new run, '
@@ -164,47 +164,48 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH run AS (
         -- One statement, so that all of it sees the rows as they were: each part names the subject in another table.
-        DELETE FROM dbanon.run r WHERE r.run_id = ANY (dropped_runs) RETURNING 1
+        DELETE FROM dbanon.run run WHERE run.run_id = ANY (dropped_runs) RETURNING 1
     ), trajectory AS (
-        DELETE FROM dbanon.trajectory t
-            WHERE t.dataset_id = erase_subject.dataset_id AND t.subject = erase_subject.subject RETURNING 1
+        DELETE FROM dbanon.trajectory tra
+            WHERE tra.dataset_id = erase_subject.dataset_id AND tra.subject = erase_subject.subject RETURNING 1
     ), request AS (
-        DELETE FROM dbanon.request q
-            WHERE q.dataset_id = erase_subject.dataset_id AND q.subject = erase_subject.subject RETURNING 1
+        DELETE FROM dbanon.request req
+            WHERE req.dataset_id = erase_subject.dataset_id AND req.subject = erase_subject.subject RETURNING 1
     ), quasi_identifier AS (
-        DELETE FROM dbanon.quasi_identifier i
-            WHERE i.dataset_id = erase_subject.dataset_id AND i.subject = erase_subject.subject RETURNING 1
+        DELETE FROM dbanon.quasi_identifier qid
+            WHERE qid.dataset_id = erase_subject.dataset_id AND qid.subject = erase_subject.subject RETURNING 1
     ), quarantine AS (
-        DELETE FROM dbanon.quarantine b USING dbanon.load l
-            WHERE l.load_id = b.load_id AND l.dataset_id = erase_subject.dataset_id
-              AND dbanon_internal.names_subject(b.content, erase_subject.subject) RETURNING 1
+        DELETE FROM dbanon.quarantine qua USING dbanon.load load
+            WHERE load.load_id = qua.load_id AND load.dataset_id = erase_subject.dataset_id
+              AND dbanon_internal.names_subject(qua.content, erase_subject.subject) RETURNING 1
     ), source AS (
-        UPDATE dbanon.load l SET source = regexp_replace(l.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
-            WHERE l.dataset_id = erase_subject.dataset_id AND l.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
+        UPDATE dbanon.load load SET source = regexp_replace(load.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
+            WHERE load.dataset_id = erase_subject.dataset_id AND load.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
     ), released AS (
         -- Not where another dataset has the name: there the person is not forgotten, and is measured by the code in what comes next.
-        SELECT l.release_id
-        FROM dbanon.dataset d JOIN dbanon.dataset o ON o.population_id = d.population_id
-        JOIN dbanon.run r ON r.dataset_id = o.dataset_id JOIN dbanon.release l ON l.run_id = r.run_id
-        WHERE d.dataset_id = erase_subject.dataset_id
+        SELECT rel.release_id
+        FROM dbanon.dataset dat JOIN dbanon.dataset other ON other.population_id = dat.population_id
+        JOIN dbanon.run run ON run.dataset_id = other.dataset_id JOIN dbanon.release rel ON rel.run_id = run.run_id
+        WHERE dat.dataset_id = erase_subject.dataset_id
             AND cardinality(dbanon_internal.datasets_besides(erase_subject.dataset_id, erase_subject.subject)) = 0
     ), grouping_ AS (
         -- In ascending order again, as all are.
-        UPDATE dbanon.grouping g
-            SET people = ARRAY(SELECT p FROM unnest(array_replace(g.people, erase_subject.person, stand_in)) p ORDER BY p)
-            WHERE erase_subject.person = ANY (g.people) AND g.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
+        UPDATE dbanon.grouping gro
+            SET people = ARRAY(SELECT ele FROM unnest(array_replace(gro.people, erase_subject.person, stand_in)) ele ORDER BY ele)
+            WHERE erase_subject.person = ANY (gro.people) AND gro.release_id IN (SELECT released.release_id FROM released) RETURNING 1
     ), asked AS (
-        UPDATE dbanon.asked a
-            SET people = ARRAY(SELECT p FROM unnest(array_replace(a.people, erase_subject.person, stand_in)) p ORDER BY p)
-            WHERE erase_subject.person = ANY (a.people) AND a.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
+        UPDATE dbanon.asked ask
+            SET people = ARRAY(SELECT ele FROM unnest(array_replace(ask.people, erase_subject.person, stand_in)) ele ORDER BY ele)
+            WHERE erase_subject.person = ANY (ask.people) AND ask.release_id IN (SELECT released.release_id FROM released) RETURNING 1
     ), exposure AS (
-        UPDATE dbanon.exposure e SET person = stand_in
-            WHERE e.person = erase_subject.person AND e.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
+        UPDATE dbanon.exposure exp SET person = stand_in
+            WHERE exp.person = erase_subject.person AND exp.release_id IN (SELECT released.release_id FROM released) RETURNING 1
     ), fix_code AS (
         -- Those of datasets that were dropped, too: no subject can be forgotten there any more.
-        DELETE FROM dbanon.fix_code f
-            WHERE f.person = erase_subject.person AND f.dataset_id IN (
-                SELECT d.dataset_id FROM dbanon.dataset d WHERE d.dataset_id = erase_subject.dataset_id OR d.dropped_at IS NOT NULL) RETURNING 1
+        DELETE FROM dbanon.fix_code code
+            WHERE code.person = erase_subject.person AND code.dataset_id IN (
+                SELECT dat.dataset_id FROM dbanon.dataset dat
+                WHERE dat.dataset_id = erase_subject.dataset_id OR dat.dropped_at IS NOT NULL) RETURNING 1
     )
     VALUES ('trajectories', (SELECT count(*) FROM trajectory)), ('requests', (SELECT count(*) FROM request)),
         ('quasi-identifiers', (SELECT count(*) FROM quasi_identifier)),
@@ -232,25 +233,25 @@ BEGIN
     END IF;
     -- The lock of loads; and the row, which every submission, publication and other kind of load needs.
     PERFORM dbanon_internal.lock_dataset(name);
-    SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name AND d.dropped_at IS NULL FOR UPDATE;
+    SELECT dat.dataset_id INTO held FROM dbanon.dataset dat WHERE dat.name = hold_dataset.name AND dat.dropped_at IS NULL FOR UPDATE;
     IF held IS NULL THEN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(name), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
     END IF;
     -- Samples have the same people, and go: the sweep that asked for them ends.
-    samples := ARRAY(SELECT d.dataset_id FROM dbanon.dataset d WHERE d.sample_of = held ORDER BY d.dataset_id FOR UPDATE);
+    samples := ARRAY(SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.sample_of = held ORDER BY dat.dataset_id FOR UPDATE);
     -- No worker takes a run with nothing to do: its row is enough.
-    PERFORM FROM dbanon.run r WHERE r.dataset_id = ANY (held || samples) AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
-    SELECT r.run_id INTO busy FROM dbanon.run r
-        WHERE r.dataset_id = ANY (held || samples) AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(r.run_id)
-        ORDER BY r.run_id LIMIT 1;
+    PERFORM FROM dbanon.run run WHERE run.dataset_id = ANY (held || samples) AND run.todo IS NULL AND run.worker IS NULL FOR UPDATE;
+    SELECT run.run_id INTO busy FROM dbanon.run run
+        WHERE run.dataset_id = ANY (held || samples) AND (run.todo IS NOT NULL OR run.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(run.run_id)
+        ORDER BY run.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
         RAISE EXCEPTION 'Run % of the dataset is being worked on, and nothing was erased.', busy
             USING ERRCODE = 'DA013', DETAIL = 'It may have read the data to erase.',
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', busy);
     END IF;
-    DELETE FROM dbanon.run r WHERE r.dataset_id = ANY (samples);
-    DELETE FROM dbanon.dataset d WHERE d.dataset_id = ANY (samples);
+    DELETE FROM dbanon.run run WHERE run.dataset_id = ANY (samples);
+    DELETE FROM dbanon.dataset dat WHERE dat.dataset_id = ANY (samples);
     RETURN held;
 END
 $$;
@@ -265,14 +266,14 @@ DECLARE
     who text := nullif(dbanon_internal.normalised_name(subject), '');
     held bigint := dbanon_internal.hold_dataset(dataset);
     forgotten bigint := dbanon_internal.person_code(dbanon_internal.dataset_key(held), who);
-    paths bigint[] := ARRAY(SELECT t.trajectory_id FROM dbanon.trajectory t WHERE t.dataset_id = held AND t.subject = who);
-    runs bigint[] := ARRAY(SELECT DISTINCT m.run_id FROM dbanon.run r JOIN dbanon.membership m ON m.run_id = r.run_id
-                           WHERE r.dataset_id = held AND m.trajectory_id = ANY (paths));
+    paths bigint[] := ARRAY(SELECT tra.trajectory_id FROM dbanon.trajectory tra WHERE tra.dataset_id = held AND tra.subject = who);
+    runs bigint[] := ARRAY(SELECT DISTINCT mem.run_id FROM dbanon.run run JOIN dbanon.membership mem ON mem.run_id = run.run_id
+                           WHERE run.dataset_id = held AND mem.trajectory_id = ANY (paths));
     releases bigint[] := ARRAY(
-        SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
-        WHERE r.dataset_id = held AND (l.run_id = ANY (runs) OR EXISTS (
-            SELECT FROM dbanon.grouping g WHERE g.release_id = l.release_id AND forgotten = ANY (g.people)) OR EXISTS (
-            SELECT FROM dbanon.exposure e WHERE e.release_id = l.release_id AND e.person = forgotten)));
+        SELECT rel.release_id FROM dbanon.release rel JOIN dbanon.run run ON run.run_id = rel.run_id
+        WHERE run.dataset_id = held AND (rel.run_id = ANY (runs) OR EXISTS (
+            SELECT FROM dbanon.grouping gro WHERE gro.release_id = rel.release_id AND forgotten = ANY (gro.people)) OR EXISTS (
+            SELECT FROM dbanon.exposure exp WHERE exp.release_id = rel.release_id AND exp.person = forgotten)));
     besides text[];
     counts json;
 BEGIN
@@ -280,8 +281,8 @@ BEGIN
     -- Runs that were published stay, with their groups; a random code, which no adversary can foresee, takes over the subject's place in
     -- these. Guards let that pass where the person named here is gone.
     PERFORM set_config('dbanon.forgotten', who, true), set_config('dbanon.drawn', gen_random_uuid()::text, true);
-    SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who, forgotten,
-        ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), dbanon_internal.stand_in()) e;
+    SELECT json_object_agg(era.what, era.rows) INTO counts FROM dbanon_internal.erase_subject(held, who, forgotten,
+        ARRAY(SELECT unnest(runs) EXCEPT SELECT rel.run_id FROM dbanon.release rel), dbanon_internal.stand_in()) era;
     PERFORM set_config('dbanon.forgotten', '', true), set_config('dbanon.drawn', '', true);
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
         RAISE EXCEPTION 'The person to forget must be in the dataset. Nothing of that name is in %.', dataset
@@ -296,13 +297,13 @@ BEGIN
     END IF;
     IF NOT again THEN
         INSERT INTO dbanon.forgotten (population_id, code)
-            SELECT d.population_id, forgotten FROM dbanon.dataset d WHERE d.dataset_id = held AND NOT d.own_subjects
+            SELECT dat.population_id, forgotten FROM dbanon.dataset dat WHERE dat.dataset_id = held AND NOT dat.own_subjects
             ON CONFLICT DO NOTHING;
     END IF;
     INSERT INTO dbanon.audit (action, dataset, detail)
         VALUES ('forget', forget_subject.dataset, counts::jsonb || CASE WHEN again THEN '{"again": true}' ELSE '{}' END::jsonb);
     PERFORM dbanon_internal.forget_statistics();
-    RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
+    RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text, boolean) IS
@@ -330,7 +331,7 @@ DECLARE
     of_people dbanon.population;
     lifted boolean;
 BEGIN
-    SELECT p.* INTO of_people FROM ONLY dbanon.population p WHERE p.name = remember_subject.population;
+    SELECT pop.* INTO of_people FROM ONLY dbanon.population pop WHERE pop.name = remember_subject.population;
     IF of_people.population_id IS NULL THEN
         RAISE EXCEPTION 'The population must exist. There is none named %.', coalesce(dbanon_internal.quoted(population), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.', HINT = 'List them: SELECT DISTINCT population FROM dbanon.datasets.';
@@ -339,8 +340,8 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Nothing was changed.',
             HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;
-    DELETE FROM ONLY dbanon.forgotten f WHERE f.population_id = of_people.population_id
-        AND f.code = dbanon_internal.person_code(of_people.key, dbanon_internal.normalised_name(subject));
+    DELETE FROM ONLY dbanon.forgotten forg WHERE forg.population_id = of_people.population_id
+        AND forg.code = dbanon_internal.person_code(of_people.key, dbanon_internal.normalised_name(subject));
     lifted := FOUND;
     INSERT INTO dbanon.audit (action, detail) VALUES ('remember', jsonb_build_object('population', of_people.name, 'lifted', lifted));
     RETURN lifted;

@@ -3,21 +3,22 @@
 -- What releases promise stays measured: their groups, and what is kept of the people in them, are in none of these tables.
 
 CREATE OR REPLACE VIEW dbanon.datasets AS
-SELECT d.name, p.name AS population, t.subjects, t.trajectories, t.fixes, to_timestamp(t.first_s) AS since, to_timestamp(t.last_s) AS until,
-    d.srid, d.grid_m, d.grid_s, d.settle_s,
+SELECT dat.name, pop.name AS population, size.subjects, size.trajectories, size.fixes, to_timestamp(size.first_s) AS since,
+    to_timestamp(size.last_s) AS until,
+    dat.srid, dat.grid_m, dat.grid_s, dat.settle_s,
     -- The paths as they are stored, and some 150 bytes a trajectory for the rest of the row and its places in the indexes.
-    (SELECT coalesce(sum(150 + pg_column_size(s.path)), 0)::bigint FROM ONLY dbanon.trajectory s WHERE s.dataset_id = d.dataset_id) AS bytes,
-    l.load_id AS last_load, l.loaded_at AS last_loaded_at, l.loaded_by AS last_loaded_by, r.live AS live_releases, r.ever AS releases
-FROM ONLY dbanon.dataset d
-JOIN ONLY dbanon.population p ON p.population_id = d.population_id
-CROSS JOIN LATERAL dbanon_internal.plan_data(d.dataset_id) t
+    (SELECT coalesce(sum(150 + pg_column_size(tra.path)), 0)::bigint FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = dat.dataset_id) AS bytes,
+    load.load_id AS last_load, load.loaded_at AS last_loaded_at, load.loaded_by AS last_loaded_by, rel.live AS live_releases, rel.ever AS releases
+FROM ONLY dbanon.dataset dat
+JOIN ONLY dbanon.population pop ON pop.population_id = dat.population_id
+CROSS JOIN LATERAL dbanon_internal.plan_data(dat.dataset_id) size
 LEFT JOIN LATERAL (
-    SELECT o.load_id, o.loaded_at, o.loaded_by FROM ONLY dbanon.load o
-    WHERE o.dataset_id = d.dataset_id AND o.part_of IS NULL AND o.dropped_at IS NULL ORDER BY o.load_id DESC LIMIT 1) l ON true
+    SELECT load.load_id, load.loaded_at, load.loaded_by FROM ONLY dbanon.load load
+    WHERE load.dataset_id = dat.dataset_id AND load.part_of IS NULL AND load.dropped_at IS NULL ORDER BY load.load_id DESC LIMIT 1) load ON true
 CROSS JOIN LATERAL (
-    SELECT count(DISTINCT e.name) FILTER (WHERE e.withdrawn_at IS NULL) AS live, count(*) AS ever
-    FROM ONLY dbanon.release e JOIN ONLY dbanon.run u ON u.run_id = e.run_id WHERE u.dataset_id = d.dataset_id) r
-WHERE d.dropped_at IS NULL;
+    SELECT count(DISTINCT rel.name) FILTER (WHERE rel.withdrawn_at IS NULL) AS live, count(*) AS ever
+    FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id WHERE run.dataset_id = dat.dataset_id) rel
+WHERE dat.dropped_at IS NULL;
 
 -- ---- what goes
 
@@ -51,9 +52,9 @@ BEGIN
         what := replace(regexp_replace(relation, 'y$', 'ie'), '_', '-') || 's';
         RETURN NEXT;
     END LOOP;
-    DELETE FROM dbanon.quarantine b USING dbanon.load l
-        WHERE l.load_id = b.load_id AND l.dataset_id = delete_data.dataset_id
-          AND (delete_data.load_id IS NULL OR delete_data.load_id IN (l.load_id, l.part_of));
+    DELETE FROM dbanon.quarantine qua USING dbanon.load load
+        WHERE load.load_id = qua.load_id AND load.dataset_id = delete_data.dataset_id
+          AND (delete_data.load_id IS NULL OR delete_data.load_id IN (load.load_id, load.part_of));
     GET DIAGNOSTICS rows = ROW_COUNT;
     what := 'quarantined rows';
     RETURN NEXT;
@@ -70,33 +71,33 @@ SET jit = off
 AS $$
     WITH touched AS MATERIALIZED (
         -- One statement, so that all of it sees the rows as they were.
-        SELECT t.trajectory_id, @postgis@.ST_NPoints(t.path) AS fixes, t.last_s < extract(epoch FROM before)::double precision AS old
-        FROM dbanon.trajectory t
-        WHERE t.dataset_id = erase_before.dataset_id AND t.first_s < extract(epoch FROM before)::double precision
+        SELECT tra.trajectory_id, @postgis@.ST_NPoints(tra.path) AS fixes, tra.last_s < extract(epoch FROM before)::double precision AS old
+        FROM dbanon.trajectory tra
+        WHERE tra.dataset_id = erase_before.dataset_id AND tra.first_s < extract(epoch FROM before)::double precision
     ), run AS (
-        DELETE FROM dbanon.run r
-            WHERE r.dataset_id = erase_before.dataset_id
-              AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id)
-              AND (EXISTS (SELECT FROM dbanon.period p WHERE p.run_id = r.run_id AND lower(p.period) < before)
-                   OR EXISTS (SELECT FROM dbanon.membership m JOIN touched c ON c.trajectory_id = m.trajectory_id
-                              WHERE m.run_id = r.run_id)) RETURNING 1
+        DELETE FROM dbanon.run run
+            WHERE run.dataset_id = erase_before.dataset_id
+              AND NOT EXISTS (SELECT FROM dbanon.release rel WHERE rel.run_id = run.run_id)
+              AND (EXISTS (SELECT FROM dbanon.period per WHERE per.run_id = run.run_id AND lower(per.period) < before)
+                   OR EXISTS (SELECT FROM dbanon.membership mem JOIN touched ON touched.trajectory_id = mem.trajectory_id
+                              WHERE mem.run_id = run.run_id)) RETURNING 1
     ), old AS (
-        DELETE FROM dbanon.trajectory t USING touched c WHERE c.old AND t.trajectory_id = c.trajectory_id RETURNING c.fixes
+        DELETE FROM dbanon.trajectory tra USING touched WHERE touched.old AND tra.trajectory_id = touched.trajectory_id RETURNING touched.fixes
     ), cut AS (
         -- A line needs two fixes: where one is left, the path becomes a point.
-        UPDATE dbanon.trajectory t
-            SET path = CASE WHEN @postgis@.ST_IsEmpty(f.path) THEN @postgis@.ST_EndPoint(t.path) ELSE f.path END
-            FROM (SELECT s.trajectory_id, c.fixes, @postgis@.ST_FilterByM(
-                      s.path, extract(epoch FROM before)::double precision, 'Infinity'::double precision, true) AS path
-                  FROM touched c JOIN dbanon.trajectory s ON s.trajectory_id = c.trajectory_id WHERE NOT c.old OFFSET 0) f
-            WHERE t.trajectory_id = f.trajectory_id RETURNING f.fixes - @postgis@.ST_NPoints(t.path) AS fixes
+        UPDATE dbanon.trajectory tra
+            SET path = CASE WHEN @postgis@.ST_IsEmpty(kept.path) THEN @postgis@.ST_EndPoint(tra.path) ELSE kept.path END
+            FROM (SELECT tra.trajectory_id, touched.fixes, @postgis@.ST_FilterByM(
+                      tra.path, extract(epoch FROM before)::double precision, 'Infinity'::double precision, true) AS path
+                  FROM touched JOIN dbanon.trajectory tra ON tra.trajectory_id = touched.trajectory_id WHERE NOT touched.old OFFSET 0) kept
+            WHERE tra.trajectory_id = kept.trajectory_id RETURNING kept.fixes - @postgis@.ST_NPoints(tra.path) AS fixes
     ), request AS (
-        DELETE FROM dbanon.request q WHERE q.dataset_id = erase_before.dataset_id AND q.sent_at < before RETURNING 1
+        DELETE FROM dbanon.request req WHERE req.dataset_id = erase_before.dataset_id AND req.sent_at < before RETURNING 1
     ), quasi_identifier AS (
-        DELETE FROM dbanon.quasi_identifier i WHERE i.dataset_id = erase_before.dataset_id AND i.at < before RETURNING 1
+        DELETE FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = erase_before.dataset_id AND qid.at < before RETURNING 1
     )
     VALUES ('trajectories', (SELECT count(*) FROM old)), ('trajectories cut', (SELECT count(*) FROM cut)),
-        ('fixes', (SELECT coalesce(sum(g.fixes), 0)::bigint FROM (SELECT o.fixes FROM old o UNION ALL SELECT c.fixes FROM cut c) g)),
+        ('fixes', (SELECT coalesce(sum(gone.fixes), 0)::bigint FROM (SELECT old.fixes FROM old UNION ALL SELECT cut.fixes FROM cut) gone)),
         ('requests', (SELECT count(*) FROM request)), ('quasi-identifiers', (SELECT count(*) FROM quasi_identifier)),
         ('runs dropped', (SELECT count(*) FROM run))
 $$;
@@ -120,15 +121,15 @@ BEGIN
         filled := filled || carried;
     END LOOP;
     -- Places have no time, and stay.
-    old := ARRAY(SELECT l.load_id FROM dbanon.load l
-                 WHERE l.dataset_id = erase_sources.dataset_id
-                   AND (NOT coalesce(l.part_of, l.load_id) = ANY (array_remove(filled, NULL))
-                        OR (l.loaded_at < before AND l.kind IN ('trajectories', 'requests', 'quasi-identifiers'))));
-    DELETE FROM dbanon.quarantine b WHERE b.load_id = ANY (old);
+    old := ARRAY(SELECT load.load_id FROM dbanon.load load
+                 WHERE load.dataset_id = erase_sources.dataset_id
+                   AND (NOT coalesce(load.part_of, load.load_id) = ANY (array_remove(filled, NULL))
+                        OR (load.loaded_at < before AND load.kind IN ('trajectories', 'requests', 'quasi-identifiers'))));
+    DELETE FROM dbanon.quarantine qua WHERE qua.load_id = ANY (old);
     GET DIAGNOSTICS rows = ROW_COUNT;
     what := 'quarantined rows';
     RETURN NEXT;
-    UPDATE dbanon.load l SET source = 'forgotten' WHERE l.load_id = ANY (old) AND l.source <> 'forgotten';
+    UPDATE dbanon.load load SET source = 'forgotten' WHERE load.load_id = ANY (old) AND load.source <> 'forgotten';
     GET DIAGNOSTICS rows = ROW_COUNT;
     what := 'names of sources';
     RETURN NEXT;
@@ -170,27 +171,27 @@ DECLARE
     counts json;
 BEGIN
     -- What one call made of several sources is one set of rows, under the number of the first.
-    SELECT f.* INTO first FROM dbanon.load l JOIN dbanon.load f ON f.load_id = coalesce(l.part_of, l.load_id)
-        WHERE l.load_id = drop_load.load_id AND l.dropped_at IS NULL;
+    SELECT head.* INTO first FROM dbanon.load load JOIN dbanon.load head ON head.load_id = coalesce(load.part_of, load.load_id)
+        WHERE load.load_id = drop_load.load_id AND load.dropped_at IS NULL;
     IF first.load_id IS NULL THEN
         RAISE EXCEPTION 'The load must exist, and must not have been taken back. There is no load %.', coalesce(drop_load.load_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.load.',
                   HINT = 'List the loads: SELECT load_id, kind, source, loaded_at FROM dbanon.load WHERE dropped_at IS NULL.';
     END IF;
-    SELECT d.name INTO STRICT about FROM dbanon.dataset d WHERE d.dataset_id = first.dataset_id;
+    SELECT dat.name INTO STRICT about FROM dbanon.dataset dat WHERE dat.dataset_id = first.dataset_id;
     held := dbanon_internal.hold_dataset(about);
     live := dbanon_internal.live_names(held, first.loaded_at, NULL);
     IF live.named IS NOT NULL THEN
         RAISE EXCEPTION 'A load must stay while a release of a run that came after it is live. After load % came %.', first.load_id, live.named
             USING ERRCODE = 'DA007', DETAIL = 'It may show rows of the load.', HINT = format('Withdraw it first: %s.', live.withdraw);
     END IF;
-    SELECT json_object_agg(g.what, g.rows) INTO counts
-        FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, first.load_id) d
-              UNION ALL SELECT 'runs dropped', dbanon_internal.drop_unpublished(held, first.loaded_at)) g;
-    UPDATE dbanon.load l SET dropped_at = now() WHERE first.load_id IN (l.load_id, l.part_of);
+    SELECT json_object_agg(gone.what, gone.rows) INTO counts
+        FROM (SELECT del.what, del.rows FROM dbanon_internal.delete_data(held, first.load_id) del
+              UNION ALL SELECT 'runs dropped', dbanon_internal.drop_unpublished(held, first.loaded_at)) gone;
+    UPDATE dbanon.load load SET dropped_at = now() WHERE first.load_id IN (load.load_id, load.part_of);
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('drop_load', about, counts::jsonb || jsonb_build_object('load_id', first.load_id));
     PERFORM dbanon_internal.forget_statistics();
-    RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
+    RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_load(bigint) IS
@@ -220,19 +221,19 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('It is %s.', now()), HINT = 'Give one such as now() - interval ''30 days''.';
     END IF;
     held := dbanon_internal.hold_dataset(dataset);
-    SELECT json_object_agg(g.what, g.rows) INTO counts
-        FROM (SELECT e.what, e.rows FROM dbanon_internal.erase_before(held, before) e
-              UNION ALL SELECT s.what, s.rows FROM dbanon_internal.erase_sources(held, before) s) g;
+    SELECT json_object_agg(gone.what, gone.rows) INTO counts
+        FROM (SELECT era.what, era.rows FROM dbanon_internal.erase_before(held, before) era
+              UNION ALL SELECT era.what, era.rows FROM dbanon_internal.erase_sources(held, before) era) gone;
     live := dbanon_internal.live_names(held, NULL, before);
     IF live.named IS NOT NULL THEN
         RAISE NOTICE 'Live releases show something from before that time still: %. To take it from their readers, withdraw them: %.',
             live.named, live.withdraw;
     END IF;
-    UPDATE dbanon.dataset d SET kept_since = greatest(d.kept_since, before) WHERE d.dataset_id = held;
+    UPDATE dbanon.dataset dat SET kept_since = greatest(dat.kept_since, before) WHERE dat.dataset_id = held;
     INSERT INTO dbanon.audit (action, dataset, detail)
         VALUES ('forget_before', forget_before.dataset, counts::jsonb || jsonb_build_object('before', before));
     PERFORM dbanon_internal.forget_statistics();
-    RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
+    RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
 COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
@@ -263,21 +264,21 @@ BEGIN
         RAISE EXCEPTION 'A dataset must have no live release to be dropped. ''%'' has %.', drop_dataset.name, live.named
             USING ERRCODE = 'DA007', DETAIL = 'Nothing was dropped.', HINT = format('Withdraw it first: %s.', live.withdraw);
     END IF;
-    SELECT json_object_agg(g.what, g.rows) INTO counts
-        FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, NULL) d
-              UNION ALL SELECT 'runs dropped', dbanon_internal.drop_unpublished(held, NULL)) g;
-    DELETE FROM dbanon.load l WHERE l.dataset_id = held;
+    SELECT json_object_agg(gone.what, gone.rows) INTO counts
+        FROM (SELECT del.what, del.rows FROM dbanon_internal.delete_data(held, NULL) del
+              UNION ALL SELECT 'runs dropped', dbanon_internal.drop_unpublished(held, NULL)) gone;
+    DELETE FROM dbanon.load load WHERE load.dataset_id = held;
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('drop', drop_dataset.name, counts::jsonb);
-    IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = held) THEN
+    IF EXISTS (SELECT FROM dbanon.release rel JOIN dbanon.run run ON run.run_id = rel.run_id WHERE run.dataset_id = held) THEN
         -- What later releases are measured against refers to its row, and to those of its runs; their cloaks and members are needed no more.
-        UPDATE dbanon.dataset d SET dropped_at = now(), name = format('%s (dropped %s)', left(d.name, 170), held) WHERE d.dataset_id = held;
-        PERFORM dbanon_internal.delete_rows(r.run_id) FROM dbanon.run r WHERE r.dataset_id = held;
+        UPDATE dbanon.dataset dat SET dropped_at = now(), name = format('%s (dropped %s)', left(dat.name, 170), held) WHERE dat.dataset_id = held;
+        PERFORM dbanon_internal.delete_rows(run.run_id) FROM dbanon.run run WHERE run.dataset_id = held;
     ELSE
-        DELETE FROM dbanon.fix_code f WHERE f.dataset_id = held;
-        DELETE FROM dbanon.dataset d WHERE d.dataset_id = held;
+        DELETE FROM dbanon.fix_code code WHERE code.dataset_id = held;
+        DELETE FROM dbanon.dataset dat WHERE dat.dataset_id = held;
     END IF;
     PERFORM dbanon_internal.forget_statistics();
-    RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
+    RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_dataset(text) IS

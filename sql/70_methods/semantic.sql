@@ -7,22 +7,22 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-    SELECT g.region_no, p.kind = 'MULTIPOLYGON', p.kind <> '' AND @postgis@.ST_IsValid(g.region), @postgis@.ST_Area(g.region),
-        @postgis@.ST_NumGeometries(g.region),
-        CASE WHEN p.kind = '' THEN 0 ELSE @postgis@.ST_NRings(g.region) - @postgis@.ST_NumGeometries(g.region) END,
-        CASE WHEN p.kind = '' THEN 0
-             WHEN @postgis@.ST_NRings(g.region) = 1 THEN @postgis@.ST_Area(g.region)
-             ELSE (SELECT least(min(@postgis@.ST_Area(d.geom)), min(@postgis@.ST_Area(r.geom)))
-                   FROM @postgis@.ST_Dump(g.region) d CROSS JOIN LATERAL @postgis@.ST_DumpRings(d.geom) r) END,
+    SELECT reg.region_no, kind.kind = 'MULTIPOLYGON', kind.kind <> '' AND @postgis@.ST_IsValid(reg.region), @postgis@.ST_Area(reg.region),
+        @postgis@.ST_NumGeometries(reg.region),
+        CASE WHEN kind.kind = '' THEN 0 ELSE @postgis@.ST_NRings(reg.region) - @postgis@.ST_NumGeometries(reg.region) END,
+        CASE WHEN kind.kind = '' THEN 0
+             WHEN @postgis@.ST_NRings(reg.region) = 1 THEN @postgis@.ST_Area(reg.region)
+             ELSE (SELECT least(min(@postgis@.ST_Area(poly.geom)), min(@postgis@.ST_Area(ring.geom)))
+                   FROM @postgis@.ST_Dump(reg.region) poly CROSS JOIN LATERAL @postgis@.ST_DumpRings(poly.geom) ring) END,
         -- What is no small whole number is none.
-        CASE WHEN g.extra IS NULL OR NOT g.extra ? 'categories' THEN 0
-             WHEN jsonb_typeof(g.extra -> 'categories') = 'number' AND g.extra ->> 'categories' ~ '^[0-9]{1,9}$'
-             THEN (g.extra ->> 'categories')::integer
+        CASE WHEN reg.extra IS NULL OR NOT reg.extra ? 'categories' THEN 0
+             WHEN jsonb_typeof(reg.extra -> 'categories') = 'number' AND reg.extra ->> 'categories' ~ '^[0-9]{1,9}$'
+             THEN (reg.extra ->> 'categories')::integer
              ELSE -1 END
-    FROM ONLY dbanon.region g
-    CROSS JOIN LATERAL (SELECT CASE WHEN @postgis@.ST_CoordDim(g.region) = 2 AND @postgis@.GeometryType(g.region) IN ('POLYGON', 'MULTIPOLYGON')
-                                    THEN @postgis@.GeometryType(g.region) ELSE '' END AS kind) p
-    WHERE g.run_id = polygon_evidence.run_id
+    FROM ONLY dbanon.region reg
+    CROSS JOIN LATERAL (SELECT CASE WHEN @postgis@.ST_CoordDim(reg.region) = 2 AND @postgis@.GeometryType(reg.region) IN ('POLYGON', 'MULTIPOLYGON')
+                                    THEN @postgis@.GeometryType(reg.region) ELSE '' END AS kind) kind
+    WHERE reg.run_id = polygon_evidence.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.polygon_evidence(bigint) IS
 'What the regions of a run are: whether a MultiPolygon, valid, area, parts and holes, the least area of one of these, and the categories
@@ -62,27 +62,27 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off
 AS $$
-    SELECT g.region_no, c.cell_id, s.split
-    FROM ONLY dbanon.run r
-    CROSS JOIN LATERAL (SELECT o.region_no, o.region FROM ONLY dbanon.region o
-        WHERE o.run_id = r.run_id AND o.region_no = ANY (asked)
-            AND @postgis@.ST_CoordDim(o.region) = 2 AND @postgis@.GeometryType(o.region) IN ('POLYGON', 'MULTIPOLYGON') OFFSET 0) g
+    SELECT reg.region_no, ele.cell_id, cut.split
+    FROM ONLY dbanon.run run
+    CROSS JOIN LATERAL (SELECT reg.region_no, reg.region FROM ONLY dbanon.region reg
+        WHERE reg.run_id = run.run_id AND reg.region_no = ANY (asked)
+            AND @postgis@.ST_CoordDim(reg.region) = 2 AND @postgis@.GeometryType(reg.region) IN ('POLYGON', 'MULTIPOLYGON') OFFSET 0) reg
     -- A region comes with all of its cells in a row: PostGIS prepares its polygon once.
     CROSS JOIN LATERAL (
-        SELECT array_agg(c.cell_id) AS cells, @postgis@.ST_Union(c.geom) AS united
-        FROM ONLY dbanon.cell c
-        WHERE c.geom OPERATOR(@postgis@.&&) g.region AND c.dataset_id + 0 = r.dataset_id
-            AND @postgis@.ST_Covers(g.region, @postgis@.ST_PointOnSurface(c.geom))) h
+        SELECT array_agg(cel.cell_id) AS cells, @postgis@.ST_Union(cel.geom) AS united
+        FROM ONLY dbanon.cell cel
+        WHERE cel.geom OPERATOR(@postgis@.&&) reg.region AND cel.dataset_id + 0 = run.dataset_id
+            AND @postgis@.ST_Covers(reg.region, @postgis@.ST_PointOnSurface(cel.geom))) cov
     -- A region may run straight across the mouth of a crack between cells of up to two millimetres.
-    CROSS JOIN LATERAL (SELECT @postgis@.ST_Buffer(@postgis@.ST_Boundary(h.united), 0.0012) AS outline OFFSET 0) u
+    CROSS JOIN LATERAL (SELECT @postgis@.ST_Buffer(@postgis@.ST_Boundary(cov.united), 0.0012) AS outline OFFSET 0) lin
     -- Away from the cells' outline the region has no outline either, so there it has all of what that encloses, or nothing:
     -- of a part of a cell or a gap between cells, to the square metre that unions leave out, the areas say which.
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN NOT @postgis@.ST_IsValid(g.region) OR NOT @postgis@.ST_Covers(u.outline, @postgis@.ST_Boundary(g.region)) THEN true
-                    ELSE @postgis@.ST_Area(@postgis@.ST_Difference(@postgis@.ST_SymDifference(g.region, h.united), u.outline)) >= 1
-               END AS split OFFSET 0) s
-    CROSS JOIN LATERAL unnest(h.cells) c (cell_id)
-    WHERE r.run_id = held_evidence.run_id
+        SELECT CASE WHEN NOT @postgis@.ST_IsValid(reg.region) OR NOT @postgis@.ST_Covers(lin.outline, @postgis@.ST_Boundary(reg.region)) THEN true
+                    ELSE @postgis@.ST_Area(@postgis@.ST_Difference(@postgis@.ST_SymDifference(reg.region, cov.united), lin.outline)) >= 1
+               END AS split OFFSET 0) cut
+    CROSS JOIN LATERAL unnest(cov.cells) ele (cell_id)
+    WHERE run.run_id = held_evidence.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.held_evidence(bigint, integer[]) IS
 'Which cells these published polygons of a run hold, by a point inside each, and whether they are split: are not the union of these cells,

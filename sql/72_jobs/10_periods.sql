@@ -63,15 +63,16 @@ AS $$
     -- What was said before a period and still counts in it; and what exact rows reach back to.
     SELECT make_interval(secs => greatest(
         coalesce((job.params ->> 'max_gap_s')::double precision, (
-            SELECT (p.value ->> 'default')::double precision FROM jsonb_array_elements(m.parameters) p WHERE p.value ->> 'name' = 'max_gap_s'), 0),
-        dbanon_internal.settle_s(p.population_id),
+            SELECT (par.value ->> 'default')::double precision FROM jsonb_array_elements(met.parameters) par
+            WHERE par.value ->> 'name' = 'max_gap_s'), 0),
+        dbanon_internal.settle_s(pop.population_id),
         -- As the first load makes it.
-        coalesce((job.load ->> 'settle_s')::double precision, CASE WHEN d.dataset_id IS NULL THEN 900 END)))
-    FROM dbanon.method m
-    LEFT JOIN dbanon.dataset d ON d.name = job.dataset AND d.dropped_at IS NULL
-    LEFT JOIN dbanon.population p ON CASE WHEN d.dataset_id IS NULL THEN p.name = coalesce(job.load ->> 'population', 'default')
-                                          ELSE p.population_id = d.population_id END
-    WHERE m.name = job.method
+        coalesce((job.load ->> 'settle_s')::double precision, CASE WHEN dat.dataset_id IS NULL THEN 900 END)))
+    FROM dbanon.method met
+    LEFT JOIN dbanon.dataset dat ON dat.name = job.dataset AND dat.dropped_at IS NULL
+    LEFT JOIN dbanon.population pop ON CASE WHEN dat.dataset_id IS NULL THEN pop.name = coalesce(job.load ->> 'population', 'default')
+                                          ELSE pop.population_id = dat.population_id END
+    WHERE met.name = job.method
 $$;
 COMMENT ON FUNCTION dbanon_internal.job_history(dbanon.job) IS
 'How long before a period data are needed to compute it.';
@@ -140,7 +141,7 @@ BEGIN
     PERFORM dbanon_internal.check_filter(described.qualified, asked.filter);
     kind := described.types ->> asked."time";
     units_per_s := coalesce(
-        dbanon_internal.known_units((SELECT d.dataset_id FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL),
+        dbanon_internal.known_units((SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL),
                                     'trajectories', 'table ' || described.qualified),
         dbanon_internal.find_units(dbanon_internal.chosen_rows(described.qualified, NULL, NULL, dbanon_internal.job_loading(job)),
                                    described.qualified, kind, asked."time"));
@@ -156,8 +157,8 @@ BEGIN
         WHEN 'gone' THEN format(
             'SELECT sum(greatest(x.rows - x.found, 0))::float8 FROM (SELECT p.rows, count(a.t) AS found FROM unnest(%L::bigint[]) WITH ORDINALITY p (rows, place) '
             'LEFT JOIN %s ON width_bucket(a.t, %L::float8[]) = p.place GROUP BY p.place, p.rows) x',
-            ARRAY(SELECT p.at_source FROM unnest(past) p ORDER BY p.period), times,
-            ARRAY(SELECT extract(epoch FROM lower(p.period))::float8 FROM unnest(past) p ORDER BY p.period))
+            ARRAY(SELECT jpe.at_source FROM unnest(past) jpe ORDER BY jpe.period), times,
+            ARRAY(SELECT extract(epoch FROM lower(jpe.period))::float8 FROM unnest(past) jpe ORDER BY jpe.period))
         ELSE format('SELECT %s::float8 FROM %s', CASE question WHEN 'first' THEN 'min(t)' ELSE 'count(*)' END, times) END, described.qualified);
 END
 $$;
@@ -173,15 +174,15 @@ DECLARE
     next_row timestamptz;
     watched_since timestamptz;
 BEGIN
-    IF EXISTS (SELECT FROM dbanon.job_period p WHERE p.job_id = job.job_id AND lower(p.period) >= upper(find_gap_end.period)) THEN
+    IF EXISTS (SELECT FROM dbanon.job_period jpe WHERE jpe.job_id = job.job_id AND lower(jpe.period) >= upper(find_gap_end.period)) THEN
         RETURN upper(period);
     END IF;
     next_row := to_timestamp(dbanon_internal.ask_times(job, 'first', upper(period), clock_timestamp()));
     -- Empty periods that rows may still come for stay separate: each is opened again if they do.
-    SELECT b.before - greatest(job.lateness, dbanon_internal.job_history(job)) INTO watched_since
-        FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, least(next_row, clock_timestamp() - job.wait)) b WHERE next_row IS NOT NULL;
+    SELECT bou.before - greatest(job.lateness, dbanon_internal.job_history(job)) INTO watched_since
+        FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, least(next_row, clock_timestamp() - job.wait)) bou WHERE next_row IS NOT NULL;
     RETURN greatest(upper(period), (
-        SELECT b.before FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, watched_since) b));
+        SELECT bou.before FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, watched_since) bou));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_gap_end(dbanon.job, tstzrange) IS

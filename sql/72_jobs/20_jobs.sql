@@ -21,7 +21,7 @@ AS $$
 DECLARE
     bad record;
 BEGIN
-    SELECT a.* INTO bad FROM (VALUES
+    SELECT arg.* INTO bad FROM (VALUES
         ('every', dbanon_internal.fits_interval(job.every, '1 minute', '1 year'), 'an interval from 1 minute to 1 year', job.every::text),
         ('wait', dbanon_internal.fits_interval(job.wait, '0', '30 days'), 'an interval from 0 to 30 days', job.wait::text),
         ('lateness', dbanon_internal.fits_interval(job.lateness, '0', '90 days'), 'an interval from 0 to 90 days', job.lateness::text),
@@ -41,8 +41,8 @@ BEGIN
         ('load', jsonb_typeof(job.load) = 'object', 'a JSON object such as ''{"trip": "journey", "time": "at"}''', 'something else'),
         ('further', jsonb_typeof(job.further) = 'array', 'a JSON array of objects', 'something else'),
         ('limits', jsonb_typeof(job.limits) = 'object' AND NOT jsonb_path_exists(job.limits, '$.* ? (@.type() != "number")'),
-         'a JSON object of numbers such as ''{"requests_of_few_over_parts": 5}''', 'something else')) a (argument, holds, must, got)
-        WHERE a.holds IS NOT TRUE LIMIT 1;
+         'a JSON object of numbers such as ''{"requests_of_few_over_parts": 5}''', 'something else')) arg (argument, holds, must, got)
+        WHERE arg.holds IS NOT TRUE LIMIT 1;
     IF bad.argument IS NOT NULL THEN
         RAISE EXCEPTION 'The argument % of a job must be %. Got %.', bad.argument, bad.must, coalesce(bad.got, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'The comment of dbanon.add_job explains each argument.',
@@ -59,12 +59,12 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known CONSTANT text[] := ARRAY(
-        SELECT a.attname FROM pg_attribute a
-        WHERE a.attrelid = 'dbanon_internal.loading'::regclass AND a.attnum > 0 AND a.attname NOT IN ('dataset', 'mode', 'since', 'until')
+        SELECT att.attname FROM pg_attribute att
+        WHERE att.attrelid = 'dbanon_internal.loading'::regclass AND att.attnum > 0 AND att.attname NOT IN ('dataset', 'mode', 'since', 'until')
         UNION ALL SELECT 'read_dsn' ORDER BY 1);
     word record;
 BEGIN
-    FOR word IN SELECT l.key, l.value FROM jsonb_each(load) l ORDER BY l.key COLLATE "C" LOOP
+    FOR word IN SELECT pair.key, pair.value FROM jsonb_each(load) pair ORDER BY pair.key COLLATE "C" LOOP
         IF word.key <> ALL (known) THEN
             PERFORM dbanon_internal.refuse_name('word of a job''s load', word.key, known);
         -- Every operator may read it, and a worker follows it: no password, and no server that its machine does not know.
@@ -77,8 +77,8 @@ BEGIN
             PERFORM jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(word.key, word.value));
         EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range OR datatype_mismatch OR invalid_parameter_value THEN
             RAISE EXCEPTION 'The word % of a job''s load must be of the type %. Got something else.', word.key, (
-                    SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
-                    WHERE a.attrelid = 'dbanon_internal.loading'::regclass AND a.attname = word.key)
+                    SELECT format_type(att.atttypid, att.atttypmod) FROM pg_attribute att
+                    WHERE att.attrelid = 'dbanon_internal.loading'::regclass AND att.attname = word.key)
                 USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
                       HINT = 'Write it like load => ''{"grid_m": 10, "subject_per_day": true, "bbox": [8, 53, 9, 54]}''.';
         END;
@@ -112,25 +112,25 @@ DECLARE
     asked jsonb;
     bad record;
 BEGIN
-    FOR asked IN SELECT f.value FROM jsonb_array_elements(further) f LOOP
+    FOR asked IN SELECT ele.value FROM jsonb_array_elements(further) ele LOOP
         IF coalesce(asked ->> 'kind', '') NOT IN ('requests', 'quasi_identifiers') THEN
             RAISE EXCEPTION 'Each element of further must be a JSON object with the kind requests or quasi_identifiers. Got another.'
                 USING ERRCODE = 'DA011', DETAIL = 'Its other words are arguments of dbanon.import_requests or dbanon.import_quasi_identifiers.',
                       HINT = example;
         END IF;
-        SELECT k.key, w.word, w.listed INTO bad
-            FROM jsonb_each(asked - 'kind') k
-            FULL JOIN dbanon_internal.list_import_words(asked ->> 'kind') w ON w.word = k.key
-            WHERE w.word IS NULL OR (k.key IS NULL AND w.needed) OR jsonb_typeof(k.value) = 'object'
-                OR w.listed <> (jsonb_typeof(k.value) = 'array')
-            ORDER BY coalesce(k.key, w.word) COLLATE "C" LIMIT 1;
+        SELECT pair.key, word.word, word.listed INTO bad
+            FROM jsonb_each(asked - 'kind') pair
+            FULL JOIN dbanon_internal.list_import_words(asked ->> 'kind') word ON word.word = pair.key
+            WHERE word.word IS NULL OR (pair.key IS NULL AND word.needed) OR jsonb_typeof(pair.value) = 'object'
+                OR word.listed <> (jsonb_typeof(pair.value) = 'array')
+            ORDER BY coalesce(pair.key, word.word) COLLATE "C" LIMIT 1;
         IF bad.word IS NOT NULL THEN
             RAISE EXCEPTION 'In further, % must have the word %, which is %. Got %.', asked ->> 'kind', bad.word,
                     CASE WHEN bad.listed THEN 'a list' ELSE 'no list' END, CASE WHEN bad.key IS NULL THEN 'none' ELSE 'something else' END
                 USING ERRCODE = 'DA011', DETAIL = format('It is an argument of dbanon.import_%s.', asked ->> 'kind'), HINT = example;
         ELSIF bad.key IS NOT NULL THEN
             PERFORM dbanon_internal.refuse_name(format('word of %s in further', asked ->> 'kind'), bad.key,
-                                                ARRAY(SELECT w.word FROM dbanon_internal.list_import_words(asked ->> 'kind') w));
+                                                ARRAY(SELECT word.word FROM dbanon_internal.list_import_words(asked ->> 'kind') word));
         END IF;
     END LOOP;
 END
@@ -145,16 +145,16 @@ AS $$
 DECLARE
     -- What the family says of itself, what is counted over all parts, and what its last run had.
     known CONSTANT text[] := ARRAY(
-        SELECT f.name FROM dbanon.method m CROSS JOIN LATERAL (
-            SELECT n.key FROM jsonb_object_keys(m.traits -> 'notices') n (key) WHERE n.key <> 'left_out'
-            UNION SELECT t.value FROM jsonb_each_text(m.traits -> 'totals') t
+        SELECT nam.name FROM dbanon.method met CROSS JOIN LATERAL (
+            SELECT key.key FROM jsonb_object_keys(met.traits -> 'notices') key (key) WHERE key.key <> 'left_out'
+            UNION SELECT pair.value FROM jsonb_each_text(met.traits -> 'totals') pair
             UNION SELECT 'requests_of_few_over_parts'
-            UNION SELECT e.key FROM (
-                SELECT r.metrics || v.figures AS figures FROM dbanon.verification v JOIN dbanon.run r ON r.run_id = v.run_id
-                WHERE r.method = m.name ORDER BY v.verification_id DESC LIMIT 1) l
-            CROSS JOIN LATERAL jsonb_each(l.figures) e WHERE jsonb_typeof(e.value) = 'number') f (name)
-        WHERE m.name = job.method);
-    unknown CONSTANT text := (SELECT min(l.key COLLATE "C") FROM jsonb_object_keys(job.limits) l (key) WHERE l.key <> ALL (known));
+            UNION SELECT pair.key FROM (
+                SELECT run.metrics || ver.figures AS figures FROM dbanon.verification ver JOIN dbanon.run run ON run.run_id = ver.run_id
+                WHERE run.method = met.name ORDER BY ver.verification_id DESC LIMIT 1) fig
+            CROSS JOIN LATERAL jsonb_each(fig.figures) pair WHERE jsonb_typeof(pair.value) = 'number') nam (name)
+        WHERE met.name = job.method);
+    unknown CONSTANT text := (SELECT min(key.key COLLATE "C") FROM jsonb_object_keys(job.limits) key (key) WHERE key.key <> ALL (known));
 BEGIN
     IF unknown IS NOT NULL THEN
         PERFORM dbanon_internal.refuse_name(format('figure for limits of %s', job.method), unknown, known);
@@ -193,7 +193,7 @@ DECLARE
     bad record;
 BEGIN
     IF live.series_id IS NULL THEN
-        IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = job.name AND l.withdrawn_at IS NULL) THEN
+        IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.name = job.name AND rel.withdrawn_at IS NULL) THEN
             RAISE EXCEPTION 'The release of a job must be one that grows. There is a live release % that does not.', job.name
                 USING ERRCODE = 'DA003', DETAIL = 'A job publishes each period as a part of the release of its name.',
                       HINT = format('Choose another name, or withdraw that release first: SELECT dbanon.unpublish(%L).', job.name);
@@ -201,11 +201,11 @@ BEGIN
         PERFORM dbanon_internal.check_name_free(job.name, false, true);
         RETURN;
     END IF;
-    SELECT d.* INTO bad FROM (VALUES
+    SELECT dif.* INTO bad FROM (VALUES
         ('method', live.method, job.method), ('algorithm', live.algorithm, job.algorithm),
         ('readers', coalesce(array_to_string(live.readers, ', '), 'all analysts'), coalesce(array_to_string(readers, ', '), 'all analysts')),
-        ('dataset', (SELECT j.dataset FROM dbanon.job j WHERE j.job_id = job.job_id), job.dataset)) d (argument, has, got)
-        WHERE d.has <> d.got LIMIT 1;
+        ('dataset', (SELECT stored.dataset FROM dbanon.job stored WHERE stored.job_id = job.job_id), job.dataset)) dif (argument, has, got)
+        WHERE dif.has <> dif.got LIMIT 1;
     IF bad.argument IS NOT NULL THEN
         RAISE EXCEPTION 'The argument % of a job must stay while its release is live. That of % is %. Got %.', bad.argument, job.name, bad.has,
                 dbanon_internal.quoted(bad.got)
@@ -251,7 +251,7 @@ BEGIN
         IF job.further <> '[]' AND dbanon_internal.makes_dataset(asked) THEN
             PERFORM dbanon_internal.write_dataset(asked, coalesce(asked.srid, 32631)::integer);
         END IF;
-        FOR further IN SELECT f.value FROM jsonb_array_elements(job.further) f LOOP
+        FOR further IN SELECT ele.value FROM jsonb_array_elements(job.further) ele LOOP
             EXECUTE dbanon_internal.further_statement(job, further, job.starts, until) INTO ignored;
         END LOOP;
         RAISE EXCEPTION USING ERRCODE = 'DA018';
@@ -276,8 +276,8 @@ DECLARE
 BEGIN
     -- What shows people exactly is compared with all that is nearer than this: the next snapshot, or rows that begin this much after a part.
     IF extract(epoch FROM job.every) <= extract(epoch FROM reach) AND EXISTS (
-        SELECT FROM dbanon.method m WHERE m.name = job.method
-            AND (m.traits ->> 'instant' IS NOT NULL OR m.traits ->> 'oldest' IS NOT NULL AND checked -> 'qid_only' = 'false')) THEN
+        SELECT FROM dbanon.method met WHERE met.name = job.method
+            AND (met.traits ->> 'instant' IS NOT NULL OR met.traits ->> 'oldest' IS NOT NULL AND checked -> 'qid_only' = 'false')) THEN
         RAISE EXCEPTION 'The argument every of a job that publishes snapshots or exact rows must be greater than the % s for which these are compared '
                         'with others. Got % s.', extract(epoch FROM reach)::bigint, extract(epoch FROM job.every)::bigint
             USING ERRCODE = 'DA011', DETAIL = 'That is the greater of max_gap_s and the settle_s of the population.',
@@ -293,27 +293,27 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH own AS (
-        SELECT d.* FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL
+        SELECT dat.* FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL
     ), same AS MATERIALIZED (
         -- The datasets with a person of this one. One that is not there yet has the people of its source.
-        SELECT w.dataset_id, w.name FROM own w
+        SELECT own.dataset_id, own.name FROM own
         UNION ALL
-        SELECT d.dataset_id, d.name FROM own w JOIN dbanon.dataset d ON d.population_id = w.population_id AND d.dataset_id <> w.dataset_id
-        WHERE NOT w.own_subjects AND NOT d.own_subjects AND d.dropped_at IS NULL AND EXISTS (
-            SELECT FROM dbanon_internal.subjects_of(w.dataset_id) s (subject)
-            WHERE dbanon_internal.has_subject(d.dataset_id, s.subject))
+        SELECT dat.dataset_id, dat.name FROM own JOIN dbanon.dataset dat ON dat.population_id = own.population_id AND dat.dataset_id <> own.dataset_id
+        WHERE NOT own.own_subjects AND NOT dat.own_subjects AND dat.dropped_at IS NULL AND EXISTS (
+            SELECT FROM dbanon_internal.subjects_of(own.dataset_id) sub (subject)
+            WHERE dbanon_internal.has_subject(dat.dataset_id, sub.subject))
     )
-    SELECT 'job ' || j.name, dbanon_internal.stands_alone(j.method, j.algorithm)
-    FROM dbanon.job j
-    WHERE j.removed_at IS NULL AND j.name <> job.name
-        AND (j.dataset = job.dataset OR j.source = job.source OR j.dataset IN (SELECT s.name FROM same s))
+    SELECT 'job ' || stored.name, dbanon_internal.stands_alone(stored.method, stored.algorithm)
+    FROM dbanon.job stored
+    WHERE stored.removed_at IS NULL AND stored.name <> job.name
+        AND (stored.dataset = job.dataset OR stored.source = job.source OR stored.dataset IN (SELECT same.name FROM same))
     UNION ALL
     -- What was withdrawn counts, too: who has read it still knows.
-    SELECT 'release ' || l.name, bool_or(dbanon_internal.stands_alone(r.method, r.algorithm))
-    FROM same s JOIN dbanon.run r ON r.dataset_id = s.dataset_id JOIN dbanon.release l ON l.run_id = r.run_id
-    WHERE l.name <> job.name AND dbanon_internal.padded(l.span, l.reach) && tstzrange(job.starts, NULL)
-        AND NOT EXISTS (SELECT FROM dbanon.job j WHERE j.name = l.name AND j.removed_at IS NULL)
-    GROUP BY l.name
+    SELECT 'release ' || rel.name, bool_or(dbanon_internal.stands_alone(run.method, run.algorithm))
+    FROM same JOIN dbanon.run run ON run.dataset_id = same.dataset_id JOIN dbanon.release rel ON rel.run_id = run.run_id
+    WHERE rel.name <> job.name AND dbanon_internal.padded(rel.span, rel.reach) && tstzrange(job.starts, NULL)
+        AND NOT EXISTS (SELECT FROM dbanon.job stored WHERE stored.name = rel.name AND stored.removed_at IS NULL)
+    GROUP BY rel.name
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_rivals(dbanon.job) IS
 'The other jobs and releases that speak of people of a job at times of its periods, and whether they stand alone.';
@@ -338,7 +338,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    ended CONSTANT timestamptz := (SELECT max(upper(l.bounds)) FROM dbanon.release l WHERE l.name = job.name AND l.withdrawn_at IS NULL);
+    ended CONSTANT timestamptz := (SELECT max(upper(rel.bounds)) FROM dbanon.release rel WHERE rel.name = job.name AND rel.withdrawn_at IS NULL);
     first timestamptz;
     midnight timestamptz;
 BEGIN
@@ -397,9 +397,10 @@ DECLARE
 BEGIN
     -- Operators may call it with what dbanon.add_job has not seen.
     PERFORM dbanon_internal.check_job(job);
-    SELECT j.* INTO old FROM dbanon.job j WHERE j.name = job.name AND j.removed_at IS NULL FOR UPDATE;
+    SELECT stored.* INTO old FROM dbanon.job stored WHERE stored.name = job.name AND stored.removed_at IS NULL FOR UPDATE;
     refused := CASE WHEN NOT dbanon_internal.may_act_for(job.owner) THEN coalesce(job.owner, '')
-                    WHEN NOT dbanon_internal.may_act_for(old.owner) AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = old.owner) THEN old.owner END;
+                    WHEN NOT dbanon_internal.may_act_for(old.owner)
+                        AND EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = old.owner) THEN old.owner END;
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'The owner of a job must be the login that adds or changes it, or a role that this login may become. It may not become %.',
                 dbanon_internal.quoted(refused)
@@ -418,15 +419,15 @@ BEGIN
         RETURN job;
     END IF;
     -- Periods that have come stay. The next follows them.
-    SELECT max(upper(p.period)) INTO covered FROM dbanon.job_period p WHERE p.job_id = old.job_id;
+    SELECT max(upper(jpe.period)) INTO covered FROM dbanon.job_period jpe WHERE jpe.job_id = old.job_id;
     IF (job.every, job.tz, job.starts) <> (old.every, old.tz, old.starts) THEN
         job.starts := greatest(job.starts, covered);
     END IF;
     -- The whole row, whatever columns it has.
     EXECUTE (SELECT format('UPDATE dbanon.job j SET (%1$s) = (SELECT %1$s FROM (SELECT ($1).*) n) WHERE j.job_id = ($1).job_id',
-                           string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum))
-             FROM pg_attribute a
-             WHERE a.attrelid = 'dbanon.job'::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'job_id') USING job;
+                           string_agg(quote_ident(att.attname), ', ' ORDER BY att.attnum))
+             FROM pg_attribute att
+             WHERE att.attrelid = 'dbanon.job'::regclass AND att.attnum > 0 AND NOT att.attisdropped AND att.attname <> 'job_id') USING job;
     RETURN job;
 END
 $$;
@@ -458,13 +459,13 @@ DECLARE
     -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
     defaults CONSTANT jsonb := '{"load": {}, "params": {}, "further": [], "every": "1 day", "tz": "UTC", "wait": "1 hour", "lateness": "3 days",
         "at_least": 0.5, "limits": {}, "retry": "5 minutes", "max_tries": 10, "on_held": "go_on"}';
-    said CONSTANT jsonb := (SELECT jsonb_object_agg(g.key, g.value) FROM jsonb_each(given) g WHERE g.value <> 'null');
-    missing CONSTANT text := (SELECT string_agg(n.name, ', ') FROM unnest(ARRAY['source', 'load', 'method']) n (name) WHERE NOT said ? n.name);
+    said CONSTANT jsonb := (SELECT jsonb_object_agg(pair.key, pair.value) FROM jsonb_each(given) pair WHERE pair.value <> 'null');
+    missing CONSTANT text := (SELECT string_agg(ele.name, ', ') FROM unnest(ARRAY['source', 'load', 'method']) ele (name) WHERE NOT said ? ele.name);
     job dbanon.job;
 BEGIN
     -- Of two calls for one name the second sees what the first has written.
     PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.job ' || (said ->> 'name'), 0));
-    SELECT j.* INTO job FROM dbanon.job j WHERE j.name = said ->> 'name' AND j.removed_at IS NULL;
+    SELECT stored.* INTO job FROM dbanon.job stored WHERE stored.name = said ->> 'name' AND stored.removed_at IS NULL;
     IF job.job_id IS NOT NULL AND replace IS NOT TRUE THEN
         RAISE EXCEPTION 'Each job must have a name that no other job has. There is a job ''%'' already.', job.name
             USING ERRCODE = 'DA003', DETAIL = 'A job''s name is that of its release.',
@@ -500,11 +501,12 @@ DECLARE
     rivals text;
     alone boolean;
 BEGIN
-    IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = job.owner) THEN
+    IF (SELECT rol.rolsuper FROM pg_roles rol WHERE rol.rolname = job.owner) THEN
         RAISE NOTICE 'The owner of job %, %, is a superuser: functions that its source calls run with all rights.', job.name, job.owner;
     END IF;
-    SELECT string_agg(r.title, ', ' ORDER BY r.title), bool_or(r.alone) OR dbanon_internal.stands_alone(job.method, job.algorithm) INTO rivals, alone
-        FROM dbanon_internal.find_rivals(job) r;
+    SELECT string_agg(riv.title, ', ' ORDER BY riv.title), bool_or(riv.alone) OR dbanon_internal.stands_alone(job.method, job.algorithm)
+    INTO rivals, alone
+        FROM dbanon_internal.find_rivals(job) riv;
     IF rivals IS NOT NULL THEN
         RAISE NOTICE 'The people of job % are also published by: %. If both publish the same time, the later is refused %, and its period is held.',
             job.name, rivals, CASE WHEN alone THEN 'where one of the methods stands alone' ELSE 'if too few are left' END;
@@ -531,11 +533,11 @@ SET intervalstyle = 'postgres'
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    qualified CONSTANT text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                                WHERE c.oid = add_job.source);
+    qualified CONSTANT text := (SELECT format('%I.%I', nsp.nspname, cla.relname) FROM pg_class cla JOIN pg_namespace nsp ON nsp.oid = cla.relnamespace
+                                WHERE cla.oid = add_job.source);
     job dbanon.job := dbanon_internal.fill_job((
-        SELECT to_jsonb(a) FROM (SELECT name, qualified AS source, load, method, params, algorithm, dataset, further, every, tz, starts, wait,
-            lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, owner) a), replace);
+        SELECT to_jsonb(given) FROM (SELECT name, qualified AS source, load, method, params, algorithm, dataset, further, every, tz, starts, wait,
+            lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, owner) given), replace);
     came CONSTANT boolean := job.job_id IS NOT NULL;
 BEGIN
     PERFORM dbanon_internal.check_job(job);
@@ -624,30 +626,30 @@ BEGIN
     IF since = lower(bounds) AND upper(bounds) <= now() THEN
         INSERT INTO dbanon.job_period (job_id, period) VALUES (job.job_id, bounds) ON CONFLICT DO NOTHING;
     END IF;
-    SELECT array_agg(p) INTO steered FROM (
-        SELECT p.* FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id
-            AND (p.state NOT IN ('done', 'retain')
+    SELECT array_agg(jpe) INTO steered FROM (
+        SELECT jpe.* FROM dbanon.job_period jpe
+        WHERE jpe.job_id = job.job_id
+            AND (jpe.state NOT IN ('done', 'retain')
                  -- Its part was withdrawn: another is compared with it, as with all that was read.
-                 OR (action = 'retry' AND p.state = 'done' AND EXISTS (
-                    SELECT FROM dbanon.release l WHERE l.release_id = p.release_id AND l.withdrawn_at IS NOT NULL)))
-            AND CASE WHEN steer_periods.since IS NULL THEN p.state = 'held' ELSE lower(p.period) = steer_periods.since END
-        ORDER BY p.period FOR UPDATE) p;
+                 OR (action = 'retry' AND jpe.state = 'done' AND EXISTS (
+                    SELECT FROM dbanon.release rel WHERE rel.release_id = jpe.release_id AND rel.withdrawn_at IS NOT NULL)))
+            AND CASE WHEN steer_periods.since IS NULL THEN jpe.state = 'held' ELSE lower(jpe.period) = steer_periods.since END
+        ORDER BY jpe.period FOR UPDATE) jpe;
     IF steered IS NULL THEN
         RAISE EXCEPTION 'A period to % must be one that has ended and has no live part. Job % has none%.', action, job.name,
                 coalesce(format(' that begins at %s', since), ' that is held')
             USING ERRCODE = 'DA013', DETAIL = 'Periods are named by their beginnings.',
                   HINT = 'List them: SELECT * FROM dbanon.job_runs.';
     END IF;
-    UPDATE dbanon.job_period p
+    UPDATE dbanon.job_period jpe
         SET state = CASE action WHEN 'skip' THEN 'skipped' ELSE 'load' END, skipped_as = CASE action WHEN 'skip' THEN 'asked' END,
             release_id = NULL, forced = action = 'retry', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, changed_at = clock_timestamp(),
             finished_at = CASE action WHEN 'skip' THEN clock_timestamp() END
-        WHERE p.job_id = job.job_id AND p.period IN (SELECT s.period FROM unnest(steered) s);
+        WHERE jpe.job_id = job.job_id AND jpe.period IN (SELECT ele.period FROM unnest(steered) ele);
     INSERT INTO dbanon.audit (action, dataset, release, detail)
         SELECT steer_periods.action || '_period', job.dataset, job.name, jsonb_strip_nulls(jsonb_build_object(
-            'job_id', job.job_id, 'since', lower(s.period), 'until', upper(s.period), 'reason', steer_periods.reason))
-        FROM unnest(steered) s ORDER BY s.period;
+            'job_id', job.job_id, 'since', lower(ele.period), 'until', upper(ele.period), 'reason', steer_periods.reason))
+        FROM unnest(steered) ele ORDER BY ele.period;
     RETURN cardinality(steered);
 END
 $$;

@@ -32,18 +32,19 @@ DECLARE
     taken dbanon.job;
     old dbanon.session;
 BEGIN
-    SELECT j.* INTO taken FROM dbanon.job j WHERE j.job_id = job.job_id AND j.removed_at IS NULL AND NOT j.paused FOR UPDATE SKIP LOCKED;
+    SELECT stored.* INTO taken FROM dbanon.job stored WHERE stored.job_id = job.job_id AND stored.removed_at IS NULL AND NOT stored.paused
+        FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     old := taken.held_by;
     IF old.pid = pg_backend_pid() THEN  -- of a call that was interrupted
-        PERFORM pg_advisory_unlock(old.lock_key) FROM pg_locks l
-            WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND (l.classid::bigint << 32) | l.objid::bigint = old.lock_key;
+        PERFORM pg_advisory_unlock(old.lock_key) FROM pg_locks loc
+            WHERE loc.pid = pg_backend_pid() AND loc.locktype = 'advisory' AND (loc.classid::bigint << 32) | loc.objid::bigint = old.lock_key;
     ELSIF dbanon_internal.is_held(old) THEN
         RETURN false;
     END IF;
-    UPDATE dbanon.job j SET held_by = dbanon_internal.hold_lock(), looked_at = clock_timestamp() WHERE j.job_id = job.job_id;
+    UPDATE dbanon.job stored SET held_by = dbanon_internal.hold_lock(), looked_at = clock_timestamp() WHERE stored.job_id = job.job_id;
     RETURN true;
 END
 $$;
@@ -76,9 +77,9 @@ DECLARE
     bounds tstzrange;
 BEGIN
     -- Locked, so that nobody steers the period meanwhile.
-    SELECT p.* INTO open FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'skipped') AND (job.on_held = 'stop' OR p.state <> 'held')
-        ORDER BY p.period LIMIT 1 FOR UPDATE;
+    SELECT jpe.* INTO open FROM dbanon.job_period jpe
+        WHERE jpe.job_id = job.job_id AND jpe.state NOT IN ('done', 'skipped') AND (job.on_held = 'stop' OR jpe.state <> 'held')
+        ORDER BY jpe.period LIMIT 1 FOR UPDATE;
     IF job.paused OR job.removed_at IS NOT NULL OR open.state = 'held' THEN
         RETURN NULL;
     ELSIF open.job_id IS NULL THEN
@@ -100,15 +101,16 @@ DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
     ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
 BEGIN
-    UPDATE dbanon.job_period p
+    UPDATE dbanon.job_period jpe
         SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
-            = (SELECT n.period, n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known,
-                n.late, n.gone, n.forgotten, n.run_id,
-                   n.release_id, n.sqlstate, n.error, clock_timestamp(),
-                   CASE WHEN n.state IN ('done', 'skipped', 'held') THEN coalesce(p.finished_at, clock_timestamp()) END
-               FROM jsonb_populate_record(p, changes) n)
-        WHERE p.job_id = job.job_id AND p.period = set_period.period;
+            = (SELECT made.period, made.state, made.skipped_as, made.forced, made.tries, made.next_at, made.at_source, made.load_ids,
+                   made.rows_new, made.known,
+                made.late, made.gone, made.forgotten, made.run_id,
+                   made.release_id, made.sqlstate, made.error, clock_timestamp(),
+                   CASE WHEN made.state IN ('done', 'skipped', 'held') THEN coalesce(jpe.finished_at, clock_timestamp()) END
+               FROM jsonb_populate_record(jpe, changes) made)
+        WHERE jpe.job_id = job.job_id AND jpe.period = set_period.period;
     -- A gap of the source that is divided because rows of it have come: what follows is looked at next.
     IF ended < upper(period) THEN
         INSERT INTO dbanon.job_period (job_id, period, forced, at_source) VALUES (job.job_id, tstzrange(ended, upper(period)), true, 0);
@@ -155,7 +157,7 @@ DECLARE
     new_id bigint;
     ids bigint[] := '{}';
 BEGIN
-    FOR load IN SELECT f.value FROM jsonb_array_elements(job.further) WITH ORDINALITY f (value, ord) ORDER BY f.ord LOOP
+    FOR load IN SELECT ele.value FROM jsonb_array_elements(job.further) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord LOOP
         EXECUTE dbanon_internal.further_statement(job, load, load_further.since, load_further.until) INTO new_id;
         ids := ids || new_id;
     END LOOP;
@@ -188,7 +190,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    kept_since CONSTANT timestamptz := (SELECT d.kept_since FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL);
+    kept_since CONSTANT timestamptz := (SELECT dat.kept_since FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL);
     since CONSTANT timestamptz := greatest(kept_since, lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)));
     rows_at_source bigint;
     usual_rows double precision;
@@ -196,8 +198,9 @@ DECLARE
     further_ids bigint[];
     late_for dbanon.job_period;
     past CONSTANT dbanon.job_period[] := ARRAY(
-        SELECT p FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state = 'done' AND lower(p.period) >= lower(step.period) - job.lateness AND p.period < step.period ORDER BY p.period);
+        SELECT jpe FROM dbanon.job_period jpe
+        WHERE jpe.job_id = job.job_id AND jpe.state = 'done' AND lower(jpe.period) >= lower(step.period) - job.lateness
+            AND jpe.period < step.period ORDER BY jpe.period);
     gone bigint := 0;
 BEGIN
     IF step.at_source = 0 AND upper(step.period) > upper(dbanon_internal.period_from(job.starts, job.every, job.tz, lower(step.period))) THEN
@@ -218,18 +221,18 @@ BEGIN
             format('Data of a period must not have been forgotten before it is loaded. All before %s have been.', kept_since),
             format('Skip it: SELECT dbanon.steer_job(%L, ''skip'', %L, ''its data were forgotten'').', job.name, lower(step.period)), 'held');
     END IF;
-    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY l.at_source) INTO usual_rows
-        FROM (SELECT p.at_source FROM dbanon.job_period p WHERE p.job_id = job.job_id AND p.state = 'done' AND p.period < step.period
-              ORDER BY p.period DESC LIMIT 7) l;
+    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY last.at_source) INTO usual_rows
+        FROM (SELECT jpe.at_source FROM dbanon.job_period jpe WHERE jpe.job_id = job.job_id AND jpe.state = 'done' AND jpe.period < step.period
+              ORDER BY jpe.period DESC LIMIT 7) last;
     IF NOT step.forced AND rows_at_source < job.at_least * usual_rows THEN
         RAISE EXCEPTION 'A period must have at least % times as many rows as those before it, or it is thin and waits. It has %, they had %.',
                 job.at_least, dbanon_internal.format_count(rows_at_source), dbanon_internal.format_count(usual_rows::bigint)
             USING ERRCODE = 'DA012', HINT = format('Check the source, or take it as it is: SELECT dbanon.steer_job(%L, ''retry'', %L).',
                 job.name, lower(step.period));
     END IF;
-    SELECT f.load_id, f.rows_kept, n.* INTO loaded
-        FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) f
-        CROSS JOIN dbanon_internal.main_counts(f.left_out) n;
+    SELECT imp.load_id, imp.rows_kept, cnt.* INTO loaded
+        FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) imp
+        CROSS JOIN dbanon_internal.main_counts(imp.left_out) cnt;
     further_ids := dbanon_internal.load_further(job, since, upper(step.period));
     -- What was published stays as it is; that the source no longer has all of it is counted, and said.
     IF cardinality(past) > 0 THEN
@@ -237,8 +240,9 @@ BEGIN
     END IF;
     -- Rows that came after their period was skipped for want of them are loaded now: it is opened again, and is the first to be done.
     FOR late_for IN
-        SELECT p.* FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state = 'skipped' AND p.skipped_as <> 'asked' AND lower(p.period) >= since AND p.period < step.period
+        SELECT jpe.* FROM dbanon.job_period jpe
+        WHERE jpe.job_id = job.job_id AND jpe.state = 'skipped' AND jpe.skipped_as <> 'asked' AND lower(jpe.period) >= since
+            AND jpe.period < step.period
     LOOP
         IF dbanon_internal.ask_times(job, 'count', lower(late_for.period), upper(late_for.period)) > coalesce(late_for.at_source, 0) THEN
             PERFORM dbanon_internal.set_period(job.job_id, late_for.period, '{"state": "load", "skipped_as": null, "tries": 0}');
@@ -278,7 +282,7 @@ DECLARE
     run dbanon.run;
 BEGIN
     PERFORM dbanon_internal.reap_runs();
-    SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = step.run_id;
+    SELECT stored.* INTO run FROM dbanon.run stored WHERE stored.run_id = step.run_id;
     IF run.run_id IS NULL THEN
         RETURN dbanon_internal.run_again();
     ELSIF run.status IN ('queued', 'running', 'computed') THEN
@@ -305,14 +309,15 @@ AS $$
 DECLARE
     over record;
 BEGIN
-    SELECT l.key, l.value AS most, f.figures ->> l.key AS got INTO over
-        FROM jsonb_each_text(job.limits) l
-        CROSS JOIN (SELECT r.metrics || coalesce((SELECT v.figures FROM dbanon.verification v WHERE v.run_id = r.run_id
-                                                  ORDER BY v.verification_id DESC LIMIT 1), '{}')
-                        || coalesce((SELECT o.overlap FROM dbanon.release o WHERE o.release_id = check_limits.release_id), '{}') AS figures
-                    FROM dbanon.run r WHERE r.run_id = check_limits.run_id) f
-        WHERE (CASE WHEN dbanon_internal.is_number(f.figures ->> l.key) THEN (f.figures ->> l.key)::numeric <= l.value::numeric END) IS NOT TRUE
-        ORDER BY l.key LIMIT 1;
+    SELECT pair.key, pair.value AS most, fig.figures ->> pair.key AS got INTO over
+        FROM jsonb_each_text(job.limits) pair
+        CROSS JOIN (SELECT run.metrics || coalesce((SELECT ver.figures FROM dbanon.verification ver WHERE ver.run_id = run.run_id
+                                                    ORDER BY ver.verification_id DESC LIMIT 1), '{}')
+                        || coalesce((SELECT rel.overlap FROM dbanon.release rel WHERE rel.release_id = check_limits.release_id), '{}') AS figures
+                    FROM dbanon.run run WHERE run.run_id = check_limits.run_id) fig
+        WHERE (CASE WHEN dbanon_internal.is_number(fig.figures ->> pair.key)
+                    THEN (fig.figures ->> pair.key)::numeric <= pair.value::numeric END) IS NOT TRUE
+        ORDER BY pair.key LIMIT 1;
     IF over.key IS NOT NULL THEN
         RAISE EXCEPTION 'The figure % of a run of this job must be at most %. That of run % is %.', over.key, over.most, run_id, coalesce(over.got, 'not known')
             USING ERRCODE = 'DA004', HINT = format('See it: SELECT * FROM dbanon.verification WHERE run_id = %s.', run_id);
@@ -328,19 +333,21 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     outcome record;
-    part bigint := (SELECT l.release_id FROM dbanon.release l
-                    WHERE l.name = job.name AND l.series_id IS NOT NULL AND l.withdrawn_at IS NULL AND l.bounds <@ step.period ORDER BY 1 LIMIT 1);
+    part bigint := (SELECT rel.release_id FROM dbanon.release rel
+                    WHERE rel.name = job.name AND rel.series_id IS NOT NULL AND rel.withdrawn_at IS NULL AND rel.bounds <@ step.period
+                    ORDER BY 1 LIMIT 1);
 BEGIN
     -- It may have been published by hand, or by a job of this name that was removed.
     IF part IS NULL THEN
-        IF NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = step.run_id) THEN
+        IF NOT EXISTS (SELECT FROM dbanon.run run WHERE run.run_id = step.run_id) THEN
             RETURN dbanon_internal.run_again();
         END IF;
         outcome := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
         IF outcome.state = '57014' THEN
             PERFORM dbanon_internal.raise_refusal(outcome.state, outcome.message, outcome.detail, outcome.hint);
         ELSIF outcome.state IS NOT NULL THEN
-            IF outcome.state = 'DA003' AND EXISTS (SELECT FROM dbanon.release l WHERE l.name = job.name AND l.series_id IS NULL AND l.withdrawn_at IS NULL) THEN
+            IF outcome.state = 'DA003' AND EXISTS (SELECT FROM dbanon.release rel
+                                                   WHERE rel.name = job.name AND rel.series_id IS NULL AND rel.withdrawn_at IS NULL) THEN
                 -- It does not grow, and stays until somebody withdraws it.
                 RETURN dbanon_internal.failed_step(job, step, outcome.state, outcome.message, format(
                     'Withdraw it, and try again: SELECT dbanon.unpublish(%L); SELECT dbanon.steer_job(%L, ''retry''). Or remove the job, and add it under '
@@ -348,7 +355,7 @@ BEGIN
             END IF;
             RETURN dbanon_internal.failed_step(job, step, outcome.state, outcome.message, outcome.hint);
         END IF;
-        part := (SELECT max(l.release_id) FROM dbanon.release l WHERE l.run_id = step.run_id);
+        part := (SELECT max(rel.release_id) FROM dbanon.release rel WHERE rel.run_id = step.run_id);
         -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
         PERFORM dbanon_internal.check_limits(job, step.run_id, part);
     END IF;
@@ -366,14 +373,15 @@ AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(drop_part_rows.job_id);
     runs CONSTANT bigint[] := ARRAY(
-        SELECT l.run_id FROM ONLY dbanon.release l
-        WHERE l.name = job.name AND upper(l.bounds) < clock_timestamp() - job.keep_parts
-            AND EXISTS (SELECT FROM ONLY dbanon.region g WHERE g.run_id = l.run_id)
-        GROUP BY l.run_id
+        SELECT rel.run_id FROM ONLY dbanon.release rel
+        WHERE rel.name = job.name AND upper(rel.bounds) < clock_timestamp() - job.keep_parts
+            AND EXISTS (SELECT FROM ONLY dbanon.region reg WHERE reg.run_id = rel.run_id)
+        GROUP BY rel.run_id
         -- The run may be published under another name as well.
-        HAVING NOT EXISTS (SELECT FROM ONLY dbanon.release o WHERE o.run_id = l.run_id AND (o.withdrawn_at IS NULL OR o.series_id IS NULL)));
+        HAVING NOT EXISTS (SELECT FROM ONLY dbanon.release other
+                           WHERE other.run_id = rel.run_id AND (other.withdrawn_at IS NULL OR other.series_id IS NULL)));
 BEGIN
-    PERFORM dbanon_internal.delete_rows(r.run_id) FROM unnest(runs) r (run_id);
+    PERFORM dbanon_internal.delete_rows(ele.run_id) FROM unnest(runs) ele (run_id);
     IF cardinality(runs) > 0 THEN
         INSERT INTO dbanon.audit (action, dataset, release, detail)
             VALUES ('drop_rows', job.dataset, job.name, jsonb_build_object('job_id', job.job_id, 'runs', cardinality(runs)));
@@ -414,24 +422,25 @@ DECLARE
     sentence text;
 BEGIN
     forgotten_until := least(upper(step.period) - greatest(job.keep_data, history), (
-        SELECT min(dbanon_internal.find_needed(j)) FROM dbanon.job j WHERE j.dataset = job.dataset AND j.removed_at IS NULL));
+        SELECT min(dbanon_internal.find_needed(stored)) FROM dbanon.job stored WHERE stored.dataset = job.dataset AND stored.removed_at IS NULL));
     FOREACH task IN ARRAY ARRAY['parts', 'rows', 'data', 'months'] LOOP
         -- Each by itself: what fails today is done tomorrow.
         BEGIN
             IF task = 'parts' THEN
-                PERFORM dbanon.unpublish_part(l.name, lower(l.bounds)) FROM (
-                    SELECT r.* FROM dbanon.release r WHERE r.name = job.name AND r.series_id IS NOT NULL AND r.withdrawn_at IS NULL
-                        AND upper(r.bounds) < clock_timestamp() - job.keep_parts ORDER BY r.bounds) l;
+                PERFORM dbanon.unpublish_part(par.name, lower(par.bounds)) FROM (
+                    SELECT rel.* FROM dbanon.release rel WHERE rel.name = job.name AND rel.series_id IS NOT NULL AND rel.withdrawn_at IS NULL
+                        AND upper(rel.bounds) < clock_timestamp() - job.keep_parts ORDER BY rel.bounds) par;
             ELSIF task = 'rows' THEN
                 PERFORM dbanon_internal.drop_part_rows(job.job_id);
             ELSIF task = 'data' AND job.keep_data IS NOT NULL THEN
-                PERFORM f.* FROM dbanon.forget_before(job.dataset, forgotten_until) f;
+                PERFORM era.* FROM dbanon.forget_before(job.dataset, forgotten_until) era;
             ELSIF task = 'months' AND EXISTS (
-                    SELECT FROM (SELECT t.bounds, lag(t.bounds) OVER (ORDER BY lower(t.bounds)) AS former
-                                 FROM dbanon.series s CROSS JOIN LATERAL dbanon_internal.series_tables(s.series_id) t
-                                 WHERE s.name = job.name AND s.withdrawn_at IS NULL) n
-                    WHERE upper(n.former) = lower(n.bounds) AND upper(n.bounds) <= month
-                        AND date_trunc('month', lower(n.former) AT TIME ZONE 'UTC') = date_trunc('month', lower(n.bounds) AT TIME ZONE 'UTC')) THEN
+                    SELECT FROM (SELECT tab.bounds, lag(tab.bounds) OVER (ORDER BY lower(tab.bounds)) AS former
+                                 FROM dbanon.series ser CROSS JOIN LATERAL dbanon_internal.series_tables(ser.series_id) tab
+                                 WHERE ser.name = job.name AND ser.withdrawn_at IS NULL) tab
+                    WHERE upper(tab.former) = lower(tab.bounds) AND upper(tab.bounds) <= month
+                        AND date_trunc('month', lower(tab.former) AT TIME ZONE 'UTC')
+                            = date_trunc('month', lower(tab.bounds) AT TIME ZONE 'UTC')) THEN
                 PERFORM dbanon.fold_release(job.name, month);
             END IF;
         EXCEPTION WHEN others THEN

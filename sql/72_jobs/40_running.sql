@@ -35,7 +35,7 @@ BEGIN
         job := dbanon_internal.known_job(only_job);
         RETURN ARRAY[(dbanon_internal.demand_owner(job.job_id)).job_id];
     END IF;
-    RETURN ARRAY(SELECT j.job_id FROM dbanon.job j WHERE j.owner = session_user AND j.removed_at IS NULL ORDER BY j.job_id);
+    RETURN ARRAY(SELECT stored.job_id FROM dbanon.job stored WHERE stored.owner = session_user AND stored.removed_at IS NULL ORDER BY stored.job_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
@@ -78,9 +78,9 @@ DECLARE
     changed record;
 BEGIN
     FOR changed IN
-        SELECT b.key, b.value
-        FROM jsonb_each_text(settings) b JOIN jsonb_each_text(dbanon_internal.read_settings(search_path)) a ON a.key = b.key
-        WHERE a.value <> b.value
+        SELECT bef.key, bef.value
+        FROM jsonb_each_text(settings) bef JOIN jsonb_each_text(dbanon_internal.read_settings(search_path)) aft ON aft.key = bef.key
+        WHERE aft.value <> bef.value
     LOOP
         BEGIN
             PERFORM set_config(changed.key, changed.value, false);
@@ -213,26 +213,31 @@ Example: SELECT * FROM dbanon.plan_job(''taxi'').';
 -- ---- what can be seen
 
 CREATE OR REPLACE VIEW dbanon.jobs AS
-SELECT j.name, j.owner,
-    CASE WHEN j.paused THEN 'paused' WHEN o.oid IS NULL THEN 'orphaned' WHEN n.held > 0 THEN 'held' WHEN s.running THEN 'working'
-         WHEN n.tries > 0 THEN 'retrying' WHEN n.open THEN 'under way' ELSE 'idle' END AS state,
-    n.published_until, now() - n.published_until AS lag, n.last_success,
-    coalesce(n.next_at, upper(dbanon_internal.next_period(j)) + j.wait) AS next_at, coalesce(n.tries, 0) AS tries, n.held, n.late, n.gone, n.last_error,
-    CASE WHEN s.running THEN (j.held_by).pid END AS runner, j.looked_at, j.dataset, j.method, j.every, j.wait
-FROM dbanon.job j
-LEFT JOIN pg_roles o ON o.rolname = j.owner
-CROSS JOIN LATERAL (SELECT j.held_by IS NOT NULL AND dbanon_internal.is_held(j.held_by) AS running) s
+SELECT job.name, job.owner,
+    CASE WHEN job.paused THEN 'paused' WHEN rol.oid IS NULL THEN 'orphaned' WHEN tot.held > 0 THEN 'held' WHEN work.running THEN 'working'
+         WHEN tot.tries > 0 THEN 'retrying' WHEN tot.open THEN 'under way' ELSE 'idle' END AS state,
+    tot.published_until, now() - tot.published_until AS lag, tot.last_success,
+    coalesce(tot.next_at, upper(dbanon_internal.next_period(job)) + job.wait) AS next_at, coalesce(tot.tries, 0) AS tries, tot.held, tot.late,
+    tot.gone, tot.last_error,
+    CASE WHEN work.running THEN (job.held_by).pid END AS runner, job.looked_at, job.dataset, job.method, job.every, job.wait
+FROM dbanon.job job
+LEFT JOIN pg_roles rol ON rol.rolname = job.owner
+CROSS JOIN LATERAL (SELECT job.held_by IS NOT NULL AND dbanon_internal.is_held(job.held_by) AS running) work
 CROSS JOIN LATERAL (
-    SELECT coalesce(min(lower(p.period)) FILTER (WHERE p.state NOT IN ('done', 'retain', 'skipped')), max(upper(p.period)), j.starts) AS published_until,
-        max(p.finished_at) FILTER (WHERE p.state = 'done') AS last_success, count(*) FILTER (WHERE p.state = 'held') AS held,
-        max(p.late) FILTER (WHERE p.period = l.last) AS late, max(p.gone) FILTER (WHERE p.period = l.last) AS gone,
-        bool_or(p.state NOT IN ('done', 'skipped', 'held')) AS open, max(p.tries) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS tries,
-        min(p.next_at) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS next_at,
+    SELECT coalesce(min(lower(jpe.period)) FILTER (WHERE jpe.state NOT IN ('done', 'retain', 'skipped')), max(upper(jpe.period)),
+                    job.starts) AS published_until,
+        max(jpe.finished_at) FILTER (WHERE jpe.state = 'done') AS last_success, count(*) FILTER (WHERE jpe.state = 'held') AS held,
+        max(jpe.late) FILTER (WHERE jpe.period = newest.last) AS late, max(jpe.gone) FILTER (WHERE jpe.period = newest.last) AS gone,
+        bool_or(jpe.state NOT IN ('done', 'skipped', 'held')) AS open,
+        max(jpe.tries) FILTER (WHERE jpe.state NOT IN ('done', 'skipped', 'held')) AS tries,
+        min(jpe.next_at) FILTER (WHERE jpe.state NOT IN ('done', 'skipped', 'held')) AS next_at,
         -- What waits for its source has a sentence, but no SQLSTATE: that is no error.
-        (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.sqlstate IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
-    FROM dbanon.job_period p CROSS JOIN (SELECT m.period AS last FROM dbanon.job_period m WHERE m.job_id = j.job_id ORDER BY m.period DESC LIMIT 1) l
-    WHERE p.job_id = j.job_id) n
-WHERE j.removed_at IS NULL;
+        (array_agg(jpe.error ORDER BY jpe.changed_at DESC) FILTER (
+            WHERE jpe.sqlstate IS NOT NULL AND (jpe.state <> 'done' OR jpe.period = newest.last)))[1] AS last_error
+    FROM dbanon.job_period jpe
+    CROSS JOIN (SELECT jpe.period AS last FROM dbanon.job_period jpe WHERE jpe.job_id = job.job_id ORDER BY jpe.period DESC LIMIT 1) newest
+    WHERE jpe.job_id = job.job_id) tot
+WHERE job.removed_at IS NULL;
 
 CREATE OR REPLACE VIEW dbanon.job_runs AS
 SELECT j.name, lower(p.period) AS since, upper(p.period) AS until, p.state, p.skipped_as, p.tries, p.next_at, p.at_source, p.rows_new, p.known, p.late,
@@ -245,28 +250,29 @@ CREATE OR REPLACE FUNCTION dbanon_internal.job_findings() RETURNS TABLE (level i
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT f.level, 'job ' || j.name, f.what, f.since, f.remedy
-    FROM dbanon.jobs j
+    SELECT fin.level, 'job ' || job.name, fin.what, fin.since, fin.remedy
+    FROM dbanon.jobs job
     CROSS JOIN LATERAL (VALUES
-        (2, j.state = 'orphaned', format('Job %s has no owner: there is no role %s.', j.name, j.owner), NULL,
+        (2, job.state = 'orphaned', format('Job %s has no owner: there is no role %s.', job.name, job.owner), NULL,
          'Give it another: SELECT dbanon.add_job(..., owner => ..., replace => true)'),
-        (2, j.next_at IS NULL, format('Job %s has no next period, since the server does not know its time zone.', j.name), NULL,
+        (2, job.next_at IS NULL, format('Job %s has no next period, since the server does not know its time zone.', job.name), NULL,
          'Change it: SELECT dbanon.add_job(..., replace => true)'),
-        (2, j.held > 0, format('Job %s: %s held.', j.name, dbanon_internal.counted(j.held, 'period is', 'periods are')),
-         (SELECT min(r.finished_at) FROM dbanon.job_runs r WHERE r.name = j.name AND r.state = 'held'),
-         format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', j.name)),
-        (2, j.state NOT IN ('orphaned', 'paused') AND j.runner IS NULL AND coalesce(j.looked_at, '-infinity') < now() - interval '5 minutes'
-            AND j.next_at < now() - interval '5 minutes',
-         format('Job %s is due, and no session runs it.', j.name), j.next_at, format('Run it as %s, each minute: CALL dbanon.run_jobs()', j.owner)),
-        (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
-         format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
-        (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
-        (1, j.late > 0, format('Rows came after their period was published, and job %s omitted them.', j.name), NULL, 'Give it a longer wait'),
-        (1, j.gone > 0, format('Job %s has published periods of which the source has fewer rows than when they were loaded.', j.name), NULL,
+        (2, job.held > 0, format('Job %s: %s held.', job.name, dbanon_internal.counted(job.held, 'period is', 'periods are')),
+         (SELECT min(jru.finished_at) FROM dbanon.job_runs jru WHERE jru.name = job.name AND jru.state = 'held'),
+         format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', job.name)),
+        (2, job.state NOT IN ('orphaned', 'paused') AND job.runner IS NULL AND coalesce(job.looked_at, '-infinity') < now() - interval '5 minutes'
+            AND job.next_at < now() - interval '5 minutes',
+         format('Job %s is due, and no session runs it.', job.name), job.next_at,
+         format('Run it as %s, each minute: CALL dbanon.run_jobs()', job.owner)),
+        (1, job.state <> 'paused' AND job.held = 0 AND job.lag > job.every + job.wait + interval '1 hour',
+         format('Job %s is late.', job.name), job.published_until, 'See dbanon.job_runs'),
+        (1, job.tries > 0, format('Job %s has failed and tries again.', job.name), NULL, 'See dbanon.job_runs'),
+        (1, job.late > 0, format('Rows came after their period was published, and job %s omitted them.', job.name), NULL, 'Give it a longer wait'),
+        (1, job.gone > 0, format('Job %s has published periods of which the source has fewer rows than when they were loaded.', job.name), NULL,
          'Forget here the people that the source has forgotten. If it keeps rows for a short time only, give the job a shorter lateness'),
-        (1, j.tries = 0 AND j.held = 0 AND j.last_error IS NOT NULL, format('Job %s: %s', j.name, j.last_error), NULL, NULL)
-    ) f (level, holds, what, since, remedy)
-    WHERE f.holds
+        (1, job.tries = 0 AND job.held = 0 AND job.last_error IS NOT NULL, format('Job %s: %s', job.name, job.last_error), NULL, NULL)
+    ) fin (level, holds, what, since, remedy)
+    WHERE fin.holds
 $$;
 COMMENT ON FUNCTION dbanon_internal.job_findings() IS
 'What is wrong with jobs, for dbanon.health.';

@@ -17,8 +17,8 @@ DECLARE
     found published.releases;
     shown boolean;
 BEGIN
-    SELECT l.* INTO found FROM published.releases l JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
-        WHERE c.oid = about.release;
+    SELECT rel.* INTO found FROM published.releases rel JOIN pg_class cla ON cla.relname = rel.name AND cla.relnamespace = 'published'::regnamespace
+        WHERE cla.oid = about.release;
     -- Asking for the size waits for a publication or withdrawal that has begun. The first look at rows keeps others from beginning; rows of
     -- a release that has replaced this one since the statement began are not seen.
     PERFORM pg_relation_size(about.release);
@@ -145,7 +145,7 @@ BEGIN
     -- An area of the whole world has no place in a local system: what is far from the release is cut off first, in the area's own
     -- system. Edges that are straight in one system are not in the other, so they are followed at short steps.
     BEGIN
-        SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) n;
+        SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) sur;
         RETURN @postgis@.ST_Transform(
             @postgis@.ST_Segmentize(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step), about.srid);
     EXCEPTION WHEN internal_error THEN  -- from PROJ
@@ -169,8 +169,8 @@ BEGIN
         RETURN whole;
     END IF;
     IF about.step_s IS NULL THEN  -- a part is one slot
-        RETURN (SELECT coalesce(tstzrange(min(p.since), max(p.until)), 'empty')
-                FROM unnest(about.starts, about.ends) p (since, until) WHERE tstzrange(p.since, p.until) && whole);
+        RETURN (SELECT coalesce(tstzrange(min(part.since), max(part.until)), 'empty')
+                FROM unnest(about.starts, about.ends) part (since, until) WHERE tstzrange(part.since, part.until) && whole);
     END IF;
     -- An instant counts if its slot meets the span: whole slots, so that rows lie within the span or outside.
     first_slot := floor(extract(epoch FROM lower(whole) - about.since) / about.step_s);
@@ -230,15 +230,15 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'It says nothing about other times. This does not mean that no people were there.',
                   HINT = 'Times without a zone are read in that of the session: write the zone.';
     END IF;
-    IF NOT EXISTS (SELECT FROM unnest(about.starts, about.ends) p (since, until) WHERE tstzrange(p.since, p.until) && span) THEN
+    IF NOT EXISTS (SELECT FROM unnest(about.starts, about.ends) part (since, until) WHERE tstzrange(part.since, part.until) && span) THEN
         RAISE EXCEPTION 'The time must be one that release % speaks of. It has no part at %.', about.name,
                 CASE WHEN lower(during) = upper(during) THEN lower(during)::text ELSE during::text END
             USING ERRCODE = 'DA011', DETAIL = 'It says nothing about other times. This does not mean that no people were there.',
                   HINT = format('List its parts: SELECT since, until FROM published.parts WHERE name = %L ORDER BY since.', about.name);
     END IF;
     SELECT count(*) INTO gaps
-        FROM unnest(about.starts[2:], about.ends[:cardinality(about.ends) - 1]) g (next_since, until)
-        WHERE g.until < g.next_since AND tstzrange(g.until, g.next_since) && span;
+        FROM unnest(about.starts[2:], about.ends[:cardinality(about.ends) - 1]) gap (next_since, until)
+        WHERE gap.until < gap.next_since AND tstzrange(gap.until, gap.next_since) && span;
     IF gaps > 0 THEN
         RAISE NOTICE 'Release % has no part for % of this span: of these times the answer says nothing.', about.name,
             CASE gaps WHEN 1 THEN 'a time' ELSE gaps || ' times' END;

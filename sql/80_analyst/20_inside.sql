@@ -92,22 +92,26 @@ BEGIN
     EXECUTE format($query$
         -- Boxes alone choose the rows: the planner would take exact comparison for so dear that it looked into all indexes to spare some.
         WITH hit AS MATERIALIZED (
-            SELECT c.record_id, c.subjects, c.region, published.covered_share($1, c.region) AS share,
-                CASE WHEN $4 = 'instant' OR c.period <@ $2 THEN 1
-                     ELSE extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / extract(epoch FROM c.valid_to - c.valid_from) END AS within,
-                published.phase_of($3, c.valid_from, c.valid_to) AS phase
-            FROM %s c
-            WHERE c.valid_from BETWEEN $5 AND upper($2) AND c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
+            SELECT clo.record_id, clo.subjects, clo.region, published.covered_share($1, clo.region) AS share,
+                CASE WHEN $4 = 'instant' OR clo.period <@ $2 THEN 1
+                     ELSE extract(epoch FROM upper(clo.period * $2) - lower(clo.period * $2))
+                         / extract(epoch FROM clo.valid_to - clo.valid_from) END AS within,
+                published.phase_of($3, clo.valid_from, clo.valid_to) AS phase
+            FROM %s clo
+            WHERE clo.valid_from BETWEEN $5 AND upper($2) AND clo.period && $2 AND clo.region OPERATOR(@postgis@.&&) $1
         ), person AS (
             -- Each record counts once, by the row that says most.
-            SELECT max(h.phase) AS phase, max(h.subjects) FILTER (WHERE h.share = 1 AND h.within = 1) AS surely, max(h.subjects * h.share * h.within) AS expectedly,
-                max(h.subjects) AS possibly
-            FROM hit h WHERE h.share > 0 OR @postgis@.ST_Intersects($1, h.region) GROUP BY h.record_id
+            SELECT max(hit.phase) AS phase, max(hit.subjects) FILTER (WHERE hit.share = 1 AND hit.within = 1) AS surely,
+                max(hit.subjects * hit.share * hit.within) AS expectedly,
+                max(hit.subjects) AS possibly
+            FROM hit WHERE hit.share > 0 OR @postgis@.ST_Intersects($1, hit.region) GROUP BY hit.record_id
         ), people AS (
-            SELECT p.phase, sum(p.surely) AS surely, sum(p.expectedly) AS expectedly, sum(p.possibly) AS possibly FROM person p GROUP BY p.phase
+            SELECT person.phase, sum(person.surely) AS surely, sum(person.expectedly) AS expectedly, sum(person.possibly) AS possibly FROM person
+            GROUP BY person.phase
         )
         -- Records of two phases, or of none, may be the same people: at least those of one phase, at most those of all.
-        SELECT coalesce(max(w.surely) FILTER (WHERE w.phase IS NOT NULL), 0), coalesce(max(w.expectedly), 0), coalesce(sum(w.possibly), 0) FROM people w
+        SELECT coalesce(max(people.surely) FILTER (WHERE people.phase IS NOT NULL), 0), coalesce(max(people.expectedly), 0),
+            coalesce(sum(people.possibly), 0) FROM people
         $query$, relation)
         INTO at_least, expected, at_most USING fitted, span, about, about.holds, published.first_from(about, span);
 END

@@ -27,17 +27,20 @@ DECLARE
     -- Over instants all is summed; of records that hold at some time each counts once in a square, and surely those of one phase.
     person CONSTANT text := CASE about.holds
         WHEN 'instant' THEN '
-            SELECT l.hour, p.i, p.j, CASE WHEN p.covered THEN l.people END AS surely, l.people * p.share AS expectedly,
-                l.people AS possibly
-            FROM load l JOIN piece p ON p.shape = l.shape'
+            SELECT load.hour, piece.i, piece.j, CASE WHEN piece.covered THEN load.people END AS surely,
+                load.people * piece.share AS expectedly, load.people AS possibly
+            FROM load JOIN piece ON piece.shape = load.shape'
         ELSE '
-            SELECT o.hour, o.i, o.j, max(o.surely) FILTER (WHERE o.phase IS NOT NULL) AS surely, sum(o.expectedly) AS expectedly, sum(o.possibly) AS possibly
-            FROM (SELECT r.hour, r.i, r.j, r.phase, sum(r.surely) AS surely, sum(r.expectedly) AS expectedly, sum(r.possibly) AS possibly
-                  FROM (SELECT l.hour, p.i, p.j, max(l.phase) AS phase, max(l.subjects) FILTER (WHERE p.covered AND l.whole) AS surely,
-                            sum(l.people * p.share) AS expectedly, max(l.subjects) AS possibly
-                        FROM load l JOIN piece p ON p.shape = l.shape GROUP BY l.hour, p.i, p.j, l.record_id) r
-                  GROUP BY r.hour, r.i, r.j, r.phase) o
-            GROUP BY o.hour, o.i, o.j'
+            SELECT phase.hour, phase.i, phase.j, max(phase.surely) FILTER (WHERE phase.phase IS NOT NULL) AS surely,
+                sum(phase.expectedly) AS expectedly, sum(phase.possibly) AS possibly
+            FROM (SELECT rec.hour, rec.i, rec.j, rec.phase, sum(rec.surely) AS surely, sum(rec.expectedly) AS expectedly,
+                      sum(rec.possibly) AS possibly
+                  FROM (SELECT load.hour, piece.i, piece.j, max(load.phase) AS phase,
+                            max(load.subjects) FILTER (WHERE piece.covered AND load.whole) AS surely,
+                            sum(load.people * piece.share) AS expectedly, max(load.subjects) AS possibly
+                        FROM load JOIN piece ON piece.shape = load.shape GROUP BY load.hour, piece.i, piece.j, load.record_id) rec
+                  GROUP BY rec.hour, rec.i, rec.j, rec.phase) phase
+            GROUP BY phase.hour, phase.i, phase.j'
         END;
 BEGIN
     IF cell_m IS NULL OR NOT (cell_m >= 0.001 AND cell_m < 'Infinity') THEN
@@ -45,9 +48,9 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Cells are squares.', HINT = 'Try 500.';
     END IF;
     EXECUTE format($query$
-        SELECT sum(greatest(1 + least(floor(@postgis@.ST_XMax(c.region) / $2), $6) - greatest(floor(@postgis@.ST_XMin(c.region) / $2), $4), 0)
-                   * greatest(1 + least(floor(@postgis@.ST_YMax(c.region) / $2), $7) - greatest(floor(@postgis@.ST_YMin(c.region) / $2), $5), 0))
-        FROM %s c WHERE c.valid_from BETWEEN $3 AND upper($1) AND c.period && $1
+        SELECT sum(greatest(1 + least(floor(@postgis@.ST_XMax(clo.region) / $2), $6) - greatest(floor(@postgis@.ST_XMin(clo.region) / $2), $4), 0)
+                   * greatest(1 + least(floor(@postgis@.ST_YMax(clo.region) / $2), $7) - greatest(floor(@postgis@.ST_YMin(clo.region) / $2), $5), 0))
+        FROM %s clo WHERE clo.valid_from BETWEEN $3 AND upper($1) AND clo.period && $1
         $query$, relation) INTO pieces USING span, cell_m, published.first_from(about, span), i_low, j_low, i_high, j_high;
     IF pieces > most THEN
         RAISE EXCEPTION 'The side of a cell must be so large that the regions of the span have at most % cells in all. Got % m, which makes %.',
@@ -57,51 +60,54 @@ BEGIN
     END IF;
     RETURN QUERY EXECUTE format($query$
         WITH bucket AS MATERIALIZED (
-            SELECT b.hour, b.part, greatest(published.spoken_s($6, b.part), 0.000001) AS length_s
-            FROM (SELECT h AS hour, CASE WHEN $5 THEN published.in_slots($6, tstzrange(h, h + interval '1 hour') * $1) ELSE $1 END AS part
+            SELECT cut.hour, cut.part, greatest(published.spoken_s($6, cut.part), 0.000001) AS length_s
+            FROM (SELECT hour, CASE WHEN $5 THEN published.in_slots($6, tstzrange(hour, hour + interval '1 hour') * $1) ELSE $1 END AS part
                   FROM generate_series(CASE WHEN $5 THEN date_bin('1 hour', lower($1), 'epoch') END,
-                                       CASE WHEN $5 THEN upper($1) END, interval '1 hour') h
-                  WHERE tstzrange(h, h + interval '1 hour') && $1
-                  UNION ALL SELECT NULL, $1 WHERE NOT $5 AND NOT isempty($1)) b
+                                       CASE WHEN $5 THEN upper($1) END, interval '1 hour') hour
+                  WHERE tstzrange(hour, hour + interval '1 hour') && $1
+                  UNION ALL SELECT NULL, $1 WHERE NOT $5 AND NOT isempty($1)) cut
         ), hit AS MATERIALIZED (
-            SELECT b.hour, c.record_id, c.subjects, c.region, $3 = 'instant' OR c.period <@ b.part AS whole,
-                CASE WHEN $3 = 'some time' THEN published.phase_of($6, c.valid_from, c.valid_to) END AS phase,
+            SELECT bucket.hour, clo.record_id, clo.subjects, clo.region, $3 = 'instant' OR clo.period <@ bucket.part AS whole,
+                CASE WHEN $3 = 'some time' THEN published.phase_of($6, clo.valid_from, clo.valid_to) END AS phase,
                 -- The share of the instants at which a row holds; each record's one split over its rows where it holds at some time.
                 CASE WHEN $3 = 'instant' THEN
-                          greatest(extract(epoch FROM upper(c.period * b.part) - lower(c.period * b.part)), 0.000001)::float8 / b.length_s
-                     ELSE 1.0::float8 / count(*) OVER (PARTITION BY b.hour, c.record_id) END AS weight
-            FROM bucket b JOIN %1$s c ON c.period && b.part AND c.period && $1 AND c.valid_from BETWEEN $7 AND upper($1)
+                          greatest(extract(epoch FROM upper(clo.period * bucket.part) - lower(clo.period * bucket.part)), 0.000001)::float8
+                              / bucket.length_s
+                     ELSE 1.0::float8 / count(*) OVER (PARTITION BY bucket.hour, clo.record_id) END AS weight
+            FROM bucket JOIN %1$s clo ON clo.period && bucket.part AND clo.period && $1 AND clo.valid_from BETWEEN $7 AND upper($1)
         ), shape AS MATERIALIZED (
             -- Regions that rows have in common are cut once. A rectangle is made of half-open cells of the grid: no position is on its
             -- upper edges. Any other shape has its edges.
-            SELECT row_number() OVER () AS shape, k.*, floor(k.x0 / $2)::bigint AS i0, floor(k.y0 / $2)::bigint AS j0,
-                CASE WHEN k.plain THEN ceil(k.x1 / $2)::bigint - 1 ELSE floor(k.x1 / $2)::bigint END AS i1,
-                CASE WHEN k.plain THEN ceil(k.y1 / $2)::bigint - 1 ELSE floor(k.y1 / $2)::bigint END AS j1
-            FROM (SELECT b.*, @postgis@.GeometryType(b.region) = 'POLYGON' AND b.area = (b.x1 - b.x0) * (b.y1 - b.y0) AS plain
-                  FROM (SELECT r.region, @postgis@.ST_XMin(r.region) AS x0, @postgis@.ST_YMin(r.region) AS y0, @postgis@.ST_XMax(r.region) AS x1,
-                            @postgis@.ST_YMax(r.region) AS y1, @postgis@.ST_Area(r.region) AS area
-                        FROM (SELECT DISTINCT h.region FROM hit h WHERE $12 IS NULL OR h.region OPERATOR(@postgis@.&&) $12) r) b) k
+            SELECT row_number() OVER () AS shape, form.*, floor(form.x0 / $2)::bigint AS i0, floor(form.y0 / $2)::bigint AS j0,
+                CASE WHEN form.plain THEN ceil(form.x1 / $2)::bigint - 1 ELSE floor(form.x1 / $2)::bigint END AS i1,
+                CASE WHEN form.plain THEN ceil(form.y1 / $2)::bigint - 1 ELSE floor(form.y1 / $2)::bigint END AS j1
+            FROM (SELECT box.*, @postgis@.GeometryType(box.region) = 'POLYGON' AND box.area = (box.x1 - box.x0) * (box.y1 - box.y0) AS plain
+                  FROM (SELECT reg.region, @postgis@.ST_XMin(reg.region) AS x0, @postgis@.ST_YMin(reg.region) AS y0,
+                            @postgis@.ST_XMax(reg.region) AS x1, @postgis@.ST_YMax(reg.region) AS y1, @postgis@.ST_Area(reg.region) AS area
+                        FROM (SELECT DISTINCT hit.region FROM hit WHERE $12 IS NULL OR hit.region OPERATOR(@postgis@.&&) $12) reg) box) form
         ), piece AS (
-            SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1 AS covered,
-                (least(s.x1, (i + 1) * $2) - greatest(s.x0, i * $2)) * (least(s.y1, (j + 1) * $2) - greatest(s.y0, j * $2)) / s.area AS share
-            FROM shape s CROSS JOIN LATERAL generate_series(greatest(s.i0, $8), least(s.i1, $10)) i
-            CROSS JOIN LATERAL generate_series(greatest(s.j0, $9), least(s.j1, $11)) j
-            WHERE s.plain
+            SELECT shape.shape, col.i, lin.j, shape.i0 = shape.i1 AND shape.j0 = shape.j1 AS covered,
+                (least(shape.x1, (col.i + 1) * $2) - greatest(shape.x0, col.i * $2))
+                    * (least(shape.y1, (lin.j + 1) * $2) - greatest(shape.y0, lin.j * $2)) / shape.area AS share
+            FROM shape CROSS JOIN LATERAL generate_series(greatest(shape.i0, $8), least(shape.i1, $10)) col (i)
+            CROSS JOIN LATERAL generate_series(greatest(shape.j0, $9), least(shape.j1, $11)) lin (j)
+            WHERE shape.plain
             UNION ALL
-            SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1, @postgis@.ST_Area(@postgis@.ST_Intersection(s.region, e.square)) / s.area
-            FROM shape s CROSS JOIN LATERAL generate_series(greatest(s.i0, $8), least(s.i1, $10)) i
-            CROSS JOIN LATERAL generate_series(greatest(s.j0, $9), least(s.j1, $11)) j
-            CROSS JOIN LATERAL (SELECT @postgis@.ST_MakeEnvelope(i * $2, j * $2, (i + 1) * $2, (j + 1) * $2, $4) AS square) e
-            WHERE NOT s.plain AND @postgis@.ST_Intersects(s.region, e.square)
+            SELECT shape.shape, col.i, lin.j, shape.i0 = shape.i1 AND shape.j0 = shape.j1,
+                @postgis@.ST_Area(@postgis@.ST_Intersection(shape.region, cell.square)) / shape.area
+            FROM shape CROSS JOIN LATERAL generate_series(greatest(shape.i0, $8), least(shape.i1, $10)) col (i)
+            CROSS JOIN LATERAL generate_series(greatest(shape.j0, $9), least(shape.j1, $11)) lin (j)
+            CROSS JOIN LATERAL (SELECT @postgis@.ST_MakeEnvelope(col.i * $2, lin.j * $2, (col.i + 1) * $2, (lin.j + 1) * $2, $4) AS square) cell
+            WHERE NOT shape.plain AND @postgis@.ST_Intersects(shape.region, cell.square)
         ), load AS (
-            SELECT h.hour, s.shape, CASE WHEN $3 = 'some time' THEN h.record_id END AS record_id, bool_or(h.whole) AS whole,
-                max(h.phase) AS phase, sum(h.subjects * h.weight) AS people, max(h.subjects)::float8 AS subjects
-            FROM hit h JOIN shape s ON s.region OPERATOR(@postgis@.=) h.region GROUP BY h.hour, s.shape, 3
+            SELECT hit.hour, shape.shape, CASE WHEN $3 = 'some time' THEN hit.record_id END AS record_id, bool_or(hit.whole) AS whole,
+                max(hit.phase) AS phase, sum(hit.subjects * hit.weight) AS people, max(hit.subjects)::float8 AS subjects
+            FROM hit JOIN shape ON shape.region OPERATOR(@postgis@.=) hit.region GROUP BY hit.hour, shape.shape, 3
         ), person AS (%2$s
         )
-        SELECT p.hour, @postgis@.ST_MakeEnvelope(p.i * $2, p.j * $2, (p.i + 1) * $2, (p.j + 1) * $2, $4),
-            coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
-        FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
+        SELECT person.hour, @postgis@.ST_MakeEnvelope(person.i * $2, person.j * $2, (person.i + 1) * $2, (person.j + 1) * $2, $4),
+            coalesce(sum(person.surely), 0), sum(person.expectedly), sum(person.possibly)
+        FROM person GROUP BY person.hour, person.i, person.j ORDER BY person.hour, person.i, person.j
         $query$, relation, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published.first_from(about, span),
         i_low, j_low, i_high, j_high, squares;
 END

@@ -7,12 +7,12 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     columns CONSTANT text[] := ARRAY(
-        SELECT a.attname FROM pg_attribute a
-        WHERE a.attrelid = zones AND a.atttypid = '@postgis@.geometry'::regtype AND a.attnum > 0 AND NOT a.attisdropped);
+        SELECT att.attname FROM pg_attribute att
+        WHERE att.attrelid = zones AND att.atttypid = '@postgis@.geometry'::regtype AND att.attnum > 0 AND NOT att.attisdropped);
     overlapping bigint;
 BEGIN
     IF cardinality(columns) IS DISTINCT FROM 1 OR NOT EXISTS (
-        SELECT FROM pg_attribute a WHERE a.attrelid = zones AND a.attname = zone_id AND a.attnum > 0 AND NOT a.attisdropped) THEN
+        SELECT FROM pg_attribute att WHERE att.attrelid = zones AND att.attname = zone_id AND att.attnum > 0 AND NOT att.attisdropped) THEN
         RAISE EXCEPTION 'Zones must be a table or view with one column of geometries and the column named by zone_id. Got %, with % such, and %.',
                 coalesce(zones::text, 'NULL'), cardinality(columns), coalesce(quote_ident(zone_id), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Rows of one id are one zone.',
@@ -22,9 +22,11 @@ BEGIN
         'FROM (SELECT t.%I::text AS id, @postgis@.ST_Union(published.fitted_area(t.%I, $1)) AS area FROM %s t GROUP BY 1) z WHERE z.id IS NOT NULL',
         zone_id, columns[1], zones) INTO ids, areas USING about;
     SELECT count(*) INTO overlapping
-        FROM unnest(areas) WITH ORDINALITY a (area, n) JOIN unnest(areas) WITH ORDINALITY b (area, n) ON a.n < b.n AND @postgis@.ST_Intersects(a.area, b.area)
+        FROM unnest(areas) WITH ORDINALITY one (area, n)
+        JOIN unnest(areas) WITH ORDINALITY other (area, n) ON one.n < other.n AND @postgis@.ST_Intersects(one.area, other.area)
         -- A border that two zones share, in another system, is transformed to two that differ by rounding.
-        WHERE @postgis@.ST_Area(@postgis@.ST_Intersection(a.area, b.area)) > 1e-6 * least(@postgis@.ST_Area(a.area), @postgis@.ST_Area(b.area));
+        WHERE @postgis@.ST_Area(@postgis@.ST_Intersection(one.area, other.area))
+            > 1e-6 * least(@postgis@.ST_Area(one.area), @postgis@.ST_Area(other.area));
     IF overlapping > 0 THEN
         RAISE NOTICE 'Pairs of zones that overlap: %. Each zone is answered for itself, and sums over zones count people twice.', overlapping;
     END IF;
@@ -46,41 +48,47 @@ DECLARE
 BEGIN
     PERFORM published.demand_rows(about, 'A flow', some_time => true, one_moment => false);
     span := published.fitted_span(about, during);
-    SELECT z.ids, z.areas INTO zone FROM published.fitted_zones(zones, zone_id, about) z;
+    SELECT zon.ids, zon.areas INTO zone FROM published.fitted_zones(zones, zone_id, about) zon;
     RETURN QUERY EXECUTE format($query$
         WITH zone AS MATERIALIZED (
-            SELECT z.id, z.area FROM unnest($2, $3) z (id, area)
+            SELECT zone.id, zone.area FROM unnest($2, $3) zone (id, area)
         ), seen AS (
-            SELECT c.record_id, c.region, c.subjects, c.valid_from, c.valid_to,
-                $4 = 'instant' OR c.period <@ $1 AS whole,
-                row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq) AS ahead,
-                row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq DESC) AS behind
-            FROM %s c WHERE c.valid_from BETWEEN $6 AND upper($1) AND c.period && $1
+            SELECT clo.record_id, clo.region, clo.subjects, clo.valid_from, clo.valid_to,
+                $4 = 'instant' OR clo.period <@ $1 AS whole,
+                row_number() OVER (PARTITION BY clo.record_id ORDER BY clo.seq) AS ahead,
+                row_number() OVER (PARTITION BY clo.record_id ORDER BY clo.seq DESC) AS behind
+            FROM %s clo WHERE clo.valid_from BETWEEN $6 AND upper($1) AND clo.period && $1
         ), ranked AS (
             -- A row that reaches beyond the span may have no fix within it: the first fix of the span is in the first row that lies within
             -- it, or in one before; where no row does, in any or none.
-            SELECT s.*, min(s.ahead) FILTER (WHERE s.whole) OVER r AS first_whole, min(s.behind) FILTER (WHERE s.whole) OVER r AS last_whole,
-                count(*) OVER r AS rows
-            FROM seen s WINDOW r AS (PARTITION BY s.record_id)
+            SELECT seen.*, min(seen.ahead) FILTER (WHERE seen.whole) OVER w AS first_whole,
+                min(seen.behind) FILTER (WHERE seen.whole) OVER w AS last_whole,
+                count(*) OVER w AS rows
+            FROM seen WINDOW w AS (PARTITION BY seen.record_id)
         ), candidate AS (
-            SELECT true AS first, r.*, coalesce(r.first_whole, r.rows) AS candidates FROM ranked r WHERE r.ahead <= coalesce(r.first_whole, r.ahead)
+            SELECT true AS first, ranked.*, coalesce(ranked.first_whole, ranked.rows) AS candidates FROM ranked
+            WHERE ranked.ahead <= coalesce(ranked.first_whole, ranked.ahead)
             UNION ALL
-            SELECT false, r.*, coalesce(r.last_whole, r.rows) FROM ranked r WHERE r.behind <= coalesce(r.last_whole, r.behind)
+            SELECT false, ranked.*, coalesce(ranked.last_whole, ranked.rows) FROM ranked
+            WHERE ranked.behind <= coalesce(ranked.last_whole, ranked.behind)
         ), met AS (
-            SELECT c.first, c.record_id, z.id, max(published.phase_of($5, c.valid_from, c.valid_to)) AS phase, max(c.subjects) AS subjects,
-                bool_and(c.first_whole IS NOT NULL AND s.covered) AND count(*) = max(c.candidates) AS surely,
-                sum(published.covered_share(z.area, c.region)) / max(c.candidates) AS share
-            FROM candidate c JOIN zone z ON @postgis@.ST_Intersects(z.area, c.region)
-            CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers(z.area, c.region) AS covered) s
-            GROUP BY c.first, c.record_id, z.id
+            SELECT can.first, can.record_id, zone.id, max(published.phase_of($5, can.valid_from, can.valid_to)) AS phase,
+                max(can.subjects) AS subjects,
+                bool_and(can.first_whole IS NOT NULL AND cov.covered) AND count(*) = max(can.candidates) AS surely,
+                sum(published.covered_share(zone.area, can.region)) / max(can.candidates) AS share
+            FROM candidate can JOIN zone ON @postgis@.ST_Intersects(zone.area, can.region)
+            CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers(zone.area, can.region) AS covered) cov
+            GROUP BY can.first, can.record_id, zone.id
         ), people AS (
-            SELECT o.id AS origin, d.id AS destination, greatest(o.phase, d.phase) AS phase,
-                sum(o.subjects) FILTER (WHERE o.surely AND d.surely) AS surely, sum(o.subjects * o.share * d.share) AS expectedly, sum(o.subjects) AS possibly
-            FROM met o JOIN met d ON d.record_id = o.record_id
-            WHERE o.first AND NOT d.first GROUP BY o.id, d.id, 3
+            SELECT orig.id AS origin, dest.id AS destination, greatest(orig.phase, dest.phase) AS phase,
+                sum(orig.subjects) FILTER (WHERE orig.surely AND dest.surely) AS surely,
+                sum(orig.subjects * orig.share * dest.share) AS expectedly, sum(orig.subjects) AS possibly
+            FROM met orig JOIN met dest ON dest.record_id = orig.record_id
+            WHERE orig.first AND NOT dest.first GROUP BY orig.id, dest.id, 3
         )
-        SELECT p.origin, p.destination, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, max(p.expectedly)::float8, sum(p.possibly)::bigint
-        FROM people p GROUP BY p.origin, p.destination ORDER BY p.origin, p.destination
+        SELECT people.origin, people.destination, coalesce(max(people.surely) FILTER (WHERE people.phase IS NOT NULL), 0)::bigint,
+            max(people.expectedly)::float8, sum(people.possibly)::bigint
+        FROM people GROUP BY people.origin, people.destination ORDER BY people.origin, people.destination
         $query$, relation) USING span, zone.ids, zone.areas, about.holds, about, published.first_from(about, span);
 END
 $$;
@@ -137,7 +145,7 @@ BEGIN
         RETURN @postgis@.ST_SetSRID(@postgis@.ST_Force2D(line), about.srid);
     END IF;
     BEGIN
-        SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) n;
+        SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) sur;
         -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
         RETURN @postgis@.ST_Simplify(
             @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step),
@@ -166,81 +174,90 @@ BEGIN
     span := published.fitted_span(about, during);
     RETURN QUERY EXECUTE format($query$
         WITH part AS MATERIALIZED (
-            SELECT d.path[1] AS part, d.geom, @postgis@.ST_StartPoint(d.geom) AS start, @postgis@.ST_EndPoint(d.geom) AS finish
-            FROM @postgis@.ST_Dump(@postgis@.ST_Multi($2)) d
+            SELECT line.path[1] AS part, line.geom, @postgis@.ST_StartPoint(line.geom) AS start, @postgis@.ST_EndPoint(line.geom) AS finish
+            FROM @postgis@.ST_Dump(@postgis@.ST_Multi($2)) line
         ), edge AS MATERIALIZED (
             SELECT * FROM (
-                SELECT p.part, @postgis@.ST_X(d.geom) AS px, @postgis@.ST_Y(d.geom) AS py,
-                    lead(@postgis@.ST_X(d.geom)) OVER w - @postgis@.ST_X(d.geom) AS dx, lead(@postgis@.ST_Y(d.geom)) OVER w - @postgis@.ST_Y(d.geom) AS dy,
-                    @postgis@.ST_MakeLine(d.geom, lead(d.geom) OVER w) AS geom
-                FROM part p CROSS JOIN LATERAL @postgis@.ST_DumpPoints(p.geom) d WINDOW w AS (PARTITION BY p.part ORDER BY d.path)) e
-            WHERE e.dx <> 0 OR e.dy <> 0
+                SELECT part.part, @postgis@.ST_X(point.geom) AS px, @postgis@.ST_Y(point.geom) AS py,
+                    lead(@postgis@.ST_X(point.geom)) OVER w - @postgis@.ST_X(point.geom) AS dx,
+                    lead(@postgis@.ST_Y(point.geom)) OVER w - @postgis@.ST_Y(point.geom) AS dy,
+                    @postgis@.ST_MakeLine(point.geom, lead(point.geom) OVER w) AS geom
+                FROM part CROSS JOIN LATERAL @postgis@.ST_DumpPoints(part.geom) point WINDOW w AS (PARTITION BY part.part ORDER BY point.path)) edge
+            WHERE edge.dx <> 0 OR edge.dy <> 0
         ), seen AS (
-            SELECT c.record_id, c.subjects, c.region, c.valid_from, c.valid_to,
-                $3 = 'instant' OR c.period <@ $1 AS whole,
+            SELECT clo.record_id, clo.subjects, clo.region, clo.valid_from, clo.valid_to,
+                $3 = 'instant' OR clo.period <@ $1 AS whole,
                 -- Several positions in one row: at some time of it, or at successive instants that were joined.
-                $3 = 'some time' OR extract(epoch FROM c.valid_to - c.valid_from) > $5 AS several,
-                lead(c.region) OVER w AS next_region, lead($3 = 'instant' OR c.period <@ $1) OVER w AS next_whole
-            FROM %s c WHERE c.valid_from BETWEEN $6 AND upper($1) AND c.period && $1 WINDOW w AS (PARTITION BY c.record_id ORDER BY c.seq)
+                $3 = 'some time' OR extract(epoch FROM clo.valid_to - clo.valid_from) > $5 AS several,
+                lead(clo.region) OVER w AS next_region, lead($3 = 'instant' OR clo.period <@ $1) OVER w AS next_whole
+            FROM %s clo WHERE clo.valid_from BETWEEN $6 AND upper($1) AND clo.period && $1 WINDOW w AS (PARTITION BY clo.record_id ORDER BY clo.seq)
         ), move AS (
-            SELECT s.record_id, s.valid_from, s.valid_to, s.subjects, s.region AS a, s.next_region AS b, s.whole AND s.next_whole AS whole
-            FROM seen s WHERE s.next_region IS NOT NULL
+            SELECT seen.record_id, seen.valid_from, seen.valid_to, seen.subjects, seen.region AS a, seen.next_region AS b,
+                seen.whole AND seen.next_whole AS whole
+            FROM seen WHERE seen.next_region IS NOT NULL
             UNION ALL
-            SELECT s.record_id, s.valid_from, s.valid_to, s.subjects, s.region, s.region, false FROM seen s WHERE s.several
+            SELECT seen.record_id, seen.valid_from, seen.valid_to, seen.subjects, seen.region, seen.region, false FROM seen WHERE seen.several
         ), near AS MATERIALIZED (
-            SELECT row_number() OVER () AS move, m.record_id, published.phase_of($4, m.valid_from, m.valid_to) AS phase, m.subjects, m.whole, h.hull,
-                @postgis@.ST_ConvexHull(m.a) AS a, @postgis@.ST_ConvexHull(m.b) AS b
-            FROM move m CROSS JOIN LATERAL (SELECT @postgis@.ST_ConvexHull(@postgis@.ST_Collect(m.a, m.b)) AS hull) h
-            WHERE @postgis@.ST_Intersects($2, h.hull)
+            SELECT row_number() OVER () AS move, move.record_id, published.phase_of($4, move.valid_from, move.valid_to) AS phase, move.subjects,
+                move.whole, area.hull,
+                @postgis@.ST_ConvexHull(move.a) AS a, @postgis@.ST_ConvexHull(move.b) AS b
+            FROM move CROSS JOIN LATERAL (SELECT @postgis@.ST_ConvexHull(@postgis@.ST_Collect(move.a, move.b)) AS hull) area
+            WHERE @postgis@.ST_Intersects($2, area.hull)
         ), corner AS (
             -- How far left of an edge of the line the boxes around both regions reach, and how far right.
-            SELECT n.move,
-                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMax(n.a) ELSE @postgis@.ST_YMin(n.a) END - e.py)
-                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMin(n.a) ELSE @postgis@.ST_XMax(n.a) END - e.px) AS a_left,
-                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMin(n.a) ELSE @postgis@.ST_YMax(n.a) END - e.py)
-                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMax(n.a) ELSE @postgis@.ST_XMin(n.a) END - e.px) AS a_right,
-                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMax(n.b) ELSE @postgis@.ST_YMin(n.b) END - e.py)
-                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMin(n.b) ELSE @postgis@.ST_XMax(n.b) END - e.px) AS b_left,
-                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMin(n.b) ELSE @postgis@.ST_YMax(n.b) END - e.py)
-                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMax(n.b) ELSE @postgis@.ST_XMin(n.b) END - e.px) AS b_right
-            FROM near n JOIN edge e ON @postgis@.ST_Intersects(e.geom, n.hull)
+            SELECT near.move,
+                edge.dx * (CASE WHEN edge.dx > 0 THEN @postgis@.ST_YMax(near.a) ELSE @postgis@.ST_YMin(near.a) END - edge.py)
+                    - edge.dy * (CASE WHEN edge.dy > 0 THEN @postgis@.ST_XMin(near.a) ELSE @postgis@.ST_XMax(near.a) END - edge.px) AS a_left,
+                edge.dx * (CASE WHEN edge.dx > 0 THEN @postgis@.ST_YMin(near.a) ELSE @postgis@.ST_YMax(near.a) END - edge.py)
+                    - edge.dy * (CASE WHEN edge.dy > 0 THEN @postgis@.ST_XMax(near.a) ELSE @postgis@.ST_XMin(near.a) END - edge.px) AS a_right,
+                edge.dx * (CASE WHEN edge.dx > 0 THEN @postgis@.ST_YMax(near.b) ELSE @postgis@.ST_YMin(near.b) END - edge.py)
+                    - edge.dy * (CASE WHEN edge.dy > 0 THEN @postgis@.ST_XMin(near.b) ELSE @postgis@.ST_XMax(near.b) END - edge.px) AS b_left,
+                edge.dx * (CASE WHEN edge.dx > 0 THEN @postgis@.ST_YMin(near.b) ELSE @postgis@.ST_YMax(near.b) END - edge.py)
+                    - edge.dy * (CASE WHEN edge.dy > 0 THEN @postgis@.ST_XMax(near.b) ELSE @postgis@.ST_XMin(near.b) END - edge.px) AS b_right
+            FROM near JOIN edge ON @postgis@.ST_Intersects(edge.geom, near.hull)
         ), possible AS (
             -- To cross an edge from left to right takes a position left of it, and a next one right of it.
-            SELECT c.move, bool_or(c.a_left >= 0 AND c.b_right <= 0) AS rightwards, bool_or(c.a_right <= 0 AND c.b_left >= 0) AS leftwards
-            FROM corner c GROUP BY c.move
+            SELECT corner.move, bool_or(corner.a_left >= 0 AND corner.b_right <= 0) AS rightwards,
+                bool_or(corner.a_right <= 0 AND corner.b_left >= 0) AS leftwards
+            FROM corner GROUP BY corner.move
         ), firm AS (
             -- Segments from any position of one region to any of the next can be moved into one another without leaving the hull. While neither
             -- end meets a part of the line, and no end of that part is in the hull, crossings come and go in pairs of both directions: all segments
             -- cross it as often, counted with signs, as the one between the centres.
-            SELECT n.move, p.part, @postgis@.ST_X(@postgis@.ST_Centroid(n.a)) AS ax, @postgis@.ST_Y(@postgis@.ST_Centroid(n.a)) AS ay,
-                @postgis@.ST_X(@postgis@.ST_Centroid(n.b)) AS bx, @postgis@.ST_Y(@postgis@.ST_Centroid(n.b)) AS by
-            FROM near n JOIN part p ON @postgis@.ST_Intersects(p.geom, n.hull)
-            WHERE n.whole AND NOT @postgis@.ST_Intersects(p.geom, n.a) AND NOT @postgis@.ST_Intersects(p.geom, n.b)
-                AND (@postgis@.ST_IsClosed(p.geom) OR NOT (@postgis@.ST_Intersects(p.start, n.hull) OR @postgis@.ST_Intersects(p.finish, n.hull)))
+            SELECT near.move, part.part, @postgis@.ST_X(@postgis@.ST_Centroid(near.a)) AS ax, @postgis@.ST_Y(@postgis@.ST_Centroid(near.a)) AS ay,
+                @postgis@.ST_X(@postgis@.ST_Centroid(near.b)) AS bx, @postgis@.ST_Y(@postgis@.ST_Centroid(near.b)) AS by
+            FROM near JOIN part ON @postgis@.ST_Intersects(part.geom, near.hull)
+            WHERE near.whole AND NOT @postgis@.ST_Intersects(part.geom, near.a) AND NOT @postgis@.ST_Intersects(part.geom, near.b)
+                AND (@postgis@.ST_IsClosed(part.geom)
+                    OR NOT (@postgis@.ST_Intersects(part.start, near.hull) OR @postgis@.ST_Intersects(part.finish, near.hull)))
         ), side AS (
-            SELECT f.move, f.part, e.dx * (f.ay - e.py) - e.dy * (f.ax - e.px) > 0 AS a_left, e.dx * (f.by - e.py) - e.dy * (f.bx - e.px) > 0 AS b_left,
-                (f.bx - f.ax) * (e.py - f.ay) - (f.by - f.ay) * (e.px - f.ax) >= 0 AS p_left,
-                (f.bx - f.ax) * (e.py + e.dy - f.ay) - (f.by - f.ay) * (e.px + e.dx - f.ax) >= 0 AS q_left
-            FROM firm f JOIN edge e ON e.part = f.part
+            SELECT firm.move, firm.part, edge.dx * (firm.ay - edge.py) - edge.dy * (firm.ax - edge.px) > 0 AS a_left,
+                edge.dx * (firm.by - edge.py) - edge.dy * (firm.bx - edge.px) > 0 AS b_left,
+                (firm.bx - firm.ax) * (edge.py - firm.ay) - (firm.by - firm.ay) * (edge.px - firm.ax) >= 0 AS p_left,
+                (firm.bx - firm.ax) * (edge.py + edge.dy - firm.ay) - (firm.by - firm.ay) * (edge.px + edge.dx - firm.ax) >= 0 AS q_left
+            FROM firm JOIN edge ON edge.part = firm.part
         ), net AS (
-            SELECT s.move, s.part, sum(CASE WHEN s.a_left = s.b_left OR s.p_left = s.q_left THEN 0 WHEN s.a_left THEN 1 ELSE -1 END) AS net
-            FROM side s GROUP BY s.move, s.part
+            SELECT side.move, side.part,
+                sum(CASE WHEN side.a_left = side.b_left OR side.p_left = side.q_left THEN 0 WHEN side.a_left THEN 1 ELSE -1 END) AS net
+            FROM side GROUP BY side.move, side.part
         ), certain AS (
-            SELECT t.move, bool_or(t.net > 0) AS rightwards, bool_or(t.net < 0) AS leftwards FROM net t GROUP BY t.move
+            SELECT net.move, bool_or(net.net > 0) AS rightwards, bool_or(net.net < 0) AS leftwards FROM net GROUP BY net.move
         ), person AS (
-            SELECT max(n.phase) AS phase, d.direction, max(n.subjects) AS subjects,
-                bool_or(CASE d.direction WHEN 'left to right' THEN c.rightwards ELSE c.leftwards END) AS surely,
-                bool_or(CASE d.direction WHEN 'left to right' THEN p.rightwards ELSE p.leftwards END) AS possibly
-            FROM near n LEFT JOIN possible p ON p.move = n.move LEFT JOIN certain c ON c.move = n.move
-            CROSS JOIN unnest(ARRAY['left to right', 'right to left']) d (direction)
-            GROUP BY d.direction, n.record_id
+            SELECT max(near.phase) AS phase, way.direction, max(near.subjects) AS subjects,
+                bool_or(CASE way.direction WHEN 'left to right' THEN certain.rightwards ELSE certain.leftwards END) AS surely,
+                bool_or(CASE way.direction WHEN 'left to right' THEN possible.rightwards ELSE possible.leftwards END) AS possibly
+            FROM near LEFT JOIN possible ON possible.move = near.move LEFT JOIN certain ON certain.move = near.move
+            CROSS JOIN unnest(ARRAY['left to right', 'right to left']) way (direction)
+            GROUP BY way.direction, near.record_id
         ), people AS (
-            SELECT p.direction, p.phase, sum(p.subjects) FILTER (WHERE p.surely) AS surely, sum(p.subjects) FILTER (WHERE p.possibly) AS possibly
-            FROM person p GROUP BY p.direction, p.phase
+            SELECT person.direction, person.phase, sum(person.subjects) FILTER (WHERE person.surely) AS surely,
+                sum(person.subjects) FILTER (WHERE person.possibly) AS possibly
+            FROM person GROUP BY person.direction, person.phase
         )
-        SELECT d.direction, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, coalesce(sum(p.possibly), 0)::bigint
-        FROM unnest(ARRAY['left to right', 'right to left']) d (direction) LEFT JOIN people p ON p.direction = d.direction
-        GROUP BY d.direction ORDER BY d.direction
+        SELECT way.direction, coalesce(max(people.surely) FILTER (WHERE people.phase IS NOT NULL), 0)::bigint,
+            coalesce(sum(people.possibly), 0)::bigint
+        FROM unnest(ARRAY['left to right', 'right to left']) way (direction) LEFT JOIN people ON people.direction = way.direction
+        GROUP BY way.direction ORDER BY way.direction
         $query$, release) USING span, fitted, about.holds, about, about.step_s, published.first_from(about, span);
 END
 $$;
@@ -277,19 +294,22 @@ BEGIN
     span := published.fitted_span(about, during);
     RETURN QUERY EXECUTE format($query$
         WITH found AS MATERIALIZED (
-            SELECT DISTINCT c.record_id FROM %1$s c
-            WHERE c.valid_from BETWEEN $4 AND upper($2) AND c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
+            SELECT DISTINCT clo.record_id FROM %1$s clo
+            WHERE clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2 AND clo.region OPERATOR(@postgis@.&&) $1
         ), seen AS MATERIALIZED (
-            SELECT c.record_id, c.subjects, c.region, round(extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / $3)::bigint AS instants,
-                CASE WHEN c.region OPERATOR(@postgis@.&&) $1 THEN published.covered_share($1, c.region) ELSE 0 END AS share
-            FROM %1$s c WHERE c.record_id IN (SELECT f.record_id FROM found f) AND c.valid_from BETWEEN $4 AND upper($2) AND c.period && $2
+            SELECT clo.record_id, clo.subjects, clo.region,
+                round(extract(epoch FROM upper(clo.period * $2) - lower(clo.period * $2)) / $3)::bigint AS instants,
+                CASE WHEN clo.region OPERATOR(@postgis@.&&) $1 THEN published.covered_share($1, clo.region) ELSE 0 END AS share
+            FROM %1$s clo WHERE clo.record_id IN (SELECT found.record_id FROM found) AND clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2
         ), told AS (
-            SELECT s.record_id, max(s.subjects) AS subjects, sum(s.instants) AS instants, sum(s.instants) FILTER (WHERE s.share = 1) AS surely,
-                sum(s.instants * s.share) AS expectedly, sum(s.instants) FILTER (WHERE s.share > 0 OR @postgis@.ST_Intersects($1, s.region)) AS possibly
-            FROM seen s GROUP BY s.record_id
+            SELECT seen.record_id, max(seen.subjects) AS subjects, sum(seen.instants) AS instants,
+                sum(seen.instants) FILTER (WHERE seen.share = 1) AS surely,
+                sum(seen.instants * seen.share) AS expectedly,
+                sum(seen.instants) FILTER (WHERE seen.share > 0 OR @postgis@.ST_Intersects($1, seen.region)) AS possibly
+            FROM seen GROUP BY seen.record_id
         )
-        SELECT t.record_id, t.subjects, t.instants::bigint, coalesce(t.surely, 0)::bigint, t.expectedly::float8, t.possibly::bigint
-        FROM told t WHERE t.possibly > 0 ORDER BY t.record_id
+        SELECT told.record_id, told.subjects, told.instants::bigint, coalesce(told.surely, 0)::bigint, told.expectedly::float8, told.possibly::bigint
+        FROM told WHERE told.possibly > 0 ORDER BY told.record_id
         $query$, relation) USING fitted, span, about.step_s, published.first_from(about, span);
 END
 $$;

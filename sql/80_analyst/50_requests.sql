@@ -11,30 +11,33 @@ DECLARE
     fitted CONSTANT @postgis@.geometry := published.fitted_area(area, about);
     span CONSTANT tstzrange := published.fitted_span(about, during);
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_attribute a
-                   WHERE a.attrelid = release AND a.attname = 'requests' AND a.atttypid = 'jsonb'::regtype AND NOT a.attisdropped) THEN
+    IF NOT EXISTS (SELECT FROM pg_attribute att
+                   WHERE att.attrelid = release AND att.attname = 'requests' AND att.atttypid = 'jsonb'::regtype AND NOT att.attisdropped) THEN
         RAISE EXCEPTION 'Requests must be asked of a release that has them. % has no column requests.', about.name
             USING ERRCODE = 'DA011', DETAIL = 'Only some methods publish requests.',
                   HINT = 'List the releases that have them: SELECT name FROM published.columns WHERE column_name = ''requests''.';
     END IF;
     RETURN QUERY EXECUTE format($query$
         WITH hit AS MATERIALIZED (
-            SELECT c.record_id, c.subjects, c.requests, c.region, c.period <@ $2 AS whole, published.covered_share($1, c.region) AS share,
-                published.phase_of($3, c.valid_from, c.valid_to) AS phase
-            FROM %s c
-            WHERE c.valid_from BETWEEN $4 AND upper($2) AND c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1 AND c.requests <> '[]'
+            SELECT clo.record_id, clo.subjects, clo.requests, clo.region, clo.period <@ $2 AS whole, published.covered_share($1, clo.region) AS share,
+                published.phase_of($3, clo.valid_from, clo.valid_to) AS phase
+            FROM %s clo
+            WHERE clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2 AND clo.region OPERATOR(@postgis@.&&) $1 AND clo.requests <> '[]'
         ), record AS (
             -- One of the record's people sent it, at most all of them did.
-            SELECT r.request, max(h.phase) AS phase, bool_or(h.share = 1 AND h.whole) AS surely, max(h.subjects) AS subjects, sum(h.share) AS share
-            FROM hit h CROSS JOIN LATERAL jsonb_array_elements(h.requests) r (request)
-            WHERE h.share > 0 OR @postgis@.ST_Intersects($1, h.region)
-            GROUP BY r.request, h.record_id
+            SELECT ele.request, max(hit.phase) AS phase, bool_or(hit.share = 1 AND hit.whole) AS surely, max(hit.subjects) AS subjects,
+                sum(hit.share) AS share
+            FROM hit CROSS JOIN LATERAL jsonb_array_elements(hit.requests) ele (request)
+            WHERE hit.share > 0 OR @postgis@.ST_Intersects($1, hit.region)
+            GROUP BY ele.request, hit.record_id
         ), people AS (
-            SELECT r.request, r.phase, count(*) FILTER (WHERE r.surely) AS surely, sum(r.subjects) AS possibly, sum(r.share) AS share
-            FROM record r GROUP BY r.request, r.phase
+            SELECT record.request, record.phase, count(*) FILTER (WHERE record.surely) AS surely, sum(record.subjects) AS possibly,
+                sum(record.share) AS share
+            FROM record GROUP BY record.request, record.phase
         )
-        SELECT p.request, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0), sum(p.possibly)::bigint, sum(p.share)::float8
-        FROM people p GROUP BY p.request ORDER BY p.request
+        SELECT people.request, coalesce(max(people.surely) FILTER (WHERE people.phase IS NOT NULL), 0), sum(people.possibly)::bigint,
+            sum(people.share)::float8
+        FROM people GROUP BY people.request ORDER BY people.request
         $query$, release) USING fitted, span, about, published.first_from(about, span);
 END
 $$;

@@ -7,8 +7,8 @@ SET jit = off
 AS $$
 DECLARE
     about CONSTANT published.releases := published.about((
-        SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'published'::regnamespace
-            AND c.relname = regexp_replace(tile.release, '^published\.', '') AND c.relkind = 'v'));
+        SELECT cla.oid::regclass FROM pg_class cla WHERE cla.relnamespace = 'published'::regnamespace
+            AND cla.relname = regexp_replace(tile.release, '^published\.', '') AND cla.relkind = 'v'));
     frame @postgis@.geometry;
     near @postgis@.geometry;
     found bytea;
@@ -28,16 +28,18 @@ BEGIN
     -- Coordinates are whole numbers of the tile's units; what is too small for them is drawn as a square of two.
     EXECUTE format($query$
         WITH near AS MATERIALIZED (
-            SELECT c.cloak_id, c.record_id, c.crowd, c.subjects, c.valid_from, c.valid_to, @postgis@.ST_Transform(c.region, 3857) AS shape
-            FROM published.%I c WHERE c.valid_from BETWEEN $6 AND $2 AND c.period @> $2 AND c.region OPERATOR(@postgis@.&&) $1
+            SELECT clo.cloak_id, clo.record_id, clo.crowd, clo.subjects, clo.valid_from, clo.valid_to,
+                @postgis@.ST_Transform(clo.region, 3857) AS shape
+            FROM published.%I clo WHERE clo.valid_from BETWEEN $6 AND $2 AND clo.period @> $2 AND clo.region OPERATOR(@postgis@.&&) $1
         )
-        SELECT @postgis@.ST_AsMVT(t, $4, 4096, 'region', 'cloak_id')
-        FROM (SELECT c.cloak_id, c.record_id, c.crowd, c.subjects, to_char(c.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_from,
-                  to_char(c.valid_to AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_to,
-                  coalesce(@postgis@.ST_AsMVTGeom(c.shape, $3, 4096, 64, true),
-                           @postgis@.ST_AsMVTGeom(@postgis@.ST_Expand(@postgis@.ST_Envelope(c.shape), $5), $3, 4096, 64, true)) AS region
-              FROM near c OFFSET 0) t
-        WHERE t.region IS NOT NULL
+        SELECT @postgis@.ST_AsMVT(feature, $4, 4096, 'region', 'cloak_id')
+        FROM (SELECT near.cloak_id, near.record_id, near.crowd, near.subjects,
+                  to_char(near.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_from,
+                  to_char(near.valid_to AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_to,
+                  coalesce(@postgis@.ST_AsMVTGeom(near.shape, $3, 4096, 64, true),
+                           @postgis@.ST_AsMVTGeom(@postgis@.ST_Expand(@postgis@.ST_Envelope(near.shape), $5), $3, 4096, 64, true)) AS region
+              FROM near OFFSET 0) feature
+        WHERE feature.region IS NOT NULL
         $query$, about.name) INTO found USING near, at, frame::@postgis@.box2d, about.name,
         (@postgis@.ST_XMax(frame) - @postgis@.ST_XMin(frame)) / 4096, published.first_from(about, tstzrange(at, at, '[]'));
     RETURN coalesce(found, '');

@@ -4,20 +4,21 @@ CREATE OR REPLACE FUNCTION dbanon_internal.run_about(run_id bigint) RETURNS publ
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 'run ' || r.run_id, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END,
-        dbanon_internal.promise_of(m, r.algorithm),
-        lower(t.span), upper(t.span), d.srid,
-        coalesce(r.rows, (SELECT sum(cardinality(g.regions)) FROM ONLY dbanon.record g WHERE g.run_id = r.run_id)),
-        s.holds, s.step_s, s.window_s, s.day_zone, dbanon_internal.run_extent(r.run_id), 1,
-        ARRAY[lower(t.span)], ARRAY[upper(t.span)],
+    SELECT 'run ' || run.run_id, run.method, CASE jsonb_typeof(run.params -> 'k') WHEN 'number' THEN (run.params -> 'k')::integer END,
+        dbanon_internal.promise_of(met, run.algorithm),
+        lower(spa.span), upper(spa.span), dat.srid,
+        coalesce(run.rows, (SELECT sum(cardinality(rec.regions)) FROM ONLY dbanon.record rec WHERE rec.run_id = run.run_id)),
+        say.holds, say.step_s, say.window_s, say.day_zone, dbanon_internal.run_extent(run.run_id), 1,
+        ARRAY[lower(spa.span)], ARRAY[upper(spa.span)],
         -- Of all stored periods: one that no row has makes answers slower, and no other.
-        (SELECT max(extract(epoch FROM upper(p.period) - lower(p.period)))::double precision FROM ONLY dbanon.period p WHERE p.run_id = r.run_id)
-    FROM ONLY dbanon.run r
-    JOIN ONLY dbanon.method m ON m.name = r.method
-    JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-    CROSS JOIN LATERAL dbanon_internal.run_says(r.run_id) s
-    CROSS JOIN LATERAL (SELECT dbanon_internal.run_span(r.run_id) AS span) t
-    WHERE r.run_id = run_about.run_id
+        (SELECT max(extract(epoch FROM upper(per.period) - lower(per.period)))::double precision FROM ONLY dbanon.period per
+         WHERE per.run_id = run.run_id)
+    FROM ONLY dbanon.run run
+    JOIN ONLY dbanon.method met ON met.name = run.method
+    JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+    CROSS JOIN LATERAL dbanon_internal.run_says(run.run_id) say
+    CROSS JOIN LATERAL (SELECT dbanon_internal.run_span(run.run_id) AS span) spa
+    WHERE run.run_id = run_about.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_about(bigint) IS
 'What published.releases would say of a run if it were published.';
@@ -46,14 +47,14 @@ SET enable_nestloop = off
 SET join_collapse_limit = 1
 AS $$
 DECLARE
-    many CONSTANT boolean := (SELECT m.region_type = 'MultiPolygon' FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
-                              WHERE r.run_id = copy_run_rows.run_id);
+    many CONSTANT boolean := (SELECT met.region_type = 'MultiPolygon' FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method
+                              WHERE run.run_id = copy_run_rows.run_id);
     copied bigint;
 BEGIN
     INSERT INTO pg_temp.asked_rows
-        SELECT c.record_id, c.seq, c.period, CASE WHEN many THEN @postgis@.ST_Multi(c.region) ELSE c.region END, c.crowd, c.subjects,
-            lower(c.period), upper(c.period)
-        FROM dbanon.cloak c WHERE c.run_id = copy_run_rows.run_id AND c.period && times AND c.record_id % one_in = 0;
+        SELECT clo.record_id, clo.seq, clo.period, CASE WHEN many THEN @postgis@.ST_Multi(clo.region) ELSE clo.region END, clo.crowd, clo.subjects,
+            lower(clo.period), upper(clo.period)
+        FROM dbanon.cloak clo WHERE clo.run_id = copy_run_rows.run_id AND clo.period && times AND clo.record_id % one_in = 0;
     GET DIAGNOSTICS copied = ROW_COUNT;
     RETURN copied;
 END

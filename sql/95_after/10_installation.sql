@@ -7,12 +7,12 @@ DECLARE
     before text;
     held bigint;
 BEGIN
-    SELECT i.role_prefix INTO before FROM dbanon.installation i WHERE i.role_prefix <> '@prefix@';
+    SELECT ins.role_prefix INTO before FROM dbanon.installation ins WHERE ins.role_prefix <> '@prefix@';
     SELECT count(*) INTO held
-    FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid
-    JOIN pg_database d ON d.datname = current_database() AND d.oid = s.dbid
-    WHERE s.refclassid = 'pg_authid'::regclass
-        AND r.rolname IN (before || '_admin', before || '_operator', before || '_worker', before || '_analyst');
+    FROM pg_shdepend dep JOIN pg_roles rol ON rol.oid = dep.refobjid
+    JOIN pg_database pgd ON pgd.datname = current_database() AND pgd.oid = dep.dbid
+    WHERE dep.refclassid = 'pg_authid'::regclass
+        AND rol.rolname IN (before || '_admin', before || '_operator', before || '_worker', before || '_analyst');
     IF held > 0 THEN
         RAISE WARNING 'Roles %_* own or may still use % in this database.', before, dbanon_internal.counted(held, 'other thing')
             USING ERRCODE = 'DA018';

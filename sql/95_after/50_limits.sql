@@ -9,25 +9,26 @@ DECLARE
     statements text;
 BEGIN
     WITH lacking AS (
-        SELECT r.rolname, l.name, l.value, dense_rank() OVER (ORDER BY r.rolname) AS place
-        FROM pg_roles r CROSS JOIN (VALUES ('statement_timeout', '5min'), ('temp_file_limit', '2GB')) l (name, value)
-        WHERE r.rolcanlogin AND NOT r.rolsuper
+        SELECT rol.rolname, lim.name, lim.value, dense_rank() OVER (ORDER BY rol.rolname) AS place
+        FROM pg_roles rol CROSS JOIN (VALUES ('statement_timeout', '5min'), ('temp_file_limit', '2GB')) lim (name, value)
+        WHERE rol.rolcanlogin AND NOT rol.rolsuper
             AND EXISTS (
-                SELECT FROM pg_roles o WHERE pg_has_role(r.oid, o.oid, 'MEMBER') AND (o.rolname = '@analyst@' OR o.rolname IN (
-                    SELECT unnest(e.readers) FROM dbanon.release e WHERE e.withdrawn_at IS NULL)))
-            AND NOT EXISTS (SELECT FROM pg_roles o WHERE pg_has_role(r.oid, o.oid, 'MEMBER') AND o.rolname = ANY (ours))
+                SELECT FROM pg_roles via WHERE pg_has_role(rol.oid, via.oid, 'MEMBER') AND (via.rolname = '@analyst@' OR via.rolname IN (
+                    SELECT unnest(rel.readers) FROM dbanon.release rel WHERE rel.withdrawn_at IS NULL)))
+            AND NOT EXISTS (SELECT FROM pg_roles via WHERE pg_has_role(rol.oid, via.oid, 'MEMBER') AND via.rolname = ANY (ours))
             -- What holds for the login: what is set nearest to it, otherwise what the server starts sessions with.
             AND coalesce(
-                (SELECT split_part(c.setting, '=', 2)
-                 FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) c (setting)
-                 WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
-                     AND s.setrole IN (0, r.oid) AND starts_with(c.setting, l.name || '=')
-                 ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
-                (SELECT g.reset_val FROM pg_settings g WHERE g.name = l.name)) ~ '^(0|-1)[a-z]*$'
+                (SELECT split_part(ele.setting, '=', 2)
+                 FROM pg_db_role_setting drs CROSS JOIN unnest(drs.setconfig) ele (setting)
+                 WHERE drs.setdatabase IN (0, (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database()))
+                     AND drs.setrole IN (0, rol.oid) AND starts_with(ele.setting, lim.name || '=')
+                 ORDER BY drs.setrole = 0, drs.setdatabase = 0 LIMIT 1),
+                (SELECT pgs.reset_val FROM pg_settings pgs WHERE pgs.name = lim.name)) ~ '^(0|-1)[a-z]*$'
     )
-    SELECT max(w.place), string_agg(format('`ALTER ROLE %I SET %s = %L`', w.rolname, w.name, w.value), ', ' ORDER BY w.place, w.name)
-        FILTER (WHERE w.place <= named)
-    INTO logins, statements FROM lacking w;
+    SELECT max(lacking.place), string_agg(
+            format('`ALTER ROLE %I SET %s = %L`', lacking.rolname, lacking.name, lacking.value), ', ' ORDER BY lacking.place, lacking.name)
+        FILTER (WHERE lacking.place <= named)
+    INTO logins, statements FROM lacking;
     IF logins > 0 THEN
         RAISE NOTICE 'Some logins that read releases may compute for any time, or fill the disk with temporary files. A superuser can limit '
             'them (on a managed server set temp_file_limit for all): %.', statements || CASE WHEN logins > named

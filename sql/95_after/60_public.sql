@@ -12,14 +12,14 @@ DECLARE
     names text;
     left_open bigint;
 BEGIN
-    SELECT i.public_restricted, coalesce(@restrict_public@, i.public_restricted) INTO before, restricted FROM dbanon.installation i;
+    SELECT ins.public_restricted, coalesce(@restrict_public@, ins.public_restricted) INTO before, restricted FROM dbanon.installation ins;
     UPDATE dbanon.installation SET public_restricted = restricted;
     PERFORM set_config('role', current_setting('dbanon.began_as'), true);
 
     IF restricted AND NOT before THEN
-        SELECT count(*) FILTER (WHERE t.kind = 'TABLE'), count(*) FILTER (WHERE t.kind = 'FUNCTION'),
-            string_agg(t.name, ', ' ORDER BY t.kind DESC, t.name)
-        INTO views, functions, names FROM pg_temp.public_things() t WHERE t.ours AND 'PUBLIC' = ANY (t.grantees);
+        SELECT count(*) FILTER (WHERE pub.kind = 'TABLE'), count(*) FILTER (WHERE pub.kind = 'FUNCTION'),
+            string_agg(pub.name, ', ' ORDER BY pub.kind DESC, pub.name)
+        INTO views, functions, names FROM pg_temp.public_things() pub WHERE pub.ours AND 'PUBLIC' = ANY (pub.grantees);
         IF names IS NOT NULL THEN
             RAISE NOTICE 'Taken from PUBLIC, and given to pg_monitor and dbanon''s roles: % and % that show locks, counters and estimates.',
                 dbanon_internal.counted(views, 'view'), dbanon_internal.counted(functions, 'function')
@@ -27,14 +27,14 @@ BEGIN
         END IF;
     END IF;
     IF restricted THEN
-        FOR thing IN SELECT * FROM pg_temp.public_things() t WHERE t.ours LOOP
+        FOR thing IN SELECT * FROM pg_temp.public_things() pub WHERE pub.ours LOOP
             IF 'PUBLIC' = ANY (thing.grantees) THEN
                 INSERT INTO dbanon.changed_right (object, grantee) VALUES (thing.name, 'PUBLIC') ON CONFLICT DO NOTHING;
                 EXECUTE format('REVOKE %s ON %s %s FROM PUBLIC', thing.privilege, thing.kind, thing.name);
             END IF;
             FOR one IN
                 SELECT * FROM (VALUES ('pg_monitor', 'pg_monitor'), ('admin', '@admin@'), ('operator', '@operator@'), ('worker', '@worker@'))
-                    w (grantee, role) WHERE w.role <> ALL (thing.grantees)
+                    gra (grantee, role) WHERE gra.role <> ALL (thing.grantees)
             LOOP
                 INSERT INTO dbanon.changed_right (object, grantee) VALUES (thing.name, one.grantee) ON CONFLICT DO NOTHING;
                 EXECUTE format('GRANT %s ON %s %s TO %I', thing.privilege, thing.kind, thing.name, one.role);
@@ -44,7 +44,7 @@ BEGIN
         PERFORM pg_temp.give_back('@prefix@');
     END IF;
 
-    SELECT count(*) INTO left_open FROM pg_temp.public_things() t WHERE restricted AND 'PUBLIC' = ANY (t.grantees);
+    SELECT count(*) INTO left_open FROM pg_temp.public_things() pub WHERE restricted AND 'PUBLIC' = ANY (pub.grantees);
     IF left_open > 0 THEN
         RAISE WARNING 'The server''s locks, counters and large objects and PostGIS''s estimates (%) stay open to every login: this one may not '
             'take them from PUBLIC. Upgrade once as a superuser, or see docs/administrators/security.md.',

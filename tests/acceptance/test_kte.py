@@ -112,12 +112,13 @@ TAMPERINGS = {
                (SELECT max(seq) FROM dbanon.cloak WHERE run_id = 3) + row_number() OVER (ORDER BY slot),
                tstzrange(to_timestamp(60 * slot), to_timestamp(60 * slot + 60)),
                public.ST_MakeEnvelope(min(x), min(y), max(x) + 100, max(y) + 100, srid), 3, 1
-           FROM (SELECT m.record_id, floor(extract(epoch FROM f.t) / 60) AS slot, public.ST_SRID(f.position) AS srid,
-                     100 * floor(public.ST_X(f.position) / 100) AS x, 100 * floor(public.ST_Y(f.position) / 100) AS y,
-                     min(m.record_id) OVER () AS least
-                 FROM dbanon.fix f JOIN dbanon.membership m ON m.run_id = 3 AND m.trajectory_id = f.trajectory_id
-                 WHERE NOT EXISTS (SELECT FROM dbanon.cloak c
-                                   WHERE c.run_id = 3 AND c.record_id = m.record_id AND c.period @> f.t)) f
+           FROM (SELECT mem.record_id, floor(extract(epoch FROM fix.t) / 60) AS slot,
+                     public.ST_SRID(fix.position) AS srid, 100 * floor(public.ST_X(fix.position) / 100) AS x,
+                     100 * floor(public.ST_Y(fix.position) / 100) AS y, min(mem.record_id) OVER () AS least
+                 FROM dbanon.fix fix
+                 JOIN dbanon.membership mem ON mem.run_id = 3 AND mem.trajectory_id = fix.trajectory_id
+                 WHERE NOT EXISTS (SELECT FROM dbanon.cloak clo
+                                   WHERE clo.run_id = 3 AND clo.record_id = mem.record_id AND clo.period @> fix.t)) cell
            WHERE record_id = least GROUP BY record_id, slot, srid;
            UPDATE dbanon.record d SET (periods, regions) =
                (SELECT array_agg(period_no ORDER BY p.period), array_agg(e.region_no ORDER BY p.period)

@@ -224,14 +224,15 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "a shared user": (
         f"""WITH shared AS (
-                SELECT r.record_id, r.region, r.period, r.crowd, r.extra, m.trajectory_id,
+                SELECT clo.record_id, clo.region, clo.period, clo.crowd, clo.extra, mem.trajectory_id,
                     (SELECT max(record_id) + 1 FROM dbanon.cloak WHERE run_id = 1) AS new
-                FROM dbanon.cloak r, dbanon.membership m
-                WHERE r.run_id = 1 AND r.record_id = {ONE_OF_K} AND m.run_id = 1 AND m.record_id = {ONE_OF_MORE}),
+                FROM dbanon.cloak clo, dbanon.membership mem
+                WHERE clo.run_id = 1 AND clo.record_id = {ONE_OF_K} AND mem.run_id = 1
+                    AND mem.record_id = {ONE_OF_MORE}),
             member AS (INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
                 SELECT 1, new, trajectory_id FROM shared),
-            instead AS (UPDATE dbanon.cloak c SET region = {CELLS_OF_C}, crowd = 1, extra = NULL
-                FROM shared s WHERE c.run_id = 1 AND c.record_id = s.record_id)
+            instead AS (UPDATE dbanon.cloak clo SET region = {CELLS_OF_C}, crowd = 1, extra = NULL
+                FROM shared WHERE clo.run_id = 1 AND clo.record_id = shared.record_id)
             INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
             SELECT 1, new, 1, period, region, crowd, 1, extra FROM shared""",
         "members",

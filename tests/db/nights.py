@@ -16,17 +16,17 @@ FROM generate_series(1, %s) i, generate_series(%s::timestamptz, %s::timestamptz 
 """
 COMPUTED = """
 WITH run AS (
-    SELECT r.*, to_timestamp((r.params ->> 'since')::float8) AS since FROM dbanon.run r WHERE r.run_id = %(run)s
+    SELECT run.*, to_timestamp((run.params ->> 'since')::float8) AS since FROM dbanon.run run WHERE run.run_id = %(run)s
 ), paths AS (
-    SELECT t.subject, min(t.trajectory_id) AS trajectory_id
-    FROM dbanon.trajectory t JOIN run USING (dataset_id) GROUP BY 1
+    SELECT tra.subject, min(tra.trajectory_id) AS trajectory_id
+    FROM dbanon.trajectory tra JOIN run USING (dataset_id) GROUP BY 1
 ), member AS (
     INSERT INTO dbanon.membership (run_id, record_id, trajectory_id) SELECT %(run)s, 1, trajectory_id FROM paths
 )
 INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
 SELECT run.run_id, 1, 1, tstzrange(since, since + interval '1 hour'),
-    ST_SetSRID(ST_Reverse(ST_MakeEnvelope(0, 0, 10, 10)), d.srid), p.n, p.n
-FROM run JOIN dbanon.dataset d USING (dataset_id) CROSS JOIN (SELECT count(*) AS n FROM paths) p
+    ST_SetSRID(ST_Reverse(ST_MakeEnvelope(0, 0, 10, 10)), dat.srid), people.n, people.n
+FROM run JOIN dbanon.dataset dat USING (dataset_id) CROSS JOIN (SELECT count(*) AS n FROM paths) people
 """
 ENDED = """
 UPDATE dbanon.run r

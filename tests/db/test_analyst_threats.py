@@ -73,9 +73,9 @@ _TRAJECTORY = "(SELECT oid FROM pg_class WHERE relname = 'trajectory')"
 
 # Everything that the catalogs show every login as text.
 _ALL_TEXT = """
-SELECT string_agg(t, E'\\n') FROM (
-    SELECT pg_get_viewdef(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.relkind = 'v' AND n.nspname IN ('dbanon', 'published')
+SELECT string_agg(shown.said, E'\\n') FROM (
+    SELECT pg_get_viewdef(cla.oid) FROM pg_class cla JOIN pg_namespace nsp ON nsp.oid = cla.relnamespace
+        WHERE cla.relkind = 'v' AND nsp.nspname IN ('dbanon', 'published')
     UNION ALL SELECT description FROM pg_description
     UNION ALL SELECT description FROM pg_shdescription
     UNION ALL SELECT concat_ws(' ', relname, reloptions, relacl) FROM pg_class
@@ -90,7 +90,7 @@ SELECT string_agg(t, E'\\n') FROM (
     UNION ALL SELECT concat_ws(' ', seqstart, seqmin, seqincrement) FROM pg_sequence
     UNION ALL SELECT array_to_string(setconfig, ' ') FROM pg_db_role_setting
     UNION ALL SELECT label FROM pg_seclabel
-) s (t)
+) shown (said)
 """
 
 
@@ -458,7 +458,7 @@ def test_what_stays_open_is_as_the_page_says(connection: psycopg.Connection, ana
     connection.execute("REVOKE SELECT ON published.ten, published.grown FROM dbanon_analyst")
     assert analyst.execute("SELECT count(*) FROM published.releases").fetchone() == (0,)
     explained = analyst.execute("EXPLAIN (ANALYZE, TIMING off, COSTS off) SELECT * FROM published.releases")
-    assert re.search(r"on release l\w* \(actual rows=1 ", str(explained.fetchall()))
+    assert re.search(r"on release rel\w* \(actual rows=1 ", str(explained.fetchall()))
 
 
 # What desktop programs and tile servers ask when they connect.

@@ -391,20 +391,20 @@ def test_it_is_published_with_the_key_first_and_its_own_region_type(
 
 SPOKEN_OF = """
 WITH person AS (
-    SELECT DISTINCT t.subject, dbanon_internal.person_code(dbanon_internal.dataset_key(1), t.subject) AS code
-    FROM dbanon.trajectory t WHERE t.dataset_id = 1
+    SELECT DISTINCT tra.subject, dbanon_internal.person_code(dbanon_internal.dataset_key(1), tra.subject) AS code
+    FROM dbanon.trajectory tra WHERE tra.dataset_id = 1
 ), said AS (
-    SELECT g.period, true AS together,
-        ARRAY(SELECT p.subject FROM person p WHERE p.code = ANY (g.people) ORDER BY 1) AS subjects
-    FROM dbanon.grouping g WHERE g.release_id = -1
+    SELECT gro.period, true AS together,
+        ARRAY(SELECT person.subject FROM person WHERE person.code = ANY (gro.people) ORDER BY 1) AS subjects
+    FROM dbanon.grouping gro WHERE gro.release_id = -1
     UNION ALL
-    SELECT u.period, false, array_agg(p.subject ORDER BY p.subject)
-    FROM dbanon.exposure e JOIN person p ON p.code = e.person CROSS JOIN LATERAL unnest(e.period) u (period)
-    WHERE e.release_id = -1 GROUP BY u.period
+    SELECT ele.period, false, array_agg(person.subject ORDER BY person.subject)
+    FROM dbanon.exposure exp JOIN person ON person.code = exp.person CROSS JOIN LATERAL unnest(exp.period) ele (period)
+    WHERE exp.release_id = -1 GROUP BY ele.period
 )
-SELECT to_char(lower(s.period) AT TIME ZONE 'UTC', 'HH24:MI-')
-    || to_char(upper(s.period) AT TIME ZONE 'UTC', 'HH24:MI'), s.together, s.subjects
-FROM said s ORDER BY 1, 2 DESC, 3
+SELECT to_char(lower(said.period) AT TIME ZONE 'UTC', 'HH24:MI-')
+    || to_char(upper(said.period) AT TIME ZONE 'UTC', 'HH24:MI'), said.together, said.subjects
+FROM said ORDER BY 1, 2 DESC, 3
 """
 
 

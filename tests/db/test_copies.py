@@ -426,10 +426,10 @@ def test_a_few_fixes_in_common_are_no_copy(connection, write):
 EXPECTED = """
 WITH seed AS (SELECT ('x' || encode(substring(key, 1, 8), 'hex'))::bit(64)::bigint AS seed FROM dbanon.installation),
 fix AS (
-    SELECT f.subject, f.trajectory_id, f.seq, count(*) OVER (PARTITION BY f.trajectory_id) AS fixes,
-        hashfloat8extended(round(ST_Y(f.position)), hashfloat8extended(round(ST_X(f.position)),
-            hashfloat8extended(round(extract(epoch FROM f.t))::float8, seed))) AS h
-    FROM dbanon.fix f, seed),
+    SELECT fix.subject, fix.trajectory_id, fix.seq, count(*) OVER (PARTITION BY fix.trajectory_id) AS fixes,
+        hashfloat8extended(round(ST_Y(fix.position)), hashfloat8extended(round(ST_X(fix.position)),
+            hashfloat8extended(round(extract(epoch FROM fix.t))::float8, seed))) AS h
+    FROM dbanon.fix fix, seed),
 beside AS (
     SELECT *, lag(h) OVER w AS before, lead(h) OVER w AS after FROM fix
     WINDOW w AS (PARTITION BY trajectory_id ORDER BY seq))

@@ -27,18 +27,18 @@ ROLES = ("operator", "worker", "analyst", "nobody")
 COMMANDS = {"S": "SELECT", "I": "INSERT", "U": "UPDATE", "D": "DELETE", "T": "TRUNCATE"}
 
 _CATALOG = """
-SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' ELSE 'table' END, c.oid::regclass::text,
-    CASE c.relkind WHEN 'S' THEN NULL ELSE ARRAY(
-        SELECT a.attname::text FROM pg_attribute a
-        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) END
-FROM pg_class c
-WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)
-    AND c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
+SELECT CASE cla.relkind WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' ELSE 'table' END, cla.oid::regclass::text,
+    CASE cla.relkind WHEN 'S' THEN NULL ELSE ARRAY(
+        SELECT att.attname::text FROM pg_attribute att
+        WHERE att.attrelid = cla.oid AND att.attnum > 0 AND NOT att.attisdropped ORDER BY att.attnum) END
+FROM pg_class cla
+WHERE cla.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)
+    AND cla.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
 UNION ALL
-SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END,
-    format('%s.%I', p.pronamespace::regnamespace, p.proname), ARRAY(
-    SELECT format_type(t.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY t (type, place) ORDER BY place)
-FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)' AND p.prosecdef
+SELECT CASE pro.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END,
+    format('%s.%I', pro.pronamespace::regnamespace, pro.proname), ARRAY(
+    SELECT format_type(arg.type, NULL) FROM unnest(pro.proargtypes) WITH ORDINALITY arg (type, place) ORDER BY place)
+FROM pg_proc pro WHERE pro.pronamespace::regnamespace::text ~ '^(dbanon|published)' AND pro.prosecdef
 ORDER BY 1, 2
 """
 

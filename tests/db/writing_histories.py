@@ -35,21 +35,21 @@ RELEASES = """
 WITH series AS (
     INSERT INTO dbanon.series (series_id, name, method, algorithm, srid, grid_m, grid_s, columns)
     OVERRIDING SYSTEM VALUE
-    SELECT DISTINCT r.series_id, 's' || r.series_id, 'm', 'a', 32610, 1, 60, '{}'::text[]
-    FROM jsonb_to_recordset(%(releases)s) r (series_id bigint) WHERE r.series_id IS NOT NULL
+    SELECT DISTINCT rel.series_id, 's' || rel.series_id, 'm', 'a', 32610, 1, 60, '{}'::text[]
+    FROM jsonb_to_recordset(%(releases)s) rel (series_id bigint) WHERE rel.series_id IS NOT NULL
 )
 INSERT INTO dbanon.release (release_id, series_id, bounds, prefix, name, run_id, digest, rows, withdrawn_at,
     withdrawn_by, overlap_reason, span, reach, content, groups_sum)
 OVERRIDING SYSTEM VALUE
-SELECT r.id, r.series_id, CASE WHEN r.series_id IS NOT NULL THEN dbanon_internal.run_span(r.run_id) END,
-    CASE WHEN r.series_id IS NOT NULL THEN r.id %% 1000000 + 1 END, coalesce('s' || r.series_id, 'r' || r.id),
-    r.run_id, '', 0, CASE WHEN r.withdrawn THEN now() END, CASE WHEN r.withdrawn THEN 'x' END,
-    CASE WHEN r.overridden THEN 'for this one reason' END, dbanon_internal.run_span(r.run_id),
-    dbanon_internal.run_reach(r.run_id), CASE WHEN r.alone THEN dbanon_internal.run_content(r.run_id) END,
-    dbanon_internal.groups_sum(r.id, n.dataset_id)
-FROM jsonb_to_recordset(%(releases)s) r (
+SELECT rel.id, rel.series_id, CASE WHEN rel.series_id IS NOT NULL THEN dbanon_internal.run_span(rel.run_id) END,
+    CASE WHEN rel.series_id IS NOT NULL THEN rel.id %% 1000000 + 1 END, coalesce('s' || rel.series_id, 'r' || rel.id),
+    rel.run_id, '', 0, CASE WHEN rel.withdrawn THEN now() END, CASE WHEN rel.withdrawn THEN 'x' END,
+    CASE WHEN rel.overridden THEN 'for this one reason' END, dbanon_internal.run_span(rel.run_id),
+    dbanon_internal.run_reach(rel.run_id), CASE WHEN rel.alone THEN dbanon_internal.run_content(rel.run_id) END,
+    dbanon_internal.groups_sum(rel.id, run.dataset_id)
+FROM jsonb_to_recordset(%(releases)s) rel (
     id bigint, run_id bigint, series_id bigint, withdrawn boolean, overridden boolean, alone boolean)
-JOIN dbanon.run n ON n.run_id = r.run_id
+JOIN dbanon.run run ON run.run_id = rel.run_id
 """
 STORED = """
 SELECT dbanon_internal.store_groups(r.run_id, r.id) FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint)

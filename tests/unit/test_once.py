@@ -50,7 +50,7 @@ class Run:
         )  # fmt: skip
 
     def broken(self, *, days: bool = False) -> dict[str, int]:
-        found = once.decide_clauses(self.evidence(), days=days)
+        found = once.decide_clauses(self.evidence(), by_day=days)
         assert all(clause.passed == (clause.violations == 0) for clause in found)
         return {clause.name: clause.violations for clause in found if not clause.passed}
 

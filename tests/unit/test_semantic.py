@@ -178,7 +178,7 @@ def test_atoms_of_less_are_grown_to_what_is_asked_by_what_was_visited_alone(case
             count = cells.pois[np.isin(cells.cell_id, region)].sum(axis=0)
             assert (count > 0).sum() >= case.l
             assert _atoms.compute_divergences(count[None], total)[0] <= case.t + 1e-9
-        city = _atoms.build_city(cells, _graph.build_graph(cells, Parameters(l=0, t=inf)), new=False)
+        city = _atoms.build_city(cells, _graph.build_graph(cells, Parameters(l=0, t=inf)), is_new=False)
         assert len(city) == len(cells.cell_id)
         for one in range(len(city)):
             own = np.array([one])

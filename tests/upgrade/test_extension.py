@@ -46,23 +46,24 @@ CREATE OR REPLACE FUNCTION dbanon_internal.made_up() RETURNS integer LANGUAGE sq
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 42';
 """
 STATE = """
-WITH ours AS (SELECT n.* FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published')),
-relation AS (SELECT c.* FROM pg_class c JOIN ours o ON o.oid = c.relnamespace),
+WITH ours AS (SELECT nsp.* FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published')),
+relation AS (SELECT cla.* FROM pg_class cla JOIN ours ON ours.oid = cla.relnamespace),
 thing (kind, name, owner, acl) AS (
-    SELECT 'relation', r.oid::regclass::text, r.relowner,
-        coalesce(r.relacl, acldefault(CASE r.relkind WHEN 'S' THEN 's'::"char" ELSE 'r' END, r.relowner))
-    FROM relation r WHERE r.relkind IN ('r', 'v', 'S', 'p')
-    UNION ALL SELECT 'column', format('%s.%s', r.oid::regclass, a.attname), r.relowner, a.attacl
-    FROM pg_attribute a JOIN relation r ON r.oid = a.attrelid WHERE a.attacl IS NOT NULL
-    UNION ALL SELECT 'function', p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
-    FROM pg_proc p JOIN ours o ON o.oid = p.pronamespace
-    UNION ALL SELECT 'schema', o.nspname, o.nspowner, o.nspacl FROM ours o
-    UNION ALL SELECT 'trigger', format('%s %s %s', t.tgrelid::regclass, t.tgname, t.tgenabled), NULL, NULL
-    FROM pg_trigger t JOIN relation r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal
-    UNION ALL SELECT 'index', pg_get_indexdef(r.oid), NULL, NULL FROM relation r WHERE r.relkind IN ('i', 'I')
+    SELECT 'relation', rel.oid::regclass::text, rel.relowner,
+        coalesce(rel.relacl, acldefault(CASE rel.relkind WHEN 'S' THEN 's'::"char" ELSE 'r' END, rel.relowner))
+    FROM relation rel WHERE rel.relkind IN ('r', 'v', 'S', 'p')
+    UNION ALL SELECT 'column', format('%s.%s', rel.oid::regclass, att.attname), rel.relowner, att.attacl
+    FROM pg_attribute att JOIN relation rel ON rel.oid = att.attrelid WHERE att.attacl IS NOT NULL
+    UNION ALL
+    SELECT 'function', pro.oid::regprocedure::text, pro.proowner, coalesce(pro.proacl, acldefault('f', pro.proowner))
+    FROM pg_proc pro JOIN ours ON ours.oid = pro.pronamespace
+    UNION ALL SELECT 'schema', ours.nspname, ours.nspowner, ours.nspacl FROM ours
+    UNION ALL SELECT 'trigger', format('%s %s %s', tri.tgrelid::regclass, tri.tgname, tri.tgenabled), NULL, NULL
+    FROM pg_trigger tri JOIN relation rel ON rel.oid = tri.tgrelid WHERE NOT tri.tgisinternal
+    UNION ALL SELECT 'index', pg_get_indexdef(rel.oid), NULL, NULL FROM relation rel WHERE rel.relkind IN ('i', 'I')
 )
-SELECT t.kind, t.name, t.owner::regrole::text, ARRAY(SELECT x::text FROM unnest(t.acl) x ORDER BY 1)
-FROM thing t ORDER BY 1, 2
+SELECT thing.kind, thing.name, thing.owner::regrole::text, ARRAY(SELECT ele::text FROM unnest(thing.acl) ele ORDER BY 1)
+FROM thing ORDER BY 1, 2
 """
 SUPERUSERS = """
 SELECT p.oid::regprocedure::text

@@ -32,18 +32,18 @@ class City:
         return np.sort(np.concatenate([self.cell[self.offset[one] : self.offset[one + 1]] for one in atoms]))
 
 
-def build_city(cells: Cells, graph: Graph, *, new: bool) -> City:
+def build_city(cells: Cells, graph: Graph, *, is_new: bool) -> City:
     """Cut a city into atoms, or take those that were published of it.
 
     Parameters
     ----------
     graph : Graph
         Of the cells, with the l and t that an atom must have.
-    new : bool
-        Whether the city is cut anew.
+    is_new : bool
+        Whether the city is cut again.
     """
     # A cell may have been in an atom that has l or t no more, as points of interest change: such atoms are merged.
-    stored = None if new else cells.atom
+    stored = None if is_new else cells.atom
     atom = _partition.cut(graph) if stored is None else _partition.merge_failing(graph, stored)
     count = int(atom.max()) + 1
     area, pois = np.zeros(count, np.int64), np.zeros((count, cells.pois.shape[1]), np.int64)

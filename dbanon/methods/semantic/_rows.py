@@ -89,7 +89,7 @@ def collapse_fixes(data: Trajectories, place: Int, rank: Int, params: Parameters
 def _merge_by_atoms(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells, tasks: Tasks) -> Made:
     _graph.build_graph(cells, params)  # the city must hold what regions are to have, too
     graph = _graph.build_graph(cells, _make_atom_params(params))
-    city = _atoms.build_city(cells, graph, new=params.new_atoms)
+    city = _atoms.build_city(cells, graph, is_new=params.new_atoms)
     units = collapse_fixes(data, np.where(cell >= 0, city.atom[cell], -1), rank, params)
     groups = _groups.form_groups(units, city.area, _losses.make_scale(params, data.grid_s), params.k, tasks)
     return Made(

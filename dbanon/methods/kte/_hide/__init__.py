@@ -96,7 +96,7 @@ def hide(
     # What line 8 splits by: the cluster of each subject in each epoch, -1 where it has no samples.
     history = np.full(runs.at.shape, -1, np.int64)
     history[runs.subject, runs.epoch] = label
-    rules = Rules(k=params.k, apart=params.reuse == "apart", join=False, rank=places)
+    rules = Rules(k=params.k, apart=params.reuse == "apart", joins_leftovers=False, rank=places)
     found = find(runs, history, rules, better=params.improve, progress=progress)
     return _make_hidden(runs, found, params, tasks)
 
@@ -113,7 +113,7 @@ def find(
         return plain
     # Clusters would only cut the parts, of near people each, in which sets are drawn.
     anyone = np.where(history < 0, history, 0)
-    across = _draw_until_closed(runs, anyone, replace(rules, join=True), progress)
+    across = _draw_until_closed(runs, anyone, replace(rules, joins_leftovers=True), progress)
     if across.presence.suppressed() <= plain.presence.suppressed():
         improve(runs, across.presence, across.others, rules, progress)
         if _compute_mean_cost(runs, across) <= _compute_mean_cost(runs, plain):

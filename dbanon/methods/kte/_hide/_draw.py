@@ -30,7 +30,7 @@ class Rules:
     # Whether another may return a whole epoch after the window in which it was one. The first of a set never does, nor
     # was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
     apart: bool
-    join: bool  # whether people left over join other parts
+    joins_leftovers: bool  # whether people left over join other parts
     rank: Int  # [s]
 
 
@@ -79,7 +79,7 @@ class Drawing:
             again = [self._draw_sets(some, epochs, window) for some in some_parts]
             drawn += [np.setdiff1d(some, out) for some, out in zip(some_parts, again, strict=True)]
             left = np.concatenate(again)
-        return self._join(left, drawn, epochs, window) if self.rules.join and len(left) else left
+        return self._join(left, drawn, epochs, window) if self.rules.joins_leftovers and len(left) else left
 
     def _join(self, left: Int, drawn: list[Int], epochs: Int, window: int) -> Int:
         """Draw parts again with those left, the parts nearest to them first."""
