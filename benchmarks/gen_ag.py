@@ -39,7 +39,9 @@ def make_positions(objects: int, whole_share: float) -> _positions.Positions:
         requests_per_subject=0, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
     scenario = Scenario.of(plan, read_network(plan))
-    made = [scenario.made(np.arange(first, min(first + BATCH, objects)))[0] for first in range(0, objects, BATCH)]
+    made = [
+        scenario.make_objects(np.arange(first, min(first + BATCH, objects)))[0] for first in range(0, objects, BATCH)
+    ]
     offset = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one.offset) for one in made]))])
     x, y, t = np.concatenate([one.xym for one in made]).T.copy()
     data = Trajectories(

@@ -172,7 +172,7 @@ def make_phones(people: int) -> Trajectories:
         requests_per_subject=0, **NETWORK,
     )  # fmt: skip
     scenario = Scenario.of(plan, read_network(plan))
-    made = [scenario.made(np.arange(low, min(low + 700, people))).fixes for low in range(0, people, 700)]
+    made = [scenario.make_objects(np.arange(low, min(low + 700, people))).fixes for low in range(0, people, 700)]
     number = np.concatenate([np.diff(fixes.offset) for fixes in made])
     x, y, t = np.concatenate([fixes.xym for fixes in made]).T.copy()
     who = np.arange(people)

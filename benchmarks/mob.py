@@ -49,7 +49,7 @@ def make_objects(objects: int, size: int, instants: int) -> tuple[Trajectories, 
         quasi_identifiers="random", quasi_identifier_size=size, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
     scenario = Scenario.of(plan, read_network(plan))
-    made = [scenario.made(np.arange(low, min(low + BATCH, objects))) for low in range(0, objects, BATCH)]
+    made = [scenario.make_objects(np.arange(low, min(low + BATCH, objects))) for low in range(0, objects, BATCH)]
     x, y, t = np.concatenate([one.fixes.xym for one in made]).T.copy()
     number, known = (np.concatenate([getattr(one.known, name) for one in made]) for name in ("number", "t"))
     lengths = np.concatenate([np.diff(one.fixes.offset) for one in made])

@@ -212,7 +212,7 @@ def generate(place: Path, objects: int) -> None:
     written = np.lib.format.open_memmap(place / "network.npy", mode="w+", dtype=np.float64, shape=shape)
     for low in range(0, objects, BATCH):
         which = np.arange(low, min(low + BATCH, objects))
-        written[which] = scenario.made(which).fixes.xym.reshape(len(which), instants, 3)
+        written[which] = scenario.make_objects(which).fixes.xym.reshape(len(which), instants, 3)
     written.flush()
 
 

@@ -187,7 +187,7 @@ class Evidence:
         """How many keys of each row's ``extra`` are no columns of the method: int[c]."""
         return np.asarray(self.region_other_keys[self.region])
 
-    def regions(self, region_no: Int) -> Int:
+    def find_regions(self, region_no: Int) -> Int:
         """Find the index of each of some regions by number: int64[q]; -1 where no row has it."""
         at = np.minimum(np.searchsorted(self.region_no, region_no), max(len(self.region_no) - 1, 0))
         return np.where(self.region_no[at] == region_no, at, -1) if len(self.region_no) else np.full(len(region_no), -1)

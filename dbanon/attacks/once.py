@@ -63,7 +63,7 @@ class _Pieces:
     offset: Int  # [p + 1]
     member: Int  # []: the people of piece i are ``member[offset[i]:offset[i + 1]]``, ascending
 
-    def members(self, piece: Int) -> tuple[Int, Int]:
+    def list_members(self, piece: Int) -> tuple[Int, Int]:
         """List the members of some pieces: of each the index into `piece`, and the person."""
         number = np.diff(self.offset)[piece]
         return np.repeat(np.arange(len(piece)), number), self.member[join_ranges(self.offset[piece], number)]
@@ -221,15 +221,15 @@ def _number_member_sets(pieces: _Pieces) -> Int:
     model = first[alike]
     other = number != number[model]
     same = np.flatnonzero(~other)
-    of, member = pieces.members(same)
-    other[same[of[member != pieces.members(model[same])[1]]]] = True
+    of, member = pieces.list_members(same)
+    other[same[of[member != pieces.list_members(model[same])[1]]]] = True
     return np.where(other, len(first) + np.arange(len(alike)), alike)
 
 
 def _count_in_two_groups(pieces: _Pieces, groups: _Groups) -> int:
     """Count the people who are in two groups at a time."""
     width = max(len(groups.piece), 1)
-    group, person = pieces.members(groups.piece)
+    group, person = pieces.list_members(groups.piece)
     pair = sort_distinct(person * width + group)
     # Groups go by their start: a person who is in any two at a time is in two that follow one another.
     person, group = pair // width, pair % width

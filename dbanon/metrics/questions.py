@@ -106,7 +106,7 @@ def count_true_answers(movements: Movements, questions: Questions) -> Float:
         slot = times.slot(movements.t[part])
         in_time = np.argsort(slot, kind="stable")
         columns = [values[part][in_time] for values in (movements.person, movements.x, movements.y)]
-        for asked, first, last in times.groups(slot[in_time]):
+        for asked, first, last in times.iter_groups(slot[in_time]):
             person, x, y = _sort_by_person([values[first:last] for values in columns])
             left, right, bottom, top = (edges[asked] for edges in squares)
             _count(person, x, y, left, right, bottom, top, counts[asked])
@@ -138,7 +138,7 @@ class _Times:
         slots: Int = (2 * above - exactly).astype(np.uint16 if 2 * len(self._bounds) < 2**16 else np.int64)
         return slots
 
-    def groups(self, slot: Int) -> Iterator[tuple[slice, int, int]]:
+    def iter_groups(self, slot: Int) -> Iterator[tuple[slice, int, int]]:
         """Give the questions of each time, and the range of positions at that time; `slot` ascends."""
         first, last = np.searchsorted(slot, self._low), np.searchsorted(slot, self._high)
         ends = np.append(self._begin[1:], self._questions)

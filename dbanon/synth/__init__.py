@@ -124,7 +124,7 @@ class Scenario:
         places = _places.Places.of(network, districts, plan.seed, pois=plan.pois, stations=plan.stations)
         return cls(plan, network, districts, routes, places)
 
-    def made(self, numbers: Int) -> "Made":
+    def make_objects(self, numbers: Int) -> "Made":
         """Generate some objects: their positions, their requests, and when they are known."""
         plan, known = self.plan, _quasi_identifiers.Known(numbers[:0], numbers[:0])
         times = _journeys.Timetable(
@@ -329,7 +329,7 @@ def _encode_objects(
     dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int
 ) -> tuple[Made, list[_Rows]]:
     """Make some objects, and of them the rows of the tables of `LOADED` for COPY."""
-    made = scenario.made(numbers)
+    made = scenario.make_objects(numbers)
     fixes, sent, known = made
     paths = binary_copy.encode_paths(fixes.xym, fixes.offset, scenario.network.srid)
     contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
@@ -479,7 +479,7 @@ def _open_replacements(files: list[Path]) -> Iterator[list[IO[bytes]]]:
 
 
 def _make_tables(scenario: Scenario, numbers: Int) -> tuple[Made, dict[str, pa.Table]]:
-    made = scenario.made(numbers)
+    made = scenario.make_objects(numbers)
     fixes, sent, known = made
     lon, lat = _to_degrees(scenario, fixes.xym)
     row = np.repeat(np.arange(len(numbers)), np.diff(fixes.offset))

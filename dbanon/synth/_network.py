@@ -292,7 +292,7 @@ def _read_nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
             f"The ids of nodes must be unique. {path.name} repeats {format_count(twice, 'id')}. Keep each once."
         )
     degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
-    return ids, table.numbers("x"), table.numbers("y"), degrees
+    return ids, table.read_numbers("x"), table.read_numbers("y"), degrees
 
 
 def _read_edges(
@@ -310,7 +310,7 @@ def _read_edges(
             f"Check that the two files belong together."
         )
     a, b = (end.to_numpy().astype(np.int32) for end in ends)
-    length = table.numbers("length") if "length" in table.columns else None
+    length = table.read_numbers("length") if "length" in table.columns else None
     limit = _find_limits(table, limits_kmh)
     keep = a != b  # a loop leads nowhere
     if not keep.any():
@@ -329,9 +329,9 @@ def _find_limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Flo
     if column is None:
         kmh = np.full(len(table.columns["from"]), LIMIT_KMH)
     elif column == "limit_kmh":
-        kmh = table.numbers(column)
+        kmh = table.read_numbers(column)
     else:
-        kmh = _find_class_limits(table.numbers(column), table.path, limits_kmh or LIMITS_KMH[column])
+        kmh = _find_class_limits(table.read_numbers(column), table.path, limits_kmh or LIMITS_KMH[column])
     slow = int((kmh < MIN_LIMIT_KMH).sum())
     if slow:
         raise DataError(
@@ -398,7 +398,7 @@ class _Table:
                     f"the right one."
                 )
 
-    def numbers(self, name: str) -> Float:
+    def read_numbers(self, name: str) -> Float:
         """A column as finite numbers."""
         try:
             values = self.columns[name].cast(pa.float64()).to_numpy()

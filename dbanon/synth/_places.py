@@ -40,7 +40,7 @@ class Places:
         rng, for_stations = (np.random.default_rng([seed, purpose]) for purpose in (_POIS, _STATIONS))
         at = _draw_beside_streets(network, districts, pois, rng)
         share = np.column_stack([list(DISTRICTS.values()), CLINICS_PER_100]).astype(np.float64)
-        category = choose_by_share(share[districts.at(at[:, 0], at[:, 1])], rng.random(len(at)))
+        category = choose_by_share(share[districts.find_district(at[:, 0], at[:, 1])], rng.random(len(at)))
         return cls(at, category, _draw_beside_streets(network, districts, stations, for_stations))
 
 

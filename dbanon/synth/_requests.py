@@ -49,7 +49,7 @@ class Districts:
         nearest = [int(np.argmin(((at - place) ** 2).sum(axis=1))) for place in np.array(_DISTRICT_MIDDLES)]
         return cls(network.extent, at[nearest])
 
-    def at(self, x: Float, y: Float) -> Int:
+    def find_district(self, x: Float, y: Float) -> Int:
         """Index into `DISTRICTS` of the district of each position."""
         away = self._measure_distances(x, y) / np.array(_DISTRICT_RADII)
         nearest = np.argmin(away, axis=1)
@@ -95,7 +95,7 @@ def draw_requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int,
     row = np.repeat(np.arange(len(count)), count)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     at, t = _draw_moments(fixes, seed, row, nth, step_s)
-    district = districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
+    district = districts.find_district(fixes.xym[at, 0], fixes.xym[at, 1])
     share = np.array(list(DISTRICTS.values()), dtype=np.float64)[district]
     return Sent(fixes.number[row], t, choose_by_share(share, _draw_uniform(seed, _CHOICE, fixes.number[row], nth)))
 

@@ -42,7 +42,7 @@ def count_tables(opened: Database) -> list[int]:
 def test_what_is_generated_is_stored_as_it_was_made(opened: Database) -> None:
     report = opened.synth("d", objects=50, seed=4)
     plan = Plan(objects=50, seed=4)
-    fixes, sent, _ = Scenario.of(plan, read_network(plan)).made(np.arange(50))
+    fixes, sent, _ = Scenario.of(plan, read_network(plan)).make_objects(np.arange(50))
     stored = fetch_rows(
         opened,
         "SELECT subject, x, y, t, srid FROM (SELECT subject, ST_SRID(path) AS srid, (ST_DumpPoints(path)).geom g "
@@ -91,7 +91,7 @@ def test_quasi_identifiers_are_stored_as_they_were_made_and_replaced(opened: Dat
     for mode in ("create", "replace"):
         report = opened.synth("d", mode=mode, **chosen)
         plan = Plan(**chosen)
-        known = Scenario.of(plan, read_network(plan)).made(np.arange(50)).known
+        known = Scenario.of(plan, read_network(plan)).make_objects(np.arange(50)).known
         expected = [(f"s{n + 1:07d}", t) for n, t in zip(known.number.tolist(), known.t.tolist(), strict=True)]
         assert sorted(fetch_rows(opened, query)) == expected
         assert report.quasi_identifiers == len(expected) > 50

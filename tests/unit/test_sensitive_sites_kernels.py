@@ -74,10 +74,10 @@ def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
     x, y = np.arange(n), rng.integers(0, 50, n)
     users = Boxes.of(np.column_stack([x, y, x, y]))
     sites = Boxes.of([(9_000, 20, 9_000, 20), (16_500, 20, 16_500, 20), (19_000, 9, 19_000, 9)])
-    width, wins, cost, best = n + 1 - k * m, users.windows(k), np.zeros(n + 1 - k * m, np.int64), []
+    width, wins, cost, best = n + 1 - k * m, users.bound_windows(k), np.zeros(n + 1 - k * m, np.int64), []
     for j in range(m):
         here = np.arange(j * k, j * k + width)
-        cost = cost + wins.take(here).joined(sites.take(np.full(width, j))).areas()
+        cost = cost + wins.take(here).join(sites.take(np.full(width, j))).count_cells()
         best.append(cost)
         cost = np.minimum.accumulate(cost)
     at, expected = width - 1, []

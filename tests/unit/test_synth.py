@@ -40,7 +40,7 @@ def scenario() -> Scenario:
 
 @pytest.fixture(scope="module")
 def made(scenario: Scenario) -> Made:
-    return scenario.made(np.arange(400))
+    return scenario.make_objects(np.arange(400))
 
 
 # ---- plans
@@ -131,7 +131,7 @@ def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(
 def test_requests_do_not_depend_on_which_objects_are_made_together(
     scenario: Scenario, made: tuple[_journeys.Fixes, _requests.Sent]
 ) -> None:
-    parts = [scenario.made(part)[1] for part in np.split(np.arange(400), [1, 250])]
+    parts = [scenario.make_objects(part)[1] for part in np.split(np.arange(400), [1, 250])]
     together = sorted(zip(made[1].number.tolist(), made[1].t.tolist(), made[1].poi.tolist(), strict=True))
     apart = [
         row for part in parts for row in zip(part.number.tolist(), part.t.tolist(), part.poi.tolist(), strict=True)
@@ -148,7 +148,7 @@ def test_the_number_of_requests_is_poisson(mean: float) -> None:
 
 def test_no_requests_are_none_at_all() -> None:
     plan = Plan(objects=20, requests_per_subject=0)
-    assert len(Scenario.of(plan, read_network(plan)).made(np.arange(20))[1].number) == 0
+    assert len(Scenario.of(plan, read_network(plan)).make_objects(np.arange(20))[1].number) == 0
 
 
 def test_districts_ask_for_different_things() -> None:
@@ -178,7 +178,7 @@ def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_ther
 def test_what_is_asked_depends_on_where_the_sender_is() -> None:
     plan = Plan(objects=3000, seed=1, requests_per_subject=4)
     scenario = Scenario.of(plan, read_network(plan))
-    fixes, sent, _ = scenario.made(np.arange(3000))
+    fixes, sent, _ = scenario.make_objects(np.arange(3000))
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     at = np.searchsorted(number * 10**6 + (fixes.xym[:, 2] - plan.start_s).astype(int) // 60,
                          sent.number * 10**6 + (sent.t - plan.start_s) // 60)  # fmt: skip
@@ -279,7 +279,7 @@ def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
     lon, lat = np.array([[float(row["lon"]), float(row["lat"])] for row in fixes]).T
     x, y = _utm.to_metres(lon, lat, report.srid)
     plan = Plan(objects=50, seed=2)
-    true = Scenario.of(plan, read_network(plan)).made(np.arange(50))[0].xym
+    true = Scenario.of(plan, read_network(plan)).make_objects(np.arange(50))[0].xym
     np.testing.assert_allclose(np.column_stack([x, y]), true[:, :2], atol=0.01)
     assert fixes[0]["time"] == "2026-01-05T08:00:00Z"
     assert {row["poi"] for row in wishes} <= set(POIS)
@@ -387,7 +387,7 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
         "street", x, y, np.array([0], np.int32), np.array([1], np.int32), limit_mps=np.array([10.0]), srid=32632
     )
     scenario = Scenario.of(Plan(objects=20), street)
-    fixes, sent, _ = scenario.made(np.arange(20))
+    fixes, sent, _ = scenario.make_objects(np.arange(20))
     assert np.isfinite(fixes.xym).all()
     assert len(sent.number) > 10
 
@@ -399,8 +399,8 @@ def make_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes,
     plan = Plan(objects=objects, instants=1440, start=1_767_571_200, calls_per_day=30, **options)  # midnight
     scenario = Scenario.of(plan, read_network(plan))
     every = replace(plan, calls_per_day=None)
-    walked = replace(scenario, plan=every).made(np.arange(objects)).fixes
-    return scenario, walked, scenario.made(np.arange(objects))[0]
+    walked = replace(scenario, plan=every).make_objects(np.arange(objects)).fixes
+    return scenario, walked, scenario.make_objects(np.arange(objects))[0]
 
 
 def test_calls_are_made_in_bursts_by_day_while_people_are_there() -> None:
@@ -439,7 +439,7 @@ def test_calls_are_placed_at_the_base_stations_where_there_are_some() -> None:
 
 def test_phone_records_do_not_depend_on_which_objects_are_made_together() -> None:
     scenario, _, calls = make_day(50)
-    alone = scenario.made(np.array([17]))[0]
+    alone = scenario.make_objects(np.array([17]))[0]
     assert np.array_equal(alone.xym, calls.xym[calls.offset[17] : calls.offset[18]])
 
 
@@ -454,7 +454,7 @@ def make_known(kind: str, *, objects: int = 300, instants: int = 60, part: int =
     )  # fmt: skip
     scenario, found = Scenario.of(plan, read_network(plan)), {}
     for low in range(0, objects, part):
-        made = scenario.made(np.arange(low, min(low + part, objects)))
+        made = scenario.make_objects(np.arange(low, min(low + part, objects)))
         there = np.split((made.fixes.xym[:, 2].astype(int) - plan.start_s) // plan.step_s, made.fixes.offset[1:-1])
         for number, instants_there in zip(made.fixes.number.tolist(), there, strict=True):
             own = made.known.t[made.known.number == number]

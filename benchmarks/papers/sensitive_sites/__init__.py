@@ -33,7 +33,7 @@ def _run_local(scene: Scene, params: Parameters, _rng: np.random.Generator) -> R
 
 def _run_local_2_by_2(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
     site, user = _cover_sites(scene, params.k)
-    box = scene.users.take(user).joined(scene.sites.take(site))
+    box = scene.users.take(user).join(scene.sites.take(site))
     return _make_rows(scene, user, box, _rows.stack_cells(box), np.ones(len(user), np.int64))
 
 

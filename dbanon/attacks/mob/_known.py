@@ -28,7 +28,7 @@ def find_own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) 
 
     A time of a subject that is never seen is counted as such, wherever it lies.
     """
-    who, instant, width = find(at.subject, known.subject), times.instant(known.t), at.x.shape[1]
+    who, instant, width = find(at.subject, known.subject), times.find_instant(known.t), at.x.shape[1]
     # Only where a person was counts as known: times at which it has no position are counted by reason instead.
     unseen = (who < 0) | ~at.seen[who]
     outside = ~unseen & (instant < 0)

@@ -17,7 +17,7 @@ def measure_distortion(evidence: ObjectEvidence, at: Positions, times: Timetable
 
     0/0 is 0, and anything else by 0 as if by 1.
     """
-    instant = times.instant(evidence.query_start_s)
+    instant = times.find_instant(evidence.query_start_s)
     cells, on_grid = find_region_cells(evidence.query_bounds, evidence.trajectories.grid_m)
     sane = (instant >= 0) & on_grid
     cells = (cells - np.array(at.origin * 2))[sane]

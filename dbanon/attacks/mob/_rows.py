@@ -199,7 +199,7 @@ def _find_owners(evidence: ObjectEvidence, all_data: Trajectories, subject: Int,
 
 def _find_instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int32]:
     """Find the instant of each period whose slot it is; -1 where it is none."""
-    at = times.instant(evidence.period_start_s)
+    at = times.find_instant(evidence.period_start_s)
     exact = (at >= 0) & (times.start_s(at) == evidence.period_start_s)
     exact &= evidence.period_end_s == evidence.period_start_s + times.step_s
     return np.where(exact, at, -1).astype(np.int32)

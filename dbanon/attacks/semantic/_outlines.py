@@ -53,7 +53,7 @@ def build_outlines(
         number = np.array([len(sent) // _ELEMENT_BYTES for sent in batch["cells"]], np.int64)
         sent = np.frombuffer(b"".join(batch["cells"]), np.uint8).reshape(-1, _ELEMENT_BYTES)[:, 4:]
         cell = find(ids, np.ascontiguousarray(sent).view(">i8")[:, 0].astype(np.int64)).astype(np.int32)
-        edge, owner = city.edges(batch["outline"])
+        edge, owner = city.find_edges(batch["outline"])
         ends, low = np.concatenate([[0], np.cumsum(number)]), np.searchsorted(owner, np.arange(len(number) + 1))
         same = number > 0
         # An edge or a cell that is not the city's: it could not add up, and must not be read below.
@@ -83,10 +83,10 @@ class _CellEdges:
         corners = np.unique(begin)
         ends = np.searchsorted(corners, begin), np.searchsorted(corners, end)
         pairs, none = sort_distinct(np.minimum(*ends) * len(corners) + np.maximum(*ends)), np.empty(0, np.int64)
-        edge, owner = cls(corners, pairs, none, none).edges(outlines)
+        edge, owner = cls(corners, pairs, none, none).find_edges(outlines)
         return cls(corners, pairs, np.searchsorted(owner, np.arange(len(outlines) + 1)), edge)
 
-    def edges(self, outlines: NDArray[Any]) -> tuple[Int, Int]:
+    def find_edges(self, outlines: NDArray[Any]) -> tuple[Int, Int]:
         """Give the edges of polygons as in `edge`, 0 for those that no cell has, and whose they are, ascending."""
         begin, end, owner = _split_edges(outlines)
         first, second = (np.minimum(np.searchsorted(self.corners, at), len(self.corners) - 1) for at in (begin, end))

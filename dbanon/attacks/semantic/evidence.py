@@ -75,7 +75,7 @@ def read(evidence: Evidence, source: Source) -> RegionEvidence:
     # What is not so simple is looked at as polygons, by two sessions at once.
     other = np.setdiff1d(polygons["region_no"], made)
     held = source.read_table_in_parts("held_evidence", other[::2], other[1::2])
-    region, of_made = evidence.regions(held["region_no"]), np.repeat(evidence.regions(made), number)
+    region, of_made = evidence.find_regions(held["region_no"]), np.repeat(evidence.find_regions(made), number)
     holds, used = region >= 0, of_made >= 0
     columns = ("several", "valid", "area_m2", "parts", "holes", "least_m2", "categories")
     return evidence.extend(

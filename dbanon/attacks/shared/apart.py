@@ -63,7 +63,7 @@ class WithoutFixes:
     day: Int | None = None
     bounds: Bounds = (None, None)
 
-    def within(self, bounds: Bounds) -> "WithoutFixes":
+    def select_within(self, bounds: Bounds) -> "WithoutFixes":
         """Keep what `dbanon.attacks.shared.replay.select_slots` would keep."""
         found = self.ask(_survey, (), bounds, None, None)
         ids = np.sort(np.concatenate([np.empty(0, np.int64), *(ids for ids, _, _ in found)]))

@@ -12,7 +12,7 @@ def read_cloaked(evidence: Evidence, source: Source) -> NDArray[np.int8]:
     1 where ``extra -> cloaked`` is true, 0 where it is false or not there, -1 where it is anything else.
     """
     said = source.read_table("cloaked_evidence")
-    region = evidence.regions(said["region_no"])
+    region = evidence.find_regions(said["region_no"])
     cloaked = np.zeros(len(evidence.region_no), np.int8)
     cloaked[region[region >= 0]] = said["cloaked"][region >= 0]
     return cloaked

@@ -137,7 +137,7 @@ class Attack(Generic[Kind]):
         Raises `DataError` if a clause was not counted, or something that is no clause: a defect of the attack.
         """
         try:
-            broken, figures = self._counted(evidence)
+            broken, figures = self._count_broken(evidence)
         except UndecidableError as doubt:
             return refuse_undecided(self.name, str(doubt))
         asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
@@ -148,7 +148,7 @@ class Attack(Generic[Kind]):
         passed = all(clause.passed for clause in clauses)
         return Verdict(attack=self.name, passed=passed, figures=figures, clauses=clauses)
 
-    def _counted(self, evidence: Kind) -> Counts:
+    def _count_broken(self, evidence: Kind) -> Counts:
         known = not self.algorithms or evidence.algorithm in self.algorithms
         must(known, f"The algorithm must be one of {', '.join(self.algorithms)}. It is not.")
         return self.count(evidence)

@@ -44,11 +44,11 @@ class Timetable:
         """Give the unix seconds at which instants begin."""
         return (self.first + instant * self.step) * self.grid_s
 
-    def instants(self, window: Int) -> Int:
+    def count_instants(self, window: Int) -> Int:
         """Give the number of instants of each window."""
         return np.minimum(self.length, self.count - window * self.length)
 
-    def instant(self, t: Float) -> Int:
+    def find_instant(self, t: Float) -> Int:
         """Find the instant whose ``[start, start + step_s)`` holds each time; -1 where there is none."""
         begin = float(self.first * self.grid_s)
         known = np.isfinite(t) & (t >= begin) & (t < begin + float(self.count * self.step_s))
@@ -90,7 +90,7 @@ def select_slots(data: Trajectories, first: int | None, end: int | None) -> Traj
     """Keep the fixes in the slots from `first` to before `end` (None: no bound), and trajectories that have any."""
     apart: object = data
     if isinstance(apart, WithoutFixes):
-        return cast("Trajectories", apart.within((first, end)))
+        return cast("Trajectories", apart.select_within((first, end)))
     slot = number_slots(data.t, data.grid_s)
     kept = (slot >= (slot.min(initial=0) if first is None else first)) & (
         slot < (slot.max(initial=0) + 1 if end is None else end)

@@ -216,7 +216,7 @@ def _count_unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, tra
 def _count_misstated(stated: Stated, watch: _Watch, published: Int, left_out: Mapping[str, int], rules: Rules) -> int:
     """Count windows, hours, reasons and requests of which the run says something else than the data do."""
     windows = len(published)
-    instants = rules.timetable.instants(np.arange(windows))
+    instants = rules.timetable.count_instants(np.arange(windows))
     found = np.stack((instants, watch.seen, watch.present, published), axis=1)
     said = np.zeros((windows, 4), dtype=np.int64)
     said[:, 0] = instants  # a window without any seen subject need not be listed

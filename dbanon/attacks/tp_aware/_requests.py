@@ -43,7 +43,7 @@ def select_own_requests(evidence: RequestEvidence) -> RequestEvidence:
 def compare_requests(
     evidence: RequestEvidence, rules: Rules, records: Records, members: Members, shown: Shown
 ) -> Requests:
-    instant = rules.timetable.instant(evidence.request_t)
+    instant = rules.timetable.find_instant(evidence.request_t)
     request, record, place = _find_addressed_rows(evidence.request_subject, instant, rules.timetable, records, members)
     content = evidence.request_content[request]
     # Contents are counted by record: where they are too few, the record loses the requests of all its members.

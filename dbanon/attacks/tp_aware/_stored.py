@@ -63,7 +63,7 @@ def build_records(evidence: Evidence, rules: Rules) -> Records:
     order = np.lexsort((seq, record))
     key, first, rows = np.unique(record[order], return_index=True, return_counts=True)
     start_s, end_s = evidence.cloak_start_s[order], evidence.cloak_end_s[order]
-    instant = timetable.instant(start_s[first])
+    instant = timetable.find_instant(start_s[first])
     window = np.where(instant < 0, -1, instant // timetable.length)
     # The first row must begin with the window, the others where the one before ends, and the last must end with it.
     due_s = np.append(0.0, end_s[:-1])
@@ -73,7 +73,7 @@ def build_records(evidence: Evidence, rules: Rules) -> Records:
         whole = np.isfinite(span) & (span == np.floor(span)) & (span >= 1)
     place = join_ranges(np.zeros(len(key), dtype=np.int64), rows)
     right = (seq[order] == place + 1) & (start_s == due_s) & whole & ((span == 1) | (rules.min_contents > 1))
-    filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.instants(window)
+    filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.count_instants(window)
     sound = np.logical_and.reduceat(right, first) & (window >= 0) & filled
     # A joined row covers several instants. A row of an unsound record counts as one: its period may be false.
     instants = np.where(np.repeat(sound, rows), span, 1).astype(np.int64)

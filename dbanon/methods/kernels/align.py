@@ -133,13 +133,13 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
     found = np.empty(len(line.subject), np.int64)
     extents = [np.array([np.inf, np.inf, -np.inf, -np.inf])]
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         scratch, extent = np.empty((2, instants.count), np.int64), extents[0].copy()
         begin, end = line.begin[low:high], line.end[low:high]
         _survey(*line.fixes, begin, end, *instants.key, cell_m, scratch, found[low:high], extent)
         extents.append(extent)
 
-    cores.share_work(np.full(len(found), instants.count), task, _MIN_POSITIONS_PER_THREAD)
+    cores.share_work(np.full(len(found), instants.count), run_range, _MIN_POSITIONS_PER_THREAD)
     each = np.array(extents)
     extent = np.concatenate([each[:, :2].min(axis=0), each[:, 2:].max(axis=0)])
     return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
@@ -160,11 +160,11 @@ def compute_cells(
     x, y = (np.empty((len(who), instants.count), np.int32) for _ in range(2))
     begin, end = line.begin[who], line.end[who]
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         scratch, some = np.empty((2, instants.count), np.int64), slice(low, high)
         _fill_cells(*line.fixes, begin[some], end[some], *instants.key, cell_m, *root, scratch, x[some], y[some])
 
-    cores.share_work(np.full(len(who), instants.count), task, _MIN_POSITIONS_PER_THREAD)
+    cores.share_work(np.full(len(who), instants.count), run_range, _MIN_POSITIONS_PER_THREAD)
     return x, y
 
 

@@ -162,10 +162,10 @@ class _Work:
         self.table: Pairs = _pairs.build_pairs(samples, most)
         self.wanted = min(_CANDIDATES_BEYOND_K + k, self.n - 1)
         self.signature = None if len(self.table.all) else _near.compute_signatures(samples)
-        self.all_near = self.candidates(np.arange(self.n))
+        self.all_near = self.find_candidates(np.arange(self.n))
         self.near = np.ascontiguousarray(self.all_near[:, : self.wanted])
 
-    def candidates(self, left: Int) -> Int:
+    def find_candidates(self, left: Int) -> Int:
         """Whom to merge each of some subjects with, among them, cheapest first: int64[len(left), c]."""
         number = len(left)
         if number <= _MAX_EXHAUSTIVE_SUBJECTS or self.signature is None:
@@ -210,7 +210,7 @@ def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
         wide[left] = near
         number = _grow(work.table, wide, low[by_cost], high[by_cost], members, number, group)
         left = np.flatnonzero(group < 0)
-        near = work.candidates(left) if len(left) >= work.k else near
+        near = work.find_candidates(left) if len(left) >= work.k else near
     if improve and work.k == 2:
         _pair_up(work, group, np.ones(work.n, bool), rng)
     # Fewer than k are left, who cannot hide one another.

@@ -109,7 +109,7 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
     far = max(int(samples.slot.max(initial=0)), -int(samples.slot.min(initial=0)))
     kind = np.int32 if far <= np.iinfo(np.int32).max else np.int64
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         # Rows that are not written take no memory.
         rows = np.empty((int(most[low:high].sum()), 6), kind)
         room = make_scratch(_find_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
@@ -119,7 +119,7 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
         parts[low] = rows[:written]
 
     work = _measure_work(offset, lengths)
-    cores.share_work(work, task, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(work, run_range, _MIN_SAMPLES_PER_THREAD)
     whole = np.concatenate([[0], np.cumsum(number)])
     first, last, box = (np.empty((whole[-1], *shape), np.int64) for shape in ((), (), (4,)))
 
@@ -137,11 +137,11 @@ def compute_costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) ->
     lengths = end - begin
     cost = np.empty(len(offset) - 1, np.int64)
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         room = make_scratch(_find_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         _fill_costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
 
-    cores.share_work(_measure_work(offset, lengths), task, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(_measure_work(offset, lengths), run_range, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
@@ -165,7 +165,7 @@ def compute_pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_
     work = (end_a - begin_a) + (end_b - begin_b)
     cost = np.empty(len(work))
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         rows, reach, blocks, _ = make_scratch(int(work[low:high].max()), 0)
         part = slice(low, high)
         _fill_pair_costs(
@@ -173,7 +173,7 @@ def compute_pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_
             blocks, cost[part],
         )  # fmt: skip
 
-    cores.share_work(work, task, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(work, run_range, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 

@@ -34,14 +34,14 @@ def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> NDArra
     steps = min(_MAX_STEPS_PER_CELL, _MAX_SIGNATURE_VALUE / widest)
     signature, number = np.empty((n, 3, bins), np.int32), np.empty((n, bins), np.int32)
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         sums = np.empty((2, bins), np.int64)
         _describe(
             samples.offset, samples.slot, samples.x, samples.y, low, high, since, until - since, west, south, steps,
             sums, signature, number,
         )  # fmt: skip
 
-    cores.share_work(np.diff(samples.offset), task, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.diff(samples.offset), run_range, _MIN_COMPARISONS_PER_THREAD)
     activity = np.log1p(number)
     spread = np.abs(signature[:, :2] - np.median(signature[:, :2], axis=0)).mean()
     signature[:, 2] = np.minimum(np.rint(activity * (spread / (activity.std() or 1.0))), _MAX_SIGNATURE_VALUE)
@@ -71,10 +71,10 @@ def find_nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]
     coarse = np.ascontiguousarray(signature.reshape(n, 3 * _COARSE_BINS, -1).sum(axis=2, dtype=np.int32).T)
     found = np.empty((n, number), np.int32)
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         _find_nearest(flat, coarse, low, high, np.empty(n, np.int32), np.empty(number + 1, np.int32), found)
 
-    cores.share_work(np.full(n, n), task, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.full(n, n), run_range, _MIN_COMPARISONS_PER_THREAD)
     return found
 
 

@@ -80,10 +80,10 @@ class Nearest(NamedTuple):
     which: NDArray[np.int32]  # [w, number] index into the rows of candidates, -1 where there is none
 
     @classmethod
-    def none(cls, subjects: int, number: int) -> "Nearest":
+    def make_empty(cls, subjects: int, number: int) -> "Nearest":
         return cls(np.full((subjects, number), INFINITE_SUM), np.full((subjects, number), -1, np.int32))
 
-    def rows(self, row: Int) -> NDArray[np.int32]:
+    def find_rows(self, row: Int) -> NDArray[np.int32]:
         """Give rows of `Positions` instead of indices of candidates; -1 stays."""
         return np.append(row, -1).astype(np.int32)[self.which]
 
@@ -166,13 +166,13 @@ def _cut(work: Int) -> Iterator[tuple[int, int]]:
 
 
 def _find_part_nearest(field: _Field, subjects: _Subjects, number: int) -> NDArray[np.int32]:
-    found = Nearest.none(len(subjects.row), number)
+    found = Nearest.make_empty(len(subjects.row), number)
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         _sweep(field.there, field.own, field.place, *subjects, *field.candidates, *found, low, high)
 
-    cores.share_work(np.diff(subjects.since) * len(field.candidates.row), task, MIN_ADDITIONS_PER_THREAD)
-    return found.rows(field.candidates.row)
+    cores.share_work(np.diff(subjects.since) * len(field.candidates.row), run_range, MIN_ADDITIONS_PER_THREAD)
+    return found.find_rows(field.candidates.row)
 
 
 # ---- what kernels read -----------------------------------------------------------------------------------------------
@@ -212,10 +212,10 @@ def _build_candidates(
     blocks, words = -(-len(order) // lanes), own.shape[1]
     quantised = np.full((blocks, len(instants), lanes), _OUT_OF_REACH, np.uint16)
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         _quantise(there, place, order, instants, shift, quantised, low, high)
 
-    cores.share_work(np.full(blocks, lanes * len(instants)), task, MIN_ADDITIONS_PER_THREAD)
+    cores.share_work(np.full(blocks, lanes * len(instants)), run_range, MIN_ADDITIONS_PER_THREAD)
     known = np.zeros((blocks * lanes, words), np.uint64)
     known[: len(order)] = own[order]
     known = np.ascontiguousarray(known.reshape(blocks, lanes, words).swapaxes(1, 2))

@@ -150,7 +150,7 @@ def _link_groups(
 def _make_sets(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> Sets:
     left = Remaining(positions)
     left.kept[:] = kept
-    return left.sets(place, k, owner.astype(np.int32), other.astype(np.int32), positions.own)
+    return left.make_sets(place, k, owner.astype(np.int32), other.astype(np.int32), positions.own)
 
 
 def _list_pairs(group: Int) -> tuple[Int, Int]:
@@ -181,10 +181,10 @@ def _coarsen_places(positions: Positions) -> _Coarse:
     at = np.zeros((n, 2 * _RUN_SEGMENTS), np.int32)
     scale = _COARSE_UNITS_ACROSS / (1 + max(int(positions.x.max(initial=0)), int(positions.y.max(initial=0))))
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         _average(positions.x, positions.y, positions.there, cuts, scale, there, at, low, high)
 
-    cores.share_work(np.full(n, count), task, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.full(n, count), run_range, _MIN_COMPARISONS_PER_THREAD)
     owner = np.repeat(np.arange(n), np.diff(positions.offset))
     np.add.at(own, (owner, np.searchsorted(cuts, positions.instant, side="right") - 1), 1)
     most = np.float32(max(int(np.diff(positions.offset).max(initial=1)), 1))

@@ -68,7 +68,7 @@ def draw_symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE
     # Lines 8 to 10 of Algorithm 3, for objects with a QID: one without has no instant at which its own set would count.
     back = left.asks[other]
     owner, other = np.concatenate([owner, other[back]]), np.concatenate([other, owner[back]])
-    return left.sets(place, k, owner, other, positions.own.copy())
+    return left.make_sets(place, k, owner, other, positions.own.copy())
 
 
 def draw_extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
@@ -88,7 +88,7 @@ def draw_extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = 
     for column in partners[owner].T:
         # Lines 4 and 5 of Algorithm 2: T(O) is the union of the own instants of AG(O).
         when[owner] |= positions.own[column]
-    return left.sets(place, k, np.repeat(owner, k - 1).astype(np.int32), partners[owner].ravel(), when)
+    return left.make_sets(place, k, np.repeat(owner, k - 1).astype(np.int32), partners[owner].ravel(), when)
 
 
 def prepare(positions: Positions, place: Int) -> None:
@@ -124,7 +124,7 @@ class Remaining:
             who = who[~self.kept[partners[who]].all(axis=1)]
         return partners
 
-    def sets(self, place: Int, k: int, owner: NDArray[np.int32], other: NDArray[np.int32], when: Words) -> Sets:
+    def make_sets(self, place: Int, k: int, owner: NDArray[np.int32], other: NDArray[np.int32], when: Words) -> Sets:
         """Make sets of pairs; where fewer than k objects lack own instants, have each of these serve in one.
 
         Else the record of one that serves in none would be known to belong to one of these few. Those who can serve in
@@ -176,13 +176,13 @@ def _pick_compatible(
     among, found = order[kept[order]], taken[short]
     own, there = positions.own[among], positions.there[among]
 
-    def task(low: int, high: int) -> None:
+    def run_range(low: int, high: int) -> None:
         _fit_rest(
             positions.offset, positions.instant, positions.there, positions.own, place, who[short], among, own, there,
             found, low, high,
         )  # fmt: skip
 
-    cores.share_work(np.full(len(short), len(among)), task, _MIN_DEVIATIONS_PER_THREAD)
+    cores.share_work(np.full(len(short), len(among)), run_range, _MIN_DEVIATIONS_PER_THREAD)
     taken[short] = found
     return taken
 

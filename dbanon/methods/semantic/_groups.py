@@ -61,12 +61,12 @@ def form_groups(units: Units, area: Int, scale: Scale, k: int, tasks: Tasks = HE
     list of Group
         By their first unit.
     """
-    return _Grouping(units, area, scale, k, tasks).groups()
+    return _Grouping(units, area, scale, k, tasks).merge_all()
 
 
 def prepare(units: Units, area: Int, scale: Scale) -> None:
     """Compile what only many units need."""
-    _Grouping(units, area, scale, 2, HERE).candidates(np.arange(len(units)))
+    _Grouping(units, area, scale, 2, HERE).find_candidates(np.arange(len(units)))
 
 
 class _Grouping:
@@ -81,17 +81,19 @@ class _Grouping:
         self._near: dict[int, set[int]] = defaultdict(set)
         self._numbers = count()
 
-    def groups(self) -> list[Group]:
+    def merge_all(self) -> list[Group]:
         if self._k == 1:
             self._done, self._open = list(self._open.values()), {}
-        edges = self._edges(np.array(sorted(self._open), np.int64))
+        edges = self._find_edges(np.array(sorted(self._open), np.int64))
         while edges:
             heapq.heapify(edges)
             self._take(edges)
             # Candidates may all be taken: the others look for new ones among themselves.
-            edges = self._edges(np.array([i for i, one in self._open.items() if len(one.units) == 1], np.int64))
+            edges = self._find_edges(np.array([i for i, one in self._open.items() if len(one.units) == 1], np.int64))
             edges += self._compute_mixed_losses()
-        for group, track in zip(self._done, cores.map_each(self._rows, [one.units for one in self._done]), strict=True):
+        for group, track in zip(
+            self._done, cores.map_each(self._join_tracks, [one.units for one in self._done]), strict=True
+        ):
             group.track = track
         self._join()
         return sorted(self._done, key=lambda one: one.units[0])
@@ -110,7 +112,7 @@ class _Grouping:
             if len(both.people) >= self._k:
                 self._done.append(both)
                 continue
-            both.track = self._rows(both.units)
+            both.track = self._join_tracks(both.units)
             self._open[i] = both  # a merged trajectory takes its first's place
             self._near[i] |= self._near.pop(j, set())
             # Lines 6 and 7 of Algorithm 2, for those alone who were candidates of either part.
@@ -119,13 +121,13 @@ class _Grouping:
             ]
             for a in near:
                 self._near[a].add(i)
-            for edge in self._losses([(min(i, a), max(i, a)) for a in near]):
+            for edge in self._compute_edges([(min(i, a), max(i, a)) for a in near]):
                 heapq.heappush(edges, edge)
 
     def _merge_pair(self, first: Group, second: Group) -> Group:
         return Group(units=first.units + second.units, people=first.people | second.people, track=first.track)
 
-    def _rows(self, units: list[int]) -> Track:
+    def _join_tracks(self, units: list[int]) -> Track:
         own = self._units
         fixes = [slice(own.fix_offset[unit], own.fix_offset[unit + 1]) for unit in units]
         offset = np.concatenate([[0], np.cumsum([part.stop - part.start for part in fixes])])
@@ -134,7 +136,7 @@ class _Grouping:
 
     def _compute_mixed_losses(self) -> list[Edge]:
         """Compute what every pair of open groups loses of which one at least is of several units."""
-        return self._losses(
+        return self._compute_edges(
             [
                 (i, j)
                 for (i, one), (j, other) in combinations(sorted(self._open.items()), 2)
@@ -142,7 +144,7 @@ class _Grouping:
             ]
         )
 
-    def _losses(self, pairs: list[tuple[int, int]]) -> list[Edge]:
+    def _compute_edges(self, pairs: list[tuple[int, int]]) -> list[Edge]:
         groups = [(self._open[i], self._open[j]) for i, j in pairs]
         lost = cores.map_each(lambda both: self._compute_loss(*both), groups)
         # Of equal losses the pair first in the run's order; the number keeps the heap from comparing groups.
@@ -154,13 +156,13 @@ class _Grouping:
         people = len(longer.people), len(other.people)
         return float(_losses.compute_loss(self._area, self._scale, longer.track, other.track, *people, 1, np.inf))
 
-    def _edges(self, places: Int) -> list[Edge]:
+    def _find_edges(self, places: Int) -> list[Edge]:
         """Compute what pairs of single units lose: all pairs, or candidates."""
         n = len(places)
         if n < 2:
             return []
         units = self._units
-        one, other = np.triu_indices(n, 1) if n <= MAX_ALL_PAIRS_GROUPS else self.candidates(places)
+        one, other = np.triu_indices(n, 1) if n <= MAX_ALL_PAIRS_GROUPS else self.find_candidates(places)
         one, other = places[one], places[other]
         differ = units.subject[one] != units.subject[other]
         one, other = one[differ], other[differ]
@@ -175,7 +177,7 @@ class _Grouping:
             for loss, i, j in zip(lost.tolist(), one.tolist(), other.tolist(), strict=True)
         ]
 
-    def candidates(self, places: Int) -> tuple[Int, Int]:
+    def find_candidates(self, places: Int) -> tuple[Int, Int]:
         """Choose pairs of single units that may be cheap to merge: indices into `places`, the lesser first."""
         points = self._area, self._scale, self._single, self._units.offset, self._units.subject, places
         parts = ((*points, low, high) for low, high in _iter_ranges(len(places), _MIN_UNITS_PER_TASK))
@@ -199,7 +201,7 @@ class _Grouping:
             (_, first), (_, second) = pairs[best]
             where, group = others[best]
             both = self._merge_pair(first, second)
-            both.track = self._rows(both.units)
+            both.track = self._join_tracks(both.units)
             if self._open.get(where) is group:
                 del self._open[where]
             else:

@@ -51,7 +51,7 @@ def find_best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
     -----
     O(m (n - k m)) time; m (n - k m) bits up to `MAX_DECISION_BYTES`, and 16 bytes a user.
     """
-    windows, width = users.windows(k), len(users) + 1 - k * len(sites)
+    windows, width = users.bound_windows(k), len(users) + 1 - k * len(sites)
     step = max(1, MAX_DECISION_BYTES // -(-width // 8))
     cuts = [*range(0, len(sites), step), len(sites)]
     # costs[i] is the column before the i-th stretch of columns; of the decisions only the last stretch's are kept.

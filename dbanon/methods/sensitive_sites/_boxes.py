@@ -50,7 +50,7 @@ class Boxes:
         x0, y0, x1, y1 = (column[which] for column in self.columns)
         return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
 
-    def joined(self, other: "Boxes") -> "Boxes":
+    def join(self, other: "Boxes") -> "Boxes":
         """Bound each together with the one at the same place in `other`."""
         return Boxes(
             x0=np.minimum(self.x0, other.x0),
@@ -59,7 +59,7 @@ class Boxes:
             y1=np.maximum(self.y1, other.y1),
         )
 
-    def windows(self, k: int) -> "Boxes":
+    def bound_windows(self, k: int) -> "Boxes":
         """Bound every k that follow one another, in linear time: n - k + 1 boxes."""
         whole = slice(0, len(self) - k + 1)
         # The filters are centred; with this origin the i-th window is that of users i to i + k - 1.
@@ -67,6 +67,6 @@ class Boxes:
         x1, y1 = (maximum_filter1d(side, k, origin=-(k // 2))[whole] for side in (self.x1, self.y1))
         return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
 
-    def areas(self) -> Int:
+    def count_cells(self) -> Int:
         """Cells in each: int64[n]."""
         return (self.x1.astype(np.int64) - self.x0 + 1) * (self.y1.astype(np.int64) - self.y0 + 1)

@@ -74,10 +74,10 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     """
     boxes, taken = _bound_groups(users, offset), np.zeros(len(offset) - 1, np.bool_)
     group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
-    preferences = _Preferences.none(len(sites))
+    preferences = _Preferences.make_empty(len(sites))
     while len(left):
         preferences.renew(boxes, sites, left, taken)
-        wanted, area = preferences.first(left)
+        wanted, area = preferences.find_first(left)
         # Lines 5 to 7: of the sites that want a group, the one of least area gets it. A stage serves one site at least.
         order = np.lexsort((priority[left], area, wanted))
         served = order[np.flatnonzero(np.diff(wanted[order], prepend=-1))]
@@ -96,7 +96,7 @@ class _Preferences:
     place: Int  # [m]
 
     @classmethod
-    def none(cls, sites: int) -> "_Preferences":
+    def make_empty(cls, sites: int) -> "_Preferences":
         """Begin with nothing remembered."""
         shape = sites, REMEMBERED_GROUPS
         return cls(
@@ -112,7 +112,7 @@ class _Preferences:
 
         list(cores.map_each(work, parts))
 
-    def first(self, left: Int) -> tuple[Int, Int]:
+    def find_first(self, left: Int) -> tuple[Int, Int]:
         """Give the group each site wants, and the area it takes with it."""
         return self.group[left, self.place[left]], self.area[left, self.place[left]]
 
@@ -126,11 +126,11 @@ def choose_windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
     if len(offset) <= len(sites):
         return None
     group = assign(users, sites, offset, np.arange(len(sites)))
-    start, spans = offset[group].copy(), users.windows(k)
-    least = spans.take(start).joined(sites).areas()
+    start, spans = offset[group].copy(), users.bound_windows(k)
+    least = spans.take(start).join(sites).count_cells()
     for shift in range(1, k):  # a group has 2 k - 1 users at most
         other = np.minimum(offset[group] + shift, offset[group + 1] - k)
-        area = spans.take(other).joined(sites).areas()
+        area = spans.take(other).join(sites).count_cells()
         start, least = np.where(area < least, other, start), np.minimum(area, least)
     return start
 

@@ -143,7 +143,7 @@ def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
 
 def _compute_cost(scene: _snapshot.Scene, start: Int, k: int) -> int:
     """Total area where each site has the k users from `start` on."""
-    return int(scene.users.windows(k).take(start).joined(scene.sites).areas().sum())
+    return int(scene.users.bound_windows(k).take(start).join(scene.sites).count_cells().sum())
 
 
 def _assign_sites(scene: _snapshot.Scene, members: Int) -> Int32:
@@ -254,12 +254,12 @@ def stack_cells(boxes: Boxes) -> Int:
 
 def _compute_ggc(box: Boxes, scene: _snapshot.Scene) -> float:
     """Equation (9): the sum of areas in percent of the bounding box of users and sites."""
-    return 100 * int(box.areas().sum()) / scene.domain
+    return 100 * int(box.count_cells().sum()) / scene.domain
 
 
 def compute_metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
     """Measure the rectangles of sites; `hidden` says which users are in one."""
-    area = box.areas() * scene.cell_m**2
+    area = box.count_cells() * scene.cell_m**2
     return {
         "users": len(scene.users),
         "sites": len(scene.sites),

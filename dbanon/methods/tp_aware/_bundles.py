@@ -47,7 +47,7 @@ def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks
     plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root)
     # Drawn over all windows before they are shared out, so the bound does not depend on who computes which.
     sampled = _bound.draw_sample(np.array([s.present for s in published]))
-    cells = (plan.cells(s, few) for s, few in zip(published, sampled, strict=True))
+    cells = (plan.find_cells(s, few) for s, few in zip(published, sampled, strict=True))
     threads = _THREADS_PER_WINDOW if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
     groups = tasks.map(_group, ((algorithm, params, window) for window in cells), threads=threads)
     windows = [_make_window(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
@@ -122,7 +122,7 @@ class _Plan:
     cell_m: float
     root: tuple[float, float, int]
 
-    def cells(self, survey: _Survey, sampled: Int) -> "_Cells":
+    def find_cells(self, survey: _Survey, sampled: Int) -> "_Cells":
         x, y = align.compute_cells(self.line, survey.instants, survey.who, self.cell_m, self.root[:2])
         return _Cells(x, y, self.root[2], sampled)
 

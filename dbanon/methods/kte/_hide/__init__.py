@@ -114,7 +114,7 @@ def find(
     # Clusters would only cut the parts, of near people each, in which sets are drawn.
     anyone = np.where(history < 0, history, 0)
     across = _draw_until_closed(runs, anyone, replace(rules, joins_leftovers=True), progress)
-    if across.presence.suppressed() <= plain.presence.suppressed():
+    if across.presence.count_suppressed() <= plain.presence.count_suppressed():
         improve(runs, across.presence, across.others, rules, progress)
         if _compute_mean_cost(runs, across) <= _compute_mean_cost(runs, plain):
             return across

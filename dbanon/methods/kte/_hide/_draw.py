@@ -67,7 +67,7 @@ class Drawing:
         size = np.bincount(part_of)
         pool, drawn = [alike[size[part_of] < k]], []
         for number in np.flatnonzero(size >= k):
-            for some in self._parts(alike[part_of == number], epochs):
+            for some in self._split_members(alike[part_of == number], epochs):
                 left = self._draw_sets(some, epochs, window)
                 pool.append(left)
                 drawn.append(np.setdiff1d(some, left))
@@ -75,7 +75,7 @@ class Drawing:
         # The paper leaves small parts out (line 16); clusters only make merges cheap, so their people try all others
         # first.
         if len(left) >= k:
-            some_parts = self._parts(left[np.argsort(self.rules.rank[left])], epochs)
+            some_parts = self._split_members(left[np.argsort(self.rules.rank[left])], epochs)
             again = [self._draw_sets(some, epochs, window) for some in some_parts]
             drawn += [np.setdiff1d(some, out) for some, out in zip(some_parts, again, strict=True)]
             left = np.concatenate(again)
@@ -106,7 +106,7 @@ class Drawing:
         place: Float = self.runs.place[self.runs.at[members][:, epochs]].reshape(len(members), -1)
         return place
 
-    def _parts(self, members: Int, epochs: Int) -> list[Int]:
+    def _split_members(self, members: Int, epochs: Int) -> list[Int]:
         if len(members) <= MAX_PART_PEOPLE:
             return [members]
         return [members[some] for some in cut_at_medians(self._gather_places(members, epochs), MAX_PART_PEOPLE)]

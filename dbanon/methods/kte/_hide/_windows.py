@@ -33,13 +33,13 @@ class Presence:
         self.reason[subjects, epochs] = np.where(kept, reason, why)
         self.kept[subjects, epochs] = False
 
-    def samples(self, window: int) -> Int:
+    def count_samples(self, window: int) -> Int:
         """Count the samples that each subject publishes in a window."""
         epochs = slice(window, window + self._window)
         number: Int = np.where(self.kept[:, epochs], self._number[:, epochs], 0).sum(axis=1)
         return number
 
-    def suppressed(self) -> int:
+    def count_suppressed(self) -> int:
         """Count the samples left out."""
         return int(self._number[~self.kept].sum())
 
@@ -72,13 +72,13 @@ def close(presence: Presence, windows: int, k: int, rank: Int) -> None:
         few = [(w, some) for w in range(windows) for some in presence.group_alike(w) if len(some) < k]
         for window, some in few:
             presence.suppress(some, window, 0)
-        silent = [_silence(presence, window, k, rank) for window in range(windows)]
+        silent = [_suppress_silent(presence, window, k, rank) for window in range(windows)]
         changed = bool(few) or any(silent)
 
 
-def _silence(presence: Presence, window: int, k: int, rank: Int) -> bool:
+def _suppress_silent(presence: Presence, window: int, k: int, rank: Int) -> bool:
     """Suppress those with the fewest samples until k records say nothing in a window, if any does."""
-    number = presence.samples(window)
+    number = presence.count_samples(window)
     silent = int((presence.kept.any(axis=1) & (number == 0)).sum())
     active = np.flatnonzero(number)
     if not 0 < silent < k or not len(active):
