@@ -79,9 +79,9 @@ METHOD = Method(
     shares=True,
     summary="people hidden at the instants at which an adversary may know each: k share a rectangle",
     guarantee=(
-        "At least k records may belong to each person, even if the adversary matches all people with all records "
-        "at once. The adversary knows where people were at all instants of their quasi-identifiers, and nothing "
-        "more."
+        "At least k records may belong to each published person, even if the adversary matches all published people "
+        "with all records at once. The adversary knows where people were at all instants of their quasi-identifiers, "
+        "and nothing more."
     ),
     adversary=(
         "A reader knows the place of each person at the instants of that person's quasi-identifier, and wants to "
