@@ -65,8 +65,8 @@ MUTANTS = [
     ),
     Mutant(
         "dbanon/methods/semantic/_groups.py",
-        "if len(both.people) >= self._k:",
-        "if len(both.people) > self._k:",
+        "if len(both.people) >= self._k:\n                self._done.append(both)\n                continue",
+        "if len(both.people) > self._k:\n                self._done.append(both)\n                continue",
         "tests/unit/test_semantic.py",
     ),
     Mutant(
@@ -89,14 +89,14 @@ MUTANTS = [
     ),
     Mutant(
         "sql/40_runs/10_digest.sql",  # another person under the same number
-        "b.name_sizes || b.names)",
-        "b.name_sizes)",
+        "block.name_sizes || block.names)",
+        "block.name_sizes)",
         "tests/db/test_tables.py",
     ),
     Mutant(
         "sql/60_releases/20_publish.sql",  # a release has its records in the run's order
-        "(ORDER BY d.draw ROWS",
-        "(ORDER BY d.periods ROWS",
+        "(ORDER BY shuffled.draw ROWS",
+        "(ORDER BY shuffled.periods ROWS",
         "tests/db/test_publish.py",
     ),
     Mutant(
