@@ -1,15 +1,10 @@
-"""The one way in which loops are compiled, and what is compiled is kept on disk.
+"""Compiles loops in one way, and keeps on disk what was compiled, safely among processes.
 
 Numba numbers its files of machine code and keeps an index of them without a lock. Two processes that compile one
-function for different types at once may both write file 1; a process that reads the index of one and the file of the
+function for different types at once may both write file 1. A process that reads the index of one and the file of the
 other runs code for other types, and gets wrong results in silence. Numba also takes a file as fresh while the source of
 the function itself is unchanged, whatever has changed in modules that the function uses. Here each file is named for
 its types, and begins with a digest of all that it was made from.
-
-Numba also numbers the functions that a process compiles, from 1, and their names in machine code differ only by that
-number: NumPy's `sort` and `argsort` have a function of one name each. Where a process reads files that two processes
-wrote, the linker takes the first function of a name for all of them, and results are wrong in silence. Here each
-process counts from a number that it draws.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -17,6 +12,7 @@ process counts from a number that it draws.
 import ast
 import hashlib
 import itertools
+import os
 import pickle
 import secrets
 import sys
@@ -29,9 +25,22 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import bytecode, caching, registry
 
-bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
-
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _draw_first_number() -> None:
+    """Have this process number the functions that it compiles from a number that no other process has.
+
+    Numba counts from 1, and in machine code the names of functions may differ only by their number: NumPy's `sort` and
+    `argsort` have a function of one name each. Where a process reads files that two others wrote, the linker takes the
+    first function of a name for all of them, and results are wrong in silence.
+    """
+    next(bytecode.FunctionIdentity._unique_ids)  # an AttributeError where Numba counts in another way
+    bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
+
+
+_draw_first_number()
+os.register_at_fork(after_in_child=_draw_first_number)  # a child would count on from its parent's number
 
 
 def compile_kernel(function: F) -> F:

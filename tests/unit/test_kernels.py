@@ -1,4 +1,4 @@
-"""Compiled code is used only for the types and the sources that it was compiled from."""
+"""Compiled code is used only for the types and sources it was compiled from, also beside code of other processes."""
 
 import importlib
 import subprocess
@@ -47,6 +47,16 @@ import sys
 import numpy as np
 for name in sys.argv[1:]:
     print(getattr(__import__(name), name)(np.arange(100)))
+"""
+FORKING = """
+import os, sys
+import numpy as np
+import dbanon.base.kernels
+for name in sys.argv[1:]:
+    if (child := os.fork()) == 0:
+        getattr(__import__(name), name)(np.arange(100))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 """
 ROWS = np.arange(4.0).reshape(2, 2)
 
@@ -122,17 +132,19 @@ def test_code_of_another_source_is_not_used(folder: Path, file: str, old: str, n
     assert ask_module(folder) == (1.0, 2.0)
 
 
-def test_code_that_several_processes_compiled_runs_in_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("programs", [[(ASKING, "one"), (ASKING, "seven")], [(FORKING, "one", "seven")]])
+def test_code_that_several_processes_compiled_runs_in_one(tmp_path: Path, programs: list[tuple[str, ...]]) -> None:
     # `scale` names two functions, and each process compiles its own after as many others.
-    def ask(*names: str) -> list[int]:
-        command = [sys.executable, "-c", ASKING, *names]
+    def ask(program: str, *names: str) -> list[int]:
+        command = [sys.executable, "-c", program, *names]
         return [int(line) for line in subprocess.check_output(command, cwd=tmp_path, timeout=60).split()]
 
     (tmp_path / "scaling.py").write_text(SCALING)
     for name, factor in (("one", 1), ("seven", 7)):
         (tmp_path / f"{name}.py").write_text(SCALED.format(name, factor))
-        ask(name)
-    one, seven = ask("one", "seven")
+    for program in programs:
+        ask(*program)
+    one, seven = ask(ASKING, "one", "seven")
     assert seven == 7 * one > 0
 
 
