@@ -62,10 +62,10 @@ DEGREE_M = 111_320.0
 SEED = 2018
 EPSILON = 1.0
 FIGURES = ("count_error", "usable_resolution_m", "density_jsd", "trip_jsd", "length_jsd")
-KNOWN, NEAR_M, NEAR_S = 4, 500.0, 300
+KNOWN_FIXES, NEAR_M, NEAR_S = 4, 500.0, 300
 """What the reader knows of a cab: so many of its fixes, so exactly."""
 LATER_S = (600, 1_800)
-CASES, POINTS = 1_000, 20
+CASES, POINTS_PER_SIDE = 1_000, 20
 """Half hours of cabs that are attacked; places tried along each side of a rectangle."""
 
 
@@ -289,10 +289,10 @@ def run_of(url: str, environment: dict[str, str], place: Path, *, words: tuple[s
     ran = run_dbanon("run", *words, "--dataset", "cabs", "--json", environment=environment)
     with psycopg.connect(url) as connection:
         rows = connection.execute(CLOAKS, [json.loads(ran.printed)["run_id"]]).fetchall()
-    return rectangles(place, rows)
+    return write_rectangles(place, rows)
 
 
-def of_papers(url: str, place: Path, *, algorithm: str, k: int) -> Path:
+def run_paper(url: str, place: Path, *, algorithm: str, k: int) -> Path:
     """Compute one of benchmarks/papers in memory."""
     with psycopg.connect(url) as connection, reading.open_reader(url) as reader:
         [dataset] = connection.execute("SELECT dataset_id FROM dbanon.dataset").fetchone() or ()
@@ -300,10 +300,10 @@ def of_papers(url: str, place: Path, *, algorithm: str, k: int) -> Path:
     family = METHODS["kte"]
     made = family.anonymise(data, algorithm, family.parse({"k": k}, "k-merge"), np.random.default_rng(SEED))
     columns = (made.record_id, made.start, made.end, *made.bounds.T, made.subjects)
-    return rectangles(place, list(zip(*(column.tolist() for column in columns), strict=True)))
+    return write_rectangles(place, list(zip(*(column.tolist() for column in columns), strict=True)))
 
 
-def rectangles(place: Path, rows: list[Any]) -> Path:
+def write_rectangles(place: Path, rows: list[Any]) -> Path:
     write(place / "out.csv", rows, "id,since,until,xmin,ymin,xmax,ymax,subjects")
     return place / "out.csv"
 
@@ -341,9 +341,9 @@ def draw_cases(cabs: Movements) -> list[np.ndarray]:
         cab = draw.integers(len(ends) - 1)
         own = places[ends[cab] : ends[cab + 1]]
         half = own[own[:, 0] // (HOUR_S // 2) == own[draw.integers(len(own)), 0] // (HOUR_S // 2)]
-        if len(half) < KNOWN:
+        if len(half) < KNOWN_FIXES:
             continue
-        known = half[np.sort(draw.choice(len(half), KNOWN, replace=False))]
+        known = half[np.sort(draw.choice(len(half), KNOWN_FIXES, replace=False))]
         wait = own[:, 0] - known[-1, 0]
         later = own[(wait >= LATER_S[0]) & (wait <= LATER_S[1])]
         if len(later):
@@ -351,7 +351,7 @@ def draw_cases(cabs: Movements) -> list[np.ndarray]:
     return cases
 
 
-def followed(rows: Rows | None, cases: list[np.ndarray]) -> float:
+def measure_followed(rows: Rows | None, cases: list[np.ndarray]) -> float:
     """Return how often the reader's guess of the last place of a case is right; without rows it knows the others."""
     right = [None if rows is None else follow(rows, case) for case in cases]
     stays = [float(np.hypot(*(case[-1] - case[-2])[1:]) <= NEAR_M) for case in cases]
@@ -362,27 +362,27 @@ def follow(rows: Rows, case: np.ndarray) -> float | None:
     longest = float((rows.until - rows.since).max())
     fitting: np.ndarray | None = None
     for t, x, y in case[:-1]:
-        there = around(rows, t, longest)
+        there = find_around(rows, t, longest)
         x0, y0, x1, y1 = rows.bounds[there].T
         away = np.hypot(np.maximum(np.maximum(x0 - x, x - x1), 0), np.maximum(np.maximum(y0 - y, y - y1), 0))
         near = rows.record[there[away <= NEAR_M]]
         fitting = np.unique(near) if fitting is None else np.intersect1d(fitting, near)
     t, x, y = case[-1]
-    there = around(rows, t, longest)
+    there = find_around(rows, t, longest)
     there = there[np.isin(rows.record[there], fitting)]
     if not len(there):
         return None
     away_s = np.maximum(np.maximum(rows.since[there] - t, t - rows.until[there]), 0)
     there = there[np.lexsort((away_s, rows.record[there]))]
     there = there[np.unique(rows.record[there], return_index=True)[1]]  # what each says nearest to that time
-    steps = (np.arange(POINTS) + 0.5) / POINTS
+    steps = (np.arange(POINTS_PER_SIDE) + 0.5) / POINTS_PER_SIDE
     x0, y0, x1, y1 = rows.bounds[there, :, None].transpose(1, 0, 2)
     across, along = (x0 + steps * (x1 - x0) - x)[:, :, None], (y0 + steps * (y1 - y0) - y)[:, None, :]
     shares = (np.hypot(across, along) <= NEAR_M).mean(axis=(1, 2))
     return float(np.average(shares, weights=rows.people[there]))
 
 
-def around(rows: Rows, t: float, longest: float) -> np.ndarray:
+def find_around(rows: Rows, t: float, longest: float) -> np.ndarray:
     """Find the rows that are true within 5 minutes of a time."""
     low, high = np.searchsorted(rows.since, [t - NEAR_S - longest, t + NEAR_S + 1e-6])
     found = np.arange(low, high)
@@ -424,7 +424,7 @@ def measure(name: str, make: Callable[[Path], Path], queries: int, taxis: Taxis,
         seconds = time.perf_counter() - began
         asked = ("--queries", str(queries), "--json")
         told = run_dbanon("evaluate", "--file", str(file), "--dataset", "cabs", *asked, environment=environment)
-        print_figures(name, seconds, told.printed, followed(Rows.of(taxis.read(file)), taxis.cases))
+        print_figures(name, seconds, told.printed, measure_followed(Rows.of(taxis.read(file)), taxis.cases))
 
 
 def list_peers(
@@ -446,8 +446,8 @@ def list_peers(
         "dbanon kte, k-merge, k 2, the day": partial(
             run_of, url, environment, words=("kte", "--algorithm", "k-merge", "-p", "k=2")
         ),
-        "GLOVE of benchmarks/papers, k 2": partial(of_papers, url, algorithm="glove", k=2),
-        "W4M of benchmarks/papers, k 2": partial(of_papers, url, algorithm="w4m", k=2),
+        "GLOVE of benchmarks/papers, k 2": partial(run_paper, url, algorithm="glove", k=2),
+        "W4M of benchmarks/papers, k 2": partial(run_paper, url, algorithm="w4m", k=2),
     }
     if asked.privkit:
         for radius_m in (200.0, 1_000.0):
@@ -493,7 +493,9 @@ def main() -> None:
         with psycopg.connect(own.url) as connection:
             [srid] = connection.execute("SELECT srid FROM dbanon.dataset").fetchone() or ()
         taxis = Taxis(srid, directory / "cabs.csv")
-        print(f"{'nothing published':<{48 + 12 * len(FIGURES)}}{followed(None, taxis.cases):>12.0%}", flush=True)
+        print(
+            f"{'nothing published':<{48 + 12 * len(FIGURES)}}{measure_followed(None, taxis.cases):>12.0%}", flush=True
+        )
         for name, make in list_peers(asked, rows, own.url, environment).items():
             if re.search(asked.only, name):
                 measure(name, make, asked.queries, taxis, environment)

@@ -59,9 +59,8 @@ COLUMNS = {
     "side_m_median": "side m", "side_m_mean": "mean m", "theta": "theta", "span_s_median": "span s", "rows": "rows",
     "suppressed_percent": "supp %", "seconds": "seconds", "peak_mb": "MB",
 }  # fmt: skip
-HEAD = (
-    "kl_quarter", "kl_median", "kl_three_quarters", "space_m_mean", "space_m_median", "time_s_mean", "time_s_median",
-)  # fmt: skip
+# Fmt: skip.
+HEAD = "kl_quarter", "kl_median", "kl_three_quarters", "space_m_mean", "space_m_median", "time_s_mean", "time_s_median"
 
 
 def read_rows(name: str) -> Iterator[dict[str, str]]:

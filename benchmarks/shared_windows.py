@@ -254,7 +254,7 @@ def send_much(name: str, going: threading.Event, killed: threading.Event, ended:
 
 NETWORK_BYTES_S, DELAY_S = 125e6, 0.002  # of a machine's line: 1 Gbit/s; there and back
 SERVER_CORES = 8
-FIXES = 1 << 19  # of a part at least; a worker's have more
+MIN_PART_FIXES = 1 << 19  # of a part at least; a worker's have more
 PARAMS = {"k": 50, "instants": 5}
 
 
@@ -298,7 +298,7 @@ def measure_server_cpu_s() -> float:
 
 def judge_run(url: str, run_id: int, shared: Tasks) -> str:
     """Attack a run; a digest of the verdict."""
-    parts._MIN_PART_FIXES = FIXES
+    parts._MIN_PART_FIXES = MIN_PART_FIXES
     attack = import_attacker("dbanon.attacks.tp_aware")
     with reading.open_reader(url) as reader:
         evidence, digest = reader.read_evidence(run_id, None, shared)

@@ -15,7 +15,7 @@ from tests.golden.sentences import list_sentences as said_by_source
 
 ROOT = Path(__file__).parents[1]
 
-LONG = 35
+MAX_WORDS = 35
 """Words; a sentence of more is too long."""
 
 OLD_WORDS = (
@@ -37,7 +37,7 @@ PER_1000_WORDS = {"semicolons": 2.4, "who": 1.0, "what": 1.7, "old words": 0.5, 
 BAD_START = re.compile(r"(?:Who|Whom|Whose|What|Of|Those)\b")
 
 SENTENCES = {
-    "long": lambda sentence: len(sentence.split()) > LONG,
+    "long": lambda sentence: len(sentence.split()) > MAX_WORDS,
     "two semicolons": lambda sentence: sentence.count(";") > 1,
     "bad starts": lambda sentence: bool(BAD_START.match(sentence)),
 }

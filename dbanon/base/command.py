@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def run_command(
+def format_run_command(
     method: str,
     dataset: str,
     algorithm: str | None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dbanon.base import parts
-from dbanon.base.command import quote_option, run_command
+from dbanon.base.command import format_run_command, quote_option
 from dbanon.base.figures import ASKED_WORDS, Asked, Evaluation, Figure
 
 SIDE_M = 2000.0
@@ -248,7 +248,7 @@ class Sweep:
 
     def write_command(self, setting: Setting, name: str = "NAME") -> str:
         """Write the command that computes a setting again and publishes it: the same groups, and the same figures."""
-        return run_command(self.method, self.dataset, self.algorithm, setting.params, name)
+        return format_run_command(self.method, self.dataset, self.algorithm, setting.params, name)
 
     def write_sweep_command(self, file: str = "sweep.html") -> str:
         """Write the command that makes the sweep again."""

@@ -119,7 +119,7 @@ class Database(Datasets):
             )
         with translate_errors():
             if asked.publish is not None:
-                releases.check_release(self.connection, asked.publish, asked)
+                releases.demand_publishable(self.connection, asked.publish, asked)
             if self._may_compute():
                 result = self._run_here(lambda holder: queue.submit_run(holder, method, chosen), chosen)
             else:

@@ -34,7 +34,7 @@ def parse_number(crs: str) -> str:
     return crs.rpartition(":")[2].strip()
 
 
-def check_named(called: str, named: list[str | None], crs: str | None) -> None:
+def demand_system(called: str, named: list[str | None], crs: str | None) -> None:
     """Refuse JSON whose `crs` members name another system than `crs`, which for GDAL is WGS 84 where it knows none."""
     if any(find_in_name(name) != crs for name in named):
         raise DataError(

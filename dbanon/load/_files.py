@@ -116,12 +116,12 @@ def _read_parts(
 def demand_readable(path: Path) -> None:
     """Refuse a path that names no file, or one that may not be read, as `DataError`."""
     with translate_read_errors(path):
-        if _measure_size(path):
+        if _demand_regular(path):
             path.open("rb").close()
 
 
-def _measure_size(path: Path) -> int:
-    """Refuse what is no file, without opening it: reading from it might never end; returns its bytes."""
+def _demand_regular(path: Path) -> int:
+    """Return the bytes of a file; refuse what is no file, without opening it: reading from it might never end."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
         kind = _FILE_KINDS.get(stat.S_IFMT(there.st_mode), "a device. Name a file")
@@ -131,9 +131,8 @@ def _measure_size(path: Path) -> int:
 
 def demand_file(path: Path, kind: str = "CSV or Parquet file") -> None:
     """Refuse what is no file with bytes in it, without opening it."""
-    if not _measure_size(
-        path
-    ):  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
+    # Files of the system that wait for what comes, such as /proc/kmsg, call themselves empty.
+    if not _demand_regular(path):
         raise DataError(f"{path.name} must be a {kind}. Got an empty file.")
 
 
@@ -192,7 +191,7 @@ def _read_parquet(
     path: Path, names: list[str], options: str, geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:
     with pq.ParquetFile(path) as file:
-        _names.check(path.name, file.schema_arrow.names, names, options)
+        _names.demand_columns(path.name, file.schema_arrow.names, names, options)
         size, rows = path.stat().st_size, max(file.metadata.num_rows, 1)
         for columns, done in _parquet.survey_columns(path, file, names, geometry):
             yield columns, size * done // rows
@@ -207,7 +206,7 @@ def _read_csv(
     if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
         return  # a header alone, which Arrow would call broken
     separator = _guess_separator(first, names)
-    _names.check(path.name, next(csv.reader([first], delimiter=separator)), names, options)
+    _names.demand_columns(path.name, next(csv.reader([first], delimiter=separator)), names, options)
     stream, file = _open_stream(path, zipped=zipped)
     with stream:
         reader = pacsv.open_csv(  # on one thread, because only then an error names its line

@@ -23,7 +23,7 @@ from dbanon.load import _crs, _gis_reader, _names
 MAX_FILE_BYTES = 512 * 1024**2
 """Coverage of a whole country takes some megabytes; GDAL takes several times the bytes of the file."""
 LIMITS = {"memory_bytes": 4 * 1024**3, "output_bytes": 1024**3, "cpu_s": 300, "time_s": 900}
-"""Limits of the process that reads a file. A GeoJSON of MOST_FILE_BYTES took 32 s of a processor and 1.4 GB."""
+"""Limits of the process that reads a file. A GeoJSON of MAX_FILE_BYTES took 32 s of a processor and 1.4 GB."""
 
 _FORMATS = "GeoJSON, GeoPackage or a Shapefile (.shp, with its .shx and .dbf)"
 _TRACK_FORMAT = "GPX file"
@@ -64,7 +64,7 @@ def read_features(path: Path, *, layer: str | None, label: str | None) -> Featur
     about, parts = read
     found = about.get(b"crs", b"").decode()
     crs = _crs.find_epsg(path.name, found) if found else None
-    _crs.check_named(path.name, json.loads(about.get(b"named", b"[]")), crs)
+    _crs.demand_system(path.name, json.loads(about.get(b"named", b"[]")), crs)
     return Features(parts, crs)
 
 

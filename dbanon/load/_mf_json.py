@@ -119,7 +119,7 @@ def _flatten(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tup
     named = {name for crs in systems for name in pc.unique(pc.struct_field(crs, [0, 0])).to_pylist() if name}
     meant = {name: _crs.find_in_name(name) for name in named}
     for name, crs in meant.items():
-        _crs.check_named(path.name, [name], crs or "")
+        _crs.demand_system(path.name, [name], crs or "")
     held = {name: _convert_to_text(pc.struct_field(whole, ["properties", name])) for name in properties}
     if "id" in held:
         held["id"] = pc.coalesce(_convert_to_text(pc.struct_field(whole, "id")), held["id"])

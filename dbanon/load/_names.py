@@ -14,7 +14,7 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and not _VALUE.search(text)
 
 
-def check(called: str, found: Sequence[str], wanted: Sequence[str], options: str) -> None:
+def demand_columns(called: str, found: Sequence[str], wanted: Sequence[str], options: str) -> None:
     """Raise `DataError` unless each column wanted is there once; `options` are those that name them."""
     missing = [name for name in wanted if name not in found]
     if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):

@@ -37,7 +37,7 @@ _ISO = r"^" + _DATE + r"([ T]([01][0-9]|2[0-3])(:?[0-5][0-9](:?[0-5][0-9](\.[0-9
 _ZONE = r"([zZ]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 
-def check_zone(tz: str | None) -> None:
+def demand_zone(tz: str | None) -> None:
     """Raise `ParameterError` if there is no time zone of this name."""
     try:
         if tz is not None:

@@ -110,7 +110,7 @@ class Frame:
         self.geometries = _geometry.find_geometries(self._reader.schema, primary)
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
-        _names.check(self.name, self._reader.schema.names, names, wanted.options)
+        _names.demand_columns(self.name, self._reader.schema.names, names, wanted.options)
         names = list(dict.fromkeys(names))
         read = _arrow.select_columns(self.name, self._read_rows(), names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)

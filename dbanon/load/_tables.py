@@ -170,7 +170,7 @@ def _check_columns(asked: LoadingPlaces) -> list[str]:
     _trajectories.refuse_two_positions(asked.geom, asked.x, asked.y)
     place = _name_position(asked) if asked.geom is None else (asked.geom,)
     names = [*place, *([] if asked.name is None else [asked.name])]
-    _trajectories.check_differ(names, "position and name")
+    _trajectories.demand_different(names, "position and name")
     if asked.geom is None:
         _trajectories.refuse_names_of_each_other(*_name_position(asked))
     return names
@@ -292,7 +292,7 @@ def load_requests(
 
     Of the report `trajectories` is 0, `subjects` counts the senders.
     """
-    _parse.check_zone(asked.tz)
+    _parse.demand_zone(asked.tz)
     columns, named = list(asked.columns), [asked.subject, asked.time]
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [*named, columns])
@@ -324,7 +324,7 @@ def load_quasi_identifiers(
     Of the report `trajectories` is 0, `subjects` counts those who have one.
     """
     kind, named = "quasi-identifiers", [asked.subject, asked.time]
-    _parse.check_zone(asked.tz)
+    _parse.demand_zone(asked.tz)
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'person and time')", [named])
         srid = _claim_dataset(connection, asked.dataset)

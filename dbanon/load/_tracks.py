@@ -40,7 +40,7 @@ def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_fi
 
     Raises `DataError` for a file that is broken or has no times, a folder without one, and a column there is not.
     """
-    _names.check(path.name, COLUMN_NAMES, names, options)
+    _names.demand_columns(path.name, COLUMN_NAMES, names, options)
     files = _find_files(path) if path.is_dir() else [path]
     parts = _choose_columns(_gather(_read(path, files)), names)
     yield from _files.number_rows(path.name, parts, "points of tracks", systems=frozenset([_crs.DEGREES_CRS]))

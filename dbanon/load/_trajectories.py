@@ -215,7 +215,7 @@ def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
     _check_others(sources)
     positions = tuple(_choose_position(source, asked) for source in sources)
     for where in set(positions):
-        _check_columns(asked, where)
+        _demand_columns(asked, where)
     return Fixes(sources, positions, _choose_system(sources, positions, asked.crs), asked)
 
 
@@ -256,14 +256,14 @@ def _choose_system(sources: Sequence[_sources.Source], positions: Sequence[_Posi
     return next(iter(systems))
 
 
-def _check_columns(asked: LoadingTrajectories, where: _Position) -> None:
+def _demand_columns(asked: LoadingTrajectories, where: _Position) -> None:
     """Raise `ParameterError` for columns of which no fix can be made.
 
     One column is to be two things, none but the subject's is `OWN_SUBJECT`, and x and y are not called like each other.
     """
     time = [] if where.is_moving else [asked.time]
     what = "x and y" if len(where.columns) == 2 else "position"
-    check_differ([asked.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
+    demand_different([asked.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
     if OWN_SUBJECT in (asked.time, *where.columns, asked.trip):
         raise ParameterError(
             f"Only the 'subject' column can be '{OWN_SUBJECT}'. Got it for another column. Name that column."
@@ -297,7 +297,7 @@ def describe_swap(x: str, y: str) -> str:
     return f"Columns '{x}' and '{y}' are the other way round. Give --x {y} --y {x}."
 
 
-def check_differ(named: list[str], what: str) -> None:
+def demand_different(named: list[str], what: str) -> None:
     """Raise `ParameterError` if a column is named twice."""
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
@@ -325,7 +325,7 @@ def load_trajectories(
 
     Their order and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
     """
-    _parse.check_zone(asked.tz)
+    _parse.demand_zone(asked.tz)
     source = prepare_fixes(given, asked)
     arguments: dict[str, Any] = {"asked": make_jsonb(vars(asked) | {"crs": source.crs})}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:

@@ -66,7 +66,7 @@ def read(
     ParameterError
         If times need a zone.
     """
-    _parse.check_zone(tz)
+    _parse.demand_zone(tz)
     found = _find_columns(path, columns or {})
     if any(corner in found for corner in _CORNER_COLUMNS):
         return _read_rectangles(path, found, extent, tz)
@@ -120,7 +120,7 @@ def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
             f"A column must be named as one of {', '.join(_KNOWN_NAMES)}. Got '{unknown[0]}'. Correct --column."
         )
     names = _files.read_header(path)
-    _names.check(path.name, names, list(given.values()), "--column")
+    _names.demand_columns(path.name, names, list(given.values()), "--column")
     lower = {name.strip().lower(): name for name in reversed(names)}
     known = {mean: next((lower[a] for a in also.split(",") if a in lower), None) for mean, also in _KNOWN_NAMES.items()}
     return {mean: name for mean, name in known.items() if name is not None} | dict(given)
@@ -132,7 +132,7 @@ def _read_cells(
     """Read the codes of ids, and the other wanted columns as finite numbers."""
     for mean in wanted:
         if mean not in found:
-            _names.check(path.name, _files.read_header(path), [mean], _COLUMN_OPTION.format(mean))
+            _names.demand_columns(path.name, _files.read_header(path), [mean], _COLUMN_OPTION.format(mean))
     times = {mean: _parse.Times(tz) for mean in ("time", "since", "until")}
     parts: dict[str, list[pa.Array]] = {mean: [] for mean in wanted}
     for batch in _files.read_batches(path, [found[mean] for mean in wanted], options="--column"):

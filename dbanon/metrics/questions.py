@@ -60,7 +60,7 @@ def draw_questions(
     """Draw squares at random places and times: `queries` of each side at moments, and as many during spans.
 
     Each question has a moment or span of its own, drawn from all that are given. So the questions of a side are drawn
-    independently, which `count_figures` requires.
+    independently, which `dbanon.metrics.counts.measure_counts` requires.
 
     Parameters
     ----------

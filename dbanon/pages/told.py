@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.base.command import run_command
+from dbanon.base.command import format_run_command
 from dbanon.base.described import TEST_QUESTIONS, ClauseFound
 from dbanon.base.errors import format_count
 from dbanon.pages import frame, words
@@ -289,7 +289,9 @@ class Told(Blocks):
         # A part cannot be published beside itself, nor in place of all parts.
         publish = None if record.parts else record.release
         lines = [
-            run_command(record.method, record.dataset, record.algorithm, record.parameters, publish, replace=True),
+            format_run_command(
+                record.method, record.dataset, record.algorithm, record.parameters, publish, replace=True
+            ),
             f"dbanon report {record.release or record.run_id}",
         ]
         note = Markup(

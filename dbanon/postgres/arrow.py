@@ -114,14 +114,14 @@ def _read_pieces(copy: psycopg.Copy, least: int = _BATCH_BYTES) -> Iterator[tupl
             data, lengths = bytearray(), []
         length, row = fetch(1)
         if length < 0:  # not after the trailer: the server ended it with an error
-            raise _find_error(copy.connection.pgconn)
+            raise _make_error(copy.connection.pgconn)
         if length == 0:  # nothing is there yet
             row = copy.read()
     copy.read()  # the end
     yield data, lengths
 
 
-def _find_error(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
+def _make_error(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
     """Make the error of what ended a COPY, and fetch what comes after it, as psycopg would."""
     last = result = connection.get_result()
     while last is not None:

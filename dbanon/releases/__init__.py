@@ -17,7 +17,7 @@ from dbanon.postgres.connection import Connection, collect_notices, fetch_value,
 from dbanon.releases import published
 
 
-def check_release(connection: Connection, name: str, asked: Publishing) -> None:
+def demand_publishable(connection: Connection, name: str, asked: Publishing) -> None:
     """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
     given = [name, asked.replace, asked.end_readers, _list_readers(asked.readers), asked.grow]
     fetch_value(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s)", given)

@@ -253,8 +253,8 @@ class _Reader:
                 SELECT c.at_least, c.expected, c.at_most FROM published.count_inside_of({about}, {named}::regclass,
                     {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s),
                     CASE WHEN NOT %(span)s THEN %(at)s::timestamptz END,
-                    CASE WHEN %(span)s THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10
-                        minutes') END) c
+                    CASE WHEN %(span)s
+                        THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10 minutes') END) c
                 """,
                 **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": span},
             )
@@ -279,16 +279,16 @@ class _Reader:
 
     def draw_backdrop(self, window: Window, table: str) -> tuple[str, str]:
         """Draw a table of lines or areas that the operator names, in the window alone."""
-        return read_backdrop(self._connection, window, self._rows.srid, table)
+        return draw_backdrop_paths(self._connection, window, self._rows.srid, table)
 
 
-def read_backdrop(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
+def draw_backdrop_paths(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
     """Draw a public table of lines and areas under a map: paths of its lines and of its areas, simplified and clipped.
 
     Every page calls the table public. So `ParameterError` is raised unless every analyst may read it and its column of
     geometries. A login that knows no analysts' role must name a table that everyone may read.
     """
-    drawn, column = _open_to_all(connection, table)
+    drawn, column = _find_public_table(connection, table)
     names = {"table": make_sql(drawn), "column": make_sql(column), "p": sql.Identifier(find_postgis_schema(connection))}
     query = sql.SQL("""
         WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
@@ -327,7 +327,7 @@ def read_backdrop(connection: Connection, window: Window, srid: int, table: str)
     )
 
 
-def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
+def _find_public_table(connection: Connection, table: str) -> tuple[str, str]:
     """Find a table that every analyst may read, and its column of geometries: both as SQL names them."""
     readers = published.name_analysts(connection)
     try:

@@ -12,10 +12,10 @@ from dbanon.runs import _told
 from dbanon.runs._told import Box, Counted, Span, Table, Told
 
 CELL_M, ZONE_M = 1000.0, 3000.0
-TRIPS, TRIP_S = 6, 1800.0
+TRIP_SPANS, TRIP_S = 6, 1800.0
 """Number of spans whose trips are compared, and their length unless the rows have another."""
 _MAX_PLACES = 5_000_000  # fixes of the people among whom others are unique
-_SQUARE_M, _SQUARES, _CLASSES = 2000.0, 20, 4
+_SQUARE_M, _SQUARE_COUNT, _CLASS_COUNT = 2000.0, 20, 4
 _LINK_S = 600.0
 _SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the paper
 
@@ -48,7 +48,7 @@ def compare_dwelling(
     """
     low, high = np.array(box[:2]), np.array(box[2:])
     told, true_ = [], []
-    for _ in range(_SQUARES):
+    for _ in range(_SQUARE_COUNT):
         x, y = (low + (high - low) * rng.random(2) - _SQUARE_M / 2).tolist()
         span, square = spans[rng.integers(len(spans))], (x, y, x + _SQUARE_M, y + _SQUARE_M)
         people, stay = table.answer_dwell(square, span)
@@ -62,8 +62,8 @@ def compare_dwelling(
 
 def _sum_by_stay(stay: Float, people: Float, instants: float) -> Counted:
     """Sum people by the time that they stay; people expected for less than half an instant do not count."""
-    length = np.ceil(np.round(stay) / instants * _CLASSES - 1e-9)
-    found = np.arange(1, _CLASSES + 1)
+    length = np.ceil(np.round(stay) / instants * _CLASS_COUNT - 1e-9)
+    found = np.arange(1, _CLASS_COUNT + 1)
     return np.column_stack([found, found]), np.array([people[length == one].sum() for one in found])
 
 

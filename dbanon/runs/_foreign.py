@@ -70,7 +70,7 @@ class Foreign:
     def _measure_maps(
         self, told: Table | Points, seen: Movements, box: Box, spans: Float, questions: Questions
     ) -> Iterator[Figure]:
-        trips = [(since, since + _field.TRIP_S) for since in spans[: _field.TRIPS, 0].tolist()]
+        trips = [(since, since + _field.TRIP_S) for since in spans[: _field.TRIP_SPANS, 0].tolist()]
         hours = [(since, since + SPAN_S) for since in questions.since[:24].tolist()]
         yield from _field.compare_maps(told, seen, hours)
         yield from _field.compare_flows(told, self.truth.find_seen(np.array(trips)), box, trips)

@@ -323,10 +323,10 @@ class Measurement:
         """Choose spans for trips: whole windows where records end with one, otherwise half an hour."""
         about = self.about
         if about.rows > _MAX_ROWS:
-            return self._choose_hours(questions, at_moments=False, most=_field.TRIPS)
+            return self._choose_hours(questions, at_moments=False, most=_field.TRIP_SPANS)
         length = float(about.window_s or _field.TRIP_S)
         starts = np.arange(about.since, max(about.until - length, about.since) + 1e-6, length)
-        chosen = np.sort(self.rng.choice(starts, min(_field.TRIPS, len(starts)), replace=False))
+        chosen = np.sort(self.rng.choice(starts, min(_field.TRIP_SPANS, len(starts)), replace=False))
         return [(since, min(since + length, about.until)) for since in chosen.tolist()]
 
     def _compare_ways(self) -> Iterator[Figure]:

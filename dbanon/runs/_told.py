@@ -82,7 +82,7 @@ class Table:
     def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:
         """Ask ``published.flows`` of a temporary table of zones."""
         self.session.execute("DROP TABLE IF EXISTS pg_temp.asked_zones")
-        i, j = (axis.ravel().tolist() for axis in np.meshgrid(*_count_zones(side_m, box)))
+        i, j = (axis.ravel().tolist() for axis in np.meshgrid(*_list_zones(side_m, box)))
         self.session.execute(
             "CREATE TEMPORARY TABLE asked_zones ON COMMIT DROP AS SELECT z.i * %s + z.j AS zone, st_makeenvelope("
             "z.i * %s, z.j * %s, (z.i + 1) * %s, (z.j + 1) * %s, (%s::published.releases).srid) AS area "
@@ -178,19 +178,19 @@ def number_zones(x: Float, y: Float, side_m: float, box: Box) -> Int:
     """Number the zones of places in metres, the least int64 where a zone does not meet the box."""
     i, j = (np.floor(axis / side_m).astype(np.int64) for axis in (x, y))
     inside: Bool = np.ones(len(i), np.bool_)
-    for axis, known in zip((i, j), _count_zones(side_m, box), strict=True):
+    for axis, known in zip((i, j), _list_zones(side_m, box), strict=True):
         inside &= (axis >= known[0]) & (axis <= known[-1])
     return np.where(inside, i * _ZONES_PER_ROW + j, _NO_ZONE)
 
 
 def compute_zone_side(box: Box, side_m: float) -> float:
     """Give the side of zones in metres: the one asked for, doubled until there are few enough."""
-    while np.prod([len(axis) for axis in _count_zones(side_m, box)]) > _MAX_ZONES:
+    while np.prod([len(axis) for axis in _list_zones(side_m, box)]) > _MAX_ZONES:
         side_m *= 2
     return side_m
 
 
-def _count_zones(side_m: float, box: Box) -> tuple[Int, Int]:
+def _list_zones(side_m: float, box: Box) -> tuple[Int, Int]:
     columns, rows = (
         np.arange(np.floor(low / side_m), np.floor(high / side_m) + 1).astype(np.int64)
         for low, high in ((box[0], box[2]), (box[1], box[3]))

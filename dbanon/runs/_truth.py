@@ -17,7 +17,7 @@ from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 from dbanon.methods.kernels import align
 
 _CUT_ROUNDS = 40
-_MAX_WINDOW_PLACES = 100_000  # positions that say where people are
+_MAX_CUT_PLACES = 100_000  # positions that say where people are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -218,7 +218,7 @@ def find_window(seen: Movements, share: float = 0.95) -> tuple[float, float, flo
 
     Returns xmin, ymin, xmax and ymax in metres, which are infinite where there are no positions.
     """
-    place = np.stack([seen.x, seen.y])[:, :: len(seen.x) // _MAX_WINDOW_PLACES + 1]
+    place = np.stack([seen.x, seen.y])[:, :: len(seen.x) // _MAX_CUT_PLACES + 1]
     each = int(place.shape[1] * (1 - share) / _CUT_ROUNDS)
     for _ in range(_CUT_ROUNDS if each else 0):
         sides = [

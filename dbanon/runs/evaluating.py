@@ -213,7 +213,7 @@ def _evaluate_and_keep(
 ) -> Evaluation:
     row = demand_fit(connection, run_id)
     measured = _measure_run(url, row, asked, progress)
-    kept.keep(connection, kept.read_kept(row, measured), measured)
+    kept.keep(connection, kept.make_key(row, measured), measured)
     return measured
 
 

@@ -31,7 +31,7 @@ class Key:
     seed: int
 
 
-def read_kept(row: stored.RunRow, measured: Evaluation) -> Key:
+def make_key(row: stored.RunRow, measured: Evaluation) -> Key:
     """Make the key of figures that were measured for a run on all people."""
     return Key(
         dataset_id=row.dataset_id,

@@ -8,7 +8,7 @@ from dbanon.base.sweep import Minute
 from dbanon.pages import maps
 from dbanon.postgres.connection import Connection, find_postgis_schema
 
-_MOST_ROWS, _MOST_BYTES = 400, 30_000
+_MAX_ROWS, _MAX_BYTES = 400, 30_000
 
 
 def draw(connection: Connection, run_id: int, k: int, questions: Questions, like: Minute | None) -> Minute | None:
@@ -36,10 +36,10 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
             c.region, %s, %s), %s, %s), 2), 1), 1, 0), count(*) OVER ()
         FROM dbanon.cloak c WHERE c.run_id = %s AND c.period @> to_timestamp(%s) AND c.crowd >= %s
         ORDER BY {own}.ST_Area(c.region) DESC, c.record_id LIMIT %s"""
-    given = [-x0, -y1, unit, unit, run_id, at, k, _MOST_ROWS]
+    given = [-x0, -y1, unit, unit, run_id, at, k, _MAX_ROWS]
     found = connection.execute(query, given).fetchall()
     paths = [path for path, _ in found]
-    while sum(map(len, paths)) > _MOST_BYTES:
+    while sum(map(len, paths)) > _MAX_BYTES:
         del paths[0]
     return Minute(at=at, window=(x0, y0, x1, y1), rows=int(found[0][1]), paths=tuple(paths)) if paths else None
 

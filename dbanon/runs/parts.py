@@ -35,14 +35,11 @@ from dbanon.runs._cells import find_fix_cells
 T = TypeVar("T")
 
 PART_THREADS = 4  # that a part keeps busy on one machine: below twice as many cores one process has all
-_MIN_PART_FIXES, _MAX_PART_FIXES = (
-    1 << 22,
-    1 << 24,
-)  # fixes of a part: of fewer, reading the rows again costs more; more take memory
+# Fixes of a part: of fewer, reading the rows again costs more; more take memory.
+_MIN_PART_FIXES, _MAX_PART_FIXES = 1 << 22, 1 << 24
 _PARTS_PER_READER = 2  # parts for each: none of them waits long for another's last
-_MAX_ID_RANGES = (
-    64  # ranges of ids that a part is read in; where people's trajectories lie scattered, one, and more than it has
-)
+# Ranges of ids that a part is read in; where people's trajectories lie scattered, one, and more than it has.
+_MAX_ID_RANGES = 64
 _NONE, _NO_TIMES = np.empty(0, np.int64), np.empty(0)
 _MEMBER_COLUMNS = ("member_record", "member_trajectory", "member_start_s", "member_end_s")
 _NO_ROWS: dict[str, Any] = {

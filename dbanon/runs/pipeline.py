@@ -367,7 +367,7 @@ def _mark_unfinished(connection: Connection, claim: queue.Claim, watch: Watch) -
                 queue.requeue_run(connection, claim)
             raise KeyboardInterrupt from None
         if watch.why == "cancel" or isinstance(error, queue.CancelledError):
-            asked = queue.find_cancellation(connection, claim) or queue.make_lost_error(claim.run_id)
+            asked = queue.make_cancellation(connection, claim) or queue.make_lost_error(claim.run_id)
             _give_up(connection, claim, "cancelled", str(asked))
             raise asked from None
         if isinstance(error, KeyboardInterrupt):

@@ -80,14 +80,14 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     ).format(assigned, mark.format(sql.Literal(importlib.metadata.version("dbanon"))))
     fence = {"status": status, "run_id": claim.run_id, "attempt": claim.attempt}
     if connection.execute(statement, {**fence, **values}).rowcount != 1:
-        raise find_cancellation(connection, claim) or make_lost_error(claim.run_id)
+        raise make_cancellation(connection, claim) or make_lost_error(claim.run_id)
 
 
 class CancelledError(StoreError):
     """The run was cancelled; names the login that did it."""
 
 
-def find_cancellation(connection: Connection, claim: Claim) -> CancelledError | None:
+def make_cancellation(connection: Connection, claim: Claim) -> CancelledError | None:
     """Make the error of a cancelled run; None if it was not cancelled."""
     login = fetch_value(
         connection,

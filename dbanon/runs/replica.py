@@ -39,7 +39,7 @@ _KEY_QUERY = "SELECT (held_by).lock_key FROM dbanon.run WHERE run_id = %s AND pg
 _AGE_QUERY = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::bigint"
 
 
-def check(primary: Connection, asked: Reading) -> None:
+def demand_replica(primary: Connection, asked: Reading) -> None:
     """Raise `ParameterError` or `StoreError` if a replica is asked for that cannot be read."""
     dsn = asked.read_dsn or os.environ.get("DBANON_READ_DSN")
     if dsn:

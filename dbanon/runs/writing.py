@@ -78,7 +78,7 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
     Where cells meet exactly, a union is what is left of their outlines when those are taken out that two cells share:
     fifteen times as quick as PostGIS, which unites cells that do not, some thousand at a time.
     """
-    cells = _write_cells(connection, run_id, cast("Int", regions.cell))
+    cells = _read_cells(connection, run_id, cast("Int", regions.cell))
     fit = shapely.coverage_is_valid(list(cells.values()), gap_width=_NEAR_M)
     for part in binary_copy.split_at_offsets(cast("Int", regions.cell_offset), _CELLS_PER_STATEMENT):
         if fit:
@@ -88,7 +88,7 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
         progress("writing regions", part.stop, len(regions))
 
 
-def _write_cells(connection: Connection, run_id: int, cell: Int) -> dict[int, Any]:
+def _read_cells(connection: Connection, run_id: int, cell: Int) -> dict[int, Any]:
     """Read the polygons of cells of the run's dataset, by id."""
     query = "SELECT cell_id, shape FROM dbanon_internal.run_cells(%s, %s::bigint[])"
     rows = connection.execute(query, [run_id, np.unique(cell).tolist()]).fetchall()

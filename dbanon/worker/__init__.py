@@ -136,7 +136,7 @@ def serve(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). "
                 "This one does not. Grant it that role."
             )
-        replica.check(database.connection, reading)
+        replica.demand_replica(database.connection, reading)
     settings = Settings(
         dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log, reading=reading
     )
@@ -173,7 +173,7 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
             for process in processes:
                 _send_signal(process, signal.SIGHUP)
         if not (signals or useless):
-            processes = [p if p.is_alive() else _restart_processes(context, settings, p) for p in processes]
+            processes = [p if p.is_alive() else _restart_process(context, settings, p) for p in processes]
     watched.note_stop()
     _stop(processes, signals)
     log.write_event("down", "down")
@@ -205,7 +205,7 @@ def _start_process(
     return process
 
 
-def _restart_processes(
+def _restart_process(
     context: multiprocessing.context.SpawnContext, settings: Settings, old: multiprocessing.context.SpawnProcess
 ) -> multiprocessing.context.SpawnProcess:
     if old.exitcode != _INTERRUPTED:  # whatever ended it may do so again

@@ -24,10 +24,9 @@ from dbanon.postgres.server import SERVER_VARIABLES
 T = TypeVar("T")
 
 _ANSWER_S = 10  # for the scheduler to answer
-_PATIENCE_S, _PATIENCE = 30.0, 4  # for the task that is waited for: so long, or so many times the longest so far
-_TASKS_PER_THREAD = (
-    2  # tasks handed to the cluster for each of its threads: none of them waits for the next one to come
-)
+_PATIENCE_S, _PATIENCE_FACTOR = 30.0, 4  # for the task that is waited for: so long, or so many times the longest so far
+# Tasks handed to the cluster for each of its threads: none of them waits for the next one to come.
+_TASKS_PER_THREAD = 2
 
 
 class Cluster:
@@ -98,7 +97,7 @@ class Cluster:
 
         def collect() -> None:
             nonlocal longest_s
-            result, took_s = waiting[0].wait_for_result(client, max(_PATIENCE_S, _PATIENCE * longest_s))
+            result, took_s = waiting[0].wait_for_result(client, max(_PATIENCE_S, _PATIENCE_FACTOR * longest_s))
             longest_s = max(longest_s, took_s)
             results.append(result)
             waiting.popleft()

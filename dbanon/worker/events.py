@@ -15,10 +15,8 @@ from dbanon.runs import queue
 
 Form = Literal["text", "json"]
 Level = Literal["info", "warning", "error"]
-_QUOTABLE_STATES = (
-    "DA005",
-    "DA020",
-)  # data or histories have changed; other sentences may quote columns or count people
+# Data or histories have changed; other sentences may quote columns or count people.
+_QUOTABLE_STATES = "DA005", "DA020"
 
 
 class Log:

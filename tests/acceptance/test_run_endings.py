@@ -89,7 +89,7 @@ def test_a_run_that_cannot_be_published_stays_verified(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    monkeypatch.setattr(releases, "check_release", lambda *_, **__: None)  # taken meanwhile
+    monkeypatch.setattr(releases, "demand_publishable", lambda *_, **__: None)  # taken meanwhile
     database.publish(1, "taken")
     with expect_refusal(ParameterError, "free", "already"):
         database.run("tp-aware", dataset="city", publish="taken")

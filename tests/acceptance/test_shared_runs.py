@@ -232,9 +232,8 @@ def test_processes_of_a_cluster_read_what_they_attack(
         shared = database.run("tp-aware", dataset="crowd", params={"k": 7, "instants": 4}, seed=7)
         assert shared.verdict == alone.verdict
         assert database.verify(alone.run_id).verdict == alone.verdict
-        city.execute("UPDATE dbanon.region SET region = public.ST_Translate(region, 900, 0) WHERE run_id = %s", [
-            alone.run_id
-        ])  # fmt: skip
+        move = "UPDATE dbanon.region SET region = public.ST_Translate(region, 900, 0) WHERE run_id = %s"
+        city.execute(move, [alone.run_id])
         divided = database.verify(alone.run_id)
         database.tasks = HERE
         assert divided.verdict == database.verify(alone.run_id).verdict

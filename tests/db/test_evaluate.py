@@ -152,7 +152,7 @@ def test_a_release_has_its_name_while_it_is_live_and_a_seed_asks_the_same(
 def test_what_was_measured_outlives_the_run_and_not_the_dataset(database: str, run: int, measured: Evaluation) -> None:
     with dbanon.connect(database) as own:
         own.progress = report_nothing
-        kept.keep(own.connection, kept.read_kept(stored.find_run(own.connection, 1), measured), measured)
+        kept.keep(own.connection, kept.make_key(stored.find_run(own.connection, 1), measured), measured)
         own.drop(1)
         found = own.connection.execute("SELECT run_id, params ->> 'k' FROM dbanon.evaluation").fetchall()
         assert found == [(None, "5")]

@@ -204,7 +204,7 @@ def test_what_cannot_be_a_reader_is_refused_before_anything_is_done(
     with expect_refusal("DA011", fact):
         operator.execute(PUBLISH, ["ten", readers])
     with expect_refusal("DA011", fact):
-        releases.check_release(operator, "ten", Publishing(replace=False, readers=readers))
+        releases.demand_publishable(operator, "ten", Publishing(replace=False, readers=readers))
     assert read_column(operator, SEEN) == []
 
 

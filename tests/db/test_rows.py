@@ -376,7 +376,7 @@ def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
 
 def check(connection, name):
     with translate_errors():
-        releases.check_release(connection, name, Publishing(replace=False))
+        releases.demand_publishable(connection, name, Publishing(replace=False))
 
 
 def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run):

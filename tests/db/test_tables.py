@@ -316,10 +316,18 @@ def test_keys_of_extra_that_no_column_takes_are_counted(connection: psycopg.Conn
     assert sorted(_read_written(connection).fields["region_other_keys"].tolist()) == [0, 0, 2, 2]
 
 
+# Fmt: skip.
 ODD = (
-    "[]", "[1e5, -0.5, true]", '[{"a": {"b": [1, {"c": "\\"]}, {\\u00e9"}]}}, "x, y", [[], {}]]', '{"poi": "pharmacy"}',
-    '"pharmacy"', "null", "1", f"[{'9' * 5000}]", '["[1, 2]"]',
-)  # fmt: skip
+    "[]",
+    "[1e5, -0.5, true]",
+    '[{"a": {"b": [1, {"c": "\\"]}, {\\u00e9"}]}}, "x, y", [[], {}]]',
+    '{"poi": "pharmacy"}',
+    '"pharmacy"',
+    "null",
+    "1",
+    f"[{'9' * 5000}]",
+    '["[1, 2]"]',
+)
 
 
 @pytest.mark.parametrize("value", ODD)

@@ -214,8 +214,8 @@ def test_who_comes_while_a_release_is_being_taken_waits_and_reads_what_replaces_
         assert read.result() == 4
 
 
-def is_waiting(login: psycopg.Connection) -> str:
-    """Ask whether a session waits for a lock."""
+def ask_waiting(login: psycopg.Connection) -> str:
+    """Write the question whether a session waits for a lock."""
     return f"SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {login.info.backend_pid} AND NOT granted)"
 
 
@@ -713,7 +713,7 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
 def run_meanwhile(observer: psycopg.Connection, login: psycopg.Connection, statement: str) -> Iterator[Future[object]]:
     """Begin a statement that has to wait for what the block does."""
     done = run_in_background(read_value, login, statement)
-    wait_until(observer, is_waiting(login))
+    wait_until(observer, ask_waiting(login))
     yield done
     wait([done], timeout=10)
 
@@ -791,7 +791,7 @@ def test_two_who_wait_for_each_other_are_told_so(
     operator.execute("SELECT count(*) FROM published.ten")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         replacing = run_in_background(other.execute, REPLACE)
-        wait_until(connection, is_waiting(other))
+        wait_until(connection, ask_waiting(other))
         outcomes = []
         for ask in (lambda: operator.execute("SELECT dbanon.publish(1, 'another')"), replacing.result):
             try:
@@ -811,7 +811,7 @@ def test_a_run_dropped_while_its_publication_waits_is_named(
     operator.execute("SELECT dbanon.drop_run(1)")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         publishing = run_in_background(other.execute, "SELECT dbanon.publish(1, 'ten')")
-        wait_until(connection, is_waiting(other))
+        wait_until(connection, ask_waiting(other))
         operator.execute("COMMIT")
         with expect_refusal("DA001", "run 1"):
             publishing.result()

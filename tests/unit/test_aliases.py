@@ -26,14 +26,14 @@ _ALIAS = re.compile(
 )
 
 
-def pieces(text: str) -> Iterator[str]:
+def iter_pieces(text: str) -> Iterator[str]:
     """Give the statements of a text, the bodies of its functions, and the queries that they quote."""
     plain, last = "", 0
     for found in _TOKEN.finditer(text):
         plain, last = plain + text[last : found.start()], found.end()
         plain += "''" * (not found[0].startswith("--")) + "\n" * found[0].count("\n")
         if body := found[2] or found[3]:
-            yield from pieces(body)
+            yield from iter_pieces(body)
         elif found[0].startswith("'"):
             quoted = re.sub(r"'\s*\n\s*'", "\n", found[0][1:-1])
             if _QUERY.match(quoted):
@@ -42,10 +42,10 @@ def pieces(text: str) -> Iterator[str]:
     yield from [plain] if re.search(r"^(?:DECLARE|BEGIN)$", plain, re.MULTILINE) else plain.split(";\n")
 
 
-def short_names(text: str) -> set[str]:
+def find_short_names(text: str) -> set[str]:
     """Find the aliases and record variables of one letter in the long pieces of a text."""
     found = set()
-    for piece in pieces(text):
+    for piece in iter_pieces(text):
         if piece.strip().count("\n") < MAX_LINES:
             continue
         left, flat = "", piece
@@ -59,7 +59,7 @@ def short_names(text: str) -> set[str]:
 
 @pytest.mark.parametrize("file", SQL, ids=lambda file: str(file.relative_to(ROOT)))
 def test_no_alias_of_a_long_statement_is_one_letter(file: Path) -> None:
-    assert short_names(file.read_text()) == set()
+    assert find_short_names(file.read_text()) == set()
 
 
 def test_no_alias_of_a_long_statement_in_python_is_one_letter() -> None:
@@ -68,7 +68,7 @@ def test_no_alias_of_a_long_statement_in_python_is_one_letter() -> None:
         texts = [
             text for text in _LITERAL.findall(file.read_text()) if re.search(r"\b(?:SELECT|UPDATE|DELETE)\b", text)
         ]
-        found[str(file.relative_to(ROOT))] = set().union(*map(short_names, texts))
+        found[str(file.relative_to(ROOT))] = set().union(*map(find_short_names, texts))
     assert {file: names for file, names in found.items() if names} == {}
 
 
@@ -94,5 +94,5 @@ PLANTED = {
 @pytest.mark.parametrize("case", PLANTED)
 def test_an_alias_of_one_letter_is_found(case: str) -> None:
     planted = PLANTED[case]
-    assert len(short_names(planted.format(long=LONG) if "{long}" in planted else planted)) == 1
-    assert "{long}" not in planted or short_names(planted.format(long="\n")) == set()
+    assert len(find_short_names(planted.format(long=LONG) if "{long}" in planted else planted)) == 1
+    assert "{long}" not in planted or find_short_names(planted.format(long="\n")) == set()

@@ -57,17 +57,17 @@ def test_regions_that_are_none_are_nowhere_and_meet_nothing():
     assert bounds[2, 2] == np.inf
 
 
-def is_served(serves: dict[int, list[int]], room: list[int]) -> int:
-    """Try all ways."""
+def count_served(serves: dict[int, list[int]], room: list[int]) -> int:
+    """Count how many sites can be served, by trying all ways."""
     if not serves:
         return 0
     site, *others = serves
     rest = {other: serves[other] for other in others}
-    best = is_served(rest, room)
+    best = count_served(rest, room)
     for region in serves[site]:
         if room[region]:
             left = [r - (i == region) for i, r in enumerate(room)]
-            best = max(best, 1 + is_served(rest, left))
+            best = max(best, 1 + count_served(rest, left))
     return best
 
 
@@ -80,4 +80,4 @@ def test_as_many_sites_are_served_as_can_be(seed):
     number, room = rng.integers(1, 4, places), rng.integers(0, 4, regions)
     at = np.repeat(np.arange(places), number).tolist()
     serves = {site: region[place == at[site]].tolist() for site in range(len(at))}
-    assert _count_served(region, place, room, number) == is_served(serves, room.tolist())
+    assert _count_served(region, place, room, number) == count_served(serves, room.tolist())

@@ -76,7 +76,7 @@ def test_cloaks_are_the_same_with_four_processes_of_which_one_is_killed(tmp_path
 
 def test_a_task_of_a_slow_machine_is_done_by_another(two, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cluster, "_PATIENCE_S", 0.1)
-    monkeypatch.setattr(cluster, "_PATIENCE", 1)
+    monkeypatch.setattr(cluster, "_PATIENCE_FACTOR", 1)
     numbers = [(str(tmp_path), number) for number in range(3)]
     asked, processing = iter([OSError("for once not heard")]), distributed.Client.processing
 

@@ -158,9 +158,9 @@ def test_an_hour_that_happens_twice_is_the_first_of_the_two():
 
 def test_a_zone_that_does_not_exist_is_refused():
     with pytest.raises(ParameterError, match="Mars/Olympus"):
-        _parse.check_zone("Mars/Olympus")
-    _parse.check_zone(None)
-    _parse.check_zone("Europe/Berlin")
+        _parse.demand_zone("Mars/Olympus")
+    _parse.demand_zone(None)
+    _parse.demand_zone("Europe/Berlin")
 
 
 def test_parquet_timestamps_are_read_with_and_without_a_zone():

@@ -15,7 +15,7 @@ from tests.unit.mob_instances import draw_world, locate_on_curve, make_positions
 from tests.unit.test_mob_sets import convert_sets
 
 SEED = 2009
-WORLDS = {  # keywords of random_world
+WORLDS = {  # keywords of draw_world
     "ties": {"instants": 4, "side": 2},
     "gaps": {"instants": 6, "side": 8, "absent": 0.2},
     "two words": {"instants": 70, "side": 30, "absent": 0.03, "most": 8},

@@ -21,7 +21,7 @@ ALGORITHMS = {
     "symmetric": (_sets.draw_symmetric, oracle.find_symmetric),
     "extreme-union": (_sets.draw_extreme_union, oracle.find_extreme_union),
 }
-WORLDS = {  # keywords of random_world; many are at the same place in the first
+WORLDS = {  # keywords of draw_world; many are at the same place in the first
     "ties": {"instants": 4, "side": 2},
     "gaps": {"instants": 6, "side": 8, "absent": 0.3},
     "two words": {"instants": 70, "side": 8, "absent": 0.05, "most": 4},

@@ -23,7 +23,7 @@ K = 5
 
 
 def make_bins(people: list[int]) -> list[shown.Bin]:
-    """Bins of factors of `shown.STEP`, a unit of weight for each person."""
+    """Bins of factors of `shown.BIN_FACTOR`, a unit of weight for each person."""
     edges = [shown.BIN_FACTOR**n for n in range(len(people) + 1)]
     return [shown.Bin(edges[n], edges[n + 1], float(p), float(p)) for n, p in enumerate(people)]
 

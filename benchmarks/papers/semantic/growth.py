@@ -16,9 +16,8 @@ from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic._graph import Graph
 
-_ROUNDING_FACTOR = (
-    1e12  # divergences are compared after rounding, so that equal mixes are equal however they were summed
-)
+# Divergences are compared after rounding, so that equal mixes are equal however they were summed.
+_ROUNDING_FACTOR = 1e12
 UNLIMITED_AREA = np.iinfo(np.int64).max  # a limit that no area exceeds
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 

@@ -74,8 +74,8 @@ def compute_loss(
 ) -> Any:  # fmt: skip
     """C_ij: the mean of what each point of the longer loses with that of the other which suits it best.
 
-    For single trajectories `cells_loss` finds the same, quicker. `nearly` takes a bound of a merge's area for the area:
-    it grows no region.
+    For single trajectories `compute_cells_loss` finds the same, quicker. `nearly` takes a bound of a merge's
+    area for the area: it grows no region.
     """
     total, least, time = 0.0, np.empty(len(other.start)), np.empty(len(other.start))
     for i in range(len(walked.start)):

@@ -27,7 +27,7 @@ _MALFORMED = (
     "nothing else. They are not."
 )
 _REASON_PATTERN = re.compile(r"[a-z][a-z_]{0,39}")
-_MOST_SLOTS, _MOST_CELLS = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have
+_MAX_SLOTS, _MAX_CELLS = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,9 @@ def _read_grid_m(params: Mapping[str, Any], grid_m: float) -> float:
 def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
     """Demand that the slots and cells of all fixes can be numbered."""
     for values, side, far in (
-        (data.t, grid_s, _MOST_SLOTS),
-        (data.x, grid_m, _MOST_CELLS),
-        (data.y, grid_m, _MOST_CELLS),
+        (data.t, grid_s, _MAX_SLOTS),
+        (data.x, grid_m, _MAX_CELLS),
+        (data.y, grid_m, _MAX_CELLS),
     ):
         near = max(-float(values.min()), float(values.max())) / side < far
         must(near, "Every fix must lie within 2^32 slots of 1970 and 2^26 cells of the origin. Some do not.")

@@ -8,7 +8,7 @@ from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.kte._groups import count_group_clauses
 from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples, build_rows, find_cover, find_members, find_samples
-from dbanon.attacks.kte._sets import count_picks, read_picks
+from dbanon.attacks.kte._sets import examine_picks, read_picks
 from dbanon.attacks.kte._windows import build_scene, build_timetable, find_exposed, find_speaking
 from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
 from dbanon.attacks.shared.frame import Counts
@@ -62,7 +62,7 @@ def _count_hiding_clauses(
     times, view = build_timetable(known, rules), build_scene(known, seen.stored, seen.who, seen.covered)
     speaks = find_speaking(view, times)
     chosen = read_picks(evidence, view, speaks, times, rules)
-    found = count_picks(view, speaks, chosen, times, rules)
+    found = examine_picks(view, speaks, chosen, times, rules)
     outcome = find_exposed(view, speaks, found.fitting, times, rules.k)
     wrong = (evidence.cloak_crowd != rules.k) | (evidence.cloak_subjects != 1)
     few = found.number < rules.k - 1

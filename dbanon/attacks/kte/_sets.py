@@ -91,7 +91,7 @@ def _find_windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
     return np.where(known & (epoch * leak_s == start_s) & (window >= 0) & (window < times.count), window, -1)
 
 
-def count_picks(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
+def examine_picks(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
     """Look at who carries whom, and when again."""
     number = np.bincount(chosen.at, minlength=len(speaks.key))
     carried = fits(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)

@@ -22,8 +22,8 @@ from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
-_MOST_WINDOWS = 10_000_000
-_MOST_LEAK_SLOTS = 1 << 20
+_MAX_WINDOWS = 10_000_000
+_MAX_LEAK_SLOTS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,10 +87,10 @@ def build_timetable(known: Samples, rules: Rules) -> Timetable:
         # What is known may lie in the first or the last epoch alone.
         first, epochs = first - rules.window + 1, epochs + 2 * (rules.window - 1)
     count = max(1, epochs - rules.window + 1)
-    must(count <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most. It has more.")
+    must(count <= _MAX_WINDOWS, f"A run must have {_MAX_WINDOWS} windows at most. It has more.")
     must(
-        rules.leak <= _MOST_LEAK_SLOTS,
-        f"The run's parameter 'leak_s' must be {_MOST_LEAK_SLOTS} slots at most. It is more.",
+        rules.leak <= _MAX_LEAK_SLOTS,
+        f"The run's parameter 'leak_s' must be {_MAX_LEAK_SLOTS} slots at most. It is more.",
     )
     return Timetable(first=first, epochs=epochs, count=count, window=rules.window, leak=rules.leak)
 

@@ -28,8 +28,8 @@ from dbanon.attacks.shared.replay import Timetable, select_slots
 from dbanon.base.trajectory import Float, QuasiIdentifiers, Trajectories
 
 FEW_PARTNERS, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
-_MOST_POSITIONS = 400_000_000
-_MOST_CELLS_APART = 1 << 30
+_MAX_POSITIONS = 400_000_000
+_MAX_CELLS_APART = 1 << 30
 _WINDOW_INSTANTS = 512  # instants found of a subject at a time
 _MALFORMED = (
     "The run's counts of rows left out must be whole counts of people and of quasi-identifiers by reason, and of "
@@ -82,7 +82,7 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     params, data = evidence.params, evidence.trajectories
     times = build_timetable(params, data, _WINDOW_INSTANTS)
     times = replace(times, length=-(-times.count // times.windows))  # of windows about as long as one another
-    _demand_few(data, times)
+    _demand_few_positions(data, times)
     speed = read_parameter(params, "speed_m_s")
     number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER
     must(number, "The run's parameter 'speed_m_s' must be a speed in metres a second. It is not.")
@@ -97,15 +97,15 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     )
 
 
-def _demand_few(data: Trajectories, times: Timetable) -> None:
-    few = len(sort_distinct(data.subject)) * times.count <= _MOST_POSITIONS
-    must(few, f"The number of people times instants must be at most {_MOST_POSITIONS:,} to attack with. It is greater.")
+def _demand_few_positions(data: Trajectories, times: Timetable) -> None:
+    few = len(sort_distinct(data.subject)) * times.count <= _MAX_POSITIONS
+    must(few, f"The number of people times instants must be at most {_MAX_POSITIONS:,} to attack with. It is greater.")
 
 
 def demand_near(corners: Float, grid_m: float) -> None:
     """Demand that all positions have small numbers of cells; `corners`: least and greatest x and y of each part."""
     least, most = corners[:, :2].min(axis=0) / grid_m, corners[:, 2:].max(axis=0) / grid_m
-    near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MOST_CELLS_APART).all())
+    near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MAX_CELLS_APART).all())
     must(near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
 
 

@@ -19,10 +19,10 @@ from dbanon.base.trajectory import Bool, Int
 
 PAIRS_PER_PART = 1 << 16  # looked at together
 
-MOST_EDGES = 1024
+MAX_EDGES = 1024
 """Of a person: the first that are found."""
 
-MOST_CANDIDATES = 1 << 18
+MAX_CANDIDATES = 1 << 18
 """Candidates of a person."""
 
 
@@ -94,7 +94,7 @@ def search(scene: Scene, wanted: Int) -> Int:
     def gather(t: int) -> Int:
         who = person[least[by_pivot[cut_pivot[t] : cut_pivot[t + 1]]]]
         arrays = (*_index_rows(found, t).list_arrays(), *scene.list_arrays())
-        return np.asarray(_find_records(who, t, *arrays, MOST_EDGES, MOST_CANDIDATES))  # type: ignore[call-arg]
+        return np.asarray(_find_records(who, t, *arrays, MAX_EDGES, MAX_CANDIDATES))  # type: ignore[call-arg]
 
     return np.sort(_map_instants(cut_pivot, gather))
 
@@ -134,7 +134,7 @@ def _index_rows(found: Shown, t: int) -> _Index:
 
 
 def _encode_cells(x: Int, y: Int) -> Int:
-    # A person's y is from 0 to 2^30 + 1 (`_demand_bounded`) and a region's from -2 to 2^31 - 1 (`_boxes`): they differ
+    # A person's y is from 0 to 2^30 + 1 (`demand_near`) and a region's from -2 to 2^31 - 1 (`_find_boxes`): they differ
     # by less than 2^31, so where their keys are equal, x and y are.
     return (x << 31) + y
 

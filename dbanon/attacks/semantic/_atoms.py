@@ -14,7 +14,7 @@ import numpy as np
 from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.semantic._fixes import Fixes
 from dbanon.attacks.semantic._groups import Groups
-from dbanon.attacks.semantic._regions import Regions, count_pois, is_far, measure_divergence, reveals
+from dbanon.attacks.semantic._regions import Regions, count_pois, is_far, mark_revealing, measure_divergence
 from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Cells, Int
@@ -41,7 +41,7 @@ def measure_parts(of: Int, found: Regions, cells: Cells, rules: Rules) -> Parts:
     pois = count_pois(of, np.arange(len(of)), cells, number)
     held = np.bincount(of[found.cell], minlength=number) > 0
     kl = measure_divergence(pois, cells.pois.sum(axis=0))
-    weak = held & reveals((pois > 0).sum(axis=1), kl, rules.atom_l, rules.atom_t)
+    weak = held & mark_revealing((pois > 0).sum(axis=1), kl, rules.atom_l, rules.atom_t)
     return Parts(of=of, size=np.bincount(of), held=held, weak=weak)
 
 

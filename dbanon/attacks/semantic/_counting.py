@@ -16,7 +16,7 @@ from dbanon.attacks.semantic._atoms import (
 from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._fixes import Fixes, count_misstated, trace_fixes
 from dbanon.attacks.semantic._groups import Groups, find_groups
-from dbanon.attacks.semantic._regions import Regions, is_far, measure_divergence, measure_regions, reveals
+from dbanon.attacks.semantic._regions import Regions, is_far, mark_revealing, measure_divergence, measure_regions
 from dbanon.attacks.semantic._units import Units, find_units
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.claims import LARGEST_NUMBER, must
@@ -105,11 +105,11 @@ def _compute_figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> d
     kl = places.kl[evidence.region]
     some = kl[np.isfinite(kl)]
     quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
-    of_cell = reveals(
+    of_cell = mark_revealing(
         (cells.pois > 0).sum(axis=1), measure_divergence(cells.pois, cells.pois.sum(axis=0)), rules.l, rules.t
     )
     raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
-    shown = reveals(places.categories, places.kl, rules.l, rules.t)[evidence.region]
+    shown = mark_revealing(places.categories, places.kl, rules.l, rules.t)[evidence.region]
     return {
         "subjects": len(sort_distinct(of.subject)),
         "published": len(sort_distinct(of.subject[found.grouped.unit])),

@@ -16,7 +16,7 @@ from dbanon.base.trajectory import Bool, Cells, Float, Int
 _SLIVER_M2 = 1.0
 _MISFIT_M2 = 1.0  # by which a region's area may differ from that of its cells
 _MISFIT_SHARE = 1e-6  # of the area, where that is more
-_KL_SLACK = 1e-9  # of comparisons with t
+_SLACK_NATS = 1e-9  # of comparisons with t
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,11 +101,11 @@ def measure_divergence(pois: Int | Float, city: Int) -> Float:
     return np.where(total[:, 0] > 0, terms.sum(axis=1), np.inf)
 
 
-def reveals(categories: Int, kl: Float, least: int, t: float) -> Bool:
+def mark_revealing(categories: Int, kl: Float, least: int, t: float) -> Bool:
     """Say which places tell a function: of fewer categories than `least`, or too far from the city."""
     return (categories < least) | is_far(kl, t)
 
 
 def is_far(kl: Float, t: float) -> Bool:
     """Say which places are further from the city than t."""
-    return kl > t + _KL_SLACK
+    return kl > t + _SLACK_NATS

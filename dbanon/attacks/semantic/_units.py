@@ -14,7 +14,7 @@ from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import join_ranges, number_slots
 from dbanon.base.trajectory import Bool, Float, Int
 
-_MOST_SPAN_SLOTS = 1 << 40
+_MAX_SPAN_SLOTS = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +51,7 @@ def find_units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
     """
     data, at = evidence.trajectories, _find_places(evidence, rules)
     must(len(at.slot) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
-    must(int(at.slot.max()) - int(at.slot.min()) < _MOST_SPAN_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
+    must(int(at.slot.max()) - int(at.slot.min()) < _MAX_SPAN_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
     there = find(data.trajectory_id, at.trajectory_id)
     day = np.zeros(len(there), np.int64) if data.day is None else data.day[there]
     # From the data alone, by subject and day: what the run says of its records is compared with this.

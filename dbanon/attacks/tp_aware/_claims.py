@@ -20,7 +20,7 @@ from dbanon.attacks.shared.claims import (
 from dbanon.attacks.shared.instants import build_timetable
 from dbanon.attacks.shared.replay import Timetable
 
-_MOST_WINDOWS = 10_000_000
+_MAX_WINDOWS = 10_000_000
 _COUNT_NAMES = ("instants", "seen", "present", "published")
 _MALFORMED = (
     "The run's counts of rows left out must be whole, by reason and by window, each window of the timetable "
@@ -58,7 +58,7 @@ def read_rules(evidence: Evidence) -> Rules:
     demand_sane(evidence)
     params, data = evidence.params, evidence.trajectories
     instants = build_timetable(params, data, read_integer(params, "instants", 1))
-    must(instants.windows <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most. It has more.")
+    must(instants.windows <= _MAX_WINDOWS, f"A run must have {_MAX_WINDOWS} windows at most. It has more.")
     read_choice(params, "cloak", ("mbr", "quadrant"))
     return Rules(
         k=read_integer(params, "k", 2),

@@ -22,7 +22,7 @@ def count_unmasked(
     there, x, y : bool, float64[p, length]
         Positions at the instants of each pair's window.
     sound, begin, covering
-        Of `_Records`.
+        Of `_stored.Records`.
     held : float64[c, 4]
         First and behind-last cell of each sorted row.
     """
@@ -57,7 +57,7 @@ def find_addressed_rows(
         Members by (subject, window): those of subject i are ``[first[i], first[i + 1])``.
     member_window, member_record : int64[p]
     sound, begin, covering
-        Of `_Records`.
+        Of `_stored.Records`.
     row : int64[n]
         First sorted row of each record.
     """

@@ -72,7 +72,7 @@ def compare_requests(
 def _find_addressed_rows(
     subject: Int, instant: Int, timetable: Timetable, records: Records, members: Members
 ) -> list[Int]:
-    """Find the rows that requests belong in: three int64[m], see `_passes.addressed`."""
+    """Find the rows that requests belong in: three int64[m], see `_passes.find_addressed_rows`."""
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
     first = np.searchsorted(members.subject, np.arange(int(members.subject.max(initial=-1)) + 2))

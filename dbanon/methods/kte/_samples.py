@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from dbanon.base.errors import DataError
 from dbanon.base.trajectory import Int, Trajectories, freeze
 
-MAX_SLOT, MAX_CELL = (
-    1 << 32,
-    1 << 26,
-)  # slots (of a second: to 2106) and cells: a span of all slots and cells costs 2^61
+# Slots (of a second: to 2106) and cells: a span of all slots and cells costs 2^61.
+MAX_SLOT, MAX_CELL = 1 << 32, 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

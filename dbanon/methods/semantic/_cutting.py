@@ -19,9 +19,8 @@ _MAX_FAILED_TREES = 10  # random trees that must fail before an atom is taken as
 _TREE_HEAT_SHARE = 0.025  # of a cut along a tree, beside that of a move of one cell
 _MERGE_WEIGHT = 20.0  # weight of what a union lacks, when atoms that do not hold are merged
 _CUT_SHARE = 0.4  # share of trees that cut one atom; others recut two
-_TREE_CELLS_PER_CELL = (
-    60  # cells in the trees of one call of `recut`, for each cell there is: few trees where atoms are large
-)
+# Cells in the trees of one call of `recut`, for each cell there is: few trees where atoms are large.
+_TREE_CELLS_PER_CELL = 60
 _MAX_SEARCHED_CELLS = 60  # cells that are looked at to see that an atom still hangs together without one of them
 
 

@@ -24,11 +24,8 @@ from dbanon.methods.semantic._graph import MM2_PER_M2, Graph, select_cells
 SEED = 0x5EA7A705  # public: the atoms are no secret, and the same again
 _SEARCHES = 2  # with a seed each; the cheaper result is taken
 _MIN_ALLOWED_ATOMS = 2  # atoms that chance allows: with fewer, a city that no tree cuts is one atom
-_STAGES, _MOVES_PER_CELL, _TREES_PER_CELL = (
-    80,
-    5000,
-    12,
-)  # stages of a search; over all stages, moves and trees tried a cell
+# Stages of a search; over all stages, moves and trees tried a cell.
+_STAGES, _MOVES_PER_CELL, _TREES_PER_CELL = 80, 5000, 12
 _START_HEAT, _END_HEAT = 3.0, 0.001  # temperatures, in average areas of an atom before the search
 _START_WEIGHT, _END_WEIGHT = 1.0, 4.0  # weights of what an atom lacks: when hot, and when cold
 

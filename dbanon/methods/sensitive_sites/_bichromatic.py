@@ -27,9 +27,8 @@ from dbanon.methods.sensitive_sites._boxes import Boxes
 MAX_DECISION_BYTES = 512 * 1024**2
 """Decisions held at once; where there are more, columns are tabulated a second time instead of being remembered."""
 
-_STARTS_PER_BLOCK = (
-    8192  # starts: what a core works on stays in its cache; a multiple of 8, so that blocks share no byte
-)
+# Starts: what a core works on stays in its cache; a multiple of 8, so that blocks share no byte.
+_STARTS_PER_BLOCK = 8192
 _INFINITE_COST = np.int64(2**62)
 
 

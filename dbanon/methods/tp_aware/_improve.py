@@ -24,9 +24,8 @@ from dbanon.base.trajectory import Int
 from dbanon.methods.tp_aware import _blocks
 
 _LANES = 16  # instants that the processor does at once: positions are stored by so many
-_POSITION_BITS = (
-    13  # of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16
-)
+# Of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16.
+_POSITION_BITS = 13
 _MARGIN_DIVISOR = 8  # whoever has a bound up to the best area and this part of it is listed
 _INFINITE_AREA = np.int64(2**63 - 1)
 
