@@ -280,3 +280,18 @@ def test_the_page_for_administrators_says_what_an_operator_does_not_read() -> No
         r"does not read\s+(.+?):\s", read_section(ADMINISTRATORS / "set-up.md", "Make the logins"), re.DOTALL
     )
     assert sorted(name.removeprefix("dbanon.") for name in re.findall(r"`([\w.]+)`", said)) == sorted(closed)
+
+
+def test_the_figures_that_help_to_choose_k_are_those_of_the_tested_pages() -> None:
+    text = (ROOT / "docs" / "understand" / "choose.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (\d+) % \| (\d+) % \[(\d+) to (\d+)\] \| (.+?) \|$", text, re.MULTILINE)
+    sweep = (ADMINISTRATORS / "compare-settings.md").read_text()
+    for k, share, error, low, high, side in rows[:2]:
+        shown = re.escape(f"k {k}, instants 30        {share}%  {error}% [{low}%, {high}%]  ")
+        [sides] = re.findall(rf"{shown}(\S+) km \[(\S+) km to (\S+) km\]", sweep)
+        assert side == "{} km [{} to {}]".format(*sides)
+    k, share, *errors, side = rows[2]
+    study = (ADMINISTRATORS / "taxis.md").read_text()
+    [measured] = re.findall(r"^2 km +at a moment +(\S+) % +(\S+) % to (\S+) % +-", study, re.MULTILINE)
+    assert (k, share, side) == ("20", "72", "over 4 km")
+    assert errors == [f"{float(figure):.0f}" for figure in measured]
