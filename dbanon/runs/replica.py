@@ -2,7 +2,7 @@
 
 Invariant: a snapshot of the replica sees all that was committed on the primary before it was asked for. The primary
 commits a transaction with a number, and the replica replays in the order of commits, so where that number has come all
-before it has. A copy that has gone another way since lacks the key that was drawn when the run was claimed.
+before it has. A copy that has left the history of the primary lacks the key that was drawn when the run was claimed.
 """
 
 import os
