@@ -726,7 +726,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         (
             "--append",
             "--replace",
-            "both",
+            "At most one",
         ),
     ),
     "degrees for metres": (

@@ -166,10 +166,10 @@ def test_every_district_gives_one_share_to_each_category() -> None:
 
 def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_there(scenario: Scenario) -> None:
     network = scenario.network
-    district = scenario.districts.at(network.x, network.y)
+    district = scenario.districts.find_district(network.x, network.y)
     assert set(district.tolist()) == set(range(len(DISTRICTS)))
     middle = np.array(network.extent[:2])
-    assert scenario.districts.at(*(middle[:, None])).tolist() == [0]
+    assert scenario.districts.find_district(*(middle[:, None])).tolist() == [0]
     draw = scenario.districts.compute_attraction(network.x, network.y)
     assert draw.sum() == pytest.approx(1)
     assert draw[district == 0].mean() > 2 * draw[district == len(DISTRICTS) - 1].mean()
@@ -182,7 +182,7 @@ def test_what_is_asked_depends_on_where_the_sender_is() -> None:
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     at = np.searchsorted(number * 10**6 + (fixes.xym[:, 2] - plan.start_s).astype(int) // 60,
                          sent.number * 10**6 + (sent.t - plan.start_s) // 60)  # fmt: skip
-    district = scenario.districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
+    district = scenario.districts.find_district(fixes.xym[at, 0], fixes.xym[at, 1])
     hospital = list(DISTRICTS).index("hospital")
     pharmacy = sent.poi == POI_CATEGORIES.index("pharmacy")
     assert pharmacy[district == hospital].mean() > 0.35
@@ -198,7 +198,7 @@ def make_places(network: _network.Network, seed: int = 1, *, pois: int = 4000, s
 
 def test_districts_have_different_places_and_all_have_every_category(scenario: Scenario) -> None:
     made = make_places(scenario.network)
-    district = scenario.districts.at(made.pois[:, 0], made.pois[:, 1])
+    district = scenario.districts.find_district(made.pois[:, 0], made.pois[:, 1])
     counts = np.array([np.bincount(made.category[district == d], minlength=9) for d in range(len(DISTRICTS))])
     assert counts.min() >= 1
     city = counts.sum(axis=0) / counts.sum()
@@ -240,7 +240,7 @@ def test_places_are_apart_in_the_city_and_stations_stand_closest_where_people_go
         assert (at.max(axis=0) <= network.bounds[2:]).all()
         assert cKDTree(at).query(at, 2)[0][:, 1].min() > least
     nearest = cKDTree(made.stations).query(made.stations, 2)[0][:, 1]
-    district = scenario.districts.at(made.stations[:, 0], made.stations[:, 1])
+    district = scenario.districts.find_district(made.stations[:, 0], made.stations[:, 1])
     assert nearest[district == 0].mean() < 0.8 * nearest[district == len(DISTRICTS) - 1].mean()
 
 
