@@ -76,9 +76,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of tests/acceptance take a third by module, whose tests share what is dear to make."""
+    """Of tests/acceptance take a sixth by module, whose tests share what is dear to make."""
     if config.option.quick and collection_path.match("acceptance/test_*.py"):
-        return collection_path not in _choose_modules(ACCEPTANCE.glob("test_*.py"), SEED, 3) or None
+        return collection_path not in _choose_modules(ACCEPTANCE.glob("test_*.py"), SEED, 6) or None
     return None
 
 
