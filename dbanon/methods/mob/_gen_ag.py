@@ -192,7 +192,7 @@ def number_columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], I
 def _choose_quantisation(positions: Positions, place: Int, who: Int) -> tuple[int, int]:
     """Choose by how many bits places are shifted, and how many levels there are then, a power of two."""
     longest = int(np.diff(positions.offset)[who].max(initial=1))
-    # Sums of no more own instants than _OUT_OF_REACH / levels - 1 fit 16 bits. Those of more may stop at 65,535.
+    # A sum over at most _OUT_OF_REACH / levels - 1 own instants fits 16 bits. A sum over more may stop at 65,535.
     bits = min(max(_OUT_OF_REACH // (longest + 1), _MIN_LEVELS), _MAX_LEVELS).bit_length() - 1
     return max(int(place.max(initial=0)).bit_length() - bits, 0), 1 << bits
 

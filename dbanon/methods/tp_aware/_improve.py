@@ -26,7 +26,7 @@ from dbanon.methods.tp_aware import _blocks
 _LANES = 16  # instants that the processor does at once: positions are stored by so many
 # Of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16.
 _POSITION_BITS = 13
-_MARGIN_DIVISOR = 8  # whoever has a bound up to the best area and this part of it is listed
+_MARGIN_DIVISOR = 8  # a subject is listed if its bound exceeds the best area by at most this part of it
 _INFINITE_AREA = np.int64(2**63 - 1)
 
 
