@@ -96,7 +96,7 @@ def test_the_guide_names_only_options_that_are_there_and_all_that_need_explainin
     [
         ((), 2, ("--dataset NAME", "--csv DIR", "neither")),
         (("--dataset", "d", "--csv", "d"), 2, ("--dataset NAME", "--csv DIR", "both")),
-        (("--dataset", "d", "--append", "--replace"), 2, ("--append", "--replace", "both")),
+        (("--dataset", "d", "--append", "--replace"), 2, ("--append", "--replace", "Choose one")),
         (("--csv", "d", "--append"), 2, ("--append", "--csv", "datasets")),
         (("--dataset", "d", "--objects", "many"), 2, ("--objects", "integer")),
         (("--dataset", "d", "--objects", "0"), 2, ("--objects", 1, 0)),

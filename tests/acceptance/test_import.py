@@ -71,7 +71,7 @@ def test_a_table_is_imported_for_what_is_new_without_who_was_forgotten(city_url:
             3,
             ("public.gps", "'place'", "subject, t, position"),
         ),
-        ((*GPS, "--dataset", "x", "--append", "--replace"), 2, ("--append", "--replace", "both")),
+        ((*GPS, "--dataset", "x", "--append", "--replace"), 2, ("--append", "--replace", "Choose one")),
         ((*GPS, "--dataset", "city"), 2, ("'city'", "already")),
         ((*GPS, "--dataset", "x", "--bbox", "1,2,3"), 2, ("four", "XMIN,YMIN,XMAX,YMAX")),
         ((*GPS, "--dataset", "x", "--bbox", "0,0,1,1"), 3, ("usable", "outside-bbox")),
