@@ -85,11 +85,12 @@ def read_keys(url: str) -> object:
         return connection.execute(query).fetchall()
 
 
-def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty) -> None:
-    scripted, upgraded = empty(), empty()
+def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty, prefixes: list[str]) -> None:
+    # Roles of their own: which logins the notices name must not depend on other tests.
+    prefix, scripted, upgraded = prefixes[0], empty(), empty()
     said: list[str] = []
-    schema.upgrade(upgraded, share_roles=True, restrict_public=True, say=said.append)
-    told = install_script(scripted, schema.write_script(share_roles=True, restrict_public=True))
+    schema.upgrade(upgraded, role_prefix=prefix, share_roles=True, restrict_public=True, say=said.append)
+    told = install_script(scripted, schema.write_script(role_prefix=prefix, share_roles=True, restrict_public=True))
     assert dump_schema(scripted).splitlines() == dump_schema(upgraded).splitlines()
     assert read_state(scripted)[0] == read_state(upgraded)[0]
     assert read_data(scripted) == read_data(upgraded)
@@ -99,7 +100,7 @@ def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty) -> None:
     # Each database draws keys of its own, and keeps them: the script again changes nothing.
     before = dump_schema(scripted), read_state(scripted), read_data(scripted), read_keys(scripted)
     assert before[3] != read_keys(upgraded)
-    install_script(scripted, schema.write_script(since=schema.EXPECTED_REVISION))
+    install_script(scripted, schema.write_script(role_prefix=prefix, since=schema.EXPECTED_REVISION))
     assert (dump_schema(scripted), read_state(scripted), read_data(scripted), read_keys(scripted)) == before
 
 
