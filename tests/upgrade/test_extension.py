@@ -146,7 +146,7 @@ def verify(url: str) -> None:
     with psycopg.connect(url) as connection:
         connection.execute(
             "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest)"
-            " SELECT run_id, attack, passed, figures, clauses, dbanon_internal.run_digest(run_id)"
+            " SELECT run_id, attack, passed, figures, clauses, dbanon_internal.compute_run_digest(run_id)"
             " FROM dbanon.verification"
         )
 
