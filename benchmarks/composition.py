@@ -93,8 +93,10 @@ FROM (SELECT t.trajectory_id FROM dbanon.trajectory t JOIN dbanon.dataset d USIN
 STORE = "SELECT dbanon_internal.store_groups(%(run)s, 0)"
 MEASURE = "SELECT * FROM dbanon_internal.describe_worst(%(run)s, 0)"
 RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach, content)
-SELECT %(name)s, r.run_id, '', 0, %(reason)s, dbanon_internal.find_run_span(r.run_id), dbanon_internal.compute_run_reach(r.run_id),
-    CASE WHEN dbanon_internal.stands_alone(r.method, r.algorithm) THEN dbanon_internal.compute_content_digest(r.run_id) END
+SELECT %(name)s, r.run_id, '', 0, %(reason)s, dbanon_internal.find_run_span(r.run_id),
+    dbanon_internal.compute_run_reach(r.run_id),
+    CASE WHEN dbanon_internal.stands_alone(r.method, r.algorithm)
+         THEN dbanon_internal.compute_content_digest(r.run_id) END
 FROM dbanon.run r WHERE r.run_id = %(run)s RETURNING run_id, release_id)
 SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
 

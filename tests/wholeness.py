@@ -68,7 +68,8 @@ RULES = {
     "live releases without their table or view": """SELECT count(*) FROM dbanon.release l
         WHERE l.withdrawn_at IS NULL AND (to_regclass(format('published.%I', l.name)) IS NULL OR NOT CASE
             WHEN l.series_id IS NULL THEN to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL
-            ELSE EXISTS (SELECT FROM dbanon_internal.list_series_tables(l.series_id) s WHERE s.bounds @> l.bounds) END)""",
+            ELSE EXISTS (
+                SELECT FROM dbanon_internal.list_series_tables(l.series_id) s WHERE s.bounds @> l.bounds) END)""",
     "tables of no live release": f"""SELECT count(*) FROM {_RELATION}
         WHERE n.nspname = 'dbanon' AND c.relkind = 'r' AND c.relname ~ '^release_[0-9]' AND NOT EXISTS (
             SELECT FROM dbanon.release l

@@ -1,7 +1,7 @@
 """Reads the large tables of a run in blocks, and digests them on the way: the very bytes that the server would hash.
 
-A publication has the server hash them anew (`dbanon_internal.compute_content_digest`): both must come to the same, so what is
-hashed here is what `read_region_blocks`, `read_membership_blocks` and `read_name_blocks` send, in that order.
+A publication has the server hash them anew (`dbanon_internal.compute_content_digest`): both must come to the same, so
+what is hashed here is what `read_region_blocks`, `read_membership_blocks` and `read_name_blocks` send, in that order.
 """
 
 import hashlib
@@ -88,7 +88,10 @@ def read_members(snapshot: arrow.Snapshot, run_id: int) -> Members:
 
 
 def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.StringArray) -> bytes:
-    """Digest the names of members as `read_name_blocks` does; `trajectory_id` ascends, and `subject` is each one's text."""
+    """Digest the names of members as `read_name_blocks` does.
+
+    `trajectory_id` ascends, and `subject` is each one's text.
+    """
     ids = np.sort(member)  # `np.unique` hashes first, which takes ten times as long
     ids = ids[np.diff(ids, prepend=ids[:1] - 1) > 0]
     at = np.minimum(np.searchsorted(trajectory_id, ids), max(len(trajectory_id) - 1, 0))

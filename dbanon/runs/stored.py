@@ -180,7 +180,9 @@ def compute_digest(connection: Connection, run_id: int, large: bytes | None = No
 
     `large`: the digests of its regions, members and names, of who has read them.
     """
-    query = "SELECT dbanon_internal.compute_run_digest(r, dbanon_internal.compute_content_digest(r, %s)) FROM (VALUES (%s::bigint)) v (r)"
+    query = """
+        SELECT dbanon_internal.compute_run_digest(r, dbanon_internal.compute_content_digest(r, %s))
+        FROM (VALUES (%s::bigint)) v (r)"""
     return bytes(fetch_value(connection, query, [large, run_id]))
 
 

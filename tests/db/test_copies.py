@@ -103,7 +103,8 @@ def _load(
 def _find_copied(connection: psycopg.Connection, dataset: str) -> list[tuple[str, int]]:
     """Which datasets with releases this one copies, and how many people of it."""
     return connection.execute(
-        "SELECT c.name, c.people FROM dbanon.dataset d, dbanon_internal.find_published_copies(d.dataset_id) c WHERE d.name = %s",
+        "SELECT c.name, c.people FROM dbanon.dataset d, dbanon_internal.find_published_copies(d.dataset_id) c"
+        " WHERE d.name = %s",
         [dataset],
     ).fetchall()
 

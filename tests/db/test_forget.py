@@ -174,7 +174,8 @@ INSERT INTO dbanon.quarantine (load_id, reason, content) VALUES (911, 'bad', jso
 INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm) OVERRIDING SYSTEM VALUE
 VALUES (202, 201, 'tp-aware', 'traj-anon');
 INSERT INTO dbanon.grouping
-VALUES (203, '[2008-06-04,2008-06-05)', ARRAY[dbanon_internal.hash_person(dbanon_internal.find_dataset_key(201), '{NAME}')]);
+VALUES (203, '[2008-06-04,2008-06-05)',
+    ARRAY[dbanon_internal.hash_person(dbanon_internal.find_dataset_key(201), '{NAME}')]);
 INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, groups_sum) OVERRIDING SYSTEM VALUE
 VALUES (203, 'b', 202, '', 0, dbanon_internal.compute_groups_sum(203, 201));
 """

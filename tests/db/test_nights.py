@@ -112,7 +112,10 @@ def test_who_is_forgotten_is_forgotten_there_too_and_nothing_else_changes_it(own
     after = read_value(own, "SELECT people FROM dbanon.asked")
     assert len(after) == 5
     assert len({*before} & {*after}) == 4
-    assert read_value(own, "SELECT groups_sum = dbanon_internal.compute_groups_sum(release_id, 1) FROM dbanon.release") is True
+    assert (
+        read_value(own, "SELECT groups_sum = dbanon_internal.compute_groups_sum(release_id, 1) FROM dbanon.release")
+        is True
+    )
 
 
 def test_a_first_window_without_history_is_foretold_and_said(own: psycopg.Connection) -> None:

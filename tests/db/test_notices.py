@@ -74,7 +74,8 @@ FROM dbanon.run WHERE run_id = 1 RETURNING run_id
 """
 VERDICT = """
 INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest)
-SELECT %s, attack, passed, figures || %s, dbanon_internal.compute_run_digest(%s) FROM dbanon.verification WHERE run_id = 1
+SELECT %s, attack, passed, figures || %s, dbanon_internal.compute_run_digest(%s)
+FROM dbanon.verification WHERE run_id = 1
 """
 
 

@@ -433,7 +433,8 @@ def test_the_view_of_parameters_is_the_registry(reader: psycopg.Connection) -> N
 @pytest.mark.parametrize(("role", "may"), [("operator", True), ("worker", True), ("analyst", False)])
 def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str], str], role: str, may: bool) -> None:
     asked = [
-        'SELECT dbanon_internal.complete_params(\'sensitive-sites\', \'mk\', \'{"k": "5", "at": "2026-01-05T08:00Z"}\')',
+        "SELECT dbanon_internal.complete_params('sensitive-sites', 'mk',"
+        ' \'{"k": "5", "at": "2026-01-05T08:00Z"}\')',
         "SELECT count(*) FROM dbanon.methods",
         "SELECT count(*) FROM dbanon.method_parameters",
         "SELECT dbanon.version()",

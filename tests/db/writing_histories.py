@@ -45,7 +45,8 @@ SELECT rel.id, rel.series_id, CASE WHEN rel.series_id IS NOT NULL THEN dbanon_in
     CASE WHEN rel.series_id IS NOT NULL THEN rel.id %% 1000000 + 1 END, coalesce('s' || rel.series_id, 'r' || rel.id),
     rel.run_id, '', 0, CASE WHEN rel.withdrawn THEN now() END, CASE WHEN rel.withdrawn THEN 'x' END,
     CASE WHEN rel.overridden THEN 'for this one reason' END, dbanon_internal.find_run_span(rel.run_id),
-    dbanon_internal.compute_run_reach(rel.run_id), CASE WHEN rel.alone THEN dbanon_internal.compute_content_digest(rel.run_id) END,
+    dbanon_internal.compute_run_reach(rel.run_id),
+    CASE WHEN rel.alone THEN dbanon_internal.compute_content_digest(rel.run_id) END,
     dbanon_internal.compute_groups_sum(rel.id, run.dataset_id)
 FROM jsonb_to_recordset(%(releases)s) rel (
     id bigint, run_id bigint, series_id bigint, withdrawn boolean, overridden boolean, alone boolean)

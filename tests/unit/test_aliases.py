@@ -1,4 +1,4 @@
-"""Names in SQL: a helper begins with a verb, and no table alias or record variable of more than ten lines is one letter."""
+"""Names in SQL: a helper begins with a verb. In more than ten lines no table alias or record variable is one letter."""
 
 import re
 from collections.abc import Iterator
@@ -57,11 +57,12 @@ def find_short_names(text: str) -> set[str]:
     return found
 
 
-VERBS = """abandon add advance announce ask attach audit begin build bump choose claim clear code complete compute copy count cut
-delete demand describe dismiss divide draw drop erase estimate execute fail fill find finish fits fold forget format gather grant guard
-has hash hide hold import insert is join judge leave lies list load locate lock make makes mark may measure name names normalise note
-number open order pad parse prepare publish put quote raise read reap recode refuse register replace report reproject requeue restore
-retain revoke run sample set settle show sort stage stands steer store strip suggest sum survey take tie try unite wake watch write"""
+VERBS = """abandon add advance announce ask attach audit begin build bump choose claim clear code complete compute
+copy count cut delete demand describe dismiss divide draw drop erase estimate execute fail fill find finish fits fold
+forget format gather grant guard has hash hide hold import insert is join judge leave lies list load locate lock make
+makes mark may measure name names normalise note number open order pad parse prepare publish put quote raise read
+reap recode refuse register replace report reproject requeue restore retain revoke run sample set settle show sort
+stage stands steer store strip suggest sum survey take tie try unite wake watch write"""
 _HELPER = re.compile(r"FUNCTION dbanon_internal\.(([a-z]+)\w*)\(")
 
 

@@ -53,7 +53,9 @@ def test_postgis_may_live_in_a_schema_of_its_own(empty: Callable[..., str]) -> N
             """
         )
         assert connection.execute("SELECT count(*) FROM dbanon.fix").fetchone() == (2,)
-        assert connection.execute("SELECT rectangle FROM dbanon_internal.gather_region_evidence(1)").fetchone() == (True,)
+        assert connection.execute("SELECT rectangle FROM dbanon_internal.gather_region_evidence(1)").fetchone() == (
+            True,
+        )
         assert connection.execute("SELECT dbanon.publish(1, 'one')").fetchone() == (1,)
         connection.execute("SET ROLE dbanon_analyst")
         assert connection.execute('SELECT "Geo data".ST_Area(region) FROM published.one').fetchone() == (1.0,)
