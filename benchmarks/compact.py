@@ -147,7 +147,7 @@ def write_and_read(made: Cloaks) -> Evidence:
 
         try:
             report_making("written", write)
-            report_making("digest", lambda: connection.execute("SELECT dbanon_internal.run_digest(%s)", [run]))
+            report_making("digest", lambda: connection.execute("SELECT dbanon_internal.compute_run_digest(%s)", [run]))
             size = (
                 "SELECT sum(pg_total_relation_size(format('dbanon.%%I', t)::regclass)) / 2^20 FROM unnest(%s::text[]) t"
             )

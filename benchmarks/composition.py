@@ -93,8 +93,10 @@ FROM (SELECT t.trajectory_id FROM dbanon.trajectory t JOIN dbanon.dataset d USIN
 STORE = "SELECT dbanon_internal.store_groups(%(run)s, 0)"
 MEASURE = "SELECT * FROM dbanon_internal.describe_worst(%(run)s, 0)"
 RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach, content)
-SELECT %(name)s, r.run_id, '', 0, %(reason)s, dbanon_internal.run_span(r.run_id), dbanon_internal.run_reach(r.run_id),
-    CASE WHEN dbanon_internal.stands_alone(r.method, r.algorithm) THEN dbanon_internal.run_content(r.run_id) END
+SELECT %(name)s, r.run_id, '', 0, %(reason)s, dbanon_internal.find_run_span(r.run_id),
+    dbanon_internal.compute_run_reach(r.run_id),
+    CASE WHEN dbanon_internal.stands_alone(r.method, r.algorithm)
+         THEN dbanon_internal.compute_content_digest(r.run_id) END
 FROM dbanon.run r WHERE r.run_id = %(run)s RETURNING run_id, release_id)
 SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
 
@@ -193,7 +195,7 @@ def measure_hourly(database: Database, n: int, snapshots: int) -> None:
             database.connection.execute(RELEASE, {"run": run, "name": f"hour_{hour}", "reason": None})
         time_statement(database, "its groups stored", STORE, {"run": new})
         time_statement(database, "compared", MEASURE, {"run": new})
-        nearby = "SELECT dbanon_internal.shown_within_a_day(%(run)s, 0) AS measured"
+        nearby = "SELECT dbanon_internal.count_shown_within_a_day(%(run)s, 0) AS measured"
         time_statement(database, "within a day counted", nearby, {"run": new})
 
 

@@ -555,7 +555,7 @@ def logins(url: str) -> Iterator[Callable[[str], str]]:
         statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
         with _connect_to(owner) as connection:
             if role in ("admin", "operator", "worker", "analyst"):
-                row = connection.execute("SELECT dbanon_internal.role_name(%s)", [role]).fetchone()
+                row = connection.execute("SELECT dbanon_internal.name_role(%s)", [role]).fetchone()
                 role = row[0] if row else role
             names = sql.Identifier(user), sql.Literal(password), sql.Identifier(role)
             connection.execute(statement.format(*names))

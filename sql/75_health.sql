@@ -1,6 +1,6 @@
 -- What an administrator sees: figures for a monitoring system, and what is wrong with what to do about it.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.vitals() RETURNS TABLE (name text, about text, labels jsonb, value double precision)
+CREATE OR REPLACE FUNCTION dbanon_internal.list_vitals() RETURNS TABLE (name text, about text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -31,18 +31,18 @@ AS $$
             ('job_enabled', 'Whether the job is not paused.', (job.state <> 'paused')::integer)) mea (name, about, value)
         WHERE mea.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.vitals() IS
+COMMENT ON FUNCTION dbanon_internal.list_vitals() IS
 'The figures that a worker with --listen shows at /metrics, a row each, and the only place that makes them.';
 
 CREATE OR REPLACE VIEW dbanon.health AS
 SELECT 2 AS level, 'runs' AS about,
-    format('%s for a worker, and none is up.', dbanon_internal.counted(count(*), 'run waits', 'runs wait')) AS what,
+    format('%s for a worker, and none is up.', dbanon_internal.format_quantity(count(*), 'run waits', 'runs wait')) AS what,
     min(run.submitted_at) AS since, 'Start one: dbanon worker' AS remedy
 FROM dbanon.runs run
 WHERE run.progress = 'waiting for a worker' AND NOT EXISTS (SELECT FROM dbanon.workers)
 HAVING count(*) > 0
 UNION ALL
-SELECT 1, 'runs', format('%s for more than an hour, although a worker is up.', dbanon_internal.counted(count(*), 'run has waited', 'runs have waited')),
+SELECT 1, 'runs', format('%s for more than an hour, although a worker is up.', dbanon_internal.format_quantity(count(*), 'run has waited', 'runs have waited')),
     min(run.submitted_at), 'Start more of them: dbanon worker'
 FROM dbanon.runs run
 WHERE run.progress = 'waiting for a worker' AND run.status = 'queued' AND run.submitted_at < now() - interval '1 hour'
@@ -59,4 +59,4 @@ SELECT CASE WHEN fork.forked THEN 2 ELSE 3 END, 'history',
 FROM dbanon_internal.is_forked() fork (forked)
 WHERE fork.forked IS NOT FALSE
 UNION ALL
-SELECT fin.level, fin.about, fin.what, fin.since, fin.remedy FROM dbanon_internal.job_findings() fin;
+SELECT fin.level, fin.about, fin.what, fin.since, fin.remedy FROM dbanon_internal.list_job_findings() fin;

@@ -10,12 +10,12 @@ BEGIN
         SELECT format('%s_%s', def.name, lower(mom.event)) AS name, def.relation, mom.event, mom.moment, mom.rows || ' FOR EACH STATEMENT' AS firing,
             def.calls
         FROM (
-            SELECT 'bump' AS name, relation, 'bump_revision' AS calls, NULL AS event FROM unnest(dbanon_internal.data_tables()) relation
-            UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.data_tables() || 'quarantine'::text) relation
+            SELECT 'bump' AS name, relation, 'bump_revision' AS calls, NULL AS event FROM unnest(dbanon_internal.list_data_tables()) relation
+            UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.list_data_tables() || 'quarantine'::text) relation
             UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
             UNION ALL SELECT 'guard_forgotten', relation, 'guard_forgotten', ele
                 FROM unnest(ARRAY['trajectory', 'request', 'quasi_identifier']) relation, unnest(ARRAY['INSERT', 'UPDATE']) ele
-            UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
+            UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.list_run_tables()) relation
             UNION ALL SELECT 'guard', relation, 'guard_groups', NULL
                 FROM unnest(ARRAY['grouping', 'exposure', 'asked', 'published_cell', 'published_atom']) relation
             UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure', 'asked']) relation

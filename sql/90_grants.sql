@@ -67,11 +67,11 @@ DO $$
 DECLARE
     thing text;
 BEGIN
-    FOREACH thing IN ARRAY dbanon_internal.data_tables() LOOP
+    FOREACH thing IN ARRAY dbanon_internal.list_data_tables() LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dbanon.%I TO @operator@', thing);
         EXECUTE format('GRANT SELECT ON dbanon.%I TO @worker@', thing);
     END LOOP;
-    FOREACH thing IN ARRAY dbanon_internal.run_tables() || 'cloak'::text LOOP
+    FOREACH thing IN ARRAY dbanon_internal.list_run_tables() || 'cloak'::text LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dbanon.%I TO @worker@', thing);
     END LOOP;
     -- A function that runs with the rights of its caller gives no caller a right.
@@ -93,10 +93,10 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, b
     dbanon.remember_subject(text, text),
     dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text,
     text[], double precision),
-    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.forgotten_among(bigint, text[]),
-    dbanon_internal.copied_notices(bigint, bigint, bigint), dbanon_internal.population_id(text),
-    dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.releases_within(bigint, tstzrange, interval),
-    dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval), dbanon.steer_job(text, text, timestamptz, text),
+    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.find_forgotten(bigint, text[]),
+    dbanon_internal.note_copies(bigint, bigint, bigint), dbanon_internal.number_population(text),
+    dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.list_releases_within(bigint, tstzrange, interval),
+    dbanon_internal.count_conflicts(bigint, text, text, jsonb, tstzrange, interval), dbanon.steer_job(text, text, timestamptz, text),
     dbanon_internal.write_job(dbanon.job), dbanon_internal.claim_job(bigint), dbanon_internal.leave_job(bigint),
     dbanon_internal.tie_run(bigint, bigint), dbanon_internal.sample_people(text, integer, bigint),
     dbanon_internal.open_period(bigint), dbanon_internal.set_period(bigint, tstzrange, jsonb), dbanon_internal.drop_part_rows(bigint),
@@ -109,7 +109,7 @@ DECLARE
     gone text;
 BEGIN
     FOR gone IN
-        SELECT format('dbanon.%s', w.relation) FROM dbanon_internal.withdrawn_tables() w
+        SELECT format('dbanon.%s', w.relation) FROM dbanon_internal.list_withdrawn_tables() w
         WHERE to_regclass(format('dbanon.%s', w.relation)) IS NOT NULL
     LOOP
         PERFORM dbanon_internal.revoke_rights(gone);

@@ -68,13 +68,14 @@ RULES = {
     "live releases without their table or view": """SELECT count(*) FROM dbanon.release l
         WHERE l.withdrawn_at IS NULL AND (to_regclass(format('published.%I', l.name)) IS NULL OR NOT CASE
             WHEN l.series_id IS NULL THEN to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL
-            ELSE EXISTS (SELECT FROM dbanon_internal.series_tables(l.series_id) s WHERE s.bounds @> l.bounds) END)""",
+            ELSE EXISTS (
+                SELECT FROM dbanon_internal.list_series_tables(l.series_id) s WHERE s.bounds @> l.bounds) END)""",
     "tables of no live release": f"""SELECT count(*) FROM {_RELATION}
         WHERE n.nspname = 'dbanon' AND c.relkind = 'r' AND c.relname ~ '^release_[0-9]' AND NOT EXISTS (
             SELECT FROM dbanon.release l
             WHERE l.withdrawn_at IS NULL AND CASE
                 WHEN l.series_id IS NULL THEN c.relname = format('release_%s', l.release_id)
-                ELSE EXISTS (SELECT FROM dbanon_internal.series_tables(l.series_id) s
+                ELSE EXISTS (SELECT FROM dbanon_internal.list_series_tables(l.series_id) s
                              WHERE s.relation = c.oid AND s.bounds @> l.bounds) END)""",
     "views of no live release": f"""SELECT count(*) FROM {_RELATION}
         WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms')

@@ -172,7 +172,7 @@ def _check_combinations(
     described = methods.describe(family)
     made = []
     for given in asked.list_combinations():
-        checked = stored.check_params(connection, family.name, algorithm, given)
+        checked = stored.complete_params(connection, family.name, algorithm, given)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
         key = kept.Key(

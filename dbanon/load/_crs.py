@@ -23,7 +23,7 @@ def choose_system(called: str, found: str | None, given: str | None) -> str:
     """
     if found is None and given is None:
         raise ParameterError(f"{called} must name its reference system. It does not. Give --crs, such as EPSG:4326.")
-    # What is no system at all is refused where all are looked up: `dbanon_internal.reference_system`.
+    # What is no system at all is refused where all are looked up: `dbanon_internal.demand_reference_system`.
     if found and given and parse_number(found) != parse_number(given):
         raise ParameterError(f"{called} is in {found}. Got --crs {given}. Leave it out.")
     return (found or "") if given is None else given

@@ -2,7 +2,8 @@
 
 ``[POINT(1 1)@2000-01-01 08:00:00+00, POINT(2 2)@2000-01-01 08:05:00+00]``, with ``SRID=4326;`` and ``Interp=Step;``
 before it where need be; the type's own output has points in hexadecimal WKB. Each instant is a fix, whatever lies
-between them. A text with a mistake is no position at all. `dbanon_internal.moving_instants` reads columns of tables so.
+between them. A text with a mistake is no position at all. `dbanon_internal.read_moving_instants` reads columns
+of tables so.
 """
 
 from dataclasses import dataclass

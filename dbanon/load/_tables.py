@@ -295,7 +295,7 @@ def load_requests(
     _parse.demand_zone(asked.tz)
     columns, named = list(asked.columns), [asked.subject, asked.time]
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
-        connection.execute("SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [*named, columns])
+        connection.execute("SELECT dbanon_internal.demand_request_columns(%s, %s, %s::text[])", [*named, columns])
         srid = _claim_dataset(connection, asked.dataset)
         options = "--subject, --time or --columns"
         source = _sources.open_table(given)
@@ -326,7 +326,7 @@ def load_quasi_identifiers(
     kind, named = "quasi-identifiers", [asked.subject, asked.time]
     _parse.demand_zone(asked.tz)
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
-        connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'person and time')", [named])
+        connection.execute("SELECT dbanon_internal.demand_different(%s::text[], 'person and time')", [named])
         srid = _claim_dataset(connection, asked.dataset)
         source = _sources.open_table(given)
         _copy(connection, source.recorded, 0, _read_events(source, named, asked.tz, progress, "--subject or --time"))
@@ -365,7 +365,7 @@ def _encode_timestamps(seconds: pa.Array) -> pa.Array:
 def _claim_dataset(connection: Connection, dataset: str) -> int:
     """Keep others from loading into a dataset until the transaction ends; returns its SRID."""
     connection.execute("SELECT dbanon_internal.lock_dataset(%s)", [dataset])
-    row = connection.execute("SELECT srid FROM dbanon_internal.known_dataset(%s)", [dataset]).fetchone()
+    row = connection.execute("SELECT srid FROM dbanon_internal.demand_dataset(%s)", [dataset]).fetchone()
     return cast("tuple[int]", row)[0]
 
 

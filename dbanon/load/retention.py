@@ -69,7 +69,7 @@ def forget_before(connection: Connection, dataset: str, before: datetime | str) 
 
 def _parse_instant(connection: Connection, text: str) -> datetime:
     with translate_errors():
-        query = "SELECT to_timestamp(dbanon_internal.as_instant(to_jsonb(%s::text)))"
+        query = "SELECT to_timestamp(dbanon_internal.parse_instant(to_jsonb(%s::text)))"
         time = cast("datetime | None", fetch_value(connection, query, [text]))
     if time is None:
         raise ParameterError(

@@ -265,7 +265,7 @@ class Method:
         """Make parameters from names and typed values, checked: all checks that need no data.
 
         Of several faults the same one is reported in whatever order they are given, as
-        `dbanon_internal.check_params` does.
+        `dbanon_internal.complete_params` does.
 
         Raises
         ------

@@ -130,7 +130,7 @@ def name_analysts(connection: Connection) -> str:
     """Name the analysts' role; "public", that is everybody, where this login may not look it up."""
     if not fetch_value(connection, _KNOWS_ROLES_QUERY):
         return "public"
-    return str(fetch_value(connection, "SELECT dbanon_internal.role_name('analyst')"))
+    return str(fetch_value(connection, "SELECT dbanon_internal.name_role('analyst')"))
 
 
 def lock(connection: Connection, name: str) -> sql.Identifier:

@@ -253,7 +253,7 @@ def _find_run_rows(connection: Connection, record: Described) -> tuple[Described
     """Look up a run and its rows, put together in the form of a release; within `_use_own_rows`."""
     run_id = record.run_id
     with connection.cursor(row_factory=dict_row) as cursor:
-        about = cursor.execute("SELECT (dbanon_internal.run_about(%s)).*", [run_id]).fetchone()
+        about = cursor.execute("SELECT (dbanon_internal.describe_as_release(%s)).*", [run_id]).fetchone()
     if not record.rows or about is None:
         raise ParameterError(f"A page must be of a run with rows. Run {run_id} has none. See `dbanon runs`.")
     span = (about["since"], about["until"])
@@ -264,7 +264,7 @@ def _find_run_rows(connection: Connection, record: Described) -> tuple[Described
     )
     fetch_value(connection, "SELECT dbanon_internal.finish_asked()")
     return replace(record, window_s=about["window_s"]), pictured.Rows(
-        about=sql.SQL("(SELECT a FROM dbanon_internal.run_about({}) a)").format(sql.Literal(run_id)),
+        about=sql.SQL("(SELECT a FROM dbanon_internal.describe_as_release({}) a)").format(sql.Literal(run_id)),
         relation=sql.SQL("pg_temp.asked_rows"),
         since=span[0],
         until=span[1],

@@ -1,7 +1,7 @@
 """Reads the large tables of a run in blocks, and digests them on the way: the very bytes that the server would hash.
 
-A publication has the server hash them anew (`dbanon_internal.run_content`): both must come to the same, so what is
-hashed here is what `region_blocks`, `membership_blocks` and `name_blocks` send, in that order.
+A publication has the server hash them anew (`dbanon_internal.compute_content_digest`): both must come to the same, so
+what is hashed here is what `read_region_blocks`, `read_membership_blocks` and `read_name_blocks` send, in that order.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ def read_regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
     whole = hashlib.sha256()
     numbers = [np.empty((4, 0), ">i4")]
     shapes, extras = [], [pa.array([], pa.string()).dictionary_encode()]
-    for block in _read_blocks(snapshot, "region_blocks", run_id, whole):
+    for block in _read_blocks(snapshot, "read_region_blocks", run_id, whole):
         _, _, no, shape_size, shape, _, _, crowd, subjects, extra_size, extra = block
         numbers.append(np.stack([no, shape_size, crowd, subjects]).view(">i4"))
         shapes.append(shape)
@@ -79,7 +79,7 @@ def read_regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
 def read_members(snapshot: arrow.Snapshot, run_id: int) -> Members:
     whole = hashlib.sha256()
     numbers, ends = [np.empty((2, 0), ">i8")], [np.empty((0, 2))]
-    for _, _, record, trajectory, size, period in _read_blocks(snapshot, "membership_blocks", run_id, whole):
+    for _, _, record, trajectory, size, period in _read_blocks(snapshot, "read_membership_blocks", run_id, whole):
         numbers.append(np.stack([record, trajectory]).view(">i8"))
         ends.append(_read_ends(size.view(">i4").astype(np.int64), period))
     records, trajectories = np.concatenate(numbers, axis=1).astype(np.int64)
@@ -88,7 +88,10 @@ def read_members(snapshot: arrow.Snapshot, run_id: int) -> Members:
 
 
 def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.StringArray) -> bytes:
-    """Digest the names of members as `name_blocks` does; `trajectory_id` ascends, and `subject` is each one's text."""
+    """Digest the names of members as `read_name_blocks` does.
+
+    `trajectory_id` ascends, and `subject` is each one's text.
+    """
     ids = np.sort(member)  # `np.unique` hashes first, which takes ten times as long
     ids = ids[np.diff(ids, prepend=ids[:1] - 1) > 0]
     at = np.minimum(np.searchsorted(trajectory_id, ids), max(len(trajectory_id) - 1, 0))

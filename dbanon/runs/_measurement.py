@@ -120,7 +120,7 @@ class Measurement:
         query = (
             "SELECT a::text AS said, a.rows, extract(epoch FROM a.since)::float8 AS since, "
             "extract(epoch FROM a.until)::float8 AS until, a.holds, a.step_s, a.window_s "
-            "FROM dbanon_internal.run_about(%s) a"
+            "FROM dbanon_internal.describe_as_release(%s) a"
         )
         with self.session.cursor(row_factory=dict_row) as cursor:
             found = cursor.execute(query, [self.row.run_id]).fetchone()

@@ -36,7 +36,7 @@ def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
     regions, members = _blocks.read_regions(snapshot, run_id), _blocks.read_members(snapshot, run_id)
     bounds, rectangle, srid = _read_shapes(snapshot, run_id, regions)
     extra, extras = _blocks.split_keys(regions.extra)
-    periods = _read_table(snapshot, "period_evidence", run_id)
+    periods = _read_table(snapshot, "gather_period_evidence", run_id)
     by_period, period_no = _sort_numbers(periods["period_no"])
     rows = _read_records(snapshot, run_id, regions.no, period_no)
     used, rows["region"] = _find_used(rows["region"], len(regions.no))
@@ -46,7 +46,7 @@ def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
     other = np.array([len(one.keys() - names) for one in extras] + [0])  # the last where there is no object
     fields = {
         **rows,
-        **_convert_hiding(_read_table(snapshot, "hiding_evidence", run_id)),
+        **_convert_hiding(_read_table(snapshot, "gather_hiding_evidence", run_id)),
         "region_no": regions.no[used],
         "region_bounds": bounds[used],
         "region_rectangle": rectangle[used],
@@ -76,7 +76,7 @@ def _read_shapes(
     found = _blocks.find_rectangles(regions)
     if found is not None:
         return found[0], np.ones(len(regions.no), bool), found[1]
-    shapes = _read_table(snapshot, "region_evidence", run_id)
+    shapes = _read_table(snapshot, "gather_region_evidence", run_id)
     order, _ = _sort_numbers(shapes["region_no"])
     bounds = np.column_stack([arrow.convert_to_numbers(shapes[side])[order] for side in _SIDE_COLUMNS])
     return bounds, arrow.convert_to_numbers(shapes["rectangle"])[order], arrow.convert_to_numbers(shapes["srid"])[order]
@@ -101,12 +101,12 @@ def _sort_numbers(column: pa.ChunkedArray) -> tuple[Int, Int]:
 
 def _read_records(snapshot: arrow.Snapshot, run_id: int, region_no: Int, period_no: Int) -> dict[str, Any]:
     """Read the records: of each row the indices of its region and period, -1 where there is none."""
-    count = "SELECT coalesce(sum(length), 0)::bigint AS rows FROM dbanon_internal.record_evidence"
+    count = "SELECT coalesce(sum(length), 0)::bigint AS rows FROM dbanon_internal.gather_record_evidence"
     rows = int(arrow.convert_to_numbers(arrow.read_table(snapshot, f"{count}({int(run_id)})")["rows"])[0])
     region = np.empty(rows, np.int32)
     period = np.empty(rows, np.min_scalar_type(-max(len(period_no), 1)))
     ids, lengths, done = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
-    query = f"SELECT * FROM dbanon_internal.record_evidence({int(run_id)})"
+    query = f"SELECT * FROM dbanon_internal.gather_record_evidence({int(run_id)})"
     for batch in arrow.read_batches(snapshot, query):
         record, length, periods, regions = batch.columns
         part = slice(done, done + int(length.to_numpy().sum()))

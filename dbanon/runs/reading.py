@@ -116,13 +116,13 @@ def _read_quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> Qu
 
 def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     """Read the cells of a dataset, what lies in them and which are neighbours, as PostGIS finds it."""
-    table = source.call("cell_pois")
+    table = source.call("count_cell_pois")
     cell_id, first, cell = np.unique(arrow.convert_to_numbers(table["cell_id"]), return_index=True, return_inverse=True)
     categories = arrow.TextCodes.of(table["category"].drop_null())
     category, number = categories.encode(table["category"]), arrow.convert_to_numbers(table["pois"])
     pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
     pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
-    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms", *_read_promise(params))
+    pairs, atoms = source.call("find_cell_neighbours"), source.call("find_stored_atoms", *_read_promise(params))
     neighbours = np.searchsorted(
         cell_id, np.column_stack([arrow.convert_to_numbers(pairs[c]) for c in pairs.column_names])
     )
@@ -135,7 +135,7 @@ def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
         pois=pois,
         neighbours=np.unique(neighbours, axis=0),
         fix_cell=find_fix_cells(source.snapshot, source.dataset_id, source.trajectories),
-        overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
+        overlap_m2=float(source.call("measure_cell_faults")["overlap_m2"][0].as_py() or 0),
         atom=atom if len(atoms) else None,
     )
 

@@ -123,12 +123,12 @@ def list_health(connection: Connection) -> list[dict[str, Any]]:
 
 def count_subjects(connection: Connection, dataset_id: int) -> int:
     """Count the people of a dataset."""
-    return int(fetch_value(connection, "SELECT subjects FROM dbanon_internal.plan_data(%s)", [dataset_id]))
+    return int(fetch_value(connection, "SELECT subjects FROM dbanon_internal.measure_data(%s)", [dataset_id]))
 
 
-def check_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def complete_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Give all parameters as a run with these would store them, defaults too."""
-    query = "SELECT dbanon_internal.check_params(%s, %s, %s)"
+    query = "SELECT dbanon_internal.complete_params(%s, %s, %s)"
     return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, make_jsonb(params)]))
 
 
@@ -180,7 +180,9 @@ def compute_digest(connection: Connection, run_id: int, large: bytes | None = No
 
     `large`: the digests of its regions, members and names, of who has read them.
     """
-    query = "SELECT dbanon_internal.run_digest(r, dbanon_internal.run_content(r, %s)) FROM (VALUES (%s::bigint)) v (r)"
+    query = """
+        SELECT dbanon_internal.compute_run_digest(r, dbanon_internal.compute_content_digest(r, %s))
+        FROM (VALUES (%s::bigint)) v (r)"""
     return bytes(fetch_value(connection, query, [large, run_id]))
 
 
@@ -202,7 +204,7 @@ def add_verification(connection: Connection, run_id: int, verdict: "Verdict", di
 
 def list_notices(connection: Connection, run_id: int) -> tuple[str, ...]:
     """Say of a verified run what `publish` will say again: what it leaves out, and what its attack warns of."""
-    return tuple(row[0] for row in connection.execute("SELECT dbanon_internal.run_notices(%s)", [run_id]))
+    return tuple(row[0] for row in connection.execute("SELECT dbanon_internal.list_run_notices(%s)", [run_id]))
 
 
 def find_last_verification(connection: Connection, run_id: int) -> int:

@@ -90,7 +90,7 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
 
 def _read_cells(connection: Connection, run_id: int, cell: Int) -> dict[int, Any]:
     """Read the polygons of cells of the run's dataset, by id."""
-    query = "SELECT cell_id, shape FROM dbanon_internal.run_cells(%s, %s::bigint[])"
+    query = "SELECT cell_id, shape FROM dbanon_internal.read_cells(%s, %s::bigint[])"
     rows = connection.execute(query, [run_id, np.unique(cell).tolist()]).fetchall()
     return dict(zip((row[0] for row in rows), shapely.from_wkb([row[1] for row in rows]), strict=True))
 

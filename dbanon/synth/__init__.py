@@ -270,7 +270,7 @@ def into_database(
 
 
 def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> None:
-    connection.execute("SELECT dbanon_internal.check_metric(%s)", [srid])
+    connection.execute("SELECT dbanon_internal.demand_metric(%s)", [srid])
     if old is not None and old.srid != srid:
         raise ParameterError(
             f"Added data must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "

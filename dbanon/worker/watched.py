@@ -104,7 +104,7 @@ class Watched:
     def _see(self, connection: "psycopg.Connection[Any]") -> None:
         with connection.cursor(row_factory=dict_row) as cursor:
             up = cursor.execute("SELECT name FROM dbanon.workers").fetchall()
-            vitals = cursor.execute("SELECT name, about, labels, value FROM dbanon_internal.vitals()").fetchall()
+            vitals = cursor.execute("SELECT name, about, labels, value FROM dbanon_internal.list_vitals()").fetchall()
         self._vitals, self._looked = vitals, time.monotonic()
         self._ready = any(row["name"] in self._names for row in up)
         if self._ready and self._heartbeat is not None:

@@ -14,7 +14,7 @@ CREATE TABLE dbanon.installation (
     database_oid oid NOT NULL,
     server_identifier bigint NOT NULL,
     public_restricted boolean NOT NULL DEFAULT false,
-    -- Where the last publication was made (dbanon_internal.whereabouts); null: there was none.
+    -- Where the last publication was made (dbanon_internal.read_whereabouts); null: there was none.
     published_from text,
     -- With it fixes are hashed, to recognise copies of a dataset. It never leaves the database.
     key bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) CHECK (length(key) = 32)
@@ -36,7 +36,7 @@ CREATE TABLE dbanon.population (
 );
 INSERT INTO dbanon.population (name) VALUES ('default');
 
--- Who was forgotten, by codes of dbanon_internal.person_code: loads leave them out. Days, since times would tell more.
+-- Who was forgotten, by codes of dbanon_internal.hash_person: loads leave them out. Days, since times would tell more.
 CREATE TABLE dbanon.forgotten (
     population_id bigint NOT NULL REFERENCES dbanon.population,
     code bigint NOT NULL,
@@ -50,7 +50,7 @@ CREATE TYPE dbanon.session AS (lock_key bigint, pid integer, login oid, started_
 
 CREATE TABLE dbanon.dataset (
     dataset_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- The characters that dbanon_internal.check_dataset refuses.
+    -- The characters that dbanon_internal.demand_dataset_options refuses.
     name text NOT NULL CHECK (
         btrim(name) <> '' AND length(name) <= 200
         AND name !~ '[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u061c\\u1680\\u2000-\\u200f]'
@@ -288,7 +288,7 @@ CREATE TABLE dbanon.worker (
 );
 
 -- The rows of runs. Many records share regions and periods: each is stored once, and a record is its rows' numbers of
--- them; dbanon.cloak is the view that puts the rows together. dbanon_internal.run_tables lists these tables.
+-- them; dbanon.cloak is the view that puts the rows together. dbanon_internal.list_run_tables lists these tables.
 CREATE TABLE dbanon.region (
     run_id bigint NOT NULL,
     region_no integer NOT NULL CHECK (region_no >= 1),
@@ -473,7 +473,7 @@ CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at
 CREATE UNIQUE INDEX release_prefix_idx ON dbanon.release (series_id, prefix);
 CREATE INDEX release_run_idx ON dbanon.release (run_id);
 
--- Who was hidden with whom in a release, by codes of dbanon_internal.person_code: known to an adversary permanently,
+-- Who was hidden with whom in a release, by codes of dbanon_internal.hash_person: known to an adversary permanently,
 -- whatever becomes of run and data. Releases are never deleted; release 0 is a run that is measured, and rolled back.
 CREATE TABLE dbanon.grouping (
     release_id bigint NOT NULL,

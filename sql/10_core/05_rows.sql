@@ -1,12 +1,12 @@
 -- The rows of runs: which tables hold them, and the view that puts them together.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_tables() RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.list_run_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY['region', 'period', 'record', 'membership', 'hiding', 'atom']
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_tables() IS
+COMMENT ON FUNCTION dbanon_internal.list_run_tables() IS
 'The one list of the private tables that hold what runs wrote, each with a column run_id: guards, deletion and grants follow it.';
 
 -- A deleted row has the number 0, which no period or region has: the join drops it.
@@ -220,7 +220,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.unite_cells(@postgis@.geometry) IS
 'Unites cells to valid polygons without parts or holes of less than a square metre.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_cells(run_id bigint, cell bigint[]) RETURNS TABLE (cell_id bigint, shape bytea)
+CREATE OR REPLACE FUNCTION dbanon_internal.read_cells(run_id bigint, cell bigint[]) RETURNS TABLE (cell_id bigint, shape bytea)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -229,17 +229,17 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT cel.cell_id, @postgis@.ST_AsBinary(cel.geom, 'NDR')
         FROM ONLY dbanon.run run JOIN ONLY dbanon.cell cel ON cel.dataset_id = run.dataset_id AND cel.cell_id = ANY (cell)
-        WHERE run.run_id = run_cells.run_id ORDER BY cel.cell_id;
+        WHERE run.run_id = read_cells.run_id ORDER BY cel.cell_id;
     GET DIAGNOSTICS unknown = ROW_COUNT;
     unknown := cardinality(cell) - unknown;
     IF unknown > 0 THEN
-        RAISE EXCEPTION 'Regions must be made of cells of the run''s dataset. % not there.', dbanon_internal.counted(unknown, 'is', 'are')
-            USING ERRCODE = 'DA009', DETAIL = format('Of %s.', dbanon_internal.counted(cardinality(cell), 'distinct cell')),
+        RAISE EXCEPTION 'Regions must be made of cells of the run''s dataset. % not there.', dbanon_internal.format_quantity(unknown, 'is', 'are')
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s.', dbanon_internal.format_quantity(cardinality(cell), 'distinct cell')),
                   HINT = 'Load the cells again, and start another run.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_cells(bigint, bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.read_cells(bigint, bigint[]) IS
 'Gives the polygons of distinct cells, all of which must be of the run''s dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.add_cell_regions(

@@ -1,6 +1,6 @@
 -- What keeps the tables true: dataset revisions, rows of released runs, releases.
 --
--- The tables of dbanon_internal.data_tables and run_tables have no foreign keys: statement triggers (sql/85_triggers.sql) check the
+-- The tables of dbanon_internal.list_data_tables and list_run_tables have no foreign keys: statement triggers (sql/85_triggers.sql) check the
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
@@ -30,13 +30,13 @@
 --   DA022 The program or script does not know the revision of the schema.
 --   DA023 The server, the database or the login lacks something that an upgrade or a removal needs.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.list_data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier']
 $$;
-COMMENT ON FUNCTION dbanon_internal.data_tables() IS
+COMMENT ON FUNCTION dbanon_internal.list_data_tables() IS
 'The one list of the tables that hold what was loaded, each with a column dataset_id: triggers, deletion and grants follow it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.bump_revision() RETURNS trigger
@@ -66,8 +66,8 @@ BEGIN
     END IF;
     IF found_rows < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a dataset that exists.', TG_TABLE_NAME
-            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'dataset'),
-                dbanon_internal.counted(found_rows, 'exists', 'exist')),
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.format_quantity(cardinality(touched), 'dataset'),
+                dbanon_internal.format_quantity(found_rows, 'exists', 'exist')),
                   HINT = 'Insert the dataset into dbanon.dataset first.';
     END IF;
     IF TG_TABLE_NAME = 'trajectory' THEN
@@ -82,7 +82,8 @@ BEGIN
     END IF;
     IF elsewhere THEN
         RAISE EXCEPTION 'Every geometry must be in the SRID of its dataset. At least one of dbanon.% is in another.', TG_TABLE_NAME
-            USING ERRCODE = 'DA008', DETAIL = format('%s written to.', dbanon_internal.counted(cardinality(touched), 'dataset was', 'datasets were')),
+            USING ERRCODE = 'DA008',
+                  DETAIL = format('%s written to.', dbanon_internal.format_quantity(cardinality(touched), 'dataset was', 'datasets were')),
                   HINT = 'Transform it with ST_Transform, or set its SRID with ST_SetSRID.';
     END IF;
     RETURN NULL;
@@ -132,7 +133,7 @@ BEGIN
         RAISE EXCEPTION 'A dataset that was ever published must stay in its population, and its settle time may only grow. ''%'' is in '
                         'population ''%'' with %.', OLD.name,
                 (SELECT pop.name FROM ONLY dbanon.population pop WHERE pop.population_id = OLD.population_id),
-                dbanon_internal.counted(OLD.settle_s, 'second')
+                dbanon_internal.format_quantity(OLD.settle_s, 'second')
             USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with earlier releases by the names of people.',
                   HINT = 'Leave out population => ..., and settle_s => ... unless it is greater.';
     END IF;
@@ -147,7 +148,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.check_metric(NEW.srid);
+    PERFORM dbanon_internal.demand_metric(NEW.srid);
     RETURN NEW;
 END
 $$;
@@ -161,7 +162,7 @@ AS $$
 DECLARE
     relation text;
 BEGIN
-    FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
+    FOREACH relation IN ARRAY dbanon_internal.list_data_tables() LOOP
         EXECUTE format('DELETE FROM dbanon.%I WHERE dataset_id = $1', relation) USING OLD.dataset_id;
     END LOOP;
     DELETE FROM ONLY dbanon.fix_code f WHERE f.dataset_id = OLD.dataset_id AND NOT EXISTS (
@@ -180,7 +181,7 @@ DECLARE
     source text;
     found_some boolean;
 BEGIN
-    FOREACH source IN ARRAY dbanon_internal.run_tables() LOOP
+    FOREACH source IN ARRAY dbanon_internal.list_run_tables() LOOP
         -- Mostly there are none; then this waits for no session that has locked the tables.
         EXECUTE format('SELECT EXISTS (SELECT FROM dbanon.%I s WHERE s.run_id = $1)', source) INTO found_some USING run_id;
         IF found_some THEN
@@ -190,7 +191,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.delete_rows(bigint) IS
-'Deletes what a run wrote: its rows in all of dbanon_internal.run_tables.';
+'Deletes what a run wrote: its rows in all of dbanon_internal.list_run_tables.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -233,8 +234,8 @@ BEGIN
                                               ORDER BY run.run_id FOR SHARE) locked);
     IF TG_OP IN ('INSERT', 'UPDATE') AND cardinality(there) < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a run that exists.', TG_TABLE_NAME
-            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'run'),
-                dbanon_internal.counted(cardinality(there), 'exists', 'exist')),
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.format_quantity(cardinality(touched), 'run'),
+                dbanon_internal.format_quantity(cardinality(there), 'exists', 'exist')),
                   HINT = 'Insert the run into dbanon.run first.';
     END IF;
     -- Of a dataset that was dropped, and of a part that was withdrawn, what releases promised is in dbanon.grouping.
@@ -364,7 +365,7 @@ BEGIN
     RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = coalesce(
-                  (SELECT format('Withdraw it with %s and publish another run.', dbanon_internal.withdrawing(l))
+                  (SELECT format('Withdraw it with %s and publish another run.', dbanon_internal.build_withdrawal(l))
                    FROM ONLY dbanon.release l WHERE TG_TABLE_NAME = format('release_%s', l.release_id)),
                   'Withdraw the release, and publish another run.');
 END

@@ -34,44 +34,44 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.name_some(text[]) IS
 'Lists the first three names, and says how many more there are.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.counted(n bigint, one text, many text DEFAULT NULL) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.format_quantity(n bigint, one text, many text DEFAULT NULL) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('%s %s', dbanon_internal.format_count(n), CASE n WHEN 1 THEN one ELSE coalesce(many, one || 's') END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.counted(bigint, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.format_quantity(bigint, text, text) IS
 'Writes a count and what is counted, as 1 row or 1,200 rows; many is for what takes no s, and for verbs: 1 person is, 2 people are.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.hidden_characters() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_hidden_pattern() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT E'[\u0001-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]'
 $$;
-COMMENT ON FUNCTION dbanon_internal.hidden_characters() IS
+COMMENT ON FUNCTION dbanon_internal.build_hidden_pattern() IS
 'The characters no name may have, as a regular expression: a reader cannot see them, so that two names would look like one.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.quoted(content text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.quote_text(content text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT '''' || CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END || ''''
-    FROM regexp_replace(content COLLATE "C", dbanon_internal.hidden_characters(), '?', 'g') t
+    FROM regexp_replace(content COLLATE "C", dbanon_internal.build_hidden_pattern(), '?', 'g') t
 $$;
-COMMENT ON FUNCTION dbanon_internal.quoted(text) IS
+COMMENT ON FUNCTION dbanon_internal.quote_text(text) IS
 'A text as an error shows it: in quotes, hidden characters as question marks, at most 60 characters of it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.stripped(value jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.strip_text(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT CASE jsonb_typeof(value) WHEN 'string' THEN btrim(value #>> '{}', E' \t\r\n') ELSE '' END COLLATE "C"
 $$;
-COMMENT ON FUNCTION dbanon_internal.stripped(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.strip_text(jsonb) IS
 'A JSON text without blanks around it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_number(content text) RETURNS boolean
@@ -92,8 +92,8 @@ AS $$
     SELECT CASE jsonb_typeof(value)
         WHEN 'array' THEN 'a list'
         WHEN 'object' THEN 'an object'
-        WHEN 'string' THEN CASE WHEN dbanon_internal.is_number(dbanon_internal.stripped(value)) THEN dbanon_internal.stripped(value)
-                                ELSE dbanon_internal.quoted(value #>> '{}') END
+        WHEN 'string' THEN CASE WHEN dbanon_internal.is_number(dbanon_internal.strip_text(value)) THEN dbanon_internal.strip_text(value)
+                                ELSE dbanon_internal.quote_text(value #>> '{}') END
         WHEN 'number' THEN (SELECT CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END
                             FROM CAST(trim_scale((value #>> '{}')::numeric) AS text) t)
         ELSE value #>> '{}'
@@ -102,30 +102,31 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.format_value(jsonb) IS
 'A value as an error shows it: as it was given, texts that are no numbers in quotes, at most 60 characters of it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.as_number(value jsonb) RETURNS numeric
+CREATE OR REPLACE FUNCTION dbanon_internal.parse_number(value jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Between the limits every number has a float64, with which the methods work.
     SELECT CASE WHEN v.number = 0 OR abs(v.number) BETWEEN 1e-300 AND 1e300 THEN v.number END
     FROM (SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN (value #>> '{}')::numeric
-                      WHEN dbanon_internal.is_number(dbanon_internal.stripped(value)) THEN dbanon_internal.stripped(value)::numeric END) v (number)
+                      WHEN dbanon_internal.is_number(dbanon_internal.strip_text(value)) THEN dbanon_internal.strip_text(value)::numeric
+                 END) v (number)
 $$;
-COMMENT ON FUNCTION dbanon_internal.as_number(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.parse_number(jsonb) IS
 'A JSON number, or a text that is one.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.as_instant(value jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.parse_instant(value jsonb) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
-    seconds numeric := dbanon_internal.as_number(value);
+    seconds numeric := dbanon_internal.parse_number(value);
     part text[];
     first_of_month date;
 BEGIN
     IF seconds IS NULL THEN
-        part := regexp_match(dbanon_internal.stripped(value) COLLATE "C",
+        part := regexp_match(dbanon_internal.strip_text(value) COLLATE "C",
             '^([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.0{1,6})?)?'
             '(?:Z|([+-](?:[01][0-9]|2[0-3]))(?::?([0-5][0-9]))?)$');
         IF part IS NULL OR part[1]::integer = 0 OR part[2]::integer NOT BETWEEN 1 AND 12 THEN
@@ -142,10 +143,10 @@ BEGIN
     RETURN CASE WHEN seconds = trunc(seconds) AND abs(seconds) <= 1e11 THEN seconds END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.as_instant(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.parse_instant(jsonb) IS
 'An instant in whole seconds: unix seconds, or ISO 8601 with a zone.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.as_parameter(about jsonb, value jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.parse_parameter(about jsonb, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -153,7 +154,7 @@ SET standard_conforming_strings = on
 AS $$
 DECLARE
     kind text := about ->> 'type';
-    word text := dbanon_internal.stripped(value);
+    word text := dbanon_internal.strip_text(value);
     number numeric;
 BEGIN
     IF kind = 'switch' THEN
@@ -163,15 +164,15 @@ BEGIN
     ELSIF kind = 'choice' THEN
         RETURN CASE WHEN jsonb_typeof(value) = 'string' AND about -> 'choices' ? (value #>> '{}') THEN value END;
     ELSIF kind = 'instant' THEN
-        RETURN to_jsonb(dbanon_internal.as_instant(value));
+        RETURN to_jsonb(dbanon_internal.parse_instant(value));
     ELSIF kind = 'name' THEN
         RETURN CASE WHEN jsonb_typeof(value) = 'string' AND value #>> '{}' = word AND length(word) BETWEEN 1 AND 60
-                         AND word COLLATE "C" !~ dbanon_internal.hidden_characters() THEN value END;
+                         AND word COLLATE "C" !~ dbanon_internal.build_hidden_pattern() THEN value END;
     END IF;
     IF (about ->> 'infinite')::boolean AND lower(word COLLATE "C") IN ('inf', 'infinity') THEN
         RETURN '"inf"';
     END IF;
-    number := dbanon_internal.as_number(value);
+    number := dbanon_internal.parse_number(value);
     IF number IS NULL OR number < (about ->> 'minimum')::numeric OR number > (about ->> 'maximum')::numeric THEN
         RETURN NULL;
     ELSIF kind = 'number' THEN
@@ -180,7 +181,7 @@ BEGIN
     RETURN CASE WHEN number = trunc(number) THEN to_jsonb(trunc(number)) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.as_parameter(jsonb, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.parse_parameter(jsonb, jsonb) IS
 'A value as a parameter holds it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name(what text, name text, known text[]) RETURNS void
@@ -188,7 +189,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon_internal.quoted(name), 'NULL')
+    RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon_internal.quote_text(name), 'NULL')
         USING ERRCODE = 'DA011', DETAIL = format('There are %s.', cardinality(known)),
               HINT = dbanon_internal.choose_one(known);
 END
@@ -196,7 +197,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name(text, text, text[]) IS
 'Refuses a name that is none of those known, naming those.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.checked_algorithm(method text, algorithm text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_algorithm(method text, algorithm text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -204,7 +205,7 @@ DECLARE
     known text[];
 BEGIN
     SELECT ARRAY(SELECT ele.value ->> 'name' FROM jsonb_array_elements(met.algorithms) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord)
-        INTO known FROM ONLY dbanon.method met WHERE met.name = checked_algorithm.method;
+        INTO known FROM ONLY dbanon.method met WHERE met.name = demand_algorithm.method;
     IF known IS NULL THEN
         PERFORM dbanon_internal.refuse_name('method', method, ARRAY(SELECT met.name FROM ONLY dbanon.method met));
     ELSIF algorithm <> ALL (known) THEN
@@ -213,10 +214,10 @@ BEGIN
     RETURN coalesce(algorithm, known[1]);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.checked_algorithm(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_algorithm(text, text) IS
 'Finds an algorithm of a method.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.checked_value(method text, about jsonb, value jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.parse_value(method text, about jsonb, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -227,7 +228,7 @@ BEGIN
     IF value IS NULL OR (value = 'null' AND about -> 'default' = 'null') THEN
         RETURN about -> 'default';
     END IF;
-    converted := dbanon_internal.as_parameter(about, value);
+    converted := dbanon_internal.parse_parameter(about, value);
     IF converted IS NULL THEN
         RAISE EXCEPTION 'The ''%'' parameter of % must be %. Got % instead.', about ->> 'name', method,
                 about ->> 'requirement', coalesce(dbanon_internal.format_value(value), 'null')
@@ -236,17 +237,17 @@ BEGIN
     RETURN converted;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.checked_value(text, jsonb, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.parse_value(text, jsonb, jsonb) IS
 'Checks the value of one parameter.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_params(method text, algorithm text, params jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.complete_params(method text, algorithm text, params jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    chosen text := dbanon_internal.checked_algorithm(method, algorithm);
+    chosen text := dbanon_internal.demand_algorithm(method, algorithm);
     given jsonb := coalesce(params, '{}');
-    items jsonb := (SELECT met.parameters FROM ONLY dbanon.method met WHERE met.name = check_params.method);
+    items jsonb := (SELECT met.parameters FROM ONLY dbanon.method met WHERE met.name = complete_params.method);
     known text[] := ARRAY(SELECT ele.value ->> 'name' FROM jsonb_array_elements(items) ele);
     unknown text;
     item jsonb;
@@ -256,7 +257,7 @@ BEGIN
     IF jsonb_typeof(given) <> 'object' THEN
         RAISE EXCEPTION 'The parameters must be an object of names and values. Got % instead.',
                 coalesce(dbanon_internal.format_value(given), 'null')
-            USING ERRCODE = 'DA011', DETAIL = format('%s has %s.', method, dbanon_internal.counted(cardinality(known), 'parameter')),
+            USING ERRCODE = 'DA011', DETAIL = format('%s has %s.', method, dbanon_internal.format_quantity(cardinality(known), 'parameter')),
                   HINT = 'Write them as in ''{"k": 20}''.';
     END IF;
     -- Of several faults the same one is reported, in whatever order they are given: JSON keeps none.
@@ -266,7 +267,7 @@ BEGIN
     END IF;
     FOR item IN SELECT ele.value FROM jsonb_array_elements(items) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord LOOP
         checked := checked || jsonb_build_object(
-            item ->> 'name', dbanon_internal.checked_value(method, item, given -> (item ->> 'name')));
+            item ->> 'name', dbanon_internal.parse_value(method, item, given -> (item ->> 'name')));
     END LOOP;
     FOR item IN SELECT ele.value FROM jsonb_array_elements(items) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord LOOP
         IF item -> 'algorithms' <> '[]' AND NOT item -> 'algorithms' ? chosen
@@ -287,16 +288,16 @@ BEGIN
     RETURN checked;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_params(text, text, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.complete_params(text, text, jsonb) IS
 'Checks the parameters of a run by dbanon.method, as far as that needs no data.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.role_name(role text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.name_role(role text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT '@prefix@_' || role
 $$;
-COMMENT ON FUNCTION dbanon_internal.role_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.name_role(text) IS
 'What a role is called in this database: roles belong to the server, so names are chosen for each database.';
 
 CREATE OR REPLACE FUNCTION dbanon.version() RETURNS text
@@ -328,13 +329,13 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.stands_alone(text, text) IS
 'Whether no other release may speak of the people of such a release: its hiding sets overlap, or it promises more than k.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.method_reach(traits jsonb, params jsonb, settle_s integer) RETURNS interval
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_method_reach(traits jsonb, params jsonb, settle_s integer) RETURNS interval
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT make_interval(secs => CASE WHEN traits ->> 'instant' IS NULL THEN 0
                                       ELSE greatest(settle_s, (params ->> (traits ->> 'oldest'))::double precision) END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.method_reach(jsonb, jsonb, integer) IS
+COMMENT ON FUNCTION dbanon_internal.compute_method_reach(jsonb, jsonb, integer) IS
 'How far from a snapshot other releases are compared with it: the greater of the age that a shown position may have and the settle time of
 the population; 0 for a method that is no snapshot.';

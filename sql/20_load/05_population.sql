@@ -1,12 +1,12 @@
 -- Whose people may be the same: the population of a dataset, and how long a person may stay where a snapshot shows them.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_people(population text, settle_s numeric) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_population(population text, settle_s numeric) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- As dbanon_internal.check_dataset does: what cannot be seen makes two names look like one.
-    IF btrim(population) = '' OR length(population) > 200 OR population ~ dbanon_internal.hidden_characters() THEN
+    -- As dbanon_internal.demand_dataset_options does: what cannot be seen makes two names look like one.
+    IF btrim(population) = '' OR length(population) > 200 OR population ~ dbanon_internal.build_hidden_pattern() THEN
         RAISE EXCEPTION 'A population must have a name of 1 to 200 visible characters. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'In all datasets of a population a name means the same person.',
                   HINT = 'Choose one such as fleet-b, or leave it out.';
@@ -17,22 +17,22 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_people(text, numeric) IS
+COMMENT ON FUNCTION dbanon_internal.demand_population(text, numeric) IS
 'Refuses what no population can be called and what is no settle time; NULL is neither given.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.population_id(population text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.number_population(population text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- A row that the table refuses would be shown to the caller, with the key that was drawn for it.
-    PERFORM dbanon_internal.check_people(population, NULL);
+    PERFORM dbanon_internal.demand_population(population, NULL);
     INSERT INTO dbanon.population AS p (name) SELECT population
         WHERE NOT EXISTS (SELECT FROM ONLY dbanon.population q WHERE q.name = population) ON CONFLICT (name) DO NOTHING;
     RETURN (SELECT p.population_id FROM ONLY dbanon.population p WHERE p.name = population);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.population_id(text) IS
+COMMENT ON FUNCTION dbanon_internal.number_population(text) IS
 'The key of a population, which is made when first named.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_people(dataset dbanon.dataset, asked dbanon_internal.loading) RETURNS dbanon.dataset
@@ -41,7 +41,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- dbanon_internal.guard_people refuses what a release forbids, before anything is read.
-    dataset.population_id := coalesce(dbanon_internal.population_id(asked.population), dataset.population_id);
+    dataset.population_id := coalesce(dbanon_internal.number_population(asked.population), dataset.population_id);
     dataset.settle_s := coalesce(asked.settle_s, dataset.settle_s);
     UPDATE dbanon.dataset d SET population_id = dataset.population_id, settle_s = dataset.settle_s
         WHERE d.dataset_id = dataset.dataset_id AND (d.population_id, d.settle_s) <> (dataset.population_id, dataset.settle_s);
@@ -51,21 +51,21 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.set_people(dbanon.dataset, dbanon_internal.loading) IS
 'Gives a dataset that exists another population or settle time where they are named, and returns its row.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.naming(own_subjects boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_naming(own_subjects boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN own_subjects THEN 'each row is a separate person' ELSE 'a column names them' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.naming(boolean) IS
+COMMENT ON FUNCTION dbanon_internal.describe_naming(boolean) IS
 'Words how the subjects of a dataset are named.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.settle_s(population_id bigint) RETURNS integer
+CREATE OR REPLACE FUNCTION dbanon_internal.find_settle_s(population_id bigint) RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A dataset that was dropped has a row only where it has releases.
-    SELECT max(d.settle_s) FROM ONLY dbanon.dataset d WHERE d.population_id = settle_s.population_id
+    SELECT max(d.settle_s) FROM ONLY dbanon.dataset d WHERE d.population_id = find_settle_s.population_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_s(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_settle_s(bigint) IS
 'How long the people of a population may stay where a snapshot shows them: the greatest settle time of its datasets.';

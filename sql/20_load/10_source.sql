@@ -15,30 +15,30 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.lock_dataset(text) IS
 'Waits for other loads into a dataset of this name, and holds it until the transaction ends.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.known_dataset(dataset text) RETURNS dbanon.dataset
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset(dataset text) RETURNS dbanon.dataset
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found_row dbanon.dataset;
 BEGIN
-    SELECT dat.* INTO found_row FROM dbanon.dataset dat WHERE dat.name = known_dataset.dataset AND dat.dropped_at IS NULL;
+    SELECT dat.* INTO found_row FROM dbanon.dataset dat WHERE dat.name = demand_dataset.dataset AND dat.dropped_at IS NULL;
     IF FOUND THEN
         RETURN found_row;
     END IF;
-    RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(dataset), 'NULL')
-        USING ERRCODE = 'DA001', DETAIL = format('There %s.', (SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.counted(count(*), 'dataset')
+    RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quote_text(dataset), 'NULL')
+        USING ERRCODE = 'DA001', DETAIL = format('There %s.', (SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.format_quantity(count(*), 'dataset')
                                            FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)),
               HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT dat.name FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.known_dataset(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_dataset(text) IS
 'Looks up a dataset.';
 
 -- ---- arguments
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_differ(named text[], what text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_different(named text[], what text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -47,38 +47,38 @@ DECLARE
 BEGIN
     IF array_position(named, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', what
-            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
+            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.format_quantity(cardinality(named), 'column is', 'columns are')),
                   HINT = 'Name each as it is called.';
     END IF;
     SELECT ele.name INTO twice FROM unnest(named) WITH ORDINALITY ele (name, ord)
     GROUP BY ele.name HAVING count(*) > 1 ORDER BY min(ele.ord) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', what, twice
-            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
+            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.format_quantity(cardinality(named), 'column is', 'columns are')),
                   HINT = 'Name each as it is called.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_differ(text[], text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_different(text[], text) IS
 'Refuses columns of which one is to be two things, or one is not named.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_zone(tz text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_zone(tz text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west. The list reads 600 files: 40 ms, which UTC need not wait for.
     IF tz <> 'UTC' AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
-        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', CASE tz WHEN '' THEN 'none' ELSE dbanon_internal.quoted(tz) END
+        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', CASE tz WHEN '' THEN 'none' ELSE dbanon_internal.quote_text(tz) END
             USING ERRCODE = 'DA011', DETAIL = 'pg_timezone_names lists those that can be used.',
                   HINT = 'Name another, for example tz => ''UTC''.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_zone(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_zone(text) IS
 'Refuses a time zone that there is not.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.reference_system(
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_reference_system(
     crs text, OUT srid integer, OUT geographic boolean, OUT metric boolean, OUT meridian double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -90,33 +90,33 @@ BEGIN
         srs.srtext ILIKE 'PROJCS%' AND srs.proj4text ~ '[+]units=m( |$)' AND srs.proj4text !~ '[+]to_meter',
         coalesce(substring(srs.proj4text from '[+]lon_0=([-0-9.]+)')::float8,
                  6 * substring(srs.proj4text from '[+]zone=([0-9]+)')::float8 - 183)
-    INTO reference_system.srid, geographic, metric, meridian
+    INTO demand_reference_system.srid, geographic, metric, meridian
     FROM @postgis@.spatial_ref_sys srs
     WHERE srs.auth_srid = parts[2]::integer AND srs.auth_name = upper(coalesce(parts[1], 'EPSG'));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'The reference system must be one of PostGIS''s spatial_ref_sys. Got %.',
-                coalesce(dbanon_internal.quoted(crs), 'NULL')
+                coalesce(dbanon_internal.quote_text(crs), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = format('It lists %s.', (SELECT count(*) FROM @postgis@.spatial_ref_sys)),
                   HINT = 'Give one such as EPSG:4326.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.reference_system(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_reference_system(text) IS
 'Looks up a reference system.';
 
 -- ---- the source
 
-CREATE OR REPLACE FUNCTION dbanon_internal.view_statement(source regclass, suffix text, expression text, name text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_view_statement(source regclass, suffix text, expression text, name text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('CREATE VIEW %1$I.%2$I AS SELECT *, %3$s AS %4$I FROM %1$I.%5$I', n.nspname, c.relname || suffix, expression, name, c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source
 $$;
-COMMENT ON FUNCTION dbanon_internal.view_statement(regclass, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_view_statement(regclass, text, text, text) IS
 'Writes the statement that makes a view of a table with one more column.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.points_hint(types jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.suggest_coordinates(types jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -129,7 +129,7 @@ AS $$
         JOIN jsonb_object_keys(types) y (name) ON y.name ~* p.y
     ORDER BY p.nth, x.name COLLATE "C", y.name COLLATE "C" LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon_internal.points_hint(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.suggest_coordinates(jsonb) IS
 'Says which columns of a table are called like coordinates, where it lacks the column of points; nothing if none are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_source(
@@ -176,7 +176,7 @@ BEGIN
                 (SELECT string_agg(att.attname, ', ' ORDER BY att.attnum) FROM pg_attribute att
                  WHERE att.attrelid = source AND att.attnum > 0 AND NOT att.attisdropped)
             USING ERRCODE = 'DA012', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
-                  HINT = coalesce(CASE missing WHEN geom THEN dbanon_internal.points_hint(types) END, 'Name the right one.');
+                  HINT = coalesce(CASE missing WHEN geom THEN dbanon_internal.suggest_coordinates(types) END, 'Name the right one.');
     END IF;
     -- A cast runs a function of its maker with the rights of the login that imports; those of extensions are trusted.
     SELECT att.attname INTO missing
@@ -263,7 +263,7 @@ COMMENT ON FUNCTION dbanon_internal.describe_rows(regclass, text) IS
 expressions of a row''s number and of the row as it was read (NULL: by the columns named), and what to do if x and y are the wrong
 way round.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_geometry(types jsonb, geom text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_geometry(types jsonb, geom text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -276,10 +276,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_geometry(jsonb, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_geometry(jsonb, text) IS
 'Refuses a column that holds no geometries.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refuse_reading(qualified text, state text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_readable(qualified text, state text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -292,7 +292,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_reading(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_readable(text, text) IS
 'Says of an error that it comes from the source, which may be a view of anything.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
@@ -310,7 +310,7 @@ BEGIN
     DROP FUNCTION pg_temp.dbanon_asking();
     RETURN figure;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon_internal.refuse_reading(qualified, SQLSTATE);
+    PERFORM dbanon_internal.demand_readable(qualified, SQLSTATE);
     RAISE;
 END
 $$;
@@ -336,14 +336,14 @@ BEGIN
     SELECT count(*) INTO staged FROM pg_temp.dbanon_staged;
     RETURN staged;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon_internal.refuse_reading(qualified, SQLSTATE);
+    PERFORM dbanon_internal.demand_readable(qualified, SQLSTATE);
     RAISE;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_source(text, text) IS
 'Copies a source into the staging table.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.named_crs(srid double precision, geom text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.name_crs(srid double precision, geom text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -356,23 +356,23 @@ BEGIN
     RETURN coalesce(srid, 4326);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.named_crs(double precision, text) IS
+COMMENT ON FUNCTION dbanon_internal.name_crs(double precision, text) IS
 'Names the reference system of the first geometry of a column: WGS 84 where there is none.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.source_crs(qualified text, geom text, chosen text DEFAULT NULL) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.find_source_crs(qualified text, geom text, chosen text DEFAULT NULL) RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT dbanon_internal.named_crs(dbanon_internal.ask_source(format(
+    SELECT dbanon_internal.name_crs(dbanon_internal.ask_source(format(
         'SELECT @postgis@.ST_SRID(g) FROM (SELECT %I::@postgis@.geometry AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
         geom, coalesce(chosen, qualified)), qualified), geom)
 $$;
-COMMENT ON FUNCTION dbanon_internal.source_crs(text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_source_crs(text, text, text) IS
 'Names the reference system of a column of geometries, that of the first of them, or of those that are chosen.';
 
 -- ---- what columns mean, as expressions
 
-CREATE OR REPLACE FUNCTION dbanon_internal.text_expression(argument text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_text_expression(argument text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -384,10 +384,10 @@ AS $$
         quote_literal(E'\t\n\u000b\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007'
                       '\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'))
 $$;
-COMMENT ON FUNCTION dbanon_internal.text_expression(text) IS
+COMMENT ON FUNCTION dbanon_internal.build_text_expression(text) IS
 'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.localised_expression(argument text, tz text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_localised_expression(argument text, tz text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -400,11 +400,11 @@ AS $$
     FROM (SELECT g.ord, format('((%s::timestamp AT TIME ZONE %L) - interval %L)', argument, tz, g.gap) AS moment
           FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
 $$;
-COMMENT ON FUNCTION dbanon_internal.localised_expression(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_localised_expression(text, text) IS
 'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward and
 leave it out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.number_expression(argument text, kind text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_number_expression(argument text, kind text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -413,7 +413,7 @@ AS $$
                                                 'THEN %1$s::float8 ELSE 1e300 END)' ELSE '(%1$s::float8)' END, argument)
     WHERE kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
 $$;
-COMMENT ON FUNCTION dbanon_internal.number_expression(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_number_expression(text, text) IS
 'Writes a number of some type as a double; NULL where the type is none of numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_units(chosen text, qualified text, kind text, time_column text) RETURNS double precision
@@ -421,7 +421,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    number CONSTANT text := dbanon_internal.number_expression('raw_time', kind);
+    number CONSTANT text := dbanon_internal.build_number_expression('raw_time', kind);
     typical double precision;
     units_per_s double precision;
 BEGIN
@@ -443,18 +443,19 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, text) IS
 'Finds how many of a source''s numbers are a second: the median of the first of them decides; NULL where times are no numbers.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.known_units(dataset_id bigint, kind text, source text) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.find_known_units(dataset_id bigint, kind text, source text) RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT l.units_per_s FROM dbanon.load l
-    WHERE l.dataset_id = known_units.dataset_id AND l.kind = known_units.kind AND l.source = known_units.source AND l.units_per_s IS NOT NULL
+    WHERE l.dataset_id = find_known_units.dataset_id AND l.kind = find_known_units.kind AND l.source = find_known_units.source
+        AND l.units_per_s IS NOT NULL
     ORDER BY l.load_id DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon_internal.known_units(bigint, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_known_units(bigint, text, text) IS
 'How many of a source''s numbers were a second when it was loaded last.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.counted_expression(argument text, kind text, units_per_s double precision) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_counted_expression(argument text, kind text, units_per_s double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -462,12 +463,12 @@ AS $$
     SELECT CASE units_per_s WHEN 1 THEN n.number
         ELSE format('CASE WHEN abs(%1$s) < %2$s THEN 1e11 ELSE %1$s / %3$s END', n.number,
                     CASE units_per_s WHEN 1e3 THEN '1e11' WHEN 1e6 THEN '1e14' ELSE '1e17' END, units_per_s) END
-    FROM (SELECT dbanon_internal.number_expression(argument, kind) AS number) n
+    FROM (SELECT dbanon_internal.build_number_expression(argument, kind) AS number) n
 $$;
-COMMENT ON FUNCTION dbanon_internal.counted_expression(text, text, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.build_counted_expression(text, text, double precision) IS
 'Writes a time that is a number of some unit as unix seconds.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.time_expression(
+CREATE OR REPLACE FUNCTION dbanon_internal.build_time_expression(
     argument text, qualified text, types jsonb, time_column text, tz text, units_per_s double precision) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -478,24 +479,25 @@ BEGIN
     IF kind = 'timestamp with time zone' THEN
         RETURN format('extract(epoch FROM %s)::float8', argument);
     ELSIF units_per_s IS NOT NULL THEN
-        RETURN dbanon_internal.counted_expression(argument, kind, units_per_s);
+        RETURN dbanon_internal.build_counted_expression(argument, kind, units_per_s);
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
         RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date or a number of unix seconds. It is %.', time_column, kind
             USING ERRCODE = 'DA012', DETAIL = 'A text without a zone is read in that of the session.',
                   HINT = format('Cast it in a view, and import that with "time" => %L: %s.', time_column || '_read',
-                      dbanon_internal.view_statement(qualified::regclass, '_read', format('%I::timestamptz', time_column), time_column || '_read'));
+                      dbanon_internal.build_view_statement(qualified::regclass, '_read', format('%I::timestamptz', time_column),
+                                                           time_column || '_read'));
     ELSIF tz IS NULL THEN
         RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. Column ''%'' is %.', time_column, kind
             USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
                   HINT = 'Give the zone, for example tz => ''UTC''.';
     END IF;
-    RETURN dbanon_internal.localised_expression(argument, tz);
+    RETURN dbanon_internal.build_localised_expression(argument, tz);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.time_expression(text, text, jsonb, text, text, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.build_time_expression(text, text, jsonb, text, text, double precision) IS
 'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.middle_expression(argument text, axis text, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_middle_expression(argument text, axis text, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -508,34 +510,34 @@ AS $$
              'CASE WHEN @postgis@.ST_XMax(@postgis@.Box3D(%1$s)) - @postgis@.ST_XMin(@postgis@.Box3D(%1$s)) > 180 '
              'THEN @postgis@.ST_ShiftLongitude(%1$s) ELSE %1$s END) AS b) box) sides)' END, argument)
 $$;
-COMMENT ON FUNCTION dbanon_internal.middle_expression(text, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_middle_expression(text, text, boolean) IS
 'Writes the middle of the bounds of a shape on one axis.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.name_reasons(argument text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_name_reasons(argument text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT format('WHEN %s ~ %L THEN ''control-characters''', argument, E'[\u0001-\u001f\u007f-\u009f]')
 $$;
-COMMENT ON FUNCTION dbanon_internal.name_reasons(text) IS
+COMMENT ON FUNCTION dbanon_internal.build_name_reasons(text) IS
 'Writes what may be wrong with a name, as a branch of a CASE.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.event_reasons() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_event_reasons() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'WHEN subject IS NULL THEN ''missing-subject'' '
            'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
-           || dbanon_internal.name_reasons('subject') ||
+           || dbanon_internal.build_name_reasons('subject') ||
            ' WHEN t IS NULL THEN ''unparsable-time'' '
            'WHEN NOT abs(t) < ''Infinity'' THEN ''non-finite-time'' '
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
 $$;
-COMMENT ON FUNCTION dbanon_internal.event_reasons() IS
+COMMENT ON FUNCTION dbanon_internal.build_event_reasons() IS
 'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.position_reasons(expected_srid integer, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_position_reasons(expected_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -546,7 +548,7 @@ AS $$
                   ' WHEN abs(x) <= 90 AND abs(y) > 90 AND abs(y) <= 180 THEN ''swapped-axes'' '
                   'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.position_reasons(integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_position_reasons(integer, boolean) IS
 'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts.';
 
 -- ---- staged rows
@@ -587,7 +589,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
 'Moves staged rows to those left out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.require_usable_rows(rows_read bigint, remedy text, may_be_none boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(rows_read bigint, remedy text, may_be_none boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -601,26 +603,27 @@ BEGIN
     SELECT coalesce(sum(tally.n), 0), string_agg(format('%s %s', tally.n, tally.reason), ', ' ORDER BY tally.reason),
         bool_and(tally.reason LIKE 'duplicate-%' OR tally.reason = 'contradicting-fix'),
         bool_or(tally.reason NOT IN ('no-time', 'outside-period')
-                AND (tally.reason = ANY (dbanon_internal.counted_reasons()) OR tally.reason LIKE 'duplicate-%'))
+                AND (tally.reason = ANY (dbanon_internal.list_counted_reasons()) OR tally.reason LIKE 'duplicate-%'))
     INTO lost, counts, known, expected
     FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason) tally;
     -- Where what is new is looked for there may be nothing, but what was there must not be unusable.
     IF lost < rows_read OR (may_be_none AND (rows_read = 0 OR expected)) THEN
         RETURN;
     ELSIF known THEN
-        RAISE EXCEPTION 'There is nothing to add. The dataset already has all rows of % (%).', dbanon_internal.counted(rows_read, 'row'), counts
-            USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')),
+        RAISE EXCEPTION 'There is nothing to add. The dataset already has all rows of % (%).',
+                dbanon_internal.format_quantity(rows_read, 'row'), counts
+            USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')),
                   HINT = 'If the source was loaded before, there is nothing to do.';
     END IF;
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
-            dbanon_internal.counted(rows_read, 'row'), coalesce(' (' || counts || ')', '')
-        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')), HINT = remedy;
+            dbanon_internal.format_quantity(rows_read, 'row'), coalesce(' (' || counts || ')', '')
+        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')), HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.require_usable_rows(bigint, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_usable_rows(bigint, text, boolean) IS
 'Refuses a load of which nothing is left, and counts the reasons; where there may be nothing new, only one of which no row could be used.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_unswapped(rows_read bigint[], remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -632,11 +635,11 @@ BEGIN
     WHERE 2 * tally.n > rows_read[tally.file + 1] LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
-            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.counted(swapped, 'row has', 'rows have')), HINT = remedy;
+            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.format_quantity(swapped, 'row has', 'rows have')), HINT = remedy;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_swapped(bigint[], text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_unswapped(bigint[], text) IS
 'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
 -- ---- records
@@ -644,14 +647,14 @@ COMMENT ON FUNCTION dbanon_internal.refuse_swapped(bigint[], text) IS
 -- A load is begun before its rows are written, which carry its number, and counted after that. Both functions run with the rights of their
 -- owner, since no login writes dbanon.load: the record says what is stored, and not what a login claims.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.loaded_table(kind text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.find_loaded_table(kind text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE kind WHEN 'trajectories' THEN 'trajectory' WHEN 'requests' THEN 'request' WHEN 'quasi-identifiers' THEN 'quasi_identifier'
         WHEN 'sites' THEN 'site' WHEN 'pois' THEN 'poi' WHEN 'cells' THEN 'cell' WHEN 'stations' THEN 'cell' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.loaded_table(text) IS
+COMMENT ON FUNCTION dbanon_internal.find_loaded_table(text) IS
 'The table that loads of a kind are stored in; NULL for what is no kind.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_record(
@@ -667,7 +670,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = begin_record.dataset_id AND dat.dropped_at IS NULL) THEN
         RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', coalesce(dataset_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
-    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0
+    ELSIF dbanon_internal.find_loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0
         OR EXISTS (SELECT FROM unnest(sources) ele (name) WHERE ele.name IS NULL) OR NOT units_per_s > 0 THEN
         RAISE EXCEPTION 'A load must have a kind and the names of its sources, and units above 0. Got another kind, a source without a name, or fewer units.'
             USING ERRCODE = 'DA011', DETAIL = 'Kinds are trajectories, requests, quasi-identifiers, sites, pois, cells and stations.',
@@ -703,7 +706,7 @@ BEGIN
         RAISE EXCEPTION 'The load to count must be one that this transaction began. Load % is not.', coalesce(drawn::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'A load is counted once, when its rows are stored.', HINT = 'Load again.';
     END IF;
-    relation := dbanon_internal.loaded_table(first.kind);
+    relation := dbanon_internal.find_loaded_table(first.kind);
     EXECUTE format('SELECT coalesce(sum(%s), 0) FROM ONLY dbanon.%I t WHERE t.dataset_id = $1 AND t.load_id = $2',
                    CASE relation WHEN 'trajectory' THEN '@postgis@.ST_NPoints(t.path)' ELSE '1' END, relation)
         INTO stored USING first.dataset_id, drawn;
@@ -713,7 +716,7 @@ BEGIN
               WHERE drawn IN (load.load_id, load.part_of)) nth ORDER BY nth.place
     LOOP
         SELECT coalesce(jsonb_object_agg(tally.reason, tally.n), '{}'),
-            count_record.rows_read - coalesce(sum(tally.n), 0) - dbanon_internal.sum_of_counts(count_record.left_out) INTO quarantined, rows_kept
+            count_record.rows_read - coalesce(sum(tally.n), 0) - dbanon_internal.sum_counts(count_record.left_out) INTO quarantined, rows_kept
             FROM (SELECT qua.reason, count(*) AS n FROM ONLY dbanon.quarantine qua WHERE qua.load_id = count_record.load_id
                   GROUP BY qua.reason) tally;
         kept := CASE WHEN rows_kept >= 0 THEN kept + rows_kept END;
@@ -766,7 +769,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    uncopied CONSTANT text[] := dbanon_internal.counted_reasons();
+    uncopied CONSTANT text[] := dbanon_internal.list_counted_reasons();
 BEGIN
     INSERT INTO dbanon.quarantine (load_id, line, reason, content, at)
         SELECT load.load_id, rej.line, rej.reason, rej.content, CASE WHEN rej.t >= -62135596800 AND rej.t < 1e11 THEN to_timestamp(rej.t) END
@@ -805,7 +808,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.reproject(@postgis@.geometry, integer) IS
 'Reprojects a geometry.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.middle_span(places double precision[], narrowest double precision, OUT low double precision,
+CREATE OR REPLACE FUNCTION dbanon_internal.find_middle_span(places double precision[], narrowest double precision, OUT low double precision,
     OUT high double precision)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -821,11 +824,11 @@ BEGIN
     high := ordered[n - cut] + margin;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.middle_span(double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_middle_span(double precision[], double precision) IS
 'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent around
 them.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.trajectory_bounds(
+CREATE OR REPLACE FUNCTION dbanon_internal.find_trajectory_bounds(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -837,11 +840,11 @@ DECLARE
     ys double precision[];
 BEGIN
     -- A sample of at most 100,000 trajectories decides, the same one each time.
-    SELECT count(*) INTO trajectories FROM dbanon.trajectory tra WHERE tra.dataset_id = trajectory_bounds.dataset_id;
+    SELECT count(*) INTO trajectories FROM dbanon.trajectory tra WHERE tra.dataset_id = find_trajectory_bounds.dataset_id;
     WITH box AS (
         SELECT @postgis@.Box3D(coalesce(tra.shape, tra.path)) AS b
         FROM dbanon.trajectory tra TABLESAMPLE BERNOULLI (least(100, 100 * most / greatest(trajectories, 1))) REPEATABLE (1)
-        WHERE tra.dataset_id = trajectory_bounds.dataset_id
+        WHERE tra.dataset_id = find_trajectory_bounds.dataset_id
     ), corner (x, y) AS (
         SELECT @postgis@.ST_XMin(b), @postgis@.ST_YMin(b) FROM box
         UNION ALL SELECT @postgis@.ST_XMax(b), @postgis@.ST_YMax(b) FROM box
@@ -856,10 +859,10 @@ BEGIN
     south := '-Infinity';
     north := 'Infinity';
     IF xs IS NOT NULL THEN
-        SELECT mid.low, mid.high INTO west, east FROM dbanon_internal.middle_span(xs, 1000) mid;
-        SELECT mid.low, mid.high INTO south, north FROM dbanon_internal.middle_span(ys, 1000) mid;
+        SELECT mid.low, mid.high INTO west, east FROM dbanon_internal.find_middle_span(xs, 1000) mid;
+        SELECT mid.low, mid.high INTO south, north FROM dbanon_internal.find_middle_span(ys, 1000) mid;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.trajectory_bounds(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_trajectory_bounds(bigint) IS
 'Finds what does not lie far outside where the trajectories of a dataset are.';

@@ -13,7 +13,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.may_be_moving(regclass, text) IS
 'Says whether a column may hold moving points, by its type.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.moving_instants(value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)
+CREATE OR REPLACE FUNCTION dbanon_internal.read_moving_instants(
+    value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -52,7 +53,7 @@ BEGIN
             IF array_position(times, NULL) IS NOT NULL AND tz IS NOT NULL THEN
                 EXECUTE format('SELECT array_agg(coalesce(m.t, CASE WHEN m.moment ~ %L THEN %s END) ORDER BY m.nth) '
                                'FROM unnest($1, $2) WITH ORDINALITY m (t, moment, nth)', naive,
-                               dbanon_internal.localised_expression('m.moment::timestamp', tz)) INTO times USING times, moments;
+                               dbanon_internal.build_localised_expression('m.moment::timestamp', tz)) INTO times USING times, moments;
             END IF;
             -- Once: for each instant, a text of 10,000 of them would be looked through 10,000 times.
             srid := substring(value FROM '(?i)^\s*SRID=([0-9]+);')::integer;
@@ -77,21 +78,22 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.moving_instants(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.read_moving_instants(text, text) IS
 'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written; a text with a mistake is one fix without a
 place.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.moving_source(qualified text, asked dbanon_internal.loading) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_moving_source(qualified text, asked dbanon_internal.loading) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('(SELECT %1$s AS dbanon_moving, * FROM %2$s) s CROSS JOIN LATERAL dbanon_internal.moving_instants(s.dbanon_moving, %3$L) instant',
+    SELECT format('(SELECT %1$s AS dbanon_moving, * FROM %2$s) s '
+                  'CROSS JOIN LATERAL dbanon_internal.read_moving_instants(s.dbanon_moving, %3$L) instant',
                   format('%I::text', (asked).geom), qualified, (asked).tz)
 $$;
-COMMENT ON FUNCTION dbanon_internal.moving_source(text, dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.build_moving_source(text, dbanon_internal.loading) IS
 'Writes the rows of a table, each as often as the column of moving points has instants.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.moving_crs(qualified text, chosen text, types jsonb, asked dbanon_internal.loading) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.find_moving_crs(qualified text, chosen text, types jsonb, asked dbanon_internal.loading) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -99,12 +101,12 @@ BEGIN
     -- A text that is written like no moving point is one of another kind: what it should be is said as of any other type.
     IF types ->> asked.geom !~ 'tgeompoint$' AND dbanon_internal.ask_source(format(
         'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, chosen), qualified) = 0 THEN
-        PERFORM dbanon_internal.check_geometry(types, asked.geom);
+        PERFORM dbanon_internal.demand_geometry(types, asked.geom);
     END IF;
-    RETURN dbanon_internal.named_crs(dbanon_internal.ask_source(format(
+    RETURN dbanon_internal.name_crs(dbanon_internal.ask_source(format(
         'SELECT @postgis@.ST_SRID(instant.place) FROM %s WHERE instant.place IS NOT NULL LIMIT 1',
-        dbanon_internal.moving_source(chosen, asked)), qualified), asked.geom);
+        dbanon_internal.build_moving_source(chosen, asked)), qualified), asked.geom);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.moving_crs(text, text, jsonb, dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.find_moving_crs(text, text, jsonb, dbanon_internal.loading) IS
 'Names the reference system of a column of moving points, that of the first fix that can be read.';

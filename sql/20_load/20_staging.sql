@@ -1,7 +1,7 @@
 -- Where a load of trajectories begins, for files and tables alike: the dataset is claimed, what was asked for is checked, and the
 -- staging tables are made. dbanon_internal.finish_load (20_load/50_import.sql) ends it.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_dataset(asked dbanon_internal.loading) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset_options(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -9,11 +9,11 @@ AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.
     IF asked.dataset IS NULL OR btrim(asked.dataset) = '' OR length(asked.dataset) > 200
-        OR asked.dataset ~ dbanon_internal.hidden_characters() THEN
+        OR asked.dataset ~ dbanon_internal.build_hidden_pattern() THEN
         RAISE EXCEPTION 'A dataset must have a name of 1 to 200 visible characters. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'Blanks are allowed, and a name of only blanks is not.', HINT = 'Choose one such as cabs.';
     ELSIF asked.mode IS NULL OR asked.mode NOT IN ('create', 'append', 'replace', 'new') THEN
-        RAISE EXCEPTION 'The mode of a load must be create, append, replace or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
+        RAISE EXCEPTION 'The mode of a load must be create, append, replace or new. Got %.', coalesce(dbanon_internal.quote_text(asked.mode), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, empty it first, or add missing rows.', HINT = 'Choose one of the four.';
     ELSIF asked.grid_m IS NULL OR NOT (asked.grid_m > 0 AND asked.grid_m <= 1000000) THEN
         RAISE EXCEPTION 'The space grid must be a number of metres above 0, and at most 1,000,000. Got %.', coalesce(asked.grid_m::text, 'NULL')
@@ -25,17 +25,17 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_dataset(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.demand_dataset_options(dbanon_internal.loading) IS
 'Refuses what no dataset can be called or have for a grid.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.day_zone(asked dbanon_internal.loading) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.find_day_zone(asked dbanon_internal.loading) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Midnight is that of the zone of times that name none.
     SELECT CASE WHEN (asked).subject_per_day THEN coalesce((asked).tz, 'UTC') END
 $$;
-COMMENT ON FUNCTION dbanon_internal.day_zone(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.find_day_zone(dbanon_internal.loading) IS
 'The time zone in which a load cuts subjects into days; NULL where it does not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.makes_dataset(asked dbanon_internal.loading) RETURNS boolean
@@ -58,8 +58,8 @@ DECLARE
     word text;
     releases bigint;
 BEGIN
-    PERFORM dbanon_internal.check_dataset(asked);
-    PERFORM dbanon_internal.check_people(asked.population, asked.settle_s);
+    PERFORM dbanon_internal.demand_dataset_options(asked);
+    PERFORM dbanon_internal.demand_population(asked.population, asked.settle_s);
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
     IF asked.mode = 'create' OR dbanon_internal.makes_dataset(asked) THEN
         IF NOT dbanon_internal.makes_dataset(asked) THEN
@@ -69,7 +69,7 @@ BEGIN
         END IF;
         RETURN NULL;
     END IF;
-    old := dbanon_internal.known_dataset(asked.dataset);
+    old := dbanon_internal.demand_dataset(asked.dataset);
     IF asked.mode IN ('append', 'new') THEN
         word := CASE WHEN asked.srid <> old.srid THEN format('SRID %s. Got %s', old.srid, asked.srid)
                      WHEN asked.grid_m NOT IN (1, old.grid_m) THEN format('grid_m %s. Got %s', old.grid_m, asked.grid_m)
@@ -85,7 +85,7 @@ BEGIN
         ELSIF alone <> old.own_subjects THEN
             -- A number that stands for one row could be the name of a person.
             RAISE EXCEPTION 'Added data must name people as the dataset does. In ''%'' %, and in the added data %.', asked.dataset,
-                    dbanon_internal.naming(old.own_subjects), dbanon_internal.naming(alone)
+                    dbanon_internal.describe_naming(old.own_subjects), dbanon_internal.describe_naming(alone)
                 USING ERRCODE = 'DA011', DETAIL = 'People are counted by name.',
                       HINT = 'Load it into a separate dataset.';
         END IF;
@@ -112,17 +112,17 @@ AS $$
 DECLARE
     known dbanon.dataset;
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
-    zone CONSTANT text := dbanon_internal.day_zone(asked);
+    zone CONSTANT text := dbanon_internal.find_day_zone(asked);
     sites bigint;
 BEGIN
     IF dbanon_internal.makes_dataset(asked) THEN
         INSERT INTO dbanon.dataset AS dat (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
         VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, zone,
-                dbanon_internal.population_id(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
+                dbanon_internal.number_population(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
         RETURNING dat.* INTO known;
         RETURN known;
     END IF;
-    known := dbanon_internal.known_dataset(asked.dataset);
+    known := dbanon_internal.demand_dataset(asked.dataset);
     IF asked.mode IN ('append', 'new') THEN
         RETURN known;
     END IF;
@@ -140,31 +140,31 @@ BEGIN
     UPDATE dbanon.dataset dat SET srid = target, grid_m = asked.grid_m, grid_s = asked.grid_s, day_zone = zone, own_subjects = alone
     WHERE dat.dataset_id = known.dataset_id AND (dat.srid, dat.grid_m, dat.grid_s, dat.day_zone, dat.own_subjects) IS DISTINCT FROM (
         target, asked.grid_m, asked.grid_s, zone, alone);
-    RETURN dbanon_internal.known_dataset(asked.dataset);
+    RETURN dbanon_internal.demand_dataset(asked.dataset);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer) IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays;
 returns its row.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid numeric) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_metric(srid numeric) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF NOT (dbanon_internal.reference_system('EPSG:' || srid)).metric THEN
+    IF NOT (dbanon_internal.demand_reference_system('EPSG:' || srid)).metric THEN
         RAISE EXCEPTION 'A dataset must be in a projected reference system in metres. SRID % is not.', srid
             USING ERRCODE = 'DA011', DETAIL = 'Areas and distances are those of a plane.',
                   HINT = 'Leave it out for the UTM zone of the data, or give one such as srid => 32610.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_metric(numeric) IS
+COMMENT ON FUNCTION dbanon_internal.demand_metric(numeric) IS
 'Refuses a reference system in which distances are no metres on a plane.';
 
 -- ---- boxes
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_bbox(bbox double precision[], geographic boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_box(bbox double precision[], geographic boolean) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -172,7 +172,7 @@ BEGIN
     IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
         OR EXISTS (SELECT FROM unnest(bbox) ele (side) WHERE NOT abs(ele.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
         RAISE EXCEPTION 'A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.counted(cardinality(bbox), 'number')),
+            USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.format_quantity(cardinality(bbox), 'number')),
             HINT = 'Write it like bbox => ''{8,53,9,54}''.';
     ELSIF bbox[1] >= bbox[3] AND NOT geographic THEN
         RAISE EXCEPTION 'A box in metres must have XMIN below XMAX. Only one in degrees can cross the antimeridian. Got another.'
@@ -180,10 +180,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_bbox(double precision[], boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_box(double precision[], boolean) IS
 'Refuses a box that is none.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.inside_box(x text, y text, bbox double precision[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_box_condition(x text, y text, bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -192,19 +192,19 @@ AS $$
     SELECT format('((%1$s >= %3$L::float8 %7$s %1$s <= %5$L::float8) AND %2$s >= %4$L::float8 AND %2$s <= %6$L::float8)',
                   x, y, bbox[1], bbox[2], bbox[3], bbox[4], CASE WHEN bbox[1] <= bbox[3] THEN 'AND' ELSE 'OR' END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.inside_box(text, text, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.build_box_condition(text, text, double precision[]) IS
 'Writes that a position lies in a box.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.box_reasons(bbox double precision[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_box_reasons(bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN bbox IS NULL THEN '' ELSE format(
         ' WHEN NOT %1$s AND %2$s THEN ''swapped-axes'' WHEN NOT %1$s THEN ''outside-bbox''',
-        dbanon_internal.inside_box('x', 'y', bbox), dbanon_internal.inside_box('y', 'x', bbox)) END
+        dbanon_internal.build_box_condition('x', 'y', bbox), dbanon_internal.build_box_condition('y', 'x', bbox)) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.box_reasons(double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.build_box_reasons(double precision[]) IS
 'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y.';
 
 -- ---- shapes
@@ -269,12 +269,12 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Fixes are counted that imply more from the fix before.',
                   HINT = 'Change it to one such as max_speed_kmh => 200, or leave it out.';
     END IF;
-    PERFORM dbanon_internal.check_window(asked);
+    PERFORM dbanon_internal.demand_window(asked);
     -- The dataset first, so that two loads of one name do not both read a large source.
-    old := dbanon_internal.claim_dataset(asked, dbanon_internal.day_zone(asked));
-    meant := dbanon_internal.reference_system(asked.crs);
-    PERFORM dbanon_internal.check_bbox(asked.bbox, meant.geographic);
-    PERFORM dbanon_internal.check_metric(CASE WHEN asked.mode IN ('append', 'new') THEN coalesce(old.srid, asked.srid) ELSE asked.srid END);
+    old := dbanon_internal.claim_dataset(asked, dbanon_internal.find_day_zone(asked));
+    meant := dbanon_internal.demand_reference_system(asked.crs);
+    PERFORM dbanon_internal.demand_box(asked.bbox, meant.geographic);
+    PERFORM dbanon_internal.demand_metric(CASE WHEN asked.mode IN ('append', 'new') THEN coalesce(old.srid, asked.srid) ELSE asked.srid END);
     source_srid := meant.srid;
     geographic := meant.geographic;
     SELECT coalesce(sum(load.rows_read), 0) + 1 INTO first_number FROM dbanon.load load WHERE load.dataset_id = old.dataset_id;

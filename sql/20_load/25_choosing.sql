@@ -3,18 +3,18 @@
 -- A row that is left out for a reason of this file is counted, and no copy of it is kept: the source has it still, or it is of somebody
 -- who was forgotten. Such rows are in pg_temp.dbanon_rejected without their content.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.counted_reasons() RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.list_counted_reasons() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY['known', 'late', 'forgotten', 'forgotten-time', 'future-time', 'no-time', 'outside-period']
 $$;
-COMMENT ON FUNCTION dbanon_internal.counted_reasons() IS
+COMMENT ON FUNCTION dbanon_internal.list_counted_reasons() IS
 'The reasons for which rows are left out and counted, but not put into quarantine.';
 
 -- ---- what may be asked
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_window(asked dbanon_internal.loading) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_window(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -29,10 +29,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_window(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.demand_window(dbanon_internal.loading) IS
 'Refuses a span of time that is none, and to look for new rows that cannot be told from known ones.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_filter(qualified text, filter text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_filter(qualified text, filter text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -74,25 +74,25 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_filter(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_filter(text, text) IS
 'Refuses a filter that is no condition on rows of a source, or not the same each time; with the rights of the caller, and without its text.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.newest_time(kind text, dataset_id bigint, set_name text) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION dbanon_internal.find_newest_time(kind text, dataset_id bigint, set_name text) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE kind
-        WHEN 'trajectories' THEN (SELECT to_timestamp(max(t.last_s)) FROM dbanon.trajectory t WHERE t.dataset_id = newest_time.dataset_id)
-        WHEN 'requests' THEN (SELECT max(q.sent_at) FROM dbanon.request q WHERE q.dataset_id = newest_time.dataset_id)
+        WHEN 'trajectories' THEN (SELECT to_timestamp(max(t.last_s)) FROM dbanon.trajectory t WHERE t.dataset_id = find_newest_time.dataset_id)
+        WHEN 'requests' THEN (SELECT max(q.sent_at) FROM dbanon.request q WHERE q.dataset_id = find_newest_time.dataset_id)
         ELSE (SELECT max(i.at) FROM dbanon.quasi_identifier i
-              WHERE i.dataset_id = newest_time.dataset_id AND i.set_name = newest_time.set_name) END
+              WHERE i.dataset_id = find_newest_time.dataset_id AND i.set_name = find_newest_time.set_name) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.newest_time(text, bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_newest_time(text, bigint, text) IS
 'The last time of what a dataset has of a kind.';
 
 -- ---- conditions in the source
 
-CREATE OR REPLACE FUNCTION dbanon_internal.time_bound(
+CREATE OR REPLACE FUNCTION dbanon_internal.build_time_bound(
     time_column text, kind text, tz text, units_per_s double precision, moment timestamptz, upper boolean) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -120,10 +120,10 @@ BEGIN
         ELSE format('%L::numeric', number) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.time_bound(text, text, text, double precision, timestamptz, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_time_bound(text, text, text, double precision, timestamptz, boolean) IS
 'Writes that a column of times, as it is, lies on one side of a moment, so that its index serves; NULL where there is no bound.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.chosen_rows(
+CREATE OR REPLACE FUNCTION dbanon_internal.build_chosen_rows(
     qualified text, kind text, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -132,13 +132,13 @@ AS $$
     -- Rows without a time are read, too, to be counted.
     SELECT qualified || coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || (asked).filter || E'\n)',
         '(' || nullif(concat_ws(' AND ', b.low, b.high), '') || format(' OR %I IS NULL)', (asked)."time")), ''), '')
-    FROM (SELECT dbanon_internal.time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).since, false) AS low,
-                 dbanon_internal.time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).until, true) AS high) b
+    FROM (SELECT dbanon_internal.build_time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).since, false) AS low,
+                 dbanon_internal.build_time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).until, true) AS high) b
 $$;
-COMMENT ON FUNCTION dbanon_internal.chosen_rows(text, text, double precision, dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.build_chosen_rows(text, text, double precision, dbanon_internal.loading) IS
 'Writes what follows FROM where the rows of a source are chosen by filter and time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.index_notice(source regclass, asked dbanon_internal.loading) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_missing_index(source regclass, asked dbanon_internal.loading) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -150,47 +150,47 @@ AS $$
         AND NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
                         WHERE i.indrelid = c.oid AND i.indisvalid AND a.attname = (asked)."time")
 $$;
-COMMENT ON FUNCTION dbanon_internal.index_notice(regclass, dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.describe_missing_index(regclass, dbanon_internal.loading) IS
 'Words that a large table from which a span of time is read has no index on its times.';
 
 -- ---- times that are published
 
-CREATE OR REPLACE FUNCTION dbanon_internal.published_periods(dataset_id bigint) RETURNS SETOF tstzrange
+CREATE OR REPLACE FUNCTION dbanon_internal.list_published_periods(dataset_id bigint) RETURNS SETOF tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- All of the time that a part is about, beyond which it has no row (dbanon_internal.check_part). Where it has none within, too: that
+    -- All of the time that a part is about, beyond which it has no row (dbanon_internal.find_series_of_part). Where it has none within, too: that
     -- nobody is in it is said of that time, which no other part can take. A release of one run leaves the time without rows to others.
     SELECT DISTINCT coalesce(l.bounds, l.span)
     FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-    WHERE r.dataset_id = published_periods.dataset_id AND NOT isempty(coalesce(l.bounds, l.span))
+    WHERE r.dataset_id = list_published_periods.dataset_id AND NOT isempty(coalesce(l.bounds, l.span))
 $$;
-COMMENT ON FUNCTION dbanon_internal.published_periods(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_published_periods(bigint) IS
 'The times of which releases of a dataset speak, live or withdrawn, one by one.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.published_times(dataset_id bigint) RETURNS tstzmultirange
+CREATE OR REPLACE FUNCTION dbanon_internal.find_published_times(dataset_id bigint) RETURNS tstzmultirange
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT coalesce(range_agg(p.period), '{}') FROM dbanon_internal.published_periods(dataset_id) p (period)
+    SELECT coalesce(range_agg(p.period), '{}') FROM dbanon_internal.list_published_periods(dataset_id) p (period)
 $$;
-COMMENT ON FUNCTION dbanon_internal.published_times(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_published_times(bigint) IS
 'All times of which releases of a dataset speak, live or withdrawn.';
 
 -- ---- who was forgotten
 
-CREATE OR REPLACE FUNCTION dbanon_internal.forgotten_among(population_id bigint, subjects text[]) RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.find_forgotten(population_id bigint, subjects text[]) RETURNS text[]
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY(
         SELECT s.name
         FROM ONLY dbanon.population p CROSS JOIN unnest(subjects) s (name)
-        WHERE p.population_id = forgotten_among.population_id
-            AND dbanon_internal.person_code(p.key, s.name) IN (
-                SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = forgotten_among.population_id))
+        WHERE p.population_id = find_forgotten.population_id
+            AND dbanon_internal.hash_person(p.key, s.name) IN (
+                SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = find_forgotten.population_id))
 $$;
-COMMENT ON FUNCTION dbanon_internal.forgotten_among(bigint, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_forgotten(bigint, text[]) IS
 'Those of some names in a population that belong to people who were forgotten.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_forgotten() RETURNS trigger
@@ -204,12 +204,12 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Rows of a dataset where the person was not forgotten may still be changed.
-    EXECUTE 'SELECT coalesce(sum(cardinality(dbanon_internal.forgotten_among(n.population_id, n.names))), 0) '
+    EXECUTE 'SELECT coalesce(sum(cardinality(dbanon_internal.find_forgotten(n.population_id, n.names))), 0) '
         'FROM (SELECT d.population_id, array_agg(a.subject) AS names FROM (SELECT dataset_id, subject FROM added'
         || CASE TG_OP WHEN 'UPDATE' THEN ' EXCEPT SELECT dataset_id, subject FROM changed' ELSE ' GROUP BY 1, 2' END ||
         ') a JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id AND NOT d.own_subjects GROUP BY d.population_id) n' INTO back;
     IF back > 0 THEN
-        RAISE EXCEPTION 'Forgotten people must not come back. Got rows of % in dbanon.%.', dbanon_internal.counted(back, 'such person', 'such people'),
+        RAISE EXCEPTION 'Forgotten people must not come back. Got rows of % in dbanon.%.', dbanon_internal.format_quantity(back, 'such person', 'such people'),
                 TG_TABLE_NAME
             USING ERRCODE = 'DA012', DETAIL = 'A load leaves them out by itself.',
                   HINT = 'Leave their rows out, or lift it first: SELECT dbanon.remember_subject(population, subject).';
@@ -238,7 +238,7 @@ BEGIN
         SELECT pop.population_id INTO population FROM dbanon.population pop
             WHERE CASE WHEN asked.population IS NULL AND known.population_id IS NOT NULL THEN pop.population_id = known.population_id
                        ELSE pop.name = coalesce(asked.population, 'default') END;
-        EXECUTE format('SELECT dbanon_internal.forgotten_among($1, ARRAY(SELECT DISTINCT s.subject FROM pg_temp.%I s WHERE s.subject IS NOT NULL))', relation)
+        EXECUTE format('SELECT dbanon_internal.find_forgotten($1, ARRAY(SELECT DISTINCT s.subject FROM pg_temp.%I s WHERE s.subject IS NOT NULL))', relation)
             INTO forgotten USING population;
     END IF;
     -- Times that are none lie on neither side of a bound.
@@ -260,7 +260,7 @@ COMMENT ON FUNCTION dbanon_internal.set_aside(dbanon_internal.loading, text) IS
 'Leaves out, before they are judged, rows of another time than was asked for, of people and times that were forgotten, and where what is new is
 looked for, rows of the future and without a time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.late_periods(dataset_id bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.count_late_rows(dataset_id bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -270,17 +270,17 @@ BEGIN
     -- A row of a time that was published twice counts once, for the earlier period.
     SELECT jsonb_agg(jsonb_build_object('since', lower(late.period), 'until', upper(late.period), 'rows', late.rows) ORDER BY late.period)
     INTO counted
-    FROM (SELECT (SELECT pub.period FROM dbanon_internal.published_periods(dataset_id) pub (period)
+    FROM (SELECT (SELECT pub.period FROM dbanon_internal.list_published_periods(dataset_id) pub (period)
               WHERE pub.period @> to_timestamp(tally.t) ORDER BY pub.period LIMIT 1) AS period,
               sum(tally.n)::bigint AS rows
           FROM (SELECT rej.t, count(*) AS n FROM pg_temp.dbanon_rejected rej WHERE rej.reason = 'late' GROUP BY rej.t) tally GROUP BY 1) late;
     RETURN coalesce(counted, '[]');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.late_periods(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.count_late_rows(bigint) IS
 'Counts the rows that were left out as late by the published period that they are of.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.left_out_notices(rows_read bigint, kept bigint, looked_for_new boolean, kept_since timestamptz) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_left_out(rows_read bigint, kept bigint, looked_for_new boolean, kept_since timestamptz) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 3
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -289,8 +289,8 @@ BEGIN
     WITH out_ AS MATERIALIZED (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason)
     SELECT CASE WHEN rows_read = 0 THEN 'The source has no rows of this time. Nothing to do.'
         WHEN rows_read = (SELECT out_.n FROM out_ WHERE out_.reason = 'known')
-            THEN format('%s loaded before. Nothing to do.', dbanon_internal.counted(rows_read, 'row was', 'rows were'))
-        ELSE format('No row of %s was new (%s).', dbanon_internal.counted(rows_read, 'row'),
+            THEN format('%s loaded before. Nothing to do.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were'))
+        ELSE format('No row of %s was new (%s).', dbanon_internal.format_quantity(rows_read, 'row'),
                     (SELECT string_agg(format('%s %s', dbanon_internal.format_count(out_.n), out_.reason), ', ' ORDER BY out_.reason) FROM out_)) END
     WHERE looked_for_new AND kept = 0
     UNION ALL
@@ -303,14 +303,14 @@ BEGIN
         JOIN out_ ON out_.reason = told.reason;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.left_out_notices(bigint, bigint, boolean, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.describe_left_out(bigint, bigint, boolean, timestamptz) IS
 'Words what was left out of a load without being put into quarantine, and that there was nothing new.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.main_counts(left_out jsonb, OUT known bigint, OUT late bigint, OUT forgotten bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.read_main_counts(left_out jsonb, OUT known bigint, OUT late bigint, OUT forgotten bigint)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce((left_out ->> 'known')::bigint, 0), coalesce((left_out ->> 'late')::bigint, 0), coalesce((left_out ->> 'forgotten')::bigint, 0)
 $$;
-COMMENT ON FUNCTION dbanon_internal.main_counts(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.read_main_counts(jsonb) IS
 'How many rows of a load were there already, are of published times, and are of people who were forgotten.';

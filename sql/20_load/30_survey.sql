@@ -4,7 +4,7 @@
 -- fixes: a cab that is parked all week is one place, and so is every fix that a broken receiver put at zero degrees. A fix lies far
 -- outside the rest where, on either axis or in time, it is further from the middle 96 percent of the places (or minutes) than three
 -- times their extent, and than a kilometre (or a day). With few places the middle is taken narrower, so that a single wild one is no
--- part of it (dbanon_internal.middle_span).
+-- part of it (dbanon_internal.find_middle_span).
 
 CREATE OR REPLACE FUNCTION dbanon_internal.draw_sample(
     staged bigint, most integer DEFAULT 100000, OUT x double precision[], OUT y double precision[], OUT t double precision[])
@@ -24,7 +24,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.draw_sample(bigint, integer) IS
 'Draws some of the staged fixes, all of them where there are few.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.distinct_places(
+CREATE OR REPLACE FUNCTION dbanon_internal.find_distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -33,10 +33,10 @@ AS $$
     SELECT array_agg(p.x), array_agg(p.y)
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
 $$;
-COMMENT ON FUNCTION dbanon_internal.distinct_places(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_distinct_places(double precision[], double precision[], double precision) IS
 'Finds the places among positions.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.axis_order_bounds(x double precision[], y double precision[], unit double precision) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.find_axis_order_bounds(x double precision[], y double precision[], unit double precision) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -53,9 +53,9 @@ BEGIN
     -- before that of the greater ones begins, no fix is its own mirror image.
     SELECT places.* INTO folded
     FROM (SELECT array_agg(least(fix.x, fix.y)) AS lesser, array_agg(greatest(fix.x, fix.y)) AS greater FROM unnest(x, y) fix (x, y)) sorted
-    CROSS JOIN LATERAL dbanon_internal.distinct_places(sorted.lesser, sorted.greater, 100 * unit) places;
-    lesser := dbanon_internal.middle_span(folded.xs, 0);
-    greatest_of := dbanon_internal.middle_span(folded.ys, 0);
+    CROSS JOIN LATERAL dbanon_internal.find_distinct_places(sorted.lesser, sorted.greater, 100 * unit) places;
+    lesser := dbanon_internal.find_middle_span(folded.xs, 0);
+    greatest_of := dbanon_internal.find_middle_span(folded.ys, 0);
     -- Those spans are seven times as long as the middles, whose ends are multiples of 100 units.
     IF NOT (3 * lesser.low + 4 * lesser.high) / 7 + 50 * unit < (4 * greatest_of.low + 3 * greatest_of.high) / 7 THEN
         RETURN NULL;
@@ -65,14 +65,14 @@ BEGIN
     -- Bounds of those fixes alone; the others would have to lie there too, once swapped.
     SELECT places.* INTO most
     FROM (SELECT array_agg(fix.x) AS x, array_agg(fix.y) AS y FROM unnest(x, y) fix (x, y) WHERE (fix.x > fix.y) = x_is_greater) pos
-    CROSS JOIN LATERAL dbanon_internal.distinct_places(pos.x, pos.y, 100 * unit) places;
+    CROSS JOIN LATERAL dbanon_internal.find_distinct_places(pos.x, pos.y, 100 * unit) places;
     SELECT wide.low AS west, wide.high AS east, high.low AS south, high.high AS north INTO sides
-    FROM dbanon_internal.middle_span(most.xs, 1000 * unit) wide, dbanon_internal.middle_span(most.ys, 1000 * unit) high;
+    FROM dbanon_internal.find_middle_span(most.xs, 1000 * unit) wide, dbanon_internal.find_middle_span(most.ys, 1000 * unit) high;
     RETURN jsonb_build_object('x', jsonb_build_array(sides.west, sides.east), 'y', jsonb_build_array(sides.south, sides.north),
                               'x_is_greater', x_is_greater);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.axis_order_bounds(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_axis_order_bounds(double precision[], double precision[], double precision) IS
 'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
@@ -83,7 +83,7 @@ SET extra_float_digits = 1
 AS $$
 DECLARE
     unit double precision := CASE WHEN geographic THEN 1 / 111000.0 ELSE 1 END;
-    home jsonb := dbanon_internal.axis_order_bounds(x, y, unit);
+    home jsonb := dbanon_internal.find_axis_order_bounds(x, y, unit);
     xs double precision[] := x;
     ys double precision[] := y;
     centre double precision;
@@ -109,11 +109,11 @@ BEGIN
         xs := ARRAY(SELECT ele.x - 360 * round((ele.x - centre) / 360) FROM unnest(xs) ele (x));
     END IF;
     -- Places of 100 m are counted in space, and minutes in time; see the top of this file.
-    SELECT mid.low, mid.high INTO wide FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) places,
-        dbanon_internal.middle_span(places.xs, 1000 * unit) mid;
-    SELECT mid.low, mid.high INTO high FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) places,
-        dbanon_internal.middle_span(places.ys, 1000 * unit) mid;
-    late := dbanon_internal.middle_span(ARRAY(SELECT DISTINCT floor(ele.t / 60) * 60 FROM unnest(t) ele (t)), 86400);
+    SELECT mid.low, mid.high INTO wide FROM dbanon_internal.find_distinct_places(xs, ys, 100 * unit) places,
+        dbanon_internal.find_middle_span(places.xs, 1000 * unit) mid;
+    SELECT mid.low, mid.high INTO high FROM dbanon_internal.find_distinct_places(xs, ys, 100 * unit) places,
+        dbanon_internal.find_middle_span(places.ys, 1000 * unit) mid;
+    late := dbanon_internal.find_middle_span(ARRAY(SELECT DISTINCT floor(ele.t / 60) * 60 FROM unnest(t) ele (t)), 86400);
     -- The median of what lies in the middle: its longitude and latitude decide the reference system.
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY fix.x) AS x, percentile_cont(0.5) WITHIN GROUP (ORDER BY fix.y) AS y INTO middle
     FROM unnest(xs, ys) fix (x, y) WHERE fix.x BETWEEN wide.low AND wide.high AND fix.y BETWEEN high.low AND high.high;
@@ -126,7 +126,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.survey_shape(double precision[], double precision[], double precision[], boolean) IS
 'Finds the bounds of what is not far outside the rest.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.span_condition(staged text, span jsonb, turns boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_span_condition(staged text, span jsonb, turns boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -135,10 +135,10 @@ AS $$
                                             (span -> 1)::float8 + turn), ' OR '))
     FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
 $$;
-COMMENT ON FUNCTION dbanon_internal.span_condition(text, jsonb, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_span_condition(text, jsonb, boolean) IS
 'Writes that a value lies in a span.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
+CREATE OR REPLACE FUNCTION dbanon_internal.build_survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -148,27 +148,27 @@ DECLARE
     home jsonb := nullif(shape -> 'home', 'null');
 BEGIN
     -- A fix is far if either axis is; where the axes cannot be mistaken, swapped ones are found by their order.
-    far := format('NOT (%s AND %s)', dbanon_internal.span_condition('x', shape -> 'x', turns), dbanon_internal.span_condition('y', shape -> 'y', false));
-    late := format('NOT %s', dbanon_internal.span_condition('t', shape -> 't', false));
+    far := format('NOT (%s AND %s)', dbanon_internal.build_span_condition('x', shape -> 'x', turns), dbanon_internal.build_span_condition('y', shape -> 'y', false));
+    late := format('NOT %s', dbanon_internal.build_span_condition('t', shape -> 't', false));
     swapped := CASE WHEN home IS NULL
-        THEN format('(%s AND %s AND %s)', far, dbanon_internal.span_condition('y', shape -> 'x', turns), dbanon_internal.span_condition('x', shape -> 'y', false))
+        THEN format('(%s AND %s AND %s)', far, dbanon_internal.build_span_condition('y', shape -> 'x', turns), dbanon_internal.build_span_condition('x', shape -> 'y', false))
         ELSE format('(%s AND %s AND %s)', CASE WHEN (home -> 'x_is_greater')::boolean THEN 'x < y' ELSE 'x > y' END,
-                    dbanon_internal.span_condition('y', home -> 'x', false), dbanon_internal.span_condition('x', home -> 'y', false)) END;
+                    dbanon_internal.build_span_condition('y', home -> 'x', false), dbanon_internal.build_span_condition('x', home -> 'y', false)) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.survey_conditions(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.build_survey_conditions(jsonb) IS
 'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest.';
 
 -- ---- where that is on Earth
 
-CREATE OR REPLACE FUNCTION dbanon_internal.degrees_apart(lon double precision, other double precision) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.measure_degrees_apart(lon double precision, other double precision) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
-COMMENT ON FUNCTION dbanon_internal.degrees_apart(double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.measure_degrees_apart(double precision, double precision) IS
 'How far two longitudes are apart, the short way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_degrees(
@@ -213,16 +213,16 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    meant record := dbanon_internal.reference_system(crs);
+    meant record := dbanon_internal.demand_reference_system(crs);
     middle jsonb := shape -> 'middle';
     swapped record;
 BEGIN
     SELECT deg.lon, deg.lat INTO lon, lat
     FROM dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic) deg;
     -- Metres far from the meridian of their reference system, and near it if swapped: the axes are swapped.
-    IF NOT meant.geographic AND (lon IS NULL OR dbanon_internal.degrees_apart(lon, meant.meridian) > 15) THEN
+    IF NOT meant.geographic AND (lon IS NULL OR dbanon_internal.measure_degrees_apart(lon, meant.meridian) > 15) THEN
         swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
-        IF dbanon_internal.degrees_apart(swapped.lon, meant.meridian) < 6 THEN
+        IF dbanon_internal.measure_degrees_apart(swapped.lon, meant.meridian) < 6 THEN
             PERFORM dbanon_internal.refuse_axes(remedy);
         END IF;
     END IF;
@@ -236,32 +236,32 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, text) IS
 'Finds where the staged fixes are.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.utm_zone(lon double precision, lat double precision) RETURNS integer
+CREATE OR REPLACE FUNCTION dbanon_internal.find_utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
-COMMENT ON FUNCTION dbanon_internal.utm_zone(double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_utm_zone(double precision, double precision) IS
 'The SRID of the UTM zone of a place on WGS 84.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    meridian double precision := (dbanon_internal.reference_system('EPSG:' || target)).meridian;
+    meridian double precision := (dbanon_internal.demand_reference_system('EPSG:' || target)).meridian;
 BEGIN
     -- Swapped degrees are valid degrees elsewhere. The dataset's reference system says where they should be.
-    IF (dbanon_internal.reference_system(crs)).geographic AND abs(lon) <= 90
-        AND dbanon_internal.degrees_apart(lat, meridian) < 6 AND dbanon_internal.degrees_apart(lon, meridian) > 15 THEN
+    IF (dbanon_internal.demand_reference_system(crs)).geographic AND abs(lon) <= 90
+        AND dbanon_internal.measure_degrees_apart(lat, meridian) < 6 AND dbanon_internal.measure_degrees_apart(lon, meridian) > 15 THEN
         PERFORM dbanon_internal.refuse_axes(remedy);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_axes(text, integer, double precision, double precision, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_axes(text, integer, double precision, double precision, text) IS
 'Refuses positions in degrees that must be swapped to be where the dataset''s reference system is true.';
 
 -- ---- what becomes of it
@@ -272,7 +272,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    judged record := dbanon_internal.survey_conditions(shape);
+    judged record := dbanon_internal.build_survey_conditions(shape);
     -- Swapped axes first, since they too put a fix far outside the rest.
     reason text := format('CASE WHEN %s THEN ''swapped-axes'' WHEN %s THEN ''far-position'' WHEN %s THEN ''far-time'' END',
                           judged.swapped, judged.far, judged.late);
@@ -284,13 +284,13 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.sort_out(dbanon_internal.loading, jsonb, text) IS
 'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.kept_far(shape jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.count_kept_far(shape jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    judged record := dbanon_internal.survey_conditions(shape);
+    judged record := dbanon_internal.build_survey_conditions(shape);
     counted jsonb;
 BEGIN
     EXECUTE format(
@@ -301,34 +301,34 @@ BEGIN
                        FROM pg_temp.dbanon_ordered ord WHERE ord.kept AND ord.reason = 'too-fast');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.kept_far(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.count_kept_far(jsonb) IS
 'Counts the fixes that lie far outside the rest, and those that are too fast, and were kept.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.far_notice(n bigint, what text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT format('%s kept: load with drop_outliers => true to leave %s out',
-                  dbanon_internal.counted(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),
+                  dbanon_internal.format_quantity(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),
                   CASE n WHEN 1 THEN 'it' ELSE 'them' END)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
     WHERE n > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.far_notice(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.describe_far(bigint, text) IS
 'Words what was kept although it lies far outside the rest.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.stretched_notice(
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_stretch(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    meridian double precision := (dbanon_internal.reference_system('EPSG:' || target)).meridian;
+    meridian double precision := (dbanon_internal.demand_reference_system('EPSG:' || target)).meridian;
     share double precision;
 BEGIN
-    IF NOT (dbanon_internal.reference_system(crs)).geographic THEN
+    IF NOT (dbanon_internal.demand_reference_system(crs)).geographic THEN
         RETURN NULL;
     END IF;
     -- The share of positions in the sample outside the zone, of those whose latitude lies in the middle.
@@ -339,5 +339,5 @@ BEGIN
         'dataset, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS
+COMMENT ON FUNCTION dbanon_internal.describe_stretch(double precision[], double precision[], jsonb, text, integer) IS
 'Words that a reference system is stretched too far.';

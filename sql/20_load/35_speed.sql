@@ -3,17 +3,17 @@
 -- decided for a subject as a whole, so that the fewest fixes are lost, and not one by one in the order of time. What was loaded before is
 -- weighed with it, but stays.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.sphere_metres(x text, y text, other_x text, other_y text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_sphere_metres(x text, y text, other_x text, other_y text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('(12742017.6 * asin(least(1, sqrt(power(sin(radians(%4$s - %2$s) / 2), 2) '
                   '+ cos(radians(%2$s)) * cos(radians(%4$s)) * power(sin(radians(%3$s - %1$s) / 2), 2)))))', x, y, other_x, other_y)
 $$;
-COMMENT ON FUNCTION dbanon_internal.sphere_metres(text, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_sphere_metres(text, text, text, text) IS
 'Writes how many metres two places in degrees are apart, on a sphere; within 0.6 percent.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.longest_chain(
+CREATE OR REPLACE FUNCTION dbanon_internal.choose_longest_chain(
     fixes bigint[], first double precision[], last double precision[], max_speed_kmh double precision) RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -51,7 +51,7 @@ BEGIN
     RETURN chain;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.longest_chain(bigint[], double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.choose_longest_chain(bigint[], double precision[], double precision[], double precision) IS
 'Chooses, among the parts of a subject''s path in the order of time, those with the most fixes of which each is near enough to the one before;
 their numbers; a part is how many fixes it has, and {unix seconds, longitude, latitude} of its first and of its last.';
 
@@ -61,7 +61,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    geographic CONSTANT boolean := (dbanon_internal.reference_system('EPSG:' || source_srid)).geographic;
+    geographic CONSTANT boolean := (dbanon_internal.demand_reference_system('EPSG:' || source_srid)).geographic;
 BEGIN
     -- What is stored of a subject counts as if it were of the same load: of the paths that overlap in time with what is added all fixes, of
     -- the next ones before and after it the nearest twenty.
@@ -101,7 +101,7 @@ BEGIN
         '  SELECT subject, part, count(*) AS fixes, min(ARRAY[t, lon, lat]) AS first, max(ARRAY[t, lon, lat]) AS last '
         '  FROM cut GROUP BY subject, part), '
         'chosen AS ('
-        '  SELECT parts.subject, unnest(dbanon_internal.longest_chain(array_agg(parts.fixes ORDER BY parts.part), '
+        '  SELECT parts.subject, unnest(dbanon_internal.choose_longest_chain(array_agg(parts.fixes ORDER BY parts.part), '
         '      array_agg(parts.first ORDER BY parts.part), array_agg(parts.last ORDER BY parts.part), %4$L::float8)) AS part '
         '  FROM parts GROUP BY parts.subject), '
         'fast AS MATERIALIZED ('
@@ -112,7 +112,7 @@ BEGIN
         CASE WHEN geographic THEN 'x AS lon, y AS lat' ELSE '@postgis@.ST_X(place) AS lon, @postgis@.ST_Y(place) AS lat' END,
         CASE WHEN geographic THEN 'NULL' ELSE
             format('@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(x, y), %s), 4326)', source_srid) END,
-        dbanon_internal.sphere_metres('lag(lon) OVER w', 'lag(lat) OVER w', 'lon', 'lat'), asked.max_speed_kmh, asked.drop_outliers,
+        dbanon_internal.build_sphere_metres('lag(lon) OVER w', 'lag(lat) OVER w', 'lon', 'lat'), asked.max_speed_kmh, asked.drop_outliers,
         asked.mode IN ('append', 'new'), known.dataset_id);
 END
 $$;
@@ -120,15 +120,15 @@ COMMENT ON FUNCTION dbanon_internal.mark_too_fast(dbanon_internal.loading, dbano
 'Marks the kept ordered fixes without which no subject would be faster than asked for, beside what is stored; they are not kept if outliers are
 left out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.fast_notice(n bigint, max_speed_kmh double precision) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_too_fast(n bigint, max_speed_kmh double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT format('%s more than %s km/h from the fix before and %s kept. Load with drop_outliers => true to leave %s out.',
-                  dbanon_internal.counted(n, 'fix implies', 'fixes imply'), max_speed_kmh, CASE n WHEN 1 THEN 'was' ELSE 'were' END,
+                  dbanon_internal.format_quantity(n, 'fix implies', 'fixes imply'), max_speed_kmh, CASE n WHEN 1 THEN 'was' ELSE 'were' END,
                   CASE n WHEN 1 THEN 'it' ELSE 'them' END)
     WHERE n > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.fast_notice(bigint, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.describe_too_fast(bigint, double precision) IS
 'Words which fixes were kept although somebody would have been too fast.';

@@ -35,15 +35,16 @@ COMMENT ON FUNCTION dbanon_internal.order_staged(dbanon.dataset, boolean) IS
 'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict an earlier
 row.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.ordered_middle(target integer) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_ordered_middle(target integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Source and target need not be parallel, so the middle is that of the rectangle stored.
-    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, ord.t), %s)', dbanon_internal.middle_expression('ord.place', 'x', false),
-                  dbanon_internal.middle_expression('ord.place', 'y', false), target)
+    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, ord.t), %s)',
+                  dbanon_internal.build_middle_expression('ord.place', 'x', false),
+                  dbanon_internal.build_middle_expression('ord.place', 'y', false), target)
 $$;
-COMMENT ON FUNCTION dbanon_internal.ordered_middle(integer) IS
+COMMENT ON FUNCTION dbanon_internal.build_ordered_middle(integer) IS
 'Writes the middle of the rectangle of a row ord of dbanon_ordered, with its time as M.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(known dbanon.dataset, source_srid integer, shaped boolean) RETURNS void
@@ -67,14 +68,14 @@ BEGIN
         '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
         'FROM stored WHERE ord.kept AND ord.subject = stored.subject AND ord.t = stored.t',
         known.dataset_id,
-        CASE WHEN shaped THEN dbanon_internal.ordered_middle(known.srid) ELSE format(
+        CASE WHEN shaped THEN dbanon_internal.build_ordered_middle(known.srid) ELSE format(
             '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(ord.x, ord.y), %s), %s)', source_srid, known.srid) END);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.mark_stored(dbanon.dataset, integer, boolean) IS
 'Marks ordered fixes of a subject and time that the dataset has already: the same rows added twice add nothing.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.ordered_fixes(asked dbanon_internal.loading, most integer DEFAULT 100000) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_ordered_fixes(asked dbanon_internal.loading, most integer DEFAULT 100000) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -93,7 +94,7 @@ BEGIN
         '       FROM pg_temp.dbanon_ordered WHERE kept) spaced)', coalesce(asked.split_gap_s, 'Infinity'), most);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.ordered_fixes(dbanon_internal.loading, integer) IS
+COMMENT ON FUNCTION dbanon_internal.build_ordered_fixes(dbanon_internal.loading, integer) IS
 'Writes what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
@@ -117,12 +118,13 @@ BEGIN
         'SELECT count(*), count(DISTINCT subject), count(*) FILTER (WHERE NOT ('
         '  @postgis@.ST_XMin(@postgis@.Box3D(path)) > ''-1e12'' AND @postgis@.ST_YMin(@postgis@.Box3D(path)) > ''-1e12'' '
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
-        known.dataset_id, load_id, source_srid, known.srid, dbanon_internal.ordered_fixes(asked))
+        known.dataset_id, load_id, source_srid, known.srid, dbanon_internal.build_ordered_fixes(asked))
     INTO trajectories, subjects, off_the_map;
     -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
         RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', known.srid
-            USING ERRCODE = 'internal_error', DETAIL = format('%s one.', dbanon_internal.counted(off_the_map, 'trajectory has', 'trajectories have')),
+            USING ERRCODE = 'internal_error',
+                  DETAIL = format('%s one.', dbanon_internal.format_quantity(off_the_map, 'trajectory has', 'trajectories have')),
                   HINT = 'dbanon_internal.make_trajectories finds them, as it does where PROJ itself refuses.';
     END IF;
 END
@@ -140,7 +142,7 @@ BEGIN
         '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
         '  SELECT %s, %s, ord.subject, %s, CASE WHEN ord.shape IS NOT NULL THEN ord.place END '
         '  FROM pg_temp.dbanon_ordered ord WHERE ord.kept ORDER BY ord.subject, ord.t RETURNING subject) '
-        'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.ordered_middle(known.srid))
+        'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.build_ordered_middle(known.srid))
     INTO trajectories, subjects;
 END
 $$;
@@ -166,12 +168,12 @@ BEGIN
         PERFORM dbanon_internal.mark_too_fast(asked, known, source_srid);
     END IF;
     IF asked.mode = 'new' THEN
-        published := dbanon_internal.published_times(known.dataset_id);
+        published := dbanon_internal.find_published_times(known.dataset_id);
         UPDATE pg_temp.dbanon_ordered SET reason = 'known' WHERE reason = 'duplicate-fix';
         UPDATE pg_temp.dbanon_ordered ord SET kept = false, reason = 'late' WHERE ord.kept AND published @> to_timestamp(ord.t);
     END IF;
     EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, CASE WHEN reason <> ALL (%L::text[]) THEN %s END, t '
-                   'FROM pg_temp.dbanon_ordered WHERE NOT kept', dbanon_internal.counted_reasons(), content);
+                   'FROM pg_temp.dbanon_ordered WHERE NOT kept', dbanon_internal.list_counted_reasons(), content);
     IF shaped THEN
         SELECT built.trajectories, built.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) built;
     ELSE
@@ -202,7 +204,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced(integer, integer, text) IS
 'Finds the staged fixes that a projection cannot show, and leaves them out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.place_staged(source_srid integer, target integer, content text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.locate_staged(source_srid integer, target integer, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -213,7 +215,7 @@ BEGIN
     PERFORM dbanon_internal.leave_out('place IS NULL', '''position-out-of-range''', content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.place_staged(integer, integer, text) IS
+COMMENT ON FUNCTION dbanon_internal.locate_staged(integer, integer, text) IS
 'Finds the rectangle of each staged row in the reference system of the dataset, and leaves out those it cannot show.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
@@ -227,7 +229,7 @@ AS $$
 BEGIN
     -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
-        PERFORM dbanon_internal.place_staged(source_srid, known.srid, content);
+        PERFORM dbanon_internal.locate_staged(source_srid, known.srid, content);
     END IF;
     BEGIN
         SELECT built.trajectories, built.subjects INTO trajectories, subjects
@@ -245,7 +247,7 @@ COMMENT ON FUNCTION dbanon_internal.make_trajectories(dbanon_internal.loading, d
 
 -- ---- copies
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copies_notice(dataset_id bigint, newest_before bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_repeats(dataset_id bigint, newest_before bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -257,7 +259,7 @@ DECLARE
     high double precision;
 BEGIN
     SELECT min(tra.last_s), max(tra.last_s) INTO low, high FROM dbanon.trajectory tra
-        WHERE tra.dataset_id = copies_notice.dataset_id AND tra.trajectory_id > newest_before;
+        WHERE tra.dataset_id = describe_repeats.dataset_id AND tra.trajectory_id > newest_before;
     -- Two rows of the same time and place may be two people, so none is left out. Rows are compared as what is stored of them: the time,
     -- and the place or the bounds of a shape to the millimetre.
     SELECT sum(cnt.added)::bigint AS added, coalesce(sum(cnt.added) FILTER (WHERE cnt.added < cnt.every), 0)::bigint AS again,
@@ -268,20 +270,20 @@ BEGIN
                     @postgis@.Box3D(coalesce(tra.shape, tra.path)) AS b
                 FROM dbanon.trajectory tra
                 -- Each is of one fix: of the others those of the same time are enough.
-                WHERE tra.dataset_id = copies_notice.dataset_id AND tra.last_s BETWEEN low AND high OFFSET 0) lin
+                WHERE tra.dataset_id = describe_repeats.dataset_id AND tra.last_s BETWEEN low AND high OFFSET 0) lin
           GROUP BY lin.t, round(@postgis@.ST_XMin(lin.b) * 1000), round(@postgis@.ST_YMin(lin.b) * 1000),
               round(@postgis@.ST_XMax(lin.b) * 1000), round(@postgis@.ST_YMax(lin.b) * 1000)) cnt
     WHERE cnt.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
-        RAISE EXCEPTION 'Added rows must be new. The dataset has the time and place of % of the %, each of which would be one more person.', dbanon_internal.format_count(counted.again), dbanon_internal.counted(counted.added, 'row')
+        RAISE EXCEPTION 'Added rows must be new. The dataset has the time and place of % of the %, each of which would be one more person.', dbanon_internal.format_count(counted.again), dbanon_internal.format_quantity(counted.added, 'row')
             USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate person here.', HINT = 'Leave out rows that were loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
     RETURN CASE repeats WHEN 0 THEN NULL
         ELSE format('%s the time and place of another. Each row counts as a separate person here. Where it is a copy, people would hide among '
-            'copies of themselves: load without copies.', dbanon_internal.counted(repeats, 'row repeats', 'rows repeat')) END;
+            'copies of themselves: load without copies.', dbanon_internal.format_quantity(repeats, 'row repeats', 'rows repeat')) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_repeats(bigint, bigint) IS
 'Says how many trajectories of a load, each a row that is a separate subject, repeat the time and place of an earlier row of the
 dataset: a subject hidden only by its own copy is not hidden.';

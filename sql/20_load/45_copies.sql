@@ -19,8 +19,8 @@ BEGIN
         RETURN NULL;
     ELSIF TG_OP IN ('DELETE', 'UPDATE') THEN
         DELETE FROM ONLY dbanon.fix_code code USING (
-            SELECT DISTINCT changed.dataset_id, dbanon_internal.person_code(key.key, changed.subject) AS person
-            FROM (SELECT dat.dataset_id, dbanon_internal.dataset_key(dat.dataset_id) AS key FROM (SELECT DISTINCT dataset_id FROM changed) dat
+            SELECT DISTINCT changed.dataset_id, dbanon_internal.hash_person(key.key, changed.subject) AS person
+            FROM (SELECT dat.dataset_id, dbanon_internal.find_dataset_key(dat.dataset_id) AS key FROM (SELECT DISTINCT dataset_id FROM changed) dat
                   WHERE NOT EXISTS (SELECT FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
                                     WHERE run.dataset_id = dat.dataset_id) OFFSET 0) key
             JOIN changed ON changed.dataset_id = key.dataset_id
@@ -48,9 +48,9 @@ BEGIN
             FROM hashed CROSS JOIN LATERAL unnest(hashed.fixes) WITH ORDINALITY ele (fix, place)
             WHERE ele.fix % CASE WHEN cardinality(hashed.fixes) < 3 THEN 8 ELSE 64 END = 0
         ), named AS (
-            SELECT kept.dataset_id, dbanon_internal.person_code(key.key, kept.subject) AS person, kept.code, min(kept.trajectory_id) AS trajectory_id
+            SELECT kept.dataset_id, dbanon_internal.hash_person(key.key, kept.subject) AS person, kept.code, min(kept.trajectory_id) AS trajectory_id
             FROM kept
-            JOIN (SELECT dat.dataset_id, dbanon_internal.dataset_key(dat.dataset_id) AS key
+            JOIN (SELECT dat.dataset_id, dbanon_internal.find_dataset_key(dat.dataset_id) AS key
                   FROM (SELECT DISTINCT dataset_id FROM kept) dat OFFSET 0) key USING (dataset_id)
             WHERE kept.code IS NOT NULL GROUP BY kept.dataset_id, 2, kept.code
         )
@@ -69,22 +69,22 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    -- As dbanon_internal.dataset_key made it, which sees the new row.
+    -- As dbanon_internal.find_dataset_key made it, which sees the new row.
     old_key CONSTANT bytea := (
         SELECT CASE WHEN OLD.own_subjects THEN sha256(pop.key || int8send(OLD.dataset_id)) ELSE pop.key END
         FROM ONLY dbanon.population pop WHERE pop.population_id = OLD.population_id);
-    new_key CONSTANT bytea := dbanon_internal.dataset_key(OLD.dataset_id);
+    new_key CONSTANT bytea := dbanon_internal.find_dataset_key(OLD.dataset_id);
 BEGIN
-    UPDATE ONLY dbanon.fix_code code SET person = dbanon_internal.person_code(new_key, gone.subject)
+    UPDATE ONLY dbanon.fix_code code SET person = dbanon_internal.hash_person(new_key, gone.subject)
         FROM (SELECT DISTINCT tra.subject FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = OLD.dataset_id) gone
-        WHERE code.dataset_id = OLD.dataset_id AND code.person = dbanon_internal.person_code(old_key, gone.subject);
+        WHERE code.dataset_id = OLD.dataset_id AND code.person = dbanon_internal.hash_person(old_key, gone.subject);
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.recode_people() IS
 'Gives the codes of a dataset the people of its new population.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copies_of(dataset_id bigint, newest_before bigint DEFAULT NULL)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_copies(dataset_id bigint, newest_before bigint DEFAULT NULL)
 RETURNS TABLE (of_dataset_id bigint, codes bigint, people bigint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -93,9 +93,9 @@ SET enable_nestloop = off
 AS $$
     -- Right after a load the planner knows nothing of its codes, and would compare each with each.
     WITH own AS MATERIALIZED (
-        SELECT code.code FROM ONLY dbanon.fix_code code WHERE newest_before IS NULL AND code.dataset_id = copies_of.dataset_id
+        SELECT code.code FROM ONLY dbanon.fix_code code WHERE newest_before IS NULL AND code.dataset_id = find_copies.dataset_id
         UNION ALL
-        SELECT code.code FROM ONLY dbanon.fix_code code WHERE code.trajectory_id > newest_before AND code.dataset_id = copies_of.dataset_id
+        SELECT code.code FROM ONLY dbanon.fix_code code WHERE code.trajectory_id > newest_before AND code.dataset_id = find_copies.dataset_id
     ), drawn AS MATERIALIZED (
         -- Of very many codes, which are as good as random, some 200,000 will do.
         SELECT greatest(count(*) / 200000, 1) AS one_in FROM own
@@ -107,18 +107,18 @@ AS $$
     ), mine AS MATERIALIZED (
         -- Triggers write a code of a name once, so rows are names.
         SELECT found.code, min(found.person) AS first, max(found.person) AS last, count(*) AS names
-        FROM found WHERE found.dataset_id = copies_of.dataset_id GROUP BY found.code
+        FROM found WHERE found.dataset_id = find_copies.dataset_id GROUP BY found.code
     ), met AS MATERIALIZED (
         -- Codes that another dataset has, too, and not under the very same names.
         SELECT theirs.dataset_id, mine.first, mine.names AS mine, theirs.names AS theirs
         FROM (SELECT found.dataset_id, found.code, min(found.person) AS first, max(found.person) AS last, count(*) AS names
-              FROM found WHERE found.dataset_id <> copies_of.dataset_id GROUP BY found.dataset_id, found.code) theirs
+              FROM found WHERE found.dataset_id <> find_copies.dataset_id GROUP BY found.dataset_id, found.code) theirs
         JOIN mine ON mine.code = theirs.code
         WHERE (mine.first, mine.last) <> (theirs.first, theirs.last)
     ), counted AS MATERIALIZED (
         -- How many codes are under so many names: of all codes of this dataset and of each that may be concerned; and of those that both
         -- have, here and there.
-        SELECT copies_of.dataset_id AS dataset_id, 'all' AS kind, mine.names, count(*) AS codes FROM mine GROUP BY mine.names
+        SELECT find_copies.dataset_id AS dataset_id, 'all' AS kind, mine.names, count(*) AS codes FROM mine GROUP BY mine.names
         UNION ALL
         SELECT shared.dataset_id, 'all', shared.names, count(*)
         FROM (SELECT code.dataset_id, count(*) AS names
@@ -154,10 +154,10 @@ AS $$
         -- Of few people with two names among many with one only the codes that both datasets have tell.
         SELECT whole.dataset_id, greatest(ours.names, here.names) AS mine, greatest(whole.names, there.names) AS theirs
         FROM doubled whole
-        JOIN doubled ours ON ours.dataset_id = copies_of.dataset_id AND ours.kind = 'all'
+        JOIN doubled ours ON ours.dataset_id = find_copies.dataset_id AND ours.kind = 'all'
         JOIN doubled here ON here.dataset_id = whole.dataset_id AND here.kind = 'here'
         JOIN doubled there ON there.dataset_id = whole.dataset_id AND there.kind = 'there'
-        WHERE whole.dataset_id <> copies_of.dataset_id AND whole.kind = 'all'
+        WHERE whole.dataset_id <> find_copies.dataset_id AND whole.kind = 'all'
     ), judged AS (
         -- A code is of one person where it is under no more names than a person has.
         SELECT pair.dataset_id, min(rate.single) AS fewer, least(0.5, 5 * max(1 - rate.single / rate.every)) AS by_chance
@@ -167,7 +167,7 @@ AS $$
                     WHERE counted.names <= CASE WHEN counted.dataset_id = pair.dataset_id THEN pair.theirs ELSE pair.mine END)::float8 AS single,
                 sum(counted.codes)::float8 AS every
             FROM counted
-            WHERE counted.dataset_id IN (pair.dataset_id, copies_of.dataset_id) AND counted.kind = 'all' GROUP BY counted.dataset_id) rate
+            WHERE counted.dataset_id IN (pair.dataset_id, find_copies.dataset_id) AND counted.kind = 'all' GROUP BY counted.dataset_id) rate
         GROUP BY pair.dataset_id
     )
     -- A code is shared where it is of one person in each of the two datasets. Positions on a coarse grid, and
@@ -182,47 +182,47 @@ AS $$
     WHERE shared.codes >= 5 AND shared.codes >= judged.fewer * greatest(0.01, judged.by_chance) + sqrt(judged.fewer * judged.by_chance)
     UNION ALL
     -- The dataset itself, where people have several names in it.
-    SELECT copies_of.dataset_id, count(*), count(DISTINCT mine.first)
-    FROM mine JOIN doubled ON doubled.dataset_id = copies_of.dataset_id AND doubled.kind = 'all' AND mine.names BETWEEN 2 AND doubled.names
+    SELECT find_copies.dataset_id, count(*), count(DISTINCT mine.first)
+    FROM mine JOIN doubled ON doubled.dataset_id = find_copies.dataset_id AND doubled.kind = 'all' AND mine.names BETWEEN 2 AND doubled.names
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.copies_of(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_copies(bigint, bigint) IS
 'Finds the datasets, the same one too, of which this one has fixes under other names, or its trajectories since a number have: how many codes
 are shared, by how many people.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copied_from(dataset_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.find_published_copies(dataset_id bigint) RETURNS TABLE (
     of_dataset_id bigint, name text, codes bigint, people bigint)
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c.of_dataset_id, d.name, c.codes, c.people
-    FROM dbanon_internal.copies_of(dataset_id) c
+    FROM dbanon_internal.find_copies(dataset_id) c
     JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
-    WHERE c.of_dataset_id = copied_from.dataset_id
+    WHERE c.of_dataset_id = find_published_copies.dataset_id
         OR EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = c.of_dataset_id)
     ORDER BY c.of_dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.copied_from(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_published_copies(bigint) IS
 'Finds what a release of this dataset needs a reason for: the datasets with releases, withdrawn ones too, of which it has fixes under other
 names; and itself, where people have several names in it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.subjects_of(dataset_id bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.list_subjects(dataset_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 1000
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- From one name to the next along the index: a dataset that grows has few names and very many trajectories.
     WITH RECURSIVE named (subject) AS (
-        SELECT min(t.subject) FROM ONLY dbanon.trajectory t WHERE t.dataset_id = subjects_of.dataset_id
+        SELECT min(t.subject) FROM ONLY dbanon.trajectory t WHERE t.dataset_id = list_subjects.dataset_id
         UNION ALL
-        SELECT (SELECT min(t.subject) FROM ONLY dbanon.trajectory t WHERE t.dataset_id = subjects_of.dataset_id AND t.subject > n.subject)
+        SELECT (SELECT min(t.subject) FROM ONLY dbanon.trajectory t WHERE t.dataset_id = list_subjects.dataset_id AND t.subject > n.subject)
         FROM named n WHERE n.subject IS NOT NULL
     )
     SELECT n.subject FROM named n WHERE n.subject IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.subjects_of(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_subjects(bigint) IS
 'Lists the names of a dataset''s subjects, each once.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.named_in(dataset_id bigint, newest_before bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.find_named_populations(dataset_id bigint, newest_before bigint) RETURNS TABLE (
     population_id bigint, name text, subjects bigint)
 LANGUAGE sql STABLE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -230,19 +230,19 @@ AS $$
     -- Nothing is compared unless the load brought a name that is new to the population, and of another population no more than up to the
     -- first name that it does not have.
     WITH own AS MATERIALIZED (
-        SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = named_in.dataset_id AND NOT dat.own_subjects
+        SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = find_named_populations.dataset_id AND NOT dat.own_subjects
     ), named AS MATERIALIZED (
-        SELECT sub.subject FROM dbanon_internal.subjects_of(named_in.dataset_id) sub (subject) CROSS JOIN own
+        SELECT sub.subject FROM dbanon_internal.list_subjects(find_named_populations.dataset_id) sub (subject) CROSS JOIN own
         WHERE EXISTS (
             -- In the order of their numbers, whose index leads to them, and not in that of names.
             SELECT FROM (SELECT DISTINCT added.subject FROM (
                 SELECT tra.subject FROM ONLY dbanon.trajectory tra
-                WHERE tra.dataset_id = named_in.dataset_id AND tra.trajectory_id > named_in.newest_before
+                WHERE tra.dataset_id = find_named_populations.dataset_id AND tra.trajectory_id > find_named_populations.newest_before
                 ORDER BY tra.trajectory_id OFFSET 0) added) nam
             -- OFFSET 0: each by the index, where a hash would be of all trajectories.
             WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset dat JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = dat.dataset_id
                               WHERE dat.population_id = (SELECT own.population_id FROM own) AND NOT dat.own_subjects
-                                  AND tra.subject = nam.subject AND tra.trajectory_id <= named_in.newest_before OFFSET 0))
+                                  AND tra.subject = nam.subject AND tra.trajectory_id <= find_named_populations.newest_before OFFSET 0))
     ), dropped AS MATERIALIZED (
         -- Of datasets that were published and dropped, the codes of people are left.
         SELECT DISTINCT dat.population_id, said.person
@@ -262,48 +262,48 @@ AS $$
             SELECT FROM named
             WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset dat JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = dat.dataset_id
                               WHERE dat.population_id = pop.population_id AND NOT dat.own_subjects AND tra.subject = named.subject)
-                AND (pop.population_id, dbanon_internal.person_code(pop.key, named.subject))
+                AND (pop.population_id, dbanon_internal.hash_person(pop.key, named.subject))
                     NOT IN (SELECT dropped.population_id, dropped.person FROM dropped))
 $$;
-COMMENT ON FUNCTION dbanon_internal.named_in(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_named_populations(bigint, bigint) IS
 'Finds the other populations in which there are all names of a dataset, if trajectories since a number brought one that its own had not.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copied_notices(dataset_id bigint, newest_before bigint, load_id bigint DEFAULT NULL) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.note_copies(dataset_id bigint, newest_before bigint, load_id bigint DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    found CONSTANT bigint[] := ARRAY(SELECT cop.of_dataset_id FROM dbanon_internal.copies_of(dataset_id, newest_before) cop ORDER BY 1);
+    found CONSTANT bigint[] := ARRAY(SELECT cop.of_dataset_id FROM dbanon_internal.find_copies(dataset_id, newest_before) cop ORDER BY 1);
     news bigint[];
 BEGIN
     -- A dataset that is a copy is one every night: what a load has said whose rows are there still is not said again.
     UPDATE ONLY dbanon.load load SET copies = found
-        WHERE load.load_id = copied_notices.load_id AND load.dataset_id = copied_notices.dataset_id AND load.loaded_at = now()
+        WHERE load.load_id = note_copies.load_id AND load.dataset_id = note_copies.dataset_id AND load.loaded_at = now()
             AND load.loaded_by = session_user
             AND found <> '{}';
     news := ARRAY(
         SELECT ele.id FROM unnest(found) ele (id)
         WHERE NOT EXISTS (
             SELECT FROM ONLY dbanon.load load
-            WHERE load.dataset_id = copied_notices.dataset_id AND load.load_id < copied_notices.load_id AND ele.id = ANY (load.copies)
+            WHERE load.dataset_id = note_copies.dataset_id AND load.load_id < note_copies.load_id AND ele.id = ANY (load.copies)
                 AND EXISTS (SELECT FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = load.dataset_id AND tra.load_id = load.load_id)));
     RETURN QUERY
     SELECT 'Fixes of this dataset are in it under several names each: people would hide among copies of themselves. It is published only with a '
         'reason. Load it without the copies.'
-    WHERE copied_notices.dataset_id = ANY (news)
+    WHERE note_copies.dataset_id = ANY (news)
     UNION ALL
     SELECT format('Fixes of dataset%s %s are in this one under other names, or in another population. Once one of them has a release, this one is '
         'published only with a reason: their rows of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
                   dbanon_internal.name_some(array_agg(format('''%s''', dat.name) ORDER BY dat.dataset_id)))
-    FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = ANY (news) AND dat.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
+    FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = ANY (news) AND dat.dataset_id <> note_copies.dataset_id HAVING count(*) > 0
     UNION ALL
     SELECT format('All names of people in this dataset (%s) are also in %s: %s. That is right for two fleets with equal numbers. If they are the '
         'same people, load them into the same population: releases are not compared across populations.',
                   dbanon_internal.format_count(max(nam.subjects)), CASE WHEN count(*) > 1 THEN 'other populations' ELSE 'another population' END,
                   dbanon_internal.name_some(array_agg(format('''%s''', nam.name) ORDER BY nam.population_id)))
-    FROM dbanon_internal.named_in(copied_notices.dataset_id, newest_before) nam
+    FROM dbanon_internal.find_named_populations(note_copies.dataset_id, newest_before) nam
     WHERE nam.population_id NOT IN (SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = ANY (found)) HAVING count(*) > 0;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copied_notices(bigint, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.note_copies(bigint, bigint, bigint) IS
 'Says of which datasets this one is a copy under other names, except what an earlier load has said, and that its names are those of another population.';

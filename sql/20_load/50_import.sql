@@ -14,7 +14,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     every CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
-    meant CONSTANT record := dbanon_internal.reference_system(asked.crs);
+    meant CONSTANT record := dbanon_internal.demand_reference_system(asked.crs);
     -- The JSON of a staged row: the columns of the source and what was read from them.
     content CONSTANT text := (
         SELECT format('jsonb_build_object(%s)', string_agg(format('%L::text, (%s)::text', pair.key, CASE pair.value
@@ -33,8 +33,8 @@ DECLARE
     kept bigint;
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
-    PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
-    PERFORM dbanon_internal.require_usable_rows(every, remedy, may_be_none);
+    PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
+    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
     PERFORM dbanon_internal.report_stage('looking for wild positions');
     far := '{}';
     IF EXISTS (SELECT FROM pg_temp.dbanon_staged) THEN
@@ -42,12 +42,12 @@ BEGIN
         sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
         shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
         middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
-        target := coalesce(CASE WHEN asked.mode = 'append' OR may_be_none THEN (dbanon_internal.known_dataset(asked.dataset)).srid ELSE asked.srid END,
-                           dbanon_internal.utm_zone(middle.lon, middle.lat));
-        PERFORM dbanon_internal.check_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
+        target := coalesce(CASE WHEN asked.mode = 'append' OR may_be_none THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END,
+                           dbanon_internal.find_utm_zone(middle.lon, middle.lat));
+        PERFORM dbanon_internal.demand_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
         -- Then the same question for single rows, after which most of a file may turn out to be swapped.
         PERFORM dbanon_internal.sort_out(asked, shape, content);
-        PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
+        PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
     END IF;
     -- Its row says how days are cut from here on: what is added is cut as what is there, whatever the call said.
     known := dbanon_internal.write_dataset(asked, target);
@@ -58,7 +58,7 @@ BEGIN
     SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
     SELECT built.trajectories, built.subjects INTO trajectories, subjects
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
-    PERFORM dbanon_internal.require_usable_rows(every, remedy, may_be_none);
+    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
     -- Figures and notices, from what was kept.
     SELECT count(*), to_timestamp(min(ord.t)), to_timestamp(max(ord.t)) INTO kept, first_time, last_time FROM pg_temp.dbanon_ordered ord
     WHERE ord.kept;
@@ -68,23 +68,23 @@ BEGIN
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
                 'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
-        far := dbanon_internal.kept_far(shape);
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.fast_notice((far ->> 'too-fast')::bigint, asked.max_speed_kmh));
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, asked.crs, target));
+        far := dbanon_internal.count_kept_far(shape);
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-position')::bigint, 'position'));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-time')::bigint, 'time'));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_too_fast((far ->> 'too-fast')::bigint, asked.max_speed_kmh));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_stretch(sample.x, sample.y, shape, asked.crs, target));
         IF shapes > 0 THEN
             -- The owner of the table may have meant lines as trajectories.
-            PERFORM dbanon_internal.raise_notice(dbanon_internal.counted(shapes, 'row holds a line or an area, and it', 'rows hold lines or areas, and each')
+            PERFORM dbanon_internal.raise_notice(dbanon_internal.format_quantity(shapes, 'row holds a line or an area, and it', 'rows hold lines or areas, and each')
                 || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
         END IF;
         -- A copy matters only where every row is a separate subject.
-        PERFORM dbanon_internal.raise_notice(CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(known.dataset_id, newest) END);
-        PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest, drawn) note (notice);
+        PERFORM dbanon_internal.raise_notice(CASE asked.subject WHEN '-' THEN dbanon_internal.describe_repeats(known.dataset_id, newest) END);
+        PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.note_copies(known.dataset_id, newest, drawn) note (notice);
     END IF;
     PERFORM dbanon_internal.raise_notice(note.notice)
-        FROM dbanon_internal.left_out_notices(every, kept, may_be_none, known.kept_since) note (notice);
-    late_periods := dbanon_internal.late_periods(known.dataset_id);
+        FROM dbanon_internal.describe_left_out(every, kept, may_be_none, known.kept_since) note (notice);
+    late_periods := dbanon_internal.count_late_rows(known.dataset_id);
     FOR load_id, file_rows, rows_kept, quarantined, left_out IN
         SELECT done.* FROM dbanon_internal.write_load(
             drawn, rows_read, CASE WHEN may_be_none THEN tstzrange(asked.since, asked.until) END) done
@@ -96,14 +96,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text, double precision) IS
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT concat_ws(' ', dbanon_internal.event_reasons(), dbanon_internal.name_reasons('trip'),
-                     dbanon_internal.position_reasons(source_srid, geographic), dbanon_internal.box_reasons((asked).bbox))
+    SELECT concat_ws(' ', dbanon_internal.build_event_reasons(), dbanon_internal.build_name_reasons('trip'),
+                     dbanon_internal.build_position_reasons(source_srid, geographic), dbanon_internal.build_box_reasons((asked).bbox))
 $$;
-COMMENT ON FUNCTION dbanon_internal.fix_reasons(dbanon_internal.loading, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_fix_reasons(dbanon_internal.loading, integer, boolean) IS
 'Writes what may be wrong with a fix by itself, as branches of a CASE over columns subject, trip, t, srid, x and y; the first
 counts.';
 
@@ -120,7 +120,7 @@ BEGIN
         '  INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, content, t FROM judged WHERE reason IS NOT NULL) '
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y) '
         'SELECT file, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL',
-        dbanon_internal.fix_reasons(asked, 0, geographic));
+        dbanon_internal.build_fix_reasons(asked, 0, geographic));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean) IS
@@ -159,23 +159,24 @@ BEGIN
         '                  FROM (SELECT %8$s AS raw_subject, %9$s AS raw_time, %10$s AS raw_geom, %11$s AS raw_trip, '
         '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
-        dbanon_internal.fix_reasons(asked, source_srid, geographic),
-        CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.text_expression('raw_subject') END,
-        dbanon_internal.text_expression('raw_trip'),
-        CASE WHEN moving THEN 'raw_time' ELSE dbanon_internal.time_expression('raw_time', qualified, types, asked."time", asked.tz, units_per_s) END,
-        CASE WHEN given_xy THEN dbanon_internal.number_expression('raw_x', types ->> asked.x)
+        dbanon_internal.build_fix_reasons(asked, source_srid, geographic),
+        CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.build_text_expression('raw_subject') END,
+        dbanon_internal.build_text_expression('raw_trip'),
+        CASE WHEN moving THEN 'raw_time'
+             ELSE dbanon_internal.build_time_expression('raw_time', qualified, types, asked."time", asked.tz, units_per_s) END,
+        CASE WHEN given_xy THEN dbanon_internal.build_number_expression('raw_x', types ->> asked.x)
              ELSE format('CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
-                         dbanon_internal.middle_expression('raw_geom', 'x', geographic)) END,
-        CASE WHEN given_xy THEN dbanon_internal.number_expression('raw_y', types ->> asked.y)
+                         dbanon_internal.build_middle_expression('raw_geom', 'x', geographic)) END,
+        CASE WHEN given_xy THEN dbanon_internal.build_number_expression('raw_y', types ->> asked.y)
              ELSE format('CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
-                         dbanon_internal.middle_expression('raw_geom', 'y', geographic)) END,
+                         dbanon_internal.build_middle_expression('raw_geom', 'y', geographic)) END,
         CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END,
         CASE WHEN moving THEN 'instant.t' ELSE quote_ident(asked."time") END,
         CASE WHEN given_xy THEN 'NULL::@postgis@.geometry' WHEN moving THEN 'instant.place' ELSE format('%I::@postgis@.geometry', asked.geom) END,
         CASE WHEN asked.trip IS NULL THEN 'NULL::text' ELSE format('%I::text', asked.trip) END,
         CASE WHEN given_xy THEN quote_ident(asked.x) ELSE 'NULL' END, CASE WHEN given_xy THEN quote_ident(asked.y) ELSE 'NULL' END,
         CASE WHEN moving THEN 'instant.cell' ELSE 'NULL::text' END,
-        CASE WHEN moving THEN dbanon_internal.moving_source(chosen, asked) ELSE chosen END), qualified);
+        CASE WHEN moving THEN dbanon_internal.build_moving_source(chosen, asked) ELSE chosen END), qualified);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
@@ -183,9 +184,9 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_fixes(
     dbanon_internal.loading, text, text, jsonb, double precision, integer, boolean, bigint) IS
-'Copies the usable rows of a table, chosen as dbanon_internal.chosen_rows says, into dbanon_staged, the others into dbanon_rejected.';
+'Copies the usable rows of a table, chosen as dbanon_internal.build_chosen_rows says, into dbanon_staged, the others into dbanon_rejected.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(asked dbanon_internal.loading, moving boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_columns(asked dbanon_internal.loading, moving boolean) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -197,7 +198,7 @@ BEGIN
                   HINT = 'Give x => ... and y => ..., or geom => ....';
     END IF;
     -- Moving points have times of their own, whatever is called so.
-    PERFORM dbanon_internal.check_differ(
+    PERFORM dbanon_internal.demand_different(
         array_remove(ARRAY[asked.subject, CASE WHEN NOT moving THEN asked."time" END, asked.geom, asked.x, asked.y], NULL)
             || CASE WHEN asked.subject IS NULL OR NOT moving AND asked."time" IS NULL THEN ARRAY[NULL::text] ELSE '{}' END,
         CASE WHEN moving THEN 'person and geometry' WHEN asked.geom IS NULL THEN 'person, time, x and y' ELSE 'person, time and geometry' END);
@@ -209,10 +210,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_columns(dbanon_internal.loading, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_columns(dbanon_internal.loading, boolean) IS
 'Refuses columns of a table that give no position or two, of which one is to be two things, or of which another than the subject''s is ''-''.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_uncut(asked dbanon_internal.loading) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_uncut(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -225,26 +226,26 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_uncut(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.demand_uncut(dbanon_internal.loading) IS
 'Refuses to cut trajectories each of which is a single fix.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_numbers(source regclass, types jsonb, named text[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_numbers(source regclass, types jsonb, named text[]) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     other text;
 BEGIN
-    SELECT ele.name INTO other FROM unnest(named) ele (name) WHERE dbanon_internal.number_expression('', types ->> ele.name) IS NULL LIMIT 1;
+    SELECT ele.name INTO other FROM unnest(named) ele (name) WHERE dbanon_internal.build_number_expression('', types ->> ele.name) IS NULL LIMIT 1;
     IF other IS NOT NULL THEN
         RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', other, types ->> other
             USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.',
             HINT = format('Cast it in a view, and import that with %L instead: %s.', other || '_read',
-                      dbanon_internal.view_statement(source, '_read', format('%I::float8', other), other || '_read'));
+                      dbanon_internal.build_view_statement(source, '_read', format('%I::float8', other), other || '_read'));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_numbers(regclass, jsonb, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.demand_numbers(regclass, jsonb, text[]) IS
 'Refuses columns of coordinates that hold no numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(source regclass, asked dbanon_internal.loading)
@@ -270,43 +271,43 @@ BEGIN
     END IF;
     -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
     moving := coalesce(dbanon_internal.may_be_moving(source, asked.geom), false);
-    PERFORM dbanon_internal.check_columns(asked, moving);
+    PERFORM dbanon_internal.demand_columns(asked, moving);
     IF moving THEN
         asked."time" := NULL;
     END IF;
-    PERFORM dbanon_internal.check_zone(asked.tz);
-    PERFORM dbanon_internal.check_window(asked);
+    PERFORM dbanon_internal.demand_zone(asked.tz);
+    PERFORM dbanon_internal.demand_window(asked);
     described := dbanon_internal.describe_source(
         source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
     kind := described.types ->> asked."time";
     called := 'table ' || described.qualified;
-    PERFORM dbanon_internal.check_filter(described.qualified, asked.filter);
-    chosen := dbanon_internal.chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(
+    PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
+    chosen := dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(
         asked, jsonb_build_object('since', NULL, 'until', NULL, 'time', coalesce(asked."time", asked.geom))));
     IF asked.geom IS NULL THEN
-        PERFORM dbanon_internal.check_numbers(source, described.types, ARRAY[asked.x, asked.y]);
+        PERFORM dbanon_internal.demand_numbers(source, described.types, ARRAY[asked.x, asked.y]);
         asked.crs := coalesce(asked.crs, 'EPSG:4326');
     ELSIF moving THEN
-        asked.crs := coalesce(asked.crs, dbanon_internal.moving_crs(described.qualified, chosen, described.types, asked));
+        asked.crs := coalesce(asked.crs, dbanon_internal.find_moving_crs(described.qualified, chosen, described.types, asked));
     ELSE
-        PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
-        asked.crs := coalesce(asked.crs, dbanon_internal.source_crs(described.qualified, asked.geom, chosen));
+        PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
+        asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(described.qualified, asked.geom, chosen));
     END IF;
     begun := dbanon_internal.begin_load(asked);
     -- Where what is new is looked for, the last load of the source has said what its numbers are.
     SELECT dat.dataset_id INTO old FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND asked.mode = 'new';
-    asked.since := coalesce(asked.since, dbanon_internal.newest_time('trajectories', old, NULL) - interval '1 day');
+    asked.since := coalesce(asked.since, dbanon_internal.find_newest_time('trajectories', old, NULL) - interval '1 day');
     IF NOT moving THEN  -- of moving points the times are known when they are taken apart
-        units_per_s := coalesce(dbanon_internal.known_units(old, 'trajectories', called),
+        units_per_s := coalesce(dbanon_internal.find_known_units(old, 'trajectories', called),
                                 dbanon_internal.find_units(chosen, described.qualified, kind, asked."time"));
-        chosen := dbanon_internal.chosen_rows(described.qualified, kind, units_per_s, asked);
+        chosen := dbanon_internal.build_chosen_rows(described.qualified, kind, units_per_s, asked);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(
         asked, described.qualified, chosen, described.types, units_per_s, begun.source_srid, begun.geographic, begun.first_number);
-    PERFORM dbanon_internal.check_uncut(asked);
+    PERFORM dbanon_internal.demand_uncut(asked);
     IF NOT moving THEN
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(source, asked));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(source, asked));
     END IF;
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
         asked, ARRAY[called], ARRAY[every],
@@ -344,7 +345,7 @@ AS $$
         SELECT dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
             max_speed_kmh, subject_per_day, population, settle_s, x, y, filter, since, until) asked
     CROSS JOIN dbanon_internal.import_fixes(source, jsonb_populate_record(NULL::dbanon_internal.loading, to_jsonb(asked))) f
-    CROSS JOIN dbanon_internal.main_counts(f.left_out) n
+    CROSS JOIN dbanon_internal.read_main_counts(f.left_out) n
 $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],

@@ -6,20 +6,20 @@
 
 -- ---- places
 
-CREATE OR REPLACE FUNCTION dbanon_internal.place_reasons(kind text, source_srid integer, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_place_reasons(kind text, source_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT concat_ws(' ',
         CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END,
-        dbanon_internal.name_reasons('label'),
+        dbanon_internal.build_name_reasons('label'),
         CASE kind WHEN 'sites' THEN 'WHEN type_name ~ ''CURVE|CIRCULARSTRING|SURFACE|TIN'' THEN ''unparsable-position''' END,
-        dbanon_internal.position_reasons(source_srid, geographic),
+        dbanon_internal.build_position_reasons(source_srid, geographic),
         CASE kind WHEN 'cells' THEN 'WHEN type_name !~ ''^(MULTI)?POLYGON$'' THEN ''not-a-polygon'''
             WHEN 'pois' THEN 'WHEN type_name !~ ''^(MULTI)?(POINT|LINESTRING|POLYGON)$'' THEN ''unparsable-position'''
             WHEN 'stations' THEN 'WHEN type_name <> ''POINT'' THEN ''unparsable-position''' END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.place_reasons(text, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_place_reasons(text, integer, boolean) IS
 'Writes what may be wrong with a place by itself, as branches of a CASE over columns label, srid, x, y (its middle) and type_name;
 the first counts.';
 
@@ -46,10 +46,10 @@ BEGIN
         '      FROM (SELECT *, @postgis@.ST_Force2D(raw_geom) AS flat, dbanon_internal.is_endless(raw_geom) AS endless '
         '            FROM (SELECT %s AS line, %s AS given, %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw '
         '            OFFSET 0) numbered OFFSET 0) meant',
-        source_srid, dbanon_internal.place_reasons(kind, source_srid, geographic) || dbanon_internal.box_reasons(bbox),
+        source_srid, dbanon_internal.build_place_reasons(kind, source_srid, geographic) || dbanon_internal.build_box_reasons(bbox),
         coalesce(label, ''), geom,
-        dbanon_internal.text_expression('raw_label'),
-        dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
+        dbanon_internal.build_text_expression('raw_label'),
+        dbanon_internal.build_middle_expression('raw_geom', 'x', geographic), dbanon_internal.build_middle_expression('raw_geom', 'y', geographic),
         rows.line, rows.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
@@ -74,7 +74,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    box CONSTANT record := dbanon_internal.trajectory_bounds(dataset_id);
+    box CONSTANT record := dbanon_internal.find_trajectory_bounds(dataset_id);
 BEGIN
     UPDATE pg_temp.dbanon_staged sta SET geom = dbanon_internal.reproject(sta.shape, target);
     UPDATE pg_temp.dbanon_staged sta SET reason = CASE
@@ -100,7 +100,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    relation CONSTANT text := dbanon_internal.loaded_table(kind);
+    relation CONSTANT text := dbanon_internal.find_loaded_table(kind);
     label CONSTANT text := CASE kind WHEN 'pois' THEN 'category' ELSE 'name' END;
 BEGIN
     IF replace THEN
@@ -126,12 +126,12 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean, bigint) IS
 'Stores the staged places that the dataset has not got.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.far_places_notice(kind text, far bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_far_places(kind text, far bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('%s kept%s: load with drop_outliers => true to leave %s out%s.',
-                  dbanon_internal.counted(far,
+                  dbanon_internal.format_quantity(far,
                       CASE kind WHEN 'pois' THEN 'point of interest' ELSE rtrim(kind, 's') END || ' lies far outside where the trajectories are and was',
                       CASE kind WHEN 'pois' THEN 'points of interest' ELSE kind END || ' lie far outside where the trajectories are and were'),
                   CASE kind WHEN 'sites' THEN ', though a rectangle would reach from there to the people'
@@ -140,7 +140,7 @@ AS $$
                   CASE kind WHEN 'sites' THEN ', or keep to an area (bbox => ...)' END)
     WHERE far > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.far_places_notice(text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_far_places(text, bigint) IS
 'Words which places were kept although they lie far outside where the trajectories are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
@@ -159,17 +159,17 @@ DECLARE
     meant record;
     remedy text;
 BEGIN
-    PERFORM dbanon_internal.check_differ(named, CASE kind WHEN 'pois' THEN 'category and geometry'
+    PERFORM dbanon_internal.demand_different(named, CASE kind WHEN 'pois' THEN 'category and geometry'
         WHEN 'sites' THEN 'geometry and name' ELSE 'name and geometry' END);
     -- One load at a time; then the source is described, and what was asked for is checked against it.
     PERFORM dbanon_internal.lock_dataset(dataset);
-    known := dbanon_internal.known_dataset(dataset);
+    known := dbanon_internal.demand_dataset(dataset);
     described := dbanon_internal.describe_source(source, named, geom => geom);
     rows := dbanon_internal.describe_rows(source, described.qualified);
-    PERFORM dbanon_internal.check_geometry(described.types, geom);
-    meant := dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(described.qualified, geom)));
-    PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
-    PERFORM dbanon_internal.check_cells(kind, known, replace);
+    PERFORM dbanon_internal.demand_geometry(described.types, geom);
+    meant := dbanon_internal.demand_reference_system(coalesce(crs, dbanon_internal.find_source_crs(described.qualified, geom)));
+    PERFORM dbanon_internal.demand_box(bbox, meant.geographic);
+    PERFORM dbanon_internal.demand_no_cells(kind, known, replace);
     -- Files and tables differ in what the caller can correct, so each brings its own remedies.
     usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
         ELSE 'Check which columns are named, and crs.' END);
@@ -177,13 +177,13 @@ BEGIN
         'ST_FlipCoordinates, and import that.', geom));
     PERFORM dbanon_internal.report_stage('reading ' || rows.called);
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
-    PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
-    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
+    PERFORM dbanon_internal.demand_unswapped(ARRAY[rows_read], remedy);
+    PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     -- Reprojection may leave more rows out, and show that most of a file has its axes swapped.
     PERFORM dbanon_internal.report_stage('placing ' || kind);
     PERFORM dbanon_internal.settle_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
-    PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
-    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
+    PERFORM dbanon_internal.demand_unswapped(ARRAY[rows_read], remedy);
+    PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     IF kind = 'stations' THEN
         PERFORM dbanon_internal.report_stage('making cells');
         PERFORM dbanon_internal.make_cells(known, area, meant.srid);
@@ -192,11 +192,11 @@ BEGIN
     PERFORM dbanon_internal.report_stage('storing ' || kind);
     load_id := dbanon_internal.begin_record(known.dataset_id, kind, ARRAY[rows.called]);
     PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false), load_id);
-    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
+    PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     SELECT done.rows_kept, done.quarantined INTO rows_kept, quarantined
     FROM dbanon_internal.write_load(load_id, ARRAY[rows_read]) done;
     SELECT count(sta.reason) INTO far FROM pg_temp.dbanon_staged sta;
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_places_notice(kind, far));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far_places(kind, far));
     IF kind IN ('cells', 'stations') THEN
         PERFORM dbanon_internal.report_cells(kind, known.dataset_id, quarantined);
     END IF;
@@ -341,32 +341,32 @@ DECLARE
     cells text;
     contents text;
 BEGIN
-    PERFORM dbanon_internal.check_zone(asked.tz);
-    PERFORM dbanon_internal.check_window(asked);
+    PERFORM dbanon_internal.demand_zone(asked.tz);
+    PERFORM dbanon_internal.demand_window(asked);
     IF asked.mode IS NULL OR asked.mode NOT IN ('append', 'new') THEN
-        RAISE EXCEPTION 'The mode of this load must be append or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
+        RAISE EXCEPTION 'The mode of this load must be append or new. Got %.', coalesce(dbanon_internal.quote_text(asked.mode), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Both add to the stored rows. With new, known rows are counted, and no copy of them goes into quarantine.',
                   HINT = 'Choose one of the two.';
     END IF;
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
-    known := dbanon_internal.known_dataset(asked.dataset);
+    known := dbanon_internal.demand_dataset(asked.dataset);
     described := dbanon_internal.describe_source(source, named, asked.subject);
     rows := dbanon_internal.describe_rows(source, described.qualified);
     called := rows.called;
-    PERFORM dbanon_internal.check_filter(described.qualified, asked.filter);
+    PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     units_per_s := coalesce(
-        CASE asked.mode WHEN 'new' THEN dbanon_internal.known_units(known.dataset_id, kind, called) END,
-        dbanon_internal.find_units(dbanon_internal.chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
+        CASE asked.mode WHEN 'new' THEN dbanon_internal.find_known_units(known.dataset_id, kind, called) END,
+        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
                                    described.qualified, described.types ->> asked."time", asked."time"));
     IF asked.mode = 'new' THEN
         asked.since := coalesce(asked.since, CASE WHEN NOT rows.is_file THEN
-            dbanon_internal.newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
+            dbanon_internal.find_newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
         read_again := tstzrange(asked.since, asked.until);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || called);
     -- Columns are numbered as c1, c2, ...: the subject, the time, then the values; their names are data, and may repeat ours.
     SELECT string_agg(format('raw.c%s', ele.ord), ', ' ORDER BY ele.ord),
-        string_agg(dbanon_internal.text_expression(format('c%s', ele.ord)), ', ' ORDER BY ele.ord) FILTER (WHERE ele.ord > 2)
+        string_agg(dbanon_internal.build_text_expression(format('c%s', ele.ord)), ', ' ORDER BY ele.ord) FILTER (WHERE ele.ord > 2)
     INTO contents, cells FROM unnest(named) WITH ORDINALITY ele (name, ord);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
     counted := dbanon_internal.stage_source(format(
@@ -375,18 +375,18 @@ BEGIN
         'FROM (SELECT line, content, %s AS subject, %s AS t, %s AS pairs '
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
         'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
-        dbanon_internal.event_reasons(), dbanon_internal.text_expression('c1'),
-        dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s),
+        dbanon_internal.build_event_reasons(), dbanon_internal.build_text_expression('c1'),
+        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
         named, contents, rows.line, rows.content, asked."time",
         (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
          FROM unnest(named) WITH ORDINALITY ele (name, ord)),
-        dbanon_internal.chosen_rows(described.qualified, described.types ->> asked."time", units_per_s, asked)), described.qualified);
+        dbanon_internal.build_chosen_rows(described.qualified, described.types ->> asked."time", units_per_s, asked)), described.qualified);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
-    PERFORM dbanon_internal.require_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new');
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(source, asked));
+    PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new');
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(source, asked));
     PERFORM dbanon_internal.report_stage('storing ' || kind);
 END
 $$;
@@ -405,10 +405,10 @@ BEGIN
     PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END),
                                       CASE WHEN looked_for_new THEN 'NULL::jsonb' ELSE 'content' END);
     IF looked_for_new THEN
-        PERFORM dbanon_internal.leave_out(format('at <@ %L::tstzmultirange', dbanon_internal.published_times(known.dataset_id)), '''late''', 'NULL::jsonb');
+        PERFORM dbanon_internal.leave_out(format('at <@ %L::tstzmultirange', dbanon_internal.find_published_times(known.dataset_id)), '''late''', 'NULL::jsonb');
     END IF;
-    PERFORM dbanon_internal.require_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
-    PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.left_out_notices(
+    PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
+    PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_left_out(
         counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) note (notice);
 END
 $$;
@@ -416,7 +416,7 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, db
 'Leaves out staged rows that meet a condition, which says that they are there already, under a name of the reason; where what is new is looked for,
 late ones, too, and both without a copy.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_request_columns(subject text, "time" text, columns text[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_request_columns(subject text, "time" text, columns text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -426,16 +426,16 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'The named columns become its name-value pairs.',
                   HINT = 'Name them, for example columns => ARRAY[''poi'', ''radius''].';
     END IF;
-    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'person and time');
+    PERFORM dbanon_internal.demand_different(ARRAY[subject, "time"], 'person and time');
     IF columns && ARRAY[subject, "time"] THEN
         RAISE EXCEPTION 'The content of a request must not name its sender or time. Got column ''%''.',
                 CASE WHEN subject = ANY (columns) THEN subject ELSE "time" END
             USING ERRCODE = 'DA011', DETAIL = 'Requests are published as they are.', HINT = 'Leave it out of columns.';
     END IF;
-    PERFORM dbanon_internal.check_differ(columns, 'the content');
+    PERFORM dbanon_internal.demand_different(columns, 'the content');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_request_columns(text, text, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.demand_request_columns(text, text, text[]) IS
 'Refuses columns of which a request cannot be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
@@ -455,7 +455,7 @@ BEGIN
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
     SELECT (staged.known).dataset_id, take_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
     SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
-    late_periods := dbanon_internal.late_periods((staged.known).dataset_id);
+    late_periods := dbanon_internal.count_late_rows((staged.known).dataset_id);
     SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
     FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
     RETURN NEXT;
@@ -477,12 +477,12 @@ DECLARE
     named CONSTANT text[] := ARRAY(SELECT ele.name FROM unnest(columns) WITH ORDINALITY ele (name, ord) ORDER BY ele.ord);
     asked dbanon_internal.loading;
 BEGIN
-    PERFORM dbanon_internal.check_request_columns(subject, "time", named);
+    PERFORM dbanon_internal.demand_request_columns(subject, "time", named);
     asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time', "time",
         'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until));
     RETURN QUERY SELECT taken.load_id, taken.rows_read, taken.rows_kept, taken.quarantined, taken.subjects, cnt.known, cnt.late, cnt.forgotten,
         taken.left_out, taken.late_periods
-        FROM dbanon_internal.take_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.main_counts(taken.left_out) cnt;
+        FROM dbanon_internal.take_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.read_main_counts(taken.left_out) cnt;
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz) IS
@@ -513,7 +513,7 @@ Returns: one row.
 Raises: DA001, DA011, DA012, DA014.
 Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_set_name(set_name text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_set_name(set_name text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -521,14 +521,14 @@ AS $$
 BEGIN
     -- As the table has it.
     IF set_name IS NULL OR set_name = '' OR btrim(set_name) <> set_name OR length(set_name) > 60
-        OR set_name ~ dbanon_internal.hidden_characters() THEN
-        RAISE EXCEPTION 'The name of a set must be 1 to 60 visible characters, without blanks at its ends. Got %.', coalesce(dbanon_internal.quoted(set_name), 'NULL')
+        OR set_name ~ dbanon_internal.build_hidden_pattern() THEN
+        RAISE EXCEPTION 'The name of a set must be 1 to 60 visible characters, without blanks at its ends. Got %.', coalesce(dbanon_internal.quote_text(set_name), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Control characters are not visible.',
                   HINT = 'Leave it out for the set ''default'', or choose another.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_set_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_set_name(text) IS
 'Refuses what no set of quasi-identifiers can be called.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
@@ -546,8 +546,8 @@ DECLARE
     staged record;
     held bigint;
 BEGIN
-    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'person and time');
-    PERFORM dbanon_internal.check_set_name(set_name);
+    PERFORM dbanon_internal.demand_different(ARRAY[subject, "time"], 'person and time');
+    PERFORM dbanon_internal.demand_set_name(set_name);
     IF replace AND mode = 'new' THEN
         RAISE EXCEPTION 'Quasi-identifiers are either replaced or added where they are new. Got replace and new.'
             USING ERRCODE = 'DA011', DETAIL = 'Where those of the set are deleted first, all are new.', HINT = 'Leave out one of the two.';
@@ -568,10 +568,10 @@ BEGIN
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
     SELECT held, load_id, set_name, sta.subject, sta.at FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
     SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
-    late_periods := dbanon_internal.late_periods(held);
+    late_periods := dbanon_internal.count_late_rows(held);
     SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
     FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
-    SELECT cnt.known, cnt.late, cnt.forgotten INTO known, late, forgotten FROM dbanon_internal.main_counts(left_out) cnt;
+    SELECT cnt.known, cnt.late, cnt.forgotten INTO known, late, forgotten FROM dbanon_internal.read_main_counts(left_out) cnt;
     RETURN NEXT;
 END
 $$;

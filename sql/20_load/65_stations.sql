@@ -1,6 +1,6 @@
 -- Cells of base stations: made of the stations by nearest distance, and what is wrong with those that are there.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_cells(kind text, known dbanon.dataset, replace boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_cells(kind text, known dbanon.dataset, replace boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -13,16 +13,16 @@ BEGIN
     SELECT count(*) INTO cells FROM dbanon.cell cel WHERE cel.dataset_id = known.dataset_id;
     IF cells > 0 THEN
         RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has %.', known.name,
-                dbanon_internal.counted(cells, 'cell')
+                dbanon_internal.format_quantity(cells, 'cell')
             USING ERRCODE = 'DA011', DETAIL = 'Cells of further stations would overlap those that are there.',
                   HINT = 'Give replace => true to delete the cells that are there first.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_cells(text, dbanon.dataset, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_no_cells(text, dbanon.dataset, boolean) IS
 'Refuses stations for a dataset that has cells, unless these are replaced.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_area(area @postgis@.geometry, source_srid integer, target integer) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_area(area @postgis@.geometry, source_srid integer, target integer) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -47,10 +47,10 @@ BEGIN
     RETURN clip;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_area(@postgis@.geometry, integer, integer) IS
+COMMENT ON FUNCTION dbanon_internal.demand_area(@postgis@.geometry, integer, integer) IS
 'Refuses an area that cells cannot divide among themselves.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.hull_with_margin(stations @postgis@.geometry) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION dbanon_internal.make_hull_with_margin(stations @postgis@.geometry) RETURNS @postgis@.geometry
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -60,10 +60,10 @@ AS $$
             (@postgis@.ST_XMax(h.hull) - @postgis@.ST_XMin(h.hull)) ^ 2 + (@postgis@.ST_YMax(h.hull) - @postgis@.ST_YMin(h.hull)) ^ 2) / h.n) END)
     FROM (SELECT @postgis@.ST_ConvexHull(stations) AS hull, @postgis@.ST_NumGeometries(stations) AS n) h
 $$;
-COMMENT ON FUNCTION dbanon_internal.hull_with_margin(@postgis@.geometry) IS
+COMMENT ON FUNCTION dbanon_internal.make_hull_with_margin(@postgis@.geometry) IS
 'Finds the area that stations serve where none is given.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.voronoi_faces(stations @postgis@.geometry, clip @postgis@.geometry) RETURNS SETOF @postgis@.geometry
+CREATE OR REPLACE FUNCTION dbanon_internal.cut_voronoi_faces(stations @postgis@.geometry, clip @postgis@.geometry) RETURNS SETOF @postgis@.geometry
 LANGUAGE sql IMMUTABLE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -85,7 +85,7 @@ AS $$
     SELECT poly.geom FROM edges CROSS JOIN LATERAL @postgis@.ST_Dump(@postgis@.ST_Polygonize(ARRAY[edges.noded])) poly
     WHERE @postgis@.ST_Intersects(clip, @postgis@.ST_PointOnSurface(poly.geom))
 $$;
-COMMENT ON FUNCTION dbanon_internal.voronoi_faces(@postgis@.geometry, @postgis@.geometry) IS
+COMMENT ON FUNCTION dbanon_internal.cut_voronoi_faces(@postgis@.geometry, @postgis@.geometry) IS
 'Cuts an area along the lines that are equally far from two stations.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_cells(known dbanon.dataset, area @postgis@.geometry, source_srid integer) RETURNS void
@@ -94,7 +94,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     stations @postgis@.geometry;
-    clip @postgis@.geometry := dbanon_internal.check_area(area, source_srid, known.srid);
+    clip @postgis@.geometry := dbanon_internal.demand_area(area, source_srid, known.srid);
 BEGIN
     -- On a grid of a millimetre, ten times as wide as that of the edges: a station lies inside its cell, however near the next one is.
     UPDATE pg_temp.dbanon_staged SET geom = @postgis@.ST_SnapToGrid(geom, 0.001::double precision);
@@ -104,14 +104,14 @@ BEGIN
     -- Stations beside the area are usual and serve parts of it; with none near it, one of the two is somewhere else.
     IF NOT @postgis@.ST_Intersects(@postgis@.ST_ConvexHull(clip), stations) THEN
         RAISE EXCEPTION 'At least one station must stand within the hull of the area. Got %, none of which does.',
-                dbanon_internal.counted(@postgis@.ST_NumGeometries(stations), 'station')
+                dbanon_internal.format_quantity(@postgis@.ST_NumGeometries(stations), 'station')
             USING ERRCODE = 'DA012', DETAIL = 'The cells of the stations divide the area among themselves.',
                   HINT = 'Check the area and its reference system.';
     END IF;
-    clip := coalesce(clip, dbanon_internal.hull_with_margin(stations));
+    clip := coalesce(clip, dbanon_internal.make_hull_with_margin(stations));
     CREATE INDEX ON pg_temp.dbanon_staged USING gist (geom);
     -- A concave area, or one with holes, may cut a cell into several faces: each belongs to its nearest station.
-    WITH face AS MATERIALIZED (SELECT face.geom FROM dbanon_internal.voronoi_faces(stations, clip) face (geom)),
+    WITH face AS MATERIALIZED (SELECT face.geom FROM dbanon_internal.cut_voronoi_faces(stations, clip) face (geom)),
     owned AS (
         SELECT near.line, @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(face.geom)) AS geom
         FROM face CROSS JOIN LATERAL (
@@ -148,7 +148,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.count_outside_cells(bigint) IS
 'Counts the fixes of a dataset that lie in none of its cells.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.cell_faults(
+CREATE OR REPLACE FUNCTION dbanon_internal.measure_cell_faults(
     dataset_id bigint, OUT overlap_m2 double precision, OUT gaps bigint, OUT gap_m2 double precision, OUT pieces bigint)
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -158,7 +158,7 @@ AS $$
         -- Rounding to the millimetre closes cracks, and would count as overlap what it adds along the edges of large cells.
         SELECT @postgis@.ST_Union(cel.geom, 0.001::double precision) AS covered,
             sum(@postgis@.ST_Area(cel.geom)) - @postgis@.ST_Area(@postgis@.ST_Union(cel.geom)) AS twice
-        FROM dbanon.cell cel WHERE cel.dataset_id = cell_faults.dataset_id
+        FROM dbanon.cell cel WHERE cel.dataset_id = measure_cell_faults.dataset_id
     ), piece AS (
         SELECT poly.geom FROM every CROSS JOIN LATERAL @postgis@.ST_Dump(every.covered) poly
     ), hole AS (
@@ -169,7 +169,7 @@ AS $$
         (SELECT count(*) FROM hole), (SELECT coalesce(sum(hole.area), 0) FROM hole), (SELECT count(*) FROM piece)
     FROM every
 $$;
-COMMENT ON FUNCTION dbanon_internal.cell_faults(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.measure_cell_faults(bigint) IS
 'Measures how far the cells of a dataset are from covering one area once.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_cells(kind text, dataset_id bigint, quarantined jsonb) RETURNS void
@@ -189,7 +189,7 @@ BEGIN
         PERFORM dbanon_internal.raise_notice(format('Stations to which no place of the area is nearest have no cell: %s.', dbanon_internal.format_count(beyond)));
     END IF;
     IF kind = 'cells' THEN
-        faults := dbanon_internal.cell_faults(dataset_id);
+        faults := dbanon_internal.measure_cell_faults(dataset_id);
         IF faults.overlap_m2 > 0 THEN
             PERFORM dbanon_internal.raise_notice(format('Cells overlap: %s m² are covered more than once. A place there belongs to the cell with the lowest '
                                        'cell_id.', dbanon_internal.format_count(round(faults.overlap_m2)::bigint)));
@@ -201,7 +201,7 @@ BEGIN
         IF faults.pieces > 1 THEN
             PERFORM dbanon_internal.raise_notice(format('The cells make %s that do not touch. Methods that let regions grow from cell to cell need '
                 'one.',
-                                       dbanon_internal.counted(faults.pieces, 'area')));
+                                       dbanon_internal.format_quantity(faults.pieces, 'area')));
         END IF;
     END IF;
     IF outside > 0 THEN

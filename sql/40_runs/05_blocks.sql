@@ -1,18 +1,18 @@
 -- The large tables of a run as they are read and hashed: some thousand rows at a time, column after column. What the server
--- hashes for a publication is what it sends to an attack, byte for byte, so both can say what the rows were (`run_content`).
+-- hashes for a publication is what it sends to an attack, byte for byte, so both can say what the rows were (`compute_content_digest`).
 -- The functions are single SELECTs without settings of their own, so that the planner inlines them.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.region_blocks(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.read_region_blocks(run_id bigint) RETURNS TABLE (
     block bigint, rows bigint, numbers bytea, shape_sizes bytea, shapes bytea, cells_sizes bytea, cells bytea, crowds bytea, subjects bytea,
     extra_sizes bytea, extras bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     -- Numbers with the same bits above the last 12 are a block. Those without any number are passed over.
     WITH RECURSIVE block (no) AS (
-        SELECT pg_catalog.min(reg.region_no) >> 12 FROM ONLY dbanon.region reg WHERE reg.run_id = region_blocks.run_id
+        SELECT pg_catalog.min(reg.region_no) >> 12 FROM ONLY dbanon.region reg WHERE reg.run_id = read_region_blocks.run_id
         UNION ALL
         SELECT (SELECT pg_catalog.min(reg.region_no) FROM ONLY dbanon.region reg
-                WHERE reg.run_id = region_blocks.run_id AND reg.region_no > (block.no << 12) + 4095) >> 12
+                WHERE reg.run_id = read_region_blocks.run_id AND reg.region_no > (block.no << 12) + 4095) >> 12
         FROM block
         WHERE block.no IS NOT NULL
     )
@@ -29,24 +29,24 @@ BEGIN ATOMIC
         FROM (SELECT reg.region_no, @postgis@.ST_AsEWKB(reg.region, 'NDR') AS shape, pg_catalog.array_send(reg.cells) AS cells,
                   reg.crowd, reg.subjects, reg.extra::text AS extra
               FROM ONLY dbanon.region reg
-              WHERE reg.run_id = region_blocks.run_id AND reg.region_no BETWEEN block.no << 12 AND (block.no << 12) + 4095
+              WHERE reg.run_id = read_region_blocks.run_id AND reg.region_no BETWEEN block.no << 12 AND (block.no << 12) + 4095
               ORDER BY reg.region_no OFFSET 0) item
     ) piece
     WHERE block.no IS NOT NULL;
 END;
-COMMENT ON FUNCTION dbanon_internal.region_blocks(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.read_region_blocks(bigint) IS
 'The regions of a run by number, some thousand a row, or block: of each column the binary form of all values (extra: its text in UTF-8), with the
 size of each, -1 where it is null.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.membership_blocks(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.read_membership_blocks(run_id bigint) RETURNS TABLE (
     block bigint, rows bigint, records bytea, trajectories bytea, period_sizes bytea, periods bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     WITH RECURSIVE block (no) AS (
-        SELECT pg_catalog.min(mem.record_id) >> 10 FROM ONLY dbanon.membership mem WHERE mem.run_id = membership_blocks.run_id
+        SELECT pg_catalog.min(mem.record_id) >> 10 FROM ONLY dbanon.membership mem WHERE mem.run_id = read_membership_blocks.run_id
         UNION ALL
         SELECT (SELECT pg_catalog.min(mem.record_id) FROM ONLY dbanon.membership mem
-                WHERE mem.run_id = membership_blocks.run_id AND mem.record_id > (block.no << 10) + 1023) >> 10
+                WHERE mem.run_id = read_membership_blocks.run_id AND mem.record_id > (block.no << 10) + 1023) >> 10
         FROM block
         WHERE block.no IS NOT NULL
     )
@@ -59,16 +59,16 @@ BEGIN ATOMIC
             coalesce(pg_catalog.string_agg(item.period, ''), '')
         FROM (SELECT mem.record_id, mem.trajectory_id, pg_catalog.range_send(mem.period) AS period
               FROM ONLY dbanon.membership mem
-              WHERE mem.run_id = membership_blocks.run_id AND mem.record_id BETWEEN block.no << 10 AND (block.no << 10) + 1023
+              WHERE mem.run_id = read_membership_blocks.run_id AND mem.record_id BETWEEN block.no << 10 AND (block.no << 10) + 1023
               ORDER BY mem.record_id, mem.trajectory_id, mem.period OFFSET 0) item
     ) piece
     WHERE block.no IS NOT NULL;
 END;
-COMMENT ON FUNCTION dbanon_internal.membership_blocks(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.read_membership_blocks(bigint) IS
 'The members of a run by record, trajectory and period, those of a thousand records a row: of each column the binary form of all values,
 with the size of each period, -1 where it is null.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.name_blocks(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.read_name_blocks(run_id bigint) RETURNS TABLE (
     block bigint, rows bigint, trajectories bytea, name_sizes bytea, names bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -77,11 +77,11 @@ BEGIN ATOMIC
         pg_catalog.convert_to(pg_catalog.string_agg(n.subject, ''), 'UTF8')
     FROM (SELECT t.trajectory_id >> 16 AS block, t.trajectory_id, t.subject
           FROM ONLY dbanon.trajectory t
-          WHERE t.dataset_id = (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = name_blocks.run_id)
-              AND EXISTS (SELECT FROM ONLY dbanon.membership m WHERE m.run_id = name_blocks.run_id AND m.trajectory_id = t.trajectory_id)
+          WHERE t.dataset_id = (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = read_name_blocks.run_id)
+              AND EXISTS (SELECT FROM ONLY dbanon.membership m WHERE m.run_id = read_name_blocks.run_id AND m.trajectory_id = t.trajectory_id)
           ORDER BY 1, 2 OFFSET 0) n
     GROUP BY n.block;
 END;
-COMMENT ON FUNCTION dbanon_internal.name_blocks(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.read_name_blocks(bigint) IS
 'The trajectories of a run''s dataset that are members of the run, by id, those with the same id >> 16 a row: their ids, the sizes of the names
 of their subjects, and these in UTF-8.';

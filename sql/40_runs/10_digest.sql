@@ -1,6 +1,6 @@
 -- The digest that ties a verdict to exactly the rows it was given on, and to the people they are about.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.table_content(run_id bigint, relation text) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_table_digest(run_id bigint, relation text) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1000000
 SET search_path = pg_catalog, pg_temp
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
@@ -15,46 +15,46 @@ BEGIN
             SELECT string_agg(sha256(int8send(block.block) || int8send(block.rows) || block.numbers || block.shape_sizes || block.shapes
                     || block.cells_sizes || block.cells
                                      || block.crowds || block.subjects || block.extra_sizes || block.extras), ''::bytea ORDER BY block.block)
-            FROM dbanon_internal.region_blocks(table_content.run_id) block)
+            FROM dbanon_internal.read_region_blocks(compute_table_digest.run_id) block)
         WHEN 'membership' THEN (
             SELECT string_agg(sha256(int8send(block.block) || int8send(block.rows) || block.records || block.trajectories
                     || block.period_sizes || block.periods),
                               ''::bytea ORDER BY block.block)
-            FROM dbanon_internal.membership_blocks(table_content.run_id) block)
+            FROM dbanon_internal.read_membership_blocks(compute_table_digest.run_id) block)
         -- A trajectory that is renamed, or is gone, changes the digest.
         WHEN 'trajectory' THEN (
             SELECT string_agg(sha256(int8send(block.block) || int8send(block.rows) || block.trajectories || block.name_sizes || block.names),
                               ''::bytea ORDER BY block.block)
-            FROM dbanon_internal.name_blocks(table_content.run_id) block)
+            FROM dbanon_internal.read_name_blocks(compute_table_digest.run_id) block)
         END, ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.table_content(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.compute_table_digest(bigint, text) IS
 'SHA-256 over the blocks of a run in one of its large tables: its regions, its members, or the trajectories that are members.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.large_content(run_id bigint) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_large_digests(run_id bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET parallel_setup_cost = 0
 SET parallel_tuple_cost = 0
 AS $$
 BEGIN
-    IF (SELECT run.rows FROM ONLY dbanon.run run WHERE run.run_id = large_content.run_id) > 10000 THEN
+    IF (SELECT run.rows FROM ONLY dbanon.run run WHERE run.run_id = compute_large_digests.run_id) > 10000 THEN
         -- Each in a process of its own: a function in SQL, or an assignment, would start no parallel workers.
         RETURN (
             SELECT string_agg(part.digest, ''::bytea ORDER BY part.no)
-            FROM (SELECT 3 AS no, dbanon_internal.table_content(large_content.run_id, 'trajectory') AS digest
-                  UNION ALL SELECT 1, dbanon_internal.table_content(large_content.run_id, 'region')
-                  UNION ALL SELECT 2, dbanon_internal.table_content(large_content.run_id, 'membership')) part);
+            FROM (SELECT 3 AS no, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'trajectory') AS digest
+                  UNION ALL SELECT 1, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'region')
+                  UNION ALL SELECT 2, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'membership')) part);
     END IF;
-    RETURN dbanon_internal.table_content(run_id, 'region') || dbanon_internal.table_content(run_id, 'membership')
-        || dbanon_internal.table_content(run_id, 'trajectory');
+    RETURN dbanon_internal.compute_table_digest(run_id, 'region') || dbanon_internal.compute_table_digest(run_id, 'membership')
+        || dbanon_internal.compute_table_digest(run_id, 'trajectory');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.large_content(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_large_digests(bigint) IS
 'The digests of a run''s regions, members and names, one behind the other.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_content(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_content_digest(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -63,30 +63,30 @@ AS $$
 BEGIN
     -- The tables as they are stored: each region and period once, each record as its numbers of them. In parts, because no
     -- value may be larger than 1 GB.
-    RETURN sha256(coalesce(large, dbanon_internal.large_content(run_id))
+    RETURN sha256(coalesce(large, dbanon_internal.compute_large_digests(run_id))
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(per.period_no, per.period))), ''::bytea ORDER BY per.period_no), ''))
-            FROM ONLY dbanon.period per WHERE per.run_id = run_content.run_id)
+            FROM ONLY dbanon.period per WHERE per.run_id = compute_content_digest.run_id)
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(rec.record_id, rec.periods, rec.regions))), ''::bytea
                                               ORDER BY rec.record_id), ''))
-            FROM ONLY dbanon.record rec WHERE rec.run_id = run_content.run_id)
+            FROM ONLY dbanon.record rec WHERE rec.run_id = compute_content_digest.run_id)
         -- Hiding sets, for the families that store them; for others the digest of no rows.
         || (SELECT sha256(coalesce(string_agg(int8send(rec.record_id) || rec.digest, ''::bytea ORDER BY rec.record_id), ''))
             FROM (SELECT hid.record_id, sha256(string_agg(
                              record_send(ROW(hid.period, hid.others)), ''::bytea ORDER BY hid.period, hid.others)) AS digest
                   FROM ONLY dbanon.hiding hid
-                  WHERE hid.run_id = run_content.run_id
+                  WHERE hid.run_id = compute_content_digest.run_id
                   GROUP BY hid.record_id) rec)
         -- Likewise the atoms that regions are made of.
         || (SELECT sha256(coalesce(string_agg(record_send(ROW(atom.cell_id, atom.atom)), ''::bytea ORDER BY atom.cell_id), ''))
-            FROM ONLY dbanon.atom atom WHERE atom.run_id = run_content.run_id));
+            FROM ONLY dbanon.atom atom WHERE atom.run_id = compute_content_digest.run_id));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_content(bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.compute_content_digest(bigint, bytea) IS
 'SHA-256 over every region, period, record, member, hiding set and atom of a run, and the name of the subject that each member is in its dataset:
 equal for the very same sets and regions of the same people; large: the digests of its regions, members and names, of a client that has read
 their blocks, else they are read here.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint, content bytea DEFAULT NULL) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_run_digest(run_id bigint, content bytea DEFAULT NULL) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -102,14 +102,14 @@ AS $$
             convert_to((SELECT jsonb_agg(ele.value - 'comment' ORDER BY ele.ord)
                         FROM jsonb_array_elements(met.columns) WITH ORDINALITY ele (value, ord))::text, 'UTF8'),
             convert_to((met.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8'), dbanon_internal.stands_alone(run.method, run.algorithm)))
-        || coalesce(run_digest.content, dbanon_internal.run_content(run.run_id)))
+        || coalesce(compute_run_digest.content, dbanon_internal.compute_content_digest(run.run_id)))
     FROM ONLY dbanon.run run
     JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
     JOIN ONLY dbanon.method met ON met.name = run.method
-    WHERE run.run_id = run_digest.run_id
+    WHERE run.run_id = compute_run_digest.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_digest(bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.compute_run_digest(bigint, bytea) IS
 'SHA-256 over a run''s method and how rows of it are read, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
 revision now, every region, period, record, member, hiding set and atom, and the name of the subject that each member is in
 that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
-about; content: as run_content gives it, of who has it, else it is made here.';
+about; content: as compute_content_digest gives it, of who has it, else it is made here.';

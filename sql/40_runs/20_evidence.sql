@@ -1,7 +1,7 @@
 -- What an attack is given: the stored rows of a run, in bulk, as plain numbers. The functions but the last are single
 -- SELECTs without settings of their own, so that the planner inlines them; their names are bound when they are made.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.region_evidence(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.gather_region_evidence(run_id bigint) RETURNS TABLE (
     region_no integer, xmin double precision, ymin double precision, xmax double precision, ymax double precision,
     rectangle boolean, srid integer)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -16,23 +16,23 @@ BEGIN ATOMIC
             AND @postgis@.ST_OrderingEquals(reg.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(reg.region))),
         @postgis@.ST_SRID(reg.region)
     FROM ONLY dbanon.region reg
-    WHERE reg.run_id = region_evidence.run_id;
+    WHERE reg.run_id = gather_region_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.region_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_region_evidence(bigint) IS
 'The shapes of a run''s regions as numbers.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.period_evidence(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.gather_period_evidence(run_id bigint) RETURNS TABLE (
     period_no integer, lower_s double precision, upper_s double precision)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     SELECT p.period_no, pg_catalog.date_part('epoch', pg_catalog.lower(p.period)), pg_catalog.date_part('epoch', pg_catalog.upper(p.period))
     FROM ONLY dbanon.period p
-    WHERE p.run_id = period_evidence.run_id;
+    WHERE p.run_id = gather_period_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.period_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_period_evidence(bigint) IS
 'The distinct periods of a run.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.record_evidence(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.gather_record_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, length integer, periods bytea, regions bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -40,12 +40,12 @@ BEGIN ATOMIC
     SELECT d.record_id, pg_catalog.cardinality(d.regions), pg_catalog.substr(pg_catalog.array_send(d.periods), 21),
         pg_catalog.substr(pg_catalog.array_send(d.regions), 21)
     FROM ONLY dbanon.record d
-    WHERE d.run_id = record_evidence.run_id;
+    WHERE d.run_id = gather_record_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.record_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_record_evidence(bigint) IS
 'The rows of a run''s records, in bulk.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.hiding_evidence(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.gather_hiding_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, lower_s double precision, upper_s double precision, length integer, others bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -54,17 +54,17 @@ BEGIN ATOMIC
         CASE WHEN h.period IS NOT NULL THEN coalesce(pg_catalog.date_part('epoch', pg_catalog.upper(h.period)), 'Infinity') ELSE 'NaN' END,
         pg_catalog.cardinality(h.others), pg_catalog.substr(pg_catalog.array_send(h.others), 21)
     FROM ONLY dbanon.hiding h
-    WHERE h.run_id = hiding_evidence.run_id;
+    WHERE h.run_id = gather_hiding_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.hiding_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_hiding_evidence(bigint) IS
 'The records that each record of a run is hidden among, where sets overlap.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.cloaked_evidence(run_id bigint) RETURNS TABLE (region_no integer, cloaked smallint)
+CREATE OR REPLACE FUNCTION dbanon_internal.gather_cloaked_evidence(run_id bigint) RETURNS TABLE (region_no integer, cloaked smallint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     SELECT g.region_no, (CASE g.extra -> 'cloaked' WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE -1 END)::smallint
     FROM ONLY dbanon.region g
-    WHERE g.run_id = cloaked_evidence.run_id AND g.extra ? 'cloaked';
+    WHERE g.run_id = gather_cloaked_evidence.run_id AND g.extra ? 'cloaked';
 END;
-COMMENT ON FUNCTION dbanon_internal.cloaked_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_cloaked_evidence(bigint) IS
 'Which regions of a run say that they are no exact places.';

@@ -62,7 +62,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.register_worker(text) IS
 'Enters a worker, which counts as up for as long as the calling session lasts.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.default_seed(dataset_id bigint, method text, algorithm text, params jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.make_default_seed(dataset_id bigint, method text, algorithm text, params jsonb) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -72,9 +72,9 @@ AS $$
     SELECT ('x' || left(encode(sha256(p.key || convert_to(jsonb_build_array(method, algorithm, params, d.dataset_id)::text, 'UTF8')), 'hex'), 16)
            )::bit(64)::bigint & 9223372036854775807
     FROM ONLY dbanon.dataset d JOIN ONLY dbanon.population p ON p.population_id = d.population_id
-    WHERE d.dataset_id = default_seed.dataset_id
+    WHERE d.dataset_id = make_default_seed.dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.default_seed(bigint, text, text, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.make_default_seed(bigint, text, text, jsonb) IS
 'The seed of a run that is given none: a hash, keyed by the population, of method, algorithm, checked parameters with their times, and dataset,
 so that the same run again gives the same groups, and another time others.';
 
@@ -85,8 +85,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    chosen CONSTANT text := dbanon_internal.checked_algorithm(method, algorithm);
-    checked CONSTANT jsonb := dbanon_internal.check_params(method, chosen, params);
+    chosen CONSTANT text := dbanon_internal.demand_algorithm(method, algorithm);
+    checked CONSTANT jsonb := dbanon_internal.complete_params(method, chosen, params);
     about dbanon.dataset;
     new_run bigint;
 BEGIN
@@ -94,11 +94,11 @@ BEGIN
         RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead. Choose another.', seed
             USING ERRCODE = 'DA011', DETAIL = 'The same data, parameters and seed give the same cloaks.', HINT = 'Leave it out to have one made.';
     END IF;
-    about := dbanon_internal.known_dataset(dataset);
+    about := dbanon_internal.demand_dataset(dataset);
     -- Parameters were checked above, by the registry: a worker may still refuse them for the data, never for their form.
     INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
         VALUES (about.dataset_id, method, chosen, checked,
-                coalesce(seed, dbanon_internal.default_seed(about.dataset_id, method, chosen, checked)), 'compute')
+                coalesce(seed, dbanon_internal.make_default_seed(about.dataset_id, method, chosen, checked)), 'compute')
         RETURNING run_id INTO new_run;
     PERFORM dbanon_internal.wake_workers();
     RETURN new_run;
@@ -202,7 +202,7 @@ BEGIN
                          WHEN stored.todo = 'verify' THEN stored.error
                          WHEN stored.cancel_requested_at IS NOT NULL
                          THEN format('Run %s was cancelled by %s.', stored.run_id, stored.cancel_requested_by)
-                         WHEN over THEN coalesce(stored.error, dbanon_internal.worker_lost_message()) END
+                         WHEN over THEN coalesce(stored.error, dbanon_internal.describe_lost_worker()) END
         WHERE stored.run_id = run.run_id;
     IF NOT over THEN
         PERFORM dbanon_internal.wake_workers();
@@ -233,13 +233,13 @@ COMMENT ON FUNCTION dbanon_internal.requeue_run(bigint, integer) IS
 'Gives a run back to the queue, by a worker that was asked to stop; this attempt does not count; if its cancellation was
 requested, it is cancelled.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.worker_lost_message() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_lost_worker() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'The process that computed the run ended before the run was done, and the rows it wrote were deleted. Start another run.'
 $$;
-COMMENT ON FUNCTION dbanon_internal.worker_lost_message() IS
+COMMENT ON FUNCTION dbanon_internal.describe_lost_worker() IS
 'The error of a run whose worker ended early for the last time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean

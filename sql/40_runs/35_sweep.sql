@@ -1,17 +1,17 @@
 -- Runs and samples of datasets that a sweep makes. Each is tied to the session that asked for it, which holds an advisory
 -- lock as a worker does: after the session has ended, however it did, the next process that looks deletes them.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.holder(lock_key bigint) RETURNS dbanon.session
+CREATE OR REPLACE FUNCTION dbanon_internal.find_holder(lock_key bigint) RETURNS dbanon.session
 LANGUAGE sql STABLE PARALLEL RESTRICTED STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT ROW(holder.lock_key, a.pid, a.usesysid, a.backend_start)::dbanon.session
+    SELECT ROW(find_holder.lock_key, a.pid, a.usesysid, a.backend_start)::dbanon.session
     FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND (l.classid::bigint << 32) | l.objid::bigint = holder.lock_key
+      AND (l.classid::bigint << 32) | l.objid::bigint = find_holder.lock_key
 $$;
-COMMENT ON FUNCTION dbanon_internal.holder(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_holder(bigint) IS
 'The session that holds an advisory lock, without its start where the caller may not see that; NULL where none does.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.tie_run(run_id bigint, lock_key bigint) RETURNS void
@@ -19,7 +19,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    tied CONSTANT dbanon.session := dbanon_internal.holder(tie_run.lock_key);
+    tied CONSTANT dbanon.session := dbanon_internal.find_holder(tie_run.lock_key);
 BEGIN
     UPDATE ONLY dbanon.run r SET tied_to = tied
         WHERE r.run_id = tie_run.run_id AND r.created_by = session_user AND r.todo = 'compute' AND r.status = 'queued' AND tied.pid IS NOT NULL;
@@ -39,9 +39,9 @@ SET work_mem = '256MB'
 SET jit = off
 AS $$
 DECLARE
-    about dbanon.dataset := dbanon_internal.known_dataset(dataset);
-    key CONSTANT bytea := dbanon_internal.dataset_key(about.dataset_id);
-    tied CONSTANT dbanon.session := dbanon_internal.holder(sample_people.lock_key);
+    about dbanon.dataset := dbanon_internal.demand_dataset(dataset);
+    key CONSTANT bytea := dbanon_internal.find_dataset_key(about.dataset_id);
+    tied CONSTANT dbanon.session := dbanon_internal.find_holder(sample_people.lock_key);
     subjects text[];
     number bigint;
     named text;
@@ -60,7 +60,7 @@ BEGIN
     -- A keyed hash draws them at random, and draws the same people again for a sweep that is resumed.
     subjects := ARRAY(SELECT ele FROM unnest(subjects) ele ORDER BY sha256(key || convert_to(ele, 'UTF8')) LIMIT people);
     INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects, kept_since, sample_of, tied_to)
-        VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.counted(people, 'person', 'people'), left(gen_random_uuid()::text, 8)),
+        VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.format_quantity(people, 'person', 'people'), left(gen_random_uuid()::text, 8)),
             about.srid, about.grid_m, about.grid_s,
                 about.day_zone, about.population_id, about.settle_s, about.own_subjects, about.kept_since, about.dataset_id, tied)
         RETURNING dataset_id, name INTO number, named;

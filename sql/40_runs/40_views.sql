@@ -19,7 +19,7 @@ SELECT
     (SELECT string_agg(rel.name, ', ' ORDER BY rel.name) FROM dbanon.release rel
         WHERE rel.run_id = run.run_id AND rel.withdrawn_at IS NULL) AS releases,
     CASE WHEN state.over AND run.todo = 'compute'
-         THEN coalesce(run.error, dbanon_internal.worker_lost_message()) ELSE run.error END AS error,
+         THEN coalesce(run.error, dbanon_internal.describe_lost_worker()) ELSE run.error END AS error,
     run.publish_error
 FROM dbanon.run run
 JOIN dbanon.dataset dat USING (dataset_id)

@@ -1,6 +1,6 @@
 -- The whole way from psql: submit, wait for a worker to finish, publish.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.commit_error_text() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.read_commit_error() RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -11,7 +11,7 @@ EXCEPTION WHEN invalid_transaction_termination THEN
     RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.commit_error_text() IS
+COMMENT ON FUNCTION dbanon_internal.read_commit_error() IS
 'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with
 the message it got.';
 
@@ -34,9 +34,9 @@ BEGIN
             USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty.',
                   HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
-    PERFORM dbanon_internal.check_override(allow_overlap, reason);
+    PERFORM dbanon_internal.demand_override_reason(allow_overlap, reason);
     IF publish_as IS NOT NULL THEN
-        PERFORM dbanon_internal.check_release(publish_as, replace, end_readers, readers, grow);
+        PERFORM dbanon_internal.demand_release(publish_as, replace, end_readers, readers, grow);
     ELSIF replace OR end_readers OR allow_overlap OR grow OR readers IS NOT NULL THEN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap'
@@ -49,19 +49,19 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text[], boolean, boolean, text, boolean) IS
 'What must hold before dbanon.anonymize submits anything.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_release(
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_release(
     name text, replace boolean, end_readers boolean, readers text[], grow boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.check_name(check_release.name);
-    PERFORM dbanon_internal.check_ending(end_readers, replace);
-    PERFORM dbanon_internal.check_name_free(check_release.name, replace, grow);
-    PERFORM dbanon_internal.chosen_readers(check_release.name, replace OR grow, readers);
+    PERFORM dbanon_internal.demand_release_name(demand_release.name);
+    PERFORM dbanon_internal.demand_replacement(end_readers, replace);
+    PERFORM dbanon_internal.demand_free_name(demand_release.name, replace, grow);
+    PERFORM dbanon_internal.choose_readers(demand_release.name, replace OR grow, readers);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text[], boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_release(text, boolean, boolean, text[], boolean) IS
 'Says before a run that its release could not be made: spares the run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
@@ -120,7 +120,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.raise_refusal(text, text, text, text) IS
 'Raises an error that dbanon_internal.try_publish returned.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.progress_line(run_id bigint, said text, OUT line text, OUT ended boolean)
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_progress(run_id bigint, said text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -128,7 +128,7 @@ DECLARE
     state dbanon.runs;
 BEGIN
     PERFORM dbanon_internal.reap_runs();
-    SELECT run.* INTO state FROM dbanon.runs run WHERE run.run_id = progress_line.run_id;
+    SELECT run.* INTO state FROM dbanon.runs run WHERE run.run_id = describe_progress.run_id;
     ended := state.run_id IS NULL OR state.status NOT IN ('queued', 'running', 'computed');
     line := CASE WHEN NOT ended THEN format('Run %s: %s', state.run_id, state.progress) END;
     IF NOT EXISTS (SELECT FROM dbanon.workers) AND NOT ended THEN
@@ -137,7 +137,7 @@ BEGIN
     line := nullif(line, said);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.progress_line(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.describe_progress(bigint, text) IS
 'How far a run is, for dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_verified(run_id bigint) RETURNS text
@@ -181,7 +181,7 @@ BEGIN
     BEGIN
         COMMIT;
     EXCEPTION WHEN invalid_transaction_termination THEN
-        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.commit_error_text();
+        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.read_commit_error();
     END;
     IF NOT within THEN
         COMMIT;
@@ -195,7 +195,7 @@ BEGIN
     LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SELECT line.line, line.ended INTO news FROM dbanon_internal.progress_line(run_id, said) line;
+        SELECT line.line, line.ended INTO news FROM dbanon_internal.describe_progress(run_id, said) line;
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         IF news.line IS NOT NULL THEN
@@ -207,7 +207,7 @@ BEGIN
     END LOOP;
     verdict := dbanon_internal.demand_verified(run_id);
     IF publish_as IS NULL THEN
-        FOR said IN SELECT note FROM dbanon_internal.run_notices(run_id) note LOOP
+        FOR said IN SELECT note FROM dbanon_internal.list_run_notices(run_id) note LOOP
             RAISE NOTICE '%', said;
         END LOOP;
     ELSE
@@ -215,7 +215,7 @@ BEGIN
             'SELECT dbanon.publish(%s, %L%s%s%s%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
             CASE WHEN end_readers THEN ', end_readers => true' END,
             CASE WHEN allow_overlap THEN pg_catalog.format(', allow_overlap => true, reason => %L', reason) END,
-            dbanon_internal.readers_argument(readers), CASE WHEN grow THEN ', grow => true' END);
+            dbanon_internal.build_readers_argument(readers), CASE WHEN grow THEN ', grow => true' END);
         SELECT done.* INTO tried
             FROM dbanon_internal.try_publish(run_id, publish_as, replace, allow_overlap, reason, end_readers, readers, grow) done;
         rows_published := tried.rows;

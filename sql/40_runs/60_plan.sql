@@ -1,31 +1,31 @@
 -- What a run would meet, said without computing or writing anything: one plan for all methods, from what is there, from the
 -- parameters and from earlier runs. What only a computation can find out, a run reports.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.plan_data(dataset_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.measure_data(dataset_id bigint) RETURNS TABLE (
     subjects bigint, trajectories bigint, fixes bigint, first_s double precision, last_s double precision)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-    SELECT (SELECT count(*) FROM (SELECT FROM ONLY dbanon.trajectory s WHERE s.dataset_id = plan_data.dataset_id GROUP BY s.subject) g),
+    SELECT (SELECT count(*) FROM (SELECT FROM ONLY dbanon.trajectory s WHERE s.dataset_id = measure_data.dataset_id GROUP BY s.subject) g),
         count(*), coalesce(sum(@postgis@.ST_NPoints(t.path)), 0)::bigint,
         min(t.first_s), max(t.last_s)
-    FROM ONLY dbanon.trajectory t WHERE t.dataset_id = plan_data.dataset_id
+    FROM ONLY dbanon.trajectory t WHERE t.dataset_id = measure_data.dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.plan_data(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.measure_data(bigint) IS
 'Counts the trajectories of a dataset and finds its first and last time in unix seconds, which are NULL where it is empty.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.plan_inputs(dataset_id bigint, traits jsonb, params jsonb) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.count_inputs(dataset_id bigint, traits jsonb, params jsonb) RETURNS TABLE (
     input text, rows bigint, needed boolean)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT inp.input, CASE inp.input
-            WHEN 'requests' THEN (SELECT count(*) FROM ONLY dbanon.request req WHERE req.dataset_id = plan_inputs.dataset_id)
-            WHEN 'sites' THEN (SELECT count(*) FROM ONLY dbanon.site site WHERE site.dataset_id = plan_inputs.dataset_id)
-            WHEN 'cells' THEN (SELECT count(*) FROM ONLY dbanon.cell cel WHERE cel.dataset_id = plan_inputs.dataset_id)
+            WHEN 'requests' THEN (SELECT count(*) FROM ONLY dbanon.request req WHERE req.dataset_id = count_inputs.dataset_id)
+            WHEN 'sites' THEN (SELECT count(*) FROM ONLY dbanon.site site WHERE site.dataset_id = count_inputs.dataset_id)
+            WHEN 'cells' THEN (SELECT count(*) FROM ONLY dbanon.cell cel WHERE cel.dataset_id = count_inputs.dataset_id)
             WHEN 'quasi_identifiers' THEN (SELECT count(*) FROM ONLY dbanon.quasi_identifier qid
-                WHERE qid.dataset_id = plan_inputs.dataset_id AND qid.set_name = coalesce(params ->> 'qid_set', 'default'))
+                WHERE qid.dataset_id = count_inputs.dataset_id AND qid.set_name = coalesce(params ->> 'qid_set', 'default'))
         END, inp.needed
     FROM (SELECT ele.value AS input, true AS needed, ele.ordinality AS place
           FROM jsonb_array_elements_text(traits -> 'reads') WITH ORDINALITY ele
@@ -33,11 +33,11 @@ AS $$
           SELECT ele.value, false, ele.ordinality FROM jsonb_array_elements_text(traits -> 'joins') WITH ORDINALITY ele) inp
     ORDER BY inp.needed DESC, inp.place
 $$;
-COMMENT ON FUNCTION dbanon_internal.plan_inputs(bigint, jsonb, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.count_inputs(bigint, jsonb, jsonb) IS
 'Counts the rows of each input that a method reads (without which it cannot run) or joins, beside trajectories.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.plan_span(traits jsonb, params jsonb, grid_s integer, first_s double precision, last_s double precision)
-RETURNS tstzrange
+CREATE OR REPLACE FUNCTION dbanon_internal.find_planned_span(
+    traits jsonb, params jsonb, grid_s integer, first_s double precision, last_s double precision) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -51,10 +51,10 @@ AS $$
                    floor(first_s / grid_s) * grid_s) AS begins,
                coalesce(i.instant + grid_s, (params ->> 'until')::double precision, floor(last_s / grid_s) * grid_s + grid_s) AS ends) s
 $$;
-COMMENT ON FUNCTION dbanon_internal.plan_span(jsonb, jsonb, integer, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_planned_span(jsonb, jsonb, integer, double precision, double precision) IS
 'The time that the rows of a run may cover, by its parameters and the extent of the data; NULL where there is none.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.lacking_history(
+CREATE OR REPLACE FUNCTION dbanon_internal.find_lacking_history(
     traits jsonb, params jsonb, grid_s integer, first_s double precision, OUT begins timestamptz, OUT history_s double precision, OUT start text)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -73,21 +73,25 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.lacking_history(jsonb, jsonb, integer, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_lacking_history(jsonb, jsonb, integer, double precision) IS
 'Where data begin less than max_gap_s before the first instant of a run: that instant, how much came before it, and the start from which nobody is
 absent for want of earlier positions; NULL where enough came before, or positions are not carried on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.plan_earlier(method text, algorithm text, k jsonb, dataset_id bigint, fixes bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.estimate_from_earlier(
+    method text, algorithm text, k jsonb, dataset_id bigint, fixes bigint) RETURNS TABLE (
     item text, value numeric, exact boolean, note text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH earlier AS MATERIALIZED (
-        SELECT run.*, dat.name AS dataset, CASE run.dataset_id WHEN plan_earlier.dataset_id THEN 1
-            ELSE plan_earlier.fixes / nullif((SELECT size.fixes FROM dbanon_internal.plan_data(run.dataset_id) size), 0)::numeric END AS scale
+        SELECT run.*, dat.name AS dataset, CASE run.dataset_id WHEN estimate_from_earlier.dataset_id THEN 1
+            ELSE estimate_from_earlier.fixes
+                 / nullif((SELECT size.fixes FROM dbanon_internal.measure_data(run.dataset_id) size), 0)::numeric END AS scale
         FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.dropped_at IS NULL
-        WHERE run.method = plan_earlier.method AND run.algorithm = plan_earlier.algorithm AND run.status = 'verified' AND run.timings ? 'total_s'
-        ORDER BY run.dataset_id = plan_earlier.dataset_id DESC, coalesce(run.params -> 'k' = plan_earlier.k, false) DESC, run.run_id DESC
+        WHERE run.method = estimate_from_earlier.method AND run.algorithm = estimate_from_earlier.algorithm
+            AND run.status = 'verified' AND run.timings ? 'total_s'
+        ORDER BY run.dataset_id = estimate_from_earlier.dataset_id DESC, coalesce(run.params -> 'k' = estimate_from_earlier.k, false) DESC,
+            run.run_id DESC
         LIMIT 1
     )
     SELECT fig.item, round(fig.value, fig.digits), false,
@@ -101,7 +105,7 @@ AS $$
         ('median_cloak_side_m', (earlier.metrics ->> 'median_cloak_side_m')::numeric, 1)) fig (item, value, digits)
     WHERE fig.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.plan_earlier(text, text, jsonb, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.estimate_from_earlier(text, text, jsonb, bigint, bigint) IS
 'What a verified run of this method and algorithm came to, scaled by fixes: the latest on this dataset, of the same k if there is one,
 else the latest on another.';
 
@@ -112,9 +116,9 @@ SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 AS $$
 DECLARE
-    chosen CONSTANT text := dbanon_internal.checked_algorithm(method, algorithm);
-    checked CONSTANT jsonb := dbanon_internal.check_params(method, chosen, params);
-    about dbanon.dataset := dbanon_internal.known_dataset(dataset);
+    chosen CONSTANT text := dbanon_internal.demand_algorithm(method, algorithm);
+    checked CONSTANT jsonb := dbanon_internal.complete_params(method, chosen, params);
+    about dbanon.dataset := dbanon_internal.demand_dataset(dataset);
     family dbanon.method;
     data record;
     span tstzrange;
@@ -127,11 +131,11 @@ DECLARE
     stored bigint;
 BEGIN
     SELECT met.* INTO STRICT family FROM ONLY dbanon.method met WHERE met.name = plan_run.method;
-    SELECT size.* INTO STRICT data FROM dbanon_internal.plan_data(about.dataset_id) size;
-    span := dbanon_internal.plan_span(family.traits, checked, about.grid_s, data.first_s, data.last_s);
-    reach := dbanon_internal.method_reach(family.traits, checked, dbanon_internal.settle_s(about.population_id));
-    near := ARRAY(SELECT rel.name FROM dbanon_internal.releases_within(about.dataset_id, span, reach) rel WHERE span IS NOT NULL);
-    SELECT con.* INTO conflict FROM dbanon_internal.plan_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) con
+    SELECT size.* INTO STRICT data FROM dbanon_internal.measure_data(about.dataset_id) size;
+    span := dbanon_internal.find_planned_span(family.traits, checked, about.grid_s, data.first_s, data.last_s);
+    reach := dbanon_internal.compute_method_reach(family.traits, checked, dbanon_internal.find_settle_s(about.population_id));
+    near := ARRAY(SELECT rel.name FROM dbanon_internal.list_releases_within(about.dataset_id, span, reach) rel WHERE span IS NOT NULL);
+    SELECT con.* INTO conflict FROM dbanon_internal.count_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) con
     WHERE near <> '{}';
     others := dbanon_internal.name_some(conflict.releases);
     RETURN QUERY VALUES ('subjects'::text, data.subjects::numeric, true, ''::text),
@@ -139,9 +143,9 @@ BEGIN
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
          coalesce(format('at most from %s to %s', lower(span), upper(span)), 'no time of the data'));
     RETURN QUERY SELECT inp.input, inp.rows::numeric, true, CASE WHEN inp.needed THEN 'needed' ELSE 'joined to the computed rows' END
-        FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) inp;
+        FROM dbanon_internal.count_inputs(about.dataset_id, family.traits, checked) inp;
     RETURN QUERY VALUES ('releases_compared'::text, cardinality(near)::numeric, false, array_to_string(near[:10], ', '));
-    lacking := dbanon_internal.lacking_history(family.traits, checked, about.grid_s, data.first_s);
+    lacking := dbanon_internal.find_lacking_history(family.traits, checked, about.grid_s, data.first_s);
     IF lacking.start IS NOT NULL THEN
         RETURN QUERY VALUES ('history_s'::text, lacking.history_s::numeric, true, format(
             'before %s: people without a position up to %s s before it are left out of the first window. Load earlier data, or take start = %s',
@@ -151,18 +155,18 @@ BEGIN
         RETURN QUERY VALUES ('people_published'::text, conflict.people::numeric, false,
             array_to_string(conflict.releases[:10], ', '));
     END IF;
-    RETURN QUERY SELECT ear.* FROM dbanon_internal.plan_earlier(family.name, chosen, checked -> 'k', about.dataset_id, data.fixes) ear;
+    RETURN QUERY SELECT ear.* FROM dbanon_internal.estimate_from_earlier(family.name, chosen, checked -> 'k', about.dataset_id, data.fixes) ear;
     IF NOT FOUND THEN
         RETURN QUERY VALUES ('earlier_runs'::text, 0::numeric, true,
             'no verified run of this method and algorithm to estimate from'::text);
     END IF;
     IF checked ? 'new_atoms' THEN
-        stored := (SELECT count(DISTINCT atom.atom) FROM dbanon_internal.stored_atoms(about.dataset_id,
+        stored := (SELECT count(DISTINCT atom.atom) FROM dbanon_internal.find_stored_atoms(about.dataset_id,
             coalesce(checked ->> 'atom_l', checked ->> 'l', '0')::double precision,
             coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) atom);
         RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those that earlier releases gave these cells'::text);
     END IF;
-    SELECT inp.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) inp
+    SELECT inp.input INTO missing FROM dbanon_internal.count_inputs(about.dataset_id, family.traits, checked) inp
     WHERE inp.needed AND inp.rows = 0 LIMIT 1;
     RETURN QUERY SELECT 'exit_code'::text, can.code::numeric, can.exact, can.sentence FROM (
         SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none. Load some first.', replace(missing, '_', '-')) AS sentence
@@ -173,9 +177,9 @@ BEGIN
         UNION ALL
         SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)
                 THEN format('%s stands alone: publishing the run is refused if it shows any of the %s that %s published at that time.',
-                            chosen, dbanon_internal.counted(conflict.people, 'person', 'people'), others)
+                            chosen, dbanon_internal.format_quantity(conflict.people, 'person', 'people'), others)
                 ELSE format('%s stands alone: publishing the run is refused if it shows any of its %s at that time.',
-                            others, dbanon_internal.counted(conflict.people, 'person', 'people')) END
+                            others, dbanon_internal.format_quantity(conflict.people, 'person', 'people')) END
             || ' Choose one method for these people and this time, or another time.'
             WHERE conflict.people > 0
         UNION ALL

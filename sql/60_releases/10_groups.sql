@@ -1,30 +1,30 @@
 -- Who is hidden with whom in a run, and what of it is kept permanently once the run is published.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_span(run_id bigint) RETURNS tstzrange
+CREATE OR REPLACE FUNCTION dbanon_internal.find_run_span(run_id bigint) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN (
     SELECT tstzrange(min(lower(p.period)), max(upper(p.period))) FROM ONLY dbanon.period p
-    WHERE p.run_id = run_span.run_id HAVING count(*) > 0);
+    WHERE p.run_id = find_run_span.run_id HAVING count(*) > 0);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_span(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_span(bigint) IS
 'From the start of a run''s first row to the end of its last.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_extent(run_id bigint) RETURNS double precision[]
+CREATE OR REPLACE FUNCTION dbanon_internal.find_run_extent(run_id bigint) RETURNS double precision[]
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY[@postgis@.ST_XMin(b.box), @postgis@.ST_YMin(b.box), @postgis@.ST_XMax(b.box), @postgis@.ST_YMax(b.box)]
-    FROM (SELECT @postgis@.ST_3DExtent(g.region) AS box FROM ONLY dbanon.region g WHERE g.run_id = run_extent.run_id) b
+    FROM (SELECT @postgis@.ST_3DExtent(g.region) AS box FROM ONLY dbanon.region g WHERE g.run_id = find_run_extent.run_id) b
     WHERE b.box IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_extent(bigint) IS
 'The box around all regions of a run: least x and y, greatest x and y.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_says(
+CREATE OR REPLACE FUNCTION dbanon_internal.find_row_meaning(
     run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -35,12 +35,12 @@ AS $$
     JOIN ONLY dbanon.method m ON m.name = r.method
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
     CROSS JOIN LATERAL (SELECT (r.params ->> (m.traits ->> 'every'))::integer AS step_s) e
-    WHERE r.run_id = run_says.run_id
+    WHERE r.run_id = find_row_meaning.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_says(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_row_meaning(bigint) IS
 'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_traits(run_id bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.find_run_traits(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -50,24 +50,24 @@ BEGIN
     SELECT m.traits || CASE WHEN EXISTS (SELECT FROM ONLY dbanon.region g WHERE g.run_id = r.run_id AND g.crowd = 1)
                             THEN '{"instant": ""}' ELSE '{}' END::jsonb
     FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
-    WHERE r.run_id = run_traits.run_id);
+    WHERE r.run_id = find_run_traits.run_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_traits(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_traits(bigint) IS
 'The traits of a run''s method; of a run with exact rows, those of a snapshot.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_reach(run_id bigint) RETURNS interval
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_run_reach(run_id bigint) RETURNS interval
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN (
-    SELECT dbanon_internal.method_reach(dbanon_internal.run_traits(r.run_id), r.params, dbanon_internal.settle_s(d.population_id))
+    SELECT dbanon_internal.compute_method_reach(dbanon_internal.find_run_traits(r.run_id), r.params, dbanon_internal.find_settle_s(d.population_id))
     FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-    WHERE r.run_id = run_reach.run_id);
+    WHERE r.run_id = compute_run_reach.run_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_reach(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_run_reach(bigint) IS
 'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS bigint[]
@@ -90,8 +90,8 @@ BEGIN
         FROM ONLY dbanon.record rec LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = rec.run_id AND mem.record_id = rec.record_id
         WHERE rec.run_id = refuse_unknown_members.run_id AND mem.record_id IS NULL;
     RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. In run %, % no member, and % of % no '
-        'trajectory.', refuse_unknown_members.run_id, dbanon_internal.counted(bare, 'record has', 'records have'),
-            dbanon_internal.format_count(unknown), dbanon_internal.counted(members, 'member has', 'members have')
+        'trajectory.', refuse_unknown_members.run_id, dbanon_internal.format_quantity(bare, 'record has', 'records have'),
+            dbanon_internal.format_count(unknown), dbanon_internal.format_quantity(members, 'member has', 'members have')
         USING ERRCODE = 'DA005', DETAIL = 'The groups of people cannot be determined, so the run cannot be measured or published.',
               HINT = 'The dataset has changed since that run. Start another: CALL dbanon.anonymize(...).';
 END
@@ -99,7 +99,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS
 'Says how many of a run''s records have no member, and how many members no trajectory in the run''s dataset.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.record_spans(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_record_spans(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -114,23 +114,23 @@ AS $$
     WITH list AS MATERIALIZED (
         -- Many records have the same periods: these are put together once.
         SELECT row_number() OVER () AS list_no, rec.periods
-        FROM (SELECT DISTINCT rec.periods FROM ONLY dbanon.record rec WHERE rec.run_id = record_spans.run_id) rec
+        FROM (SELECT DISTINCT rec.periods FROM ONLY dbanon.record rec WHERE rec.run_id = find_record_spans.run_id) rec
     ), span AS MATERIALIZED (
         -- Gaps between the rows of a record count as its time: its members are the same people before and after one.
         SELECT list.list_no, tstzrange(min(lower(per.period)), max(upper(per.period))) AS period
         FROM list
         CROSS JOIN LATERAL unnest(list.periods) ele (period_no)
-        JOIN ONLY dbanon.period per ON per.run_id = record_spans.run_id AND per.period_no = ele.period_no
+        JOIN ONLY dbanon.period per ON per.run_id = find_record_spans.run_id AND per.period_no = ele.period_no
         GROUP BY list.list_no
     )
     SELECT rec.record_id, span.period
     FROM ONLY dbanon.record rec JOIN list ON list.periods = rec.periods JOIN span ON span.list_no = list.list_no
-    WHERE rec.run_id = record_spans.run_id
+    WHERE rec.run_id = find_record_spans.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.record_spans(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_record_spans(bigint) IS
 'For each record of a run, from the start of its first row to the end of its last.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.record_pieces(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
+CREATE OR REPLACE FUNCTION dbanon_internal.cut_records(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -141,14 +141,14 @@ SET enable_hashjoin = on
 SET enable_mergejoin = on
 AS $$
     WITH span AS MATERIALIZED (
-        SELECT spa.record_id, spa.period FROM dbanon_internal.record_spans(record_pieces.run_id) spa
+        SELECT spa.record_id, spa.period FROM dbanon_internal.find_record_spans(cut_records.run_id) spa
     ), cut AS (
         -- A cut is where a record begins or ends, or where a member joins or leaves it within that time.
         SELECT span.record_id, edge.at FROM span CROSS JOIN LATERAL (VALUES (lower(span.period)), (upper(span.period))) edge (at)
         UNION
         SELECT span.record_id, edge.at
         FROM span
-        JOIN ONLY dbanon.membership mem ON mem.run_id = record_pieces.run_id AND mem.record_id = span.record_id AND mem.period IS NOT NULL
+        JOIN ONLY dbanon.membership mem ON mem.run_id = cut_records.run_id AND mem.record_id = span.record_id AND mem.period IS NOT NULL
         CROSS JOIN LATERAL (VALUES (lower(mem.period)), (upper(mem.period))) edge (at)
         WHERE span.period @> edge.at
     )
@@ -156,10 +156,10 @@ AS $$
     FROM (SELECT cut.record_id, cut.at, lead(cut.at) OVER (PARTITION BY cut.record_id ORDER BY cut.at) AS until FROM cut) sec
     WHERE sec.until IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.record_pieces(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.cut_records(bigint) IS
 'Cuts the time of each record of a run into pieces, in each of which its members are the same.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_groups(run_id bigint) RETURNS TABLE (period tstzrange, people bigint[])
+CREATE OR REPLACE FUNCTION dbanon_internal.find_run_groups(run_id bigint) RETURNS TABLE (period tstzrange, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -178,19 +178,19 @@ DECLARE
     hidden_by text;
     key bytea;
 BEGIN
-    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = run_groups.run_id;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = find_run_groups.run_id;
     SELECT met.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method met WHERE met.name = run.method;
-    key := dbanon_internal.dataset_key(run.dataset_id);
+    key := dbanon_internal.find_dataset_key(run.dataset_id);
     IF hidden_by = 'record' THEN
         -- A record hides its members in each other for the whole of its time; who is carried for a stretch, in the pieces of that.
         RETURN QUERY
         WITH piece AS MATERIALIZED (
-            SELECT pie.record_id, pie.period FROM dbanon_internal.record_pieces(run.run_id) pie
+            SELECT pie.record_id, pie.period FROM dbanon_internal.cut_records(run.run_id) pie
         ), grouped AS MATERIALIZED (
             SELECT who.record_id, who.period, CASE WHEN count(who.person) = count(*) THEN array_agg(DISTINCT who.person)
                                                    ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
             FROM (SELECT piece.record_id, piece.period, mem.person
-                  FROM (SELECT mem.record_id, mem.period, dbanon_internal.person_code(key, tra.subject) AS person
+                  FROM (SELECT mem.record_id, mem.period, dbanon_internal.hash_person(key, tra.subject) AS person
                         FROM ONLY dbanon.membership mem
                         LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
                         WHERE mem.run_id = run.run_id
@@ -213,7 +213,7 @@ BEGIN
     ELSIF hidden_by = 'region' THEN
         -- People with the same region in a period are one group.
         RETURN QUERY
-        SELECT clo.period, CASE WHEN count(tra.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.person_code(key, tra.subject))
+        SELECT clo.period, CASE WHEN count(tra.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.hash_person(key, tra.subject))
                               ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
         FROM dbanon.cloak clo
         LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.record_id = clo.record_id
@@ -227,10 +227,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_groups(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_groups(bigint) IS
 'Who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending order.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_exposures(run_id bigint) RETURNS TABLE (person bigint, period tstzmultirange)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_run_exposures(run_id bigint) RETURNS TABLE (person bigint, period tstzmultirange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -245,13 +245,13 @@ DECLARE
     key bytea;
     alone boolean;
 BEGIN
-    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = run_exposures.run_id;
-    key := dbanon_internal.dataset_key(run.dataset_id);
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = find_run_exposures.run_id;
+    key := dbanon_internal.find_dataset_key(run.dataset_id);
     alone := dbanon_internal.stands_alone(run.method, run.algorithm);
     RETURN QUERY
     WITH said AS MATERIALIZED (
         -- From the first row of a record to its last it speaks of its people, gaps included.
-        SELECT spa.record_id, spa.period FROM dbanon_internal.record_spans(run.run_id) spa WHERE alone
+        SELECT spa.record_id, spa.period FROM dbanon_internal.find_record_spans(run.run_id) spa WHERE alone
         UNION ALL
         -- Where the members of a record hide one another, a row of one person is a group of one.
         SELECT rec.record_id, per.period
@@ -263,7 +263,7 @@ BEGIN
             SELECT FROM ONLY dbanon.method met WHERE met.name = run.method AND met.traits ->> 'hidden_by' = 'region')
     )
     SELECT CASE WHEN who.unknown > 0 THEN (dbanon_internal.refuse_unknown_members(run.run_id))[1]
-                ELSE dbanon_internal.person_code(key, who.subject) END, who.period
+                ELSE dbanon_internal.hash_person(key, who.subject) END, who.period
     FROM (SELECT tra.subject, range_agg(said.period) AS period, count(*) - count(tra.subject) AS unknown
           FROM said
           LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.record_id = said.record_id
@@ -271,7 +271,7 @@ BEGIN
           GROUP BY tra.subject) who;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_exposures(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_exposures(bigint) IS
 'When a run that is measured shows people exactly; when one that stands alone speaks of them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_groups(run_id bigint, release_id bigint) RETURNS void
@@ -283,10 +283,10 @@ DECLARE
 BEGIN
     IF NOT alone THEN
         INSERT INTO dbanon.grouping (release_id, period, people)
-            SELECT store_groups.release_id, g.period, g.people FROM dbanon_internal.run_groups(store_groups.run_id) g;
+            SELECT store_groups.release_id, g.period, g.people FROM dbanon_internal.find_run_groups(store_groups.run_id) g;
     END IF;
     INSERT INTO dbanon.exposure (release_id, person, period)
-        SELECT store_groups.release_id, e.person, e.period FROM dbanon_internal.run_exposures(store_groups.run_id) e;
+        SELECT store_groups.release_id, e.person, e.period FROM dbanon_internal.find_run_exposures(store_groups.run_id) e;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_groups(bigint, bigint) IS

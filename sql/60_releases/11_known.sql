@@ -13,22 +13,22 @@
 -- Where triggers are switched off, sums of keyed hashes tell: dbanon.release.groups_sum and cells_sum.
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for millions of rows.
-CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period bytea, people bigint[]) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.hash_row(key bytea, period bytea, people bigint[]) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
-COMMENT ON FUNCTION dbanon_internal.row_code(bytea, bytea, bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.hash_row(bytea, bytea, bigint[]) IS
 '64 bits of a keyed hash of a row of dbanon.grouping, exposure or asked: of its period or content, as it is sent, and its people.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.make_groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT sha256(convert_to(relation, 'UTF8') || int8send(release_id) || dbanon_internal.dataset_key(dataset_id))
+    SELECT sha256(convert_to(relation, 'UTF8') || int8send(release_id) || dbanon_internal.find_dataset_key(dataset_id))
 $$;
-COMMENT ON FUNCTION dbanon_internal.groups_key(text, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.make_groups_key(text, bigint, bigint) IS
 'The key with which the rows that a table has of a release are hashed, made from that of its population, which no operator reads.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.groups_sum(release_id bigint, dataset_id bigint) RETURNS numeric
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_groups_sum(release_id bigint, dataset_id bigint) RETURNS numeric
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -36,23 +36,23 @@ SET parallel_setup_cost = 0
 SET parallel_tuple_cost = 0
 AS $$
 DECLARE
-    grouping_key CONSTANT bytea := dbanon_internal.groups_key('grouping', release_id, dataset_id);
-    exposure_key CONSTANT bytea := dbanon_internal.groups_key('exposure', release_id, dataset_id);
-    asked_key CONSTANT bytea := dbanon_internal.groups_key('asked', release_id, dataset_id);
+    grouping_key CONSTANT bytea := dbanon_internal.make_groups_key('grouping', release_id, dataset_id);
+    exposure_key CONSTANT bytea := dbanon_internal.make_groups_key('exposure', release_id, dataset_id);
+    asked_key CONSTANT bytea := dbanon_internal.make_groups_key('asked', release_id, dataset_id);
 BEGIN
     -- A sum depends on no order, and forgetting a person changes a few of its terms. An exclusive or would not see a row that is there twice.
-    RETURN (SELECT coalesce(sum(dbanon_internal.row_code(grouping_key, range_send(gro.period), gro.people)), 0)
-            FROM ONLY dbanon.grouping gro WHERE gro.release_id = groups_sum.release_id)
-         + (SELECT coalesce(sum(dbanon_internal.row_code(exposure_key, multirange_send(exp.period), ARRAY[exp.person])), 0)
-            FROM ONLY dbanon.exposure exp WHERE exp.release_id = groups_sum.release_id)
-         + (SELECT coalesce(sum(dbanon_internal.row_code(asked_key, int8send(ask.content), ask.people)), 0)
-            FROM ONLY dbanon.asked ask WHERE ask.release_id = groups_sum.release_id);
+    RETURN (SELECT coalesce(sum(dbanon_internal.hash_row(grouping_key, range_send(gro.period), gro.people)), 0)
+            FROM ONLY dbanon.grouping gro WHERE gro.release_id = compute_groups_sum.release_id)
+         + (SELECT coalesce(sum(dbanon_internal.hash_row(exposure_key, multirange_send(exp.period), ARRAY[exp.person])), 0)
+            FROM ONLY dbanon.exposure exp WHERE exp.release_id = compute_groups_sum.release_id)
+         + (SELECT coalesce(sum(dbanon_internal.hash_row(asked_key, int8send(ask.content), ask.people)), 0)
+            FROM ONLY dbanon.asked ask WHERE ask.release_id = compute_groups_sum.release_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.groups_sum(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_groups_sum(bigint, bigint) IS
 'The sum of keyed hashes of what is stored of whom a release speaks, as it is now.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_groups(run_id bigint, new_release bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_groups(run_id bigint, new_release bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -60,21 +60,21 @@ DECLARE
     changed dbanon.release;
 BEGIN
     SELECT rel.* INTO changed
-        FROM dbanon_internal.compared(check_groups.run_id, check_groups.new_release) known
-        JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id AND rel.release_id <> check_groups.new_release
+        FROM dbanon_internal.list_compared(demand_unchanged_groups.run_id, demand_unchanged_groups.new_release) known
+        JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id AND rel.release_id <> demand_unchanged_groups.new_release
         JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
-        WHERE rel.groups_sum <> dbanon_internal.groups_sum(rel.release_id, run.dataset_id)
+        WHERE rel.groups_sum <> dbanon_internal.compute_groups_sum(rel.release_id, run.dataset_id)
         ORDER BY rel.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
         RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. The facts of % '
-            '(number %) were changed since.', check_groups.run_id, changed.name, changed.release_id
+            '(number %) were changed since.', demand_unchanged_groups.run_id, changed.name, changed.release_id
             USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, or the key of its population, do not match its keyed hash.',
                   HINT = format('Restore its rows of dbanon.grouping and dbanon.exposure, and the key in dbanon.population, from a backup. Until then, '
                                 'publish runs of other times than %s to %s.', lower(changed.span), upper(changed.span));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_groups(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_unchanged_groups(bigint, bigint) IS
 'Refuses to compare a run with a release of which not the same is stored as when it was published.';
 
 -- ---- guards
@@ -93,24 +93,24 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_known(text, text) IS
 'Refuses a change of what is known of releases, and writes the login into the server''s log.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.forgotten_code(dataset_id bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.hash_forgotten_person(dataset_id bigint) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(dataset_id), nullif(current_setting('dbanon.forgotten', true), ''))
+    SELECT dbanon_internal.hash_person(dbanon_internal.find_dataset_key(dataset_id), nullif(current_setting('dbanon.forgotten', true), ''))
 $$;
-COMMENT ON FUNCTION dbanon_internal.forgotten_code(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.hash_forgotten_person(bigint) IS
 'The code in a dataset of the person whom the setting dbanon.forgotten names, which gives no right, since guards look whether that person is gone.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.stand_in() RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.make_stand_in() RETURNS bigint
 LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A hash, so that a caller who chooses the settings cannot make it the code of another person.
-    SELECT dbanon_internal.person_code(uuid_send(nullif(current_setting('dbanon.drawn', true), '')::uuid),
+    SELECT dbanon_internal.hash_person(uuid_send(nullif(current_setting('dbanon.drawn', true), '')::uuid),
                                        nullif(current_setting('dbanon.forgotten', true), ''))
 $$;
-COMMENT ON FUNCTION dbanon_internal.stand_in() IS
+COMMENT ON FUNCTION dbanon_internal.make_stand_in() IS
 'The code that takes the place of the person whom the setting dbanon.forgotten names, made from the random UUID in the setting dbanon.drawn.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.has_subject(dataset_id bigint, subject text) RETURNS boolean
@@ -141,7 +141,7 @@ BEGIN
         -- It must replace one number by the one drawn and nothing else: that of the person named, of whom there are no data.
         EXECUTE format($query$
             WITH old AS MATERIALIZED (%s), new AS MATERIALIZED (%s), gone AS MATERIALIZED (
-                SELECT touched.release_id, dbanon_internal.forgotten_code(run.dataset_id) AS person
+                SELECT touched.release_id, dbanon_internal.hash_forgotten_person(run.dataset_id) AS person
                 FROM (SELECT DISTINCT old.release_id FROM old) touched
                 JOIN ONLY dbanon.release rel ON rel.release_id = touched.release_id JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
             ), stand_in AS MATERIALIZED (
@@ -149,17 +149,17 @@ BEGIN
                 EXCEPT SELECT ele.person FROM old CROSS JOIN LATERAL unnest(old.people) ele (person)
             )
             SELECT NOT EXISTS (SELECT FROM old) OR (
-                (SELECT array_agg(stand_in.person) FROM stand_in) = ARRAY[dbanon_internal.stand_in()]
+                (SELECT array_agg(stand_in.person) FROM stand_in) = ARRAY[dbanon_internal.make_stand_in()]
                 AND NOT EXISTS (
                     SELECT old.release_id, old.period, ARRAY(
-                        SELECT ele.person FROM unnest(array_replace(old.people, gone.person, dbanon_internal.stand_in())) ele (person)
+                        SELECT ele.person FROM unnest(array_replace(old.people, gone.person, dbanon_internal.make_stand_in())) ele (person)
                         ORDER BY ele.person)
                     FROM old LEFT JOIN gone ON gone.release_id = old.release_id
                     EXCEPT ALL SELECT new.release_id, new.period, new.people FROM new)
                 AND NOT EXISTS (
                     SELECT FROM ONLY dbanon.dataset dat
                     WHERE dbanon_internal.has_subject(dat.dataset_id, current_setting('dbanon.forgotten', true))
-                        AND dbanon_internal.forgotten_code(dat.dataset_id) IN (SELECT gone.person FROM gone)))
+                        AND dbanon_internal.hash_forgotten_person(dat.dataset_id) IN (SELECT gone.person FROM gone)))
             $query$, format(said, 'changed'), format(said, 'added')) INTO allowed;
     END IF;
     IF NOT allowed THEN
@@ -168,8 +168,8 @@ BEGIN
     IF TG_OP = 'UPDATE' THEN
         EXECUTE format($query$
             UPDATE ONLY dbanon.release rel SET groups_sum = rel.groups_sum + gain.more
-            FROM (SELECT signed.release_id, sum(signed.sign * dbanon_internal.row_code(
-                        dbanon_internal.groups_key($1, signed.release_id, signed.dataset_id), signed.period, signed.people)::numeric) AS more
+            FROM (SELECT signed.release_id, sum(signed.sign * dbanon_internal.hash_row(
+                        dbanon_internal.make_groups_key($1, signed.release_id, signed.dataset_id), signed.period, signed.people)::numeric) AS more
                   FROM (SELECT said.*, run.dataset_id
                         FROM (SELECT old.*, -1 AS sign FROM (%s) old UNION ALL SELECT new.*, 1 FROM (%s) new) said
                         JOIN ONLY dbanon.release rel ON rel.release_id = said.release_id JOIN ONLY dbanon.run run ON run.run_id = rel.run_id) signed
@@ -195,7 +195,7 @@ BEGIN
         PERFORM FROM (SELECT DISTINCT changed.dataset_id, changed.person FROM changed) touched
             JOIN (SELECT DISTINCT run.dataset_id FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id) pub
                 ON pub.dataset_id = touched.dataset_id
-            WHERE TG_OP = 'UPDATE' OR touched.person IS DISTINCT FROM dbanon_internal.forgotten_code(touched.dataset_id)
+            WHERE TG_OP = 'UPDATE' OR touched.person IS DISTINCT FROM dbanon_internal.hash_forgotten_person(touched.dataset_id)
                 OR dbanon_internal.has_subject(touched.dataset_id, current_setting('dbanon.forgotten', true));
     END IF;
     IF FOUND THEN

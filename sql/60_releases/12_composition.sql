@@ -3,13 +3,13 @@
 -- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it.
-CREATE OR REPLACE FUNCTION dbanon_internal.padded(period tstzrange, reach interval) RETURNS tstzrange
+CREATE OR REPLACE FUNCTION dbanon_internal.pad_period(period tstzrange, reach interval) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN tstzrange(lower(period) - reach, upper(period) + reach);
-COMMENT ON FUNCTION dbanon_internal.padded(tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.pad_period(tstzrange, interval) IS
 'A period made longer at both ends: another period overlaps it if it is less than that far away.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.releases_near(population_id bigint, span tstzrange, reach interval) RETURNS TABLE (release_id bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_near(population_id bigint, span tstzrange, reach interval) RETURNS TABLE (release_id bigint)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -18,29 +18,29 @@ BEGIN
     RETURN QUERY
     SELECT l.release_id
     FROM ONLY dbanon.release l LEFT JOIN ONLY dbanon.run o ON o.run_id = l.run_id LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
-    WHERE coalesce(l.population_id, d.population_id) = releases_near.population_id
-        AND dbanon_internal.padded(l.span, greatest(l.reach, releases_near.reach)) && releases_near.span;
+    WHERE coalesce(l.population_id, d.population_id) = list_releases_near.population_id
+        AND dbanon_internal.pad_period(l.span, greatest(l.reach, list_releases_near.reach)) && list_releases_near.span;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.releases_near(bigint, tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.list_releases_near(bigint, tstzrange, interval) IS
 'The releases of a population, withdrawn and lost ones too, that say something at a time or within reach of it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.releases_within(dataset_id bigint, extent tstzrange, reach interval) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_within(dataset_id bigint, extent tstzrange, reach interval) RETURNS TABLE (
     release_id bigint, name text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT l.release_id, l.name || CASE WHEN l.run_id IS NULL THEN ' (lost)' WHEN l.withdrawn_at IS NULL THEN '' ELSE ' (withdrawn)' END
     FROM ONLY dbanon.dataset d
-    CROSS JOIN LATERAL dbanon_internal.releases_near(d.population_id, releases_within.extent, releases_within.reach) n
+    CROSS JOIN LATERAL dbanon_internal.list_releases_near(d.population_id, list_releases_within.extent, list_releases_within.reach) n
     JOIN ONLY dbanon.release l ON l.release_id = n.release_id
-    WHERE d.dataset_id = releases_within.dataset_id
+    WHERE d.dataset_id = list_releases_within.dataset_id
     ORDER BY l.release_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.releases_within(bigint, tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.list_releases_within(bigint, tstzrange, interval) IS
 'Lists the releases of a dataset''s population, withdrawn and lost ones too and marked so, that say something at a time or within reach of it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.compared(run_id bigint, new_release bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.list_compared(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, secret text, k bigint, alone boolean, span tstzrange, reach interval, content bytea, overridden boolean)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -51,21 +51,22 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH run AS MATERIALIZED (
-        SELECT dat.population_id, dbanon_internal.run_span(run.run_id) AS span, dbanon_internal.run_reach(run.run_id) AS reach
-        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = compared.run_id
+        SELECT dat.population_id, dbanon_internal.find_run_span(run.run_id) AS span, dbanon_internal.compute_run_reach(run.run_id) AS reach
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = list_compared.run_id
     ), near AS (
         -- Those that meet the run, and those that meet these: the candidates that a person had before may depend on them.
         SELECT DISTINCT second.release_id
         FROM run
-        CROSS JOIN LATERAL dbanon_internal.releases_near(run.population_id, run.span, run.reach) first
+        CROSS JOIN LATERAL dbanon_internal.list_releases_near(run.population_id, run.span, run.reach) first
         JOIN ONLY dbanon.release rel ON rel.release_id = first.release_id
-        CROSS JOIN LATERAL dbanon_internal.releases_near(run.population_id, rel.span, rel.reach) second
+        CROSS JOIN LATERAL dbanon_internal.list_releases_near(run.population_id, rel.span, rel.reach) second
     ), known AS (
-        SELECT compared.new_release AS release_id, compared.run_id AS run_id, run.span, run.reach, NULL::bytea AS content, false AS overridden
+        SELECT list_compared.new_release AS release_id, list_compared.run_id AS run_id, run.span, run.reach, NULL::bytea AS content,
+            false AS overridden
         FROM run
         UNION ALL
         SELECT rel.release_id, rel.run_id, rel.span, rel.reach, rel.content, rel.overlap_reason IS NOT NULL
-        FROM ONLY dbanon.release rel JOIN near ON near.release_id = rel.release_id WHERE rel.release_id <> compared.new_release
+        FROM ONLY dbanon.release rel JOIN near ON near.release_id = rel.release_id WHERE rel.release_id <> list_compared.new_release
     )
     -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
     SELECT known.release_id, coalesce(met.traits ->> 'hides', 'place'), ceil((run.params ->> 'k')::numeric)::bigint,
@@ -73,10 +74,10 @@ BEGIN
     FROM known LEFT JOIN ONLY dbanon.run run ON run.run_id = known.run_id LEFT JOIN ONLY dbanon.method met ON met.name = run.method;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compared(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_compared(bigint, bigint) IS
 'A run, under the number of the release it is about to be, and the releases it is compared with: what each promises and how far it reaches.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.audiences(run_id bigint, new_release bigint) RETURNS TABLE (read bigint[])
+CREATE OR REPLACE FUNCTION dbanon_internal.list_audiences(run_id bigint, new_release bigint) RETURNS TABLE (read bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -86,8 +87,8 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH earlier AS MATERIALIZED (
-        SELECT known.release_id, known.overridden FROM dbanon_internal.compared(audiences.run_id, audiences.new_release) known
-        WHERE known.release_id <> audiences.new_release
+        SELECT known.release_id, known.overridden FROM dbanon_internal.list_compared(list_audiences.run_id, list_audiences.new_release) known
+        WHERE known.release_id <> list_audiences.new_release
     )
     SELECT DISTINCT ARRAY(SELECT earlier.release_id FROM earlier WHERE aud.everything OR NOT earlier.overridden OR earlier.release_id = aud.also
                           ORDER BY 1)
@@ -96,10 +97,10 @@ BEGIN
           UNION ALL SELECT false, earlier.release_id FROM earlier WHERE earlier.overridden) aud;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_audiences(bigint, bigint) IS
 'Which earlier releases an adversary may have read: all; all but those let through for a reason; these and any one that was.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.comparisons(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.list_comparisons(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
     comparison bigint, moment bigint, snapshot bigint, release_id bigint, period tstzrange, within tstzrange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -113,51 +114,51 @@ BEGIN
     RETURN QUERY
     WITH considered AS MATERIALIZED (
         -- Every release speaks of places; of senders, only those that publish requests.
-        SELECT known.* FROM dbanon_internal.compared(comparisons.run_id, comparisons.new_release) known
-        WHERE NOT known.alone AND (comparisons.secret = 'place' OR known.secret = comparisons.secret)
+        SELECT known.* FROM dbanon_internal.list_compared(list_comparisons.run_id, list_comparisons.new_release) known
+        WHERE NOT known.alone AND (list_comparisons.secret = 'place' OR known.secret = list_comparisons.secret)
     ), stated AS (
-        SELECT DISTINCT gro.release_id, gro.period, con.reach, con.secret = comparisons.secret AS hides
+        SELECT DISTINCT gro.release_id, gro.period, con.reach, con.secret = list_comparisons.secret AS hides
         FROM considered con JOIN ONLY dbanon.grouping gro ON gro.release_id = con.release_id
         UNION
         SELECT exp.release_id, ele.period, con.reach, false
         FROM considered con JOIN ONLY dbanon.exposure exp ON exp.release_id = con.release_id CROSS JOIN LATERAL unnest(exp.period) ele (period)
     ), cut AS MATERIALIZED (
         SELECT edge.at, row_number() OVER (ORDER BY edge.at) AS place
-        FROM (SELECT lower(dbanon_internal.padded(stated.period, stated.reach)) AS at FROM stated
-              UNION SELECT upper(dbanon_internal.padded(stated.period, stated.reach)) FROM stated) edge
+        FROM (SELECT lower(dbanon_internal.pad_period(stated.period, stated.reach)) AS at FROM stated
+              UNION SELECT upper(dbanon_internal.pad_period(stated.period, stated.reach)) FROM stated) edge
     ), within_reach AS MATERIALIZED (
         -- The promises of releases without a reach, moment by moment: time is cut where a release begins or ends to speak.
         SELECT DISTINCT NULL::bigint AS snapshot, NULL::tstzrange AS at, step.place, stated.release_id, stated.period
         FROM stated
-        JOIN cut start ON start.at = lower(dbanon_internal.padded(stated.period, stated.reach))
-        JOIN cut stop ON stop.at = upper(dbanon_internal.padded(stated.period, stated.reach))
+        JOIN cut start ON start.at = lower(dbanon_internal.pad_period(stated.period, stated.reach))
+        JOIN cut stop ON stop.at = upper(dbanon_internal.pad_period(stated.period, stated.reach))
         CROSS JOIN LATERAL generate_series(start.place, stop.place - 1) step (place)
         UNION ALL
         -- Those of a snapshot, period by period: all that others say within reach of it is compared together.
         SELECT DISTINCT snap.release_id, snap.period, NULL::bigint, stated.release_id, stated.period
         FROM stated snap
         JOIN stated ON CASE WHEN stated.release_id = snap.release_id THEN stated.period = snap.period
-                            ELSE dbanon_internal.padded(stated.period, greatest(stated.reach, snap.reach)) && snap.period END
+                            ELSE dbanon_internal.pad_period(stated.period, greatest(stated.reach, snap.reach)) && snap.period END
         WHERE snap.hides AND snap.reach > interval '0'
     ), moment AS MATERIALIZED (
         -- Where the run and another release speak, and one of them promises something.
         SELECT wit.snapshot, wit.at, wit.place, array_agg(DISTINCT wit.release_id) AS releases
         FROM within_reach wit JOIN stated ON stated.release_id = wit.release_id AND stated.period = wit.period
         GROUP BY wit.snapshot, wit.at, wit.place
-        HAVING bool_or(wit.release_id = comparisons.new_release) AND bool_or(wit.release_id <> comparisons.new_release)
+        HAVING bool_or(wit.release_id = list_comparisons.new_release) AND bool_or(wit.release_id <> list_comparisons.new_release)
             AND bool_or(CASE WHEN wit.snapshot IS NULL THEN stated.hides AND stated.reach = interval '0' ELSE true END)
     ), comparison AS MATERIALIZED (
         -- Numbered in one order at every call.
         SELECT row_number() OVER (ORDER BY com.snapshot, com.at, com.place, com.read) AS comparison,
             dense_rank() OVER (ORDER BY com.snapshot, com.at, com.place) AS moment, com.*
         FROM (SELECT DISTINCT mom.snapshot, mom.at, mom.place, ARRAY(SELECT ele FROM unnest(mom.releases) ele WHERE ele = ANY (aud.read)) AS read
-              FROM moment mom CROSS JOIN dbanon_internal.audiences(comparisons.run_id, comparisons.new_release) aud) com
+              FROM moment mom CROSS JOIN dbanon_internal.list_audiences(list_comparisons.run_id, list_comparisons.new_release) aud) com
         WHERE cardinality(com.read) > 0
     )
     SELECT com.comparison, com.moment, com.snapshot, wit.release_id, wit.period,
-        CASE WHEN com.snapshot IS NULL THEN dbanon_internal.padded(tstzrange(start.at, stop.at), con.reach)
+        CASE WHEN com.snapshot IS NULL THEN dbanon_internal.pad_period(tstzrange(start.at, stop.at), con.reach)
              WHEN com.snapshot = wit.release_id THEN com.at
-             ELSE dbanon_internal.padded(com.at, greatest(con.reach, snap.reach)) END
+             ELSE dbanon_internal.pad_period(com.at, greatest(con.reach, snap.reach)) END
     FROM comparison com
     JOIN within_reach wit ON wit.snapshot IS NOT DISTINCT FROM com.snapshot AND wit.at IS NOT DISTINCT FROM com.at
         AND wit.place IS NOT DISTINCT FROM com.place
@@ -165,24 +166,24 @@ BEGIN
     LEFT JOIN considered snap ON snap.release_id = com.snapshot
     LEFT JOIN cut start ON start.place = com.place
     LEFT JOIN cut stop ON stop.place = com.place + 1
-    WHERE wit.release_id = comparisons.new_release OR wit.release_id = ANY (com.read);
+    WHERE wit.release_id = list_comparisons.new_release OR wit.release_id = ANY (com.read);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.comparisons(bigint, bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.list_comparisons(bigint, bigint, text) IS
 'What is compared: for each moment (or period of a snapshot, which is then named) and each audience, the releases and periods that speak of a
 secret, and the time within which rows of the release count.';
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it, and does not copy four million rows once more.
-CREATE OR REPLACE FUNCTION dbanon_internal.memberships(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.list_memberships(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
     moment bigint, person bigint, release_id bigint, group_key bigint, k bigint, same_in bigint[])
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     WITH comparison_period AS MATERIALIZED (
         SELECT DISTINCT com.moment, com.snapshot, com.release_id, com.period, com.within, known.k, known.reach, known.secret,
-            known.secret = memberships.secret
+            known.secret = list_memberships.secret
             AND CASE WHEN com.snapshot IS NULL THEN known.reach = interval '0' ELSE com.snapshot = com.release_id END AS promises
-        FROM dbanon_internal.comparisons(memberships.run_id, memberships.new_release, memberships.secret) com
-        JOIN dbanon_internal.compared(memberships.run_id, memberships.new_release) known ON known.release_id = com.release_id
+        FROM dbanon_internal.list_comparisons(list_memberships.run_id, list_memberships.new_release, list_memberships.secret) com
+        JOIN dbanon_internal.list_compared(list_memberships.run_id, list_memberships.new_release) known ON known.release_id = com.release_id
     ), grouped AS MATERIALIZED (
         -- The key of a group is a number of 64 bits that no adversary can foresee.
         SELECT hashint8extended(row_number() OVER (), salt.salt) AS group_key, gro.release_id, gro.period, gro.people
@@ -196,7 +197,7 @@ BEGIN ATOMIC
         JOIN grouped twin ON twin.people = grouped.people AND twin.release_id <> grouped.release_id
         JOIN comparison_period com ON com.release_id = grouped.release_id AND com.period = grouped.period AND com.promises
         JOIN comparison_period before ON before.moment = com.moment AND before.release_id = twin.release_id AND before.period = twin.period
-        WHERE grouped.release_id = memberships.new_release AND before.secret = com.secret AND before.k >= com.k
+        WHERE grouped.release_id = list_memberships.new_release AND before.secret = com.secret AND before.k >= com.k
             AND (com.snapshot IS NULL) = (before.reach = interval '0') AND (com.snapshot IS NULL OR before.period = com.period)
         GROUP BY com.moment, grouped.group_key
     )
@@ -212,11 +213,11 @@ BEGIN ATOMIC
     SELECT DISTINCT com.moment, exp.person, com.release_id, hashtextextended(exp.person::text, com.release_id), NULL::bigint, NULL::bigint[]
     FROM comparison_period com JOIN ONLY dbanon.exposure exp ON exp.release_id = com.release_id AND exp.period && com.within;
 END;
-COMMENT ON FUNCTION dbanon_internal.memberships(bigint, bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.list_memberships(bigint, bigint, text) IS
 'Who is in which group (its key) of which release at each moment that is compared, what k is promised there, and which earlier releases have
 the very same group.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.count_candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
     comparison bigint, n bigint, shared boolean, is_repeat boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
     breaks_before boolean, example bigint, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -238,11 +239,11 @@ DECLARE
 BEGIN
     RETURN QUERY
     WITH memberships AS MATERIALIZED (
-        SELECT mem.* FROM dbanon_internal.memberships(candidates.run_id, candidates.new_release, candidates.secret) mem
+        SELECT mem.* FROM dbanon_internal.list_memberships(count_candidates.run_id, count_candidates.new_release, count_candidates.secret) mem
     ), comparison AS MATERIALIZED (
         SELECT com.*, cardinality(com.read) = max(cardinality(com.read)) OVER (PARTITION BY com.moment) AS entire
         FROM (SELECT com.comparison, com.moment, array_agg(DISTINCT com.release_id) AS read
-              FROM dbanon_internal.comparisons(candidates.run_id, candidates.new_release, candidates.secret) com
+              FROM dbanon_internal.list_comparisons(count_candidates.run_id, count_candidates.new_release, count_candidates.secret) com
               GROUP BY com.comparison, com.moment) com
     ), member AS MATERIALIZED (
         -- The exclusive or of the keys of all groups of a person: equal for those who are in the same groups of the same releases.
@@ -254,8 +255,8 @@ BEGIN
         SELECT member.moment, member.group_keys, count(*)::integer AS n, min(member.person) AS example FROM member
         GROUP BY member.moment, member.group_keys
     ), statement AS (
-        SELECT said.comparison, said.example, said.n, said.group_key, CASE WHEN said.release_id <> candidates.new_release THEN said.k END AS k,
-            CASE WHEN said.release_id <> candidates.new_release THEN earlier_speaks WHEN said.k IS NULL THEN run_speaks
+        SELECT said.comparison, said.example, said.n, said.group_key, CASE WHEN said.release_id <> count_candidates.new_release THEN said.k END AS k,
+            CASE WHEN said.release_id <> count_candidates.new_release THEN earlier_speaks WHEN said.k IS NULL THEN run_speaks
                  WHEN said.same_in && said.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags
         FROM (SELECT com.comparison, com.read, mem.person AS example, 1 AS n, mem.release_id, mem.group_key, mem.k, mem.same_in
               FROM memberships mem JOIN comparison com ON com.moment = mem.moment AND com.entire
@@ -287,8 +288,8 @@ BEGIN
         SELECT cla.*, coalesce(cla.n_after < cla.k_now, false) AS breaks_now,
             coalesce(cla.n_after < cla.k_before AND cla.n_after < cla.n_before, false) AS breaks_before
         FROM (SELECT alike.*, earlier.n AS n_before, CASE WHEN alike.flags & run_promises <> 0 THEN (
-                          SELECT known.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) known
-                          WHERE known.release_id = candidates.new_release) END AS k_now
+                          SELECT known.k FROM dbanon_internal.list_compared(count_candidates.run_id, count_candidates.new_release) known
+                          WHERE known.release_id = count_candidates.new_release) END AS k_now
               FROM alike JOIN earlier ON earlier.comparison = alike.comparison AND earlier.before = alike.before) cla
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
@@ -301,7 +302,7 @@ BEGIN
                    FROM block JOIN member ON member.moment = block.moment AND member.group_keys = block.group_keys
                    JOIN comparison com ON com.moment = block.moment AND NOT com.entire) mem
             ON mem.comparison = kno.comparison AND mem.example = kno.example
-        WHERE candidates.name_people AND (judged.breaks_now OR judged.breaks_before)
+        WHERE count_candidates.name_people AND (judged.breaks_now OR judged.breaks_before)
         GROUP BY judged.comparison, judged.k_before, judged.k_now, judged.n_after
     )
     SELECT found.comparison, found.n, found.shared, found.is_repeat, found.k_before, found.k_now, found.n_after, found.breaks_now,
@@ -316,11 +317,11 @@ BEGIN
         AND named.k_now IS NOT DISTINCT FROM found.k_now AND (found.breaks_now OR found.breaks_before);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.count_candidates(bigint, bigint, text, boolean) IS
 'For each comparison and outcome: how many people it befalls, what is promised them, how many candidates for each are left with the run, whether that
 breaks a promise, one of them, and if asked for, all of them where it does.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.standalone_conflicts(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.list_standalone_conflicts(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -333,46 +334,47 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH known AS MATERIALIZED (
-        SELECT known.* FROM dbanon_internal.compared(standalone_conflicts.run_id, standalone_conflicts.new_release) known
+        SELECT known.* FROM dbanon_internal.list_compared(list_standalone_conflicts.run_id, list_standalone_conflicts.new_release) known
     ), pair AS MATERIALIZED (
         -- Where one of the two stands alone and the other speaks on its secret; what repeats it entirely says nothing new.
         SELECT theirs.release_id, greatest(ours.reach, theirs.reach) AS reach
         FROM known ours JOIN known theirs ON theirs.release_id <> ours.release_id
-        WHERE ours.release_id = standalone_conflicts.new_release AND theirs.content IS DISTINCT FROM coalesce(standalone_conflicts.content, '')
+        WHERE ours.release_id = list_standalone_conflicts.new_release
+            AND theirs.content IS DISTINCT FROM coalesce(list_standalone_conflicts.content, '')
             AND ((ours.alone AND (ours.secret = 'place' OR theirs.secret = ours.secret))
                  OR (theirs.alone AND (theirs.secret = 'place' OR ours.secret = theirs.secret)))
             AND EXISTS (
-                SELECT FROM dbanon_internal.audiences(standalone_conflicts.run_id, standalone_conflicts.new_release) aud
+                SELECT FROM dbanon_internal.list_audiences(list_standalone_conflicts.run_id, list_standalone_conflicts.new_release) aud
                 WHERE theirs.release_id = ANY (aud.read) AND NOT EXISTS (
-                    SELECT FROM known twin WHERE twin.release_id = ANY (aud.read) AND twin.content = standalone_conflicts.content))
+                    SELECT FROM known twin WHERE twin.release_id = ANY (aud.read) AND twin.content = list_standalone_conflicts.content))
     ), statement AS MATERIALIZED (
         SELECT exp.release_id, exp.person, exp.period
         FROM ONLY dbanon.exposure exp
-        WHERE exp.release_id = standalone_conflicts.new_release OR exp.release_id IN (SELECT pair.release_id FROM pair)
+        WHERE exp.release_id = list_standalone_conflicts.new_release OR exp.release_id IN (SELECT pair.release_id FROM pair)
         UNION ALL
         SELECT gro.release_id, ele.person, tstzmultirange(gro.period)
         FROM ONLY dbanon.grouping gro CROSS JOIN LATERAL unnest(gro.people) ele (person)
-        WHERE gro.release_id = standalone_conflicts.new_release OR gro.release_id IN (SELECT pair.release_id FROM pair)
+        WHERE gro.release_id = list_standalone_conflicts.new_release OR gro.release_id IN (SELECT pair.release_id FROM pair)
     )
     SELECT pair.release_id, ours.person
     FROM pair
     JOIN statement theirs ON theirs.release_id = pair.release_id
-    JOIN statement ours ON ours.release_id = standalone_conflicts.new_release AND ours.person = theirs.person
-    WHERE EXISTS (SELECT FROM unnest(ours.period) ele (period) WHERE dbanon_internal.padded(ele.period, pair.reach) && theirs.period)
+    JOIN statement ours ON ours.release_id = list_standalone_conflicts.new_release AND ours.person = theirs.person
+    WHERE EXISTS (SELECT FROM unnest(ours.period) ele (period) WHERE dbanon_internal.pad_period(ele.period, pair.reach) && theirs.period)
     UNION
     -- A lost release may speak of all people, at any time of its span.
     SELECT pair.release_id, ours.person
     FROM pair
     JOIN known theirs ON theirs.release_id = pair.release_id AND theirs.k IS NULL
     CROSS JOIN statement ours
-    WHERE ours.release_id = standalone_conflicts.new_release
-        AND EXISTS (SELECT FROM unnest(ours.period) ele (period) WHERE dbanon_internal.padded(ele.period, pair.reach) && theirs.span);
+    WHERE ours.release_id = list_standalone_conflicts.new_release
+        AND EXISTS (SELECT FROM unnest(ours.period) ele (period) WHERE dbanon_internal.pad_period(ele.period, pair.reach) && theirs.span);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.standalone_conflicts(bigint, bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.list_standalone_conflicts(bigint, bigint, bytea) IS
 'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.plan_conflicts(
+CREATE OR REPLACE FUNCTION dbanon_internal.count_conflicts(
     dataset_id bigint, method text, algorithm text, params jsonb, span tstzrange, reach interval) RETURNS TABLE (people bigint, releases text[])
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -381,13 +383,13 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
     WITH planned AS (
-        SELECT met.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(met.name, plan_conflicts.algorithm) AS alone
-        FROM ONLY dbanon.method met WHERE met.name = plan_conflicts.method
+        SELECT met.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(met.name, count_conflicts.algorithm) AS alone
+        FROM ONLY dbanon.method met WHERE met.name = count_conflicts.method
     ), conflict AS MATERIALIZED (
-        -- As dbanon_internal.standalone_conflicts pairs releases. The same data and parameters give the same sets again, which say nothing new.
-        SELECT near.release_id, near.name, greatest(rel.reach, plan_conflicts.reach) AS reach, rel.run_id IS NULL AS lost, rel.span
+        -- As dbanon_internal.list_standalone_conflicts pairs releases. The same data and parameters give the same sets again, which say nothing new.
+        SELECT near.release_id, near.name, greatest(rel.reach, count_conflicts.reach) AS reach, rel.run_id IS NULL AS lost, rel.span
         FROM planned
-        CROSS JOIN LATERAL dbanon_internal.releases_within(plan_conflicts.dataset_id, plan_conflicts.span, plan_conflicts.reach) near
+        CROSS JOIN LATERAL dbanon_internal.list_releases_within(count_conflicts.dataset_id, count_conflicts.span, count_conflicts.reach) near
         JOIN ONLY dbanon.release rel ON rel.release_id = near.release_id
         LEFT JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
         LEFT JOIN ONLY dbanon.method met ON met.name = run.method
@@ -395,8 +397,8 @@ AS $$
                 OR (dbanon_internal.stands_alone(run.method, run.algorithm)
                     AND (met.traits ->> 'hides' = 'place' OR met.traits ->> 'hides' = planned.secret)))
             AND (run.dataset_id, run.dataset_revision, run.method, run.algorithm, run.params) IS DISTINCT FROM (
-                plan_conflicts.dataset_id, (SELECT dat.revision FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = plan_conflicts.dataset_id),
-                plan_conflicts.method, plan_conflicts.algorithm, plan_conflicts.params)
+                count_conflicts.dataset_id, (SELECT dat.revision FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = count_conflicts.dataset_id),
+                count_conflicts.method, count_conflicts.algorithm, count_conflicts.params)
     ), statement AS (
         SELECT exp.release_id, exp.person, exp.period FROM ONLY dbanon.exposure exp WHERE exp.release_id IN (SELECT conflict.release_id FROM conflict)
         UNION ALL
@@ -408,12 +410,12 @@ AS $$
     ), met AS MATERIALIZED (
         SELECT DISTINCT sta.release_id, sta.person
         FROM statement sta JOIN conflict ON conflict.release_id = sta.release_id
-        WHERE sta.period && dbanon_internal.padded(plan_conflicts.span, conflict.reach)
+        WHERE sta.period && dbanon_internal.pad_period(count_conflicts.span, conflict.reach)
     ), person AS (
-        SELECT DISTINCT dbanon_internal.person_code(key.key, tra.subject) AS code
-        FROM (SELECT dbanon_internal.dataset_key(plan_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) key
-        JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = plan_conflicts.dataset_id
-        WHERE tra.first_s < extract(epoch FROM upper(plan_conflicts.span)) AND tra.last_s >= extract(epoch FROM lower(plan_conflicts.span))
+        SELECT DISTINCT dbanon_internal.hash_person(key.key, tra.subject) AS code
+        FROM (SELECT dbanon_internal.find_dataset_key(count_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) key
+        JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = count_conflicts.dataset_id
+        WHERE tra.first_s < extract(epoch FROM upper(count_conflicts.span)) AND tra.last_s >= extract(epoch FROM lower(count_conflicts.span))
     )
     SELECT count(DISTINCT who.person),
         (SELECT array_agg(conflict.name ORDER BY conflict.release_id) FROM conflict WHERE conflict.release_id = ANY (array_agg(who.release_id)))
@@ -422,7 +424,7 @@ AS $$
           SELECT who.release_id, person.code FROM met who CROSS JOIN person WHERE who.person IS NULL) who
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.count_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
 'Counts the people of a dataset with positions in the time of a planned run of whom a release already speaks within reach of that time, although
 the run or the release stands alone, and names these releases; no row where there is nobody.';
 
@@ -436,23 +438,23 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    repeated bytea := (SELECT coalesce(find_worst.content, dbanon_internal.run_content(run.run_id)) FROM ONLY dbanon.run run
+    repeated bytea := (SELECT coalesce(find_worst.content, dbanon_internal.compute_content_digest(run.run_id)) FROM ONLY dbanon.run run
                        WHERE run.run_id = find_worst.run_id AND dbanon_internal.stands_alone(run.method, run.algorithm));
     found record;
     intruded record;
 BEGIN
     SELECT count(DISTINCT con.person) AS people, array_agg(DISTINCT con.release_id) AS met, array_agg(DISTINCT con.person) AS broken
-        INTO intruded FROM dbanon_internal.standalone_conflicts(find_worst.run_id, find_worst.new_release, repeated) con;
+        INTO intruded FROM dbanon_internal.list_standalone_conflicts(find_worst.run_id, find_worst.new_release, repeated) con;
     WITH compared_period AS MATERIALIZED (
         SELECT kind.secret, com.*
         FROM (VALUES ('sender'), ('place')) kind (secret)
-        CROSS JOIN LATERAL dbanon_internal.comparisons(find_worst.run_id, find_worst.new_release, kind.secret) com
+        CROSS JOIN LATERAL dbanon_internal.list_comparisons(find_worst.run_id, find_worst.new_release, kind.secret) com
     ), candidate AS MATERIALIZED (
         SELECT kind.secret, can.*, can.is_repeat OR coalesce(can.k_before, can.k_now) IS NOT NULL AS counts
         FROM (SELECT com.secret,
                   (SELECT count(DISTINCT (other.secret, other.comparison)) > 1 FROM compared_period other) OR intruded.people > 0 AS several
               FROM compared_period com GROUP BY com.secret) kind
-        CROSS JOIN LATERAL dbanon_internal.candidates(find_worst.run_id, find_worst.new_release, kind.secret, kind.several) can
+        CROSS JOIN LATERAL dbanon_internal.count_candidates(find_worst.run_id, find_worst.new_release, kind.secret, kind.several) can
     ), worst AS MATERIALIZED (
         SELECT can.*, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END AS k FROM candidate can WHERE can.breaks_now OR can.breaks_before
         ORDER BY can.after, can.breaks_now DESC, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END DESC LIMIT 1
@@ -476,7 +478,7 @@ BEGIN
               UNION
               SELECT rep.release_id FROM worst
               JOIN reported rep ON rep.release_id <> find_worst.new_release AND coalesce(rep.snapshot = rep.release_id, true)
-              JOIN dbanon_internal.compared(find_worst.run_id, find_worst.new_release) known
+              JOIN dbanon_internal.list_compared(find_worst.run_id, find_worst.new_release) known
                   ON known.release_id = rep.release_id AND known.secret = worst.secret AND known.k >= worst.k
               JOIN ONLY dbanon.grouping gro ON gro.release_id = rep.release_id AND gro.period = rep.period AND worst.example = ANY (gro.people)
               WHERE NOT worst.breaks_now
@@ -485,7 +487,7 @@ BEGIN
     RETURN QUERY SELECT
         CASE WHEN found.shared OR intruded.people > 0 THEN
             CASE WHEN found.same AND found.below = 0 AND intruded.people = 0 THEN 'same' ELSE 'overlapping' END
-            WHEN EXISTS (SELECT FROM dbanon_internal.compared(find_worst.run_id, find_worst.new_release) known
+            WHEN EXISTS (SELECT FROM dbanon_internal.list_compared(find_worst.run_id, find_worst.new_release) known
                          WHERE known.content = repeated) THEN 'same'
             ELSE 'disjoint' END,
         CASE WHEN intruded.people > 0 THEN 0 ELSE found.smallest END, found.k, found.below + intruded.people,
@@ -498,7 +500,7 @@ COMMENT ON FUNCTION dbanon_internal.find_worst(bigint, bigint, bytea) IS
 'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that a person is left with,
 how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: that of a release that stands alone).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_k(run_id bigint, release_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_known_k(run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -507,36 +509,37 @@ DECLARE
 BEGIN
     -- Without a k there is nothing to compare candidates with.
     SELECT min(run.run_id) INTO unknown
-        FROM dbanon_internal.compared(refuse_unknown_k.run_id, refuse_unknown_k.release_id) known
+        FROM dbanon_internal.list_compared(demand_known_k.run_id, demand_known_k.release_id) known
         LEFT JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id
-        JOIN ONLY dbanon.run run ON run.run_id = coalesce(rel.run_id, refuse_unknown_k.run_id)
+        JOIN ONLY dbanon.run run ON run.run_id = coalesce(rel.run_id, demand_known_k.run_id)
         WHERE coalesce(jsonb_typeof(run.params -> 'k') <> 'number', true);
     IF unknown IS NOT NULL THEN
         RAISE EXCEPTION 'The k of every release that shares time with run % must be known. That of run % is not.',
-                refuse_unknown_k.run_id, unknown
+                demand_known_k.run_id, unknown
             USING ERRCODE = 'DA010', DETAIL = format('Parameters of run %s name no k.', unknown),
                   HINT = 'Publish a run of another time span.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_unknown_k(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_known_k(bigint, bigint) IS
 'Refuses to compare a run if it, or a release that it is compared with, promises no known k.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.release_titles(releases bigint[], dataset_id bigint, self text) RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.list_release_titles(releases bigint[], dataset_id bigint, self text) RETURNS text[]
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT array_agg(x.title ORDER BY x.first)
     FROM (SELECT coalesce(l.name || CASE WHEN bool_and(l.run_id IS NULL) THEN ' (lost)' WHEN bool_and(l.withdrawn_at IS NOT NULL) THEN ' (withdrawn)' ELSE '' END
-                 || CASE WHEN r.dataset_id <> release_titles.dataset_id THEN ' of dataset ' || d.name ELSE '' END, release_titles.self) AS title,
+                 || CASE WHEN r.dataset_id <> list_release_titles.dataset_id THEN ' of dataset ' || d.name ELSE '' END,
+                          list_release_titles.self) AS title,
               min(u.release_id) AS first
-          FROM unnest(release_titles.releases) u (release_id)
+          FROM unnest(list_release_titles.releases) u (release_id)
           LEFT JOIN ONLY dbanon.release l ON l.release_id = u.release_id
           LEFT JOIN ONLY dbanon.run r ON r.run_id = l.run_id
           LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
           GROUP BY l.name, r.dataset_id, d.name) x
 $$;
-COMMENT ON FUNCTION dbanon_internal.release_titles(bigint[], bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.list_release_titles(bigint[], bigint, text) IS
 'The names of releases for a sentence, each once, with what is not plain: that it was withdrawn or lost, that it is of another dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_worst(run_id bigint, release_id bigint, content bytea DEFAULT NULL) RETURNS TABLE (
@@ -548,22 +551,22 @@ DECLARE
     dataset_id bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = describe_worst.run_id);
 BEGIN
     -- For most runs there is nothing to be compared with.
-    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(describe_worst.run_id, describe_worst.release_id) known
+    IF NOT EXISTS (SELECT FROM dbanon_internal.list_compared(describe_worst.run_id, describe_worst.release_id) known
                    WHERE known.release_id <> describe_worst.release_id) THEN
         RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
         RETURN;
     END IF;
-    PERFORM dbanon_internal.refuse_unknown_k(describe_worst.run_id, describe_worst.release_id);
-    PERFORM dbanon_internal.check_groups(describe_worst.run_id, describe_worst.release_id);
+    PERFORM dbanon_internal.demand_known_k(describe_worst.run_id, describe_worst.release_id);
+    PERFORM dbanon_internal.demand_unchanged_groups(describe_worst.run_id, describe_worst.release_id);
     RETURN QUERY
     SELECT worst.relation, worst.smallest_crowd, worst.k, worst.below, worst.people,
-        CASE WHEN worst.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(worst.met, dataset_id, ''), '{}') END,
-        coalesce(dbanon_internal.release_titles(worst.promised_by, dataset_id, format('run %s', describe_worst.run_id)), '{}')
+        CASE WHEN worst.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.list_release_titles(worst.met, dataset_id, ''), '{}') END,
+        coalesce(dbanon_internal.list_release_titles(worst.promised_by, dataset_id, format('run %s', describe_worst.run_id)), '{}')
     FROM dbanon_internal.find_worst(describe_worst.run_id, describe_worst.release_id, describe_worst.content) worst;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_worst(bigint, bigint, bytea) IS
-'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it; content: as run_content gives it, where the
+'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it; content: as compute_content_digest gives it, where the
 caller has it.';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
@@ -611,7 +614,7 @@ Returns: one row.
 Raises: DA001, DA004, DA005. DA010 where a k is not known.
 Example: SELECT * FROM dbanon.measure_overlap(2).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_reason(action text, reason text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_reason(action text, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -621,16 +624,16 @@ DECLARE
 BEGIN
     IF words < 3 OR length(reason) > 1000 THEN
         RAISE EXCEPTION '% must have a reason of at least three words and at most 1,000 characters. Got % instead.', action,
-                dbanon_internal.counted(words, 'word')
-            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(reason), 0), 'character')),
+                dbanon_internal.format_quantity(words, 'word')
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.format_quantity(coalesce(length(reason), 0), 'character')),
                   HINT = 'Say why: reason => ''...''.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_reason(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_reason(text, text) IS
 'Refuses to do something without a reason.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_override(allow_overlap boolean, reason text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_override_reason(allow_overlap boolean, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -641,25 +644,25 @@ BEGIN
                   HINT = 'Add allow_overlap => true, or leave the reason out.';
     END IF;
     IF allow_overlap THEN
-        PERFORM dbanon_internal.check_reason('Allowing an overlap', reason);
+        PERFORM dbanon_internal.demand_reason('Allowing an overlap', reason);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_override(boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_override_reason(boolean, text) IS
 'Refuses to allow an overlap without a reason, and a reason where none is needed.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.free_since(run_id bigint, new_release bigint) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION dbanon_internal.find_free_since(run_id bigint, new_release bigint) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT max(upper(o.span) + greatest(n.reach, o.reach))
-    FROM dbanon_internal.compared(free_since.run_id, free_since.new_release) n
-    JOIN dbanon_internal.compared(free_since.run_id, free_since.new_release) o ON o.release_id <> n.release_id AND (n.alone OR o.alone)
-        AND dbanon_internal.padded(o.span, greatest(n.reach, o.reach)) && n.span
-    WHERE n.release_id = free_since.new_release
+    FROM dbanon_internal.list_compared(find_free_since.run_id, find_free_since.new_release) n
+    JOIN dbanon_internal.list_compared(find_free_since.run_id, find_free_since.new_release) o ON o.release_id <> n.release_id AND (n.alone OR o.alone)
+        AND dbanon_internal.pad_period(o.span, greatest(n.reach, o.reach)) && n.span
+    WHERE n.release_id = find_free_since.new_release
     HAVING max(upper(o.span) + greatest(n.reach, o.reach)) < max(upper(n.span))
 $$;
-COMMENT ON FUNCTION dbanon_internal.free_since(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_free_since(bigint, bigint) IS
 'From when on the rows of a run are beyond the reach of all releases of which it, or they, must stand alone; null where none of its rows is so late.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_overlap(run_id bigint, release_id bigint, measured jsonb, others text) RETURNS void
@@ -674,30 +677,30 @@ BEGIN
     IF others LIKE '% of dataset %' THEN
         hint := hint || ' Where equal names are different people, their datasets belong in different populations.';
     END IF;
-    IF EXISTS (SELECT FROM dbanon_internal.compared(run_id, release_id) known JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id
+    IF EXISTS (SELECT FROM dbanon_internal.list_compared(run_id, release_id) known JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id
                WHERE known.release_id <> refuse_overlap.release_id AND known.alone AND rel.longest_s IS NULL) THEN
         hint := hint || ' Groups that an earlier version of dbanon published are not known for the same.';
     END IF;
     IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
-        since := dbanon_internal.free_since(run_id, release_id);
+        since := dbanon_internal.find_free_since(run_id, release_id);
         IF since IS NOT NULL THEN
             hint := format('A run with since = %s would share no time with them. ', to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) || hint;
         END IF;
         RAISE EXCEPTION 'A release that stands alone must share no person and time with another, not even within reach. Run % and % '
-                        'share %.', run_id, others, dbanon_internal.counted((measured ->> 'people')::bigint, 'person', 'people')
+                        'share %.', run_id, others, dbanon_internal.format_quantity((measured ->> 'people')::bigint, 'person', 'people')
             USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be compared with other releases.', HINT = hint;
     END IF;
     RAISE EXCEPTION 'A person that a release promises to hide must not be left with fewer candidates than promised. Run % read together with % '
         'leaves % of %, which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
             (SELECT string_agg(ele, ', ') FROM jsonb_array_elements_text(measured -> 'broken') ele)
         USING ERRCODE = 'DA010', DETAIL = format('%s left with fewer than promised.',
-                dbanon_internal.counted((measured ->> 'people')::bigint, 'person is', 'people are')), HINT = hint;
+                dbanon_internal.format_quantity((measured ->> 'people')::bigint, 'person is', 'people are')), HINT = hint;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, bigint, jsonb, text) IS
 'Says that a run may not be published beside earlier releases, and whose promise breaks.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_copies(run_id bigint, allow_overlap boolean) RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_copies(run_id bigint, allow_overlap boolean) RETURNS text[]
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -708,7 +711,8 @@ BEGIN
     SELECT max(cop.name) FILTER (WHERE cop.of_dataset_id = run.dataset_id),
         array_agg(cop.name ORDER BY cop.name) FILTER (WHERE cop.of_dataset_id <> run.dataset_id)
         INTO own, others
-        FROM ONLY dbanon.run run CROSS JOIN LATERAL dbanon_internal.copied_from(run.dataset_id) cop WHERE run.run_id = check_copies.run_id;
+        FROM ONLY dbanon.run run CROSS JOIN LATERAL dbanon_internal.find_published_copies(run.dataset_id) cop
+        WHERE run.run_id = demand_no_copies.run_id;
     IF own IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset in which the same fixes are under several names must have a reason to be published. That of run % is %.',
                 run_id, own
@@ -726,21 +730,21 @@ BEGIN
     RETURN nullif(array_remove(own || others, NULL), '{}');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_copies(bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_no_copies(bigint, boolean) IS
 'Refuses a run on a dataset in which people have several names, or that is a copy, under other names, of datasets that have releases; returns
 the names of these.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_settle(run_id bigint, allow_overlap boolean) RETURNS integer
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_settle_time(run_id bigint, allow_overlap boolean) RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     people record;
 BEGIN
-    SELECT pop.name, dbanon_internal.settle_s(pop.population_id) AS settle_s INTO STRICT people
+    SELECT pop.name, dbanon_internal.find_settle_s(pop.population_id) AS settle_s INTO STRICT people
         FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-        JOIN ONLY dbanon.population pop ON pop.population_id = dat.population_id WHERE run.run_id = check_settle.run_id;
-    IF people.settle_s >= 60 OR dbanon_internal.run_traits(run_id) ->> 'instant' IS NULL THEN
+        JOIN ONLY dbanon.population pop ON pop.population_id = dat.population_id WHERE run.run_id = demand_settle_time.run_id;
+    IF people.settle_s >= 60 OR dbanon_internal.find_run_traits(run_id) ->> 'instant' IS NULL THEN
         RETURN NULL;
     END IF;
     IF allow_overlap IS NOT TRUE THEN
@@ -753,10 +757,10 @@ BEGIN
     RETURN people.settle_s;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_settle(bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_settle_time(bigint, boolean) IS
 'Refuses a run whose rows reach as far as people stay, where that is said to be less than a minute; returns what is said, or null.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refuse_if_broken(run_id bigint, release_id bigint, content bytea, allow_overlap boolean) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_kept_promises(run_id bigint, release_id bigint, content bytea, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -766,29 +770,29 @@ DECLARE
     within_a_day jsonb;
 BEGIN
     SELECT worst.* INTO STRICT found
-    FROM dbanon_internal.describe_worst(refuse_if_broken.run_id, refuse_if_broken.release_id, refuse_if_broken.content) worst;
+    FROM dbanon_internal.describe_worst(demand_kept_promises.run_id, demand_kept_promises.release_id, demand_kept_promises.content) worst;
     others := dbanon_internal.name_some(found.releases);
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
-        PERFORM dbanon_internal.refuse_overlap(refuse_if_broken.run_id, refuse_if_broken.release_id, to_jsonb(found), others);
+        PERFORM dbanon_internal.refuse_overlap(demand_kept_promises.run_id, demand_kept_promises.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
         RAISE NOTICE 'Overridden: an adversary who reads this together with % finds % where % were promised. Promises to % break.',
-            others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
-            dbanon_internal.counted(found.people, 'person', 'people');
+            others, dbanon_internal.format_quantity(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
+            dbanon_internal.format_quantity(found.people, 'person', 'people');
     ELSIF found.relation = 'same' THEN
         RAISE NOTICE 'The groups are the same as in %: this leaves each person the same candidates as that.', others;
     ELSIF found.relation = 'overlapping' THEN
         RAISE NOTICE 'An adversary who reads this together with % still finds at least % for each person. Promised: %.',
-            others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), found.k;
+            others, dbanon_internal.format_quantity(found.smallest_crowd, 'candidate'), found.k;
     END IF;
-    within_a_day := dbanon_internal.shown_within_a_day(refuse_if_broken.run_id, refuse_if_broken.release_id);
+    within_a_day := dbanon_internal.count_shown_within_a_day(demand_kept_promises.run_id, demand_kept_promises.release_id);
     IF within_a_day IS NOT NULL THEN
         RAISE NOTICE 'Within a day, other releases show exactly % that this one hides, inside the region that hides them. And this one shows '
-            'exactly % that they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
-            dbanon_internal.counted((within_a_day ->> 'shown_here')::bigint, 'person', 'people');
+            'exactly % that they hide.', dbanon_internal.format_quantity((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
+            dbanon_internal.format_quantity((within_a_day ->> 'shown_here')::bigint, 'person', 'people');
     END IF;
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_if_broken(bigint, bigint, bytea, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_kept_promises(bigint, bigint, bytea, boolean) IS
 'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves a person fewer candidates than promised; returns
 what was measured.';

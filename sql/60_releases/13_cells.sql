@@ -27,7 +27,7 @@ BEGIN
         GROUP BY shown.cell_id
     )
     INSERT INTO dbanon.published_cell (release_id, shape, atom, class)
-        SELECT store_cells.release_id, dbanon_internal.cell_shape(cel.geom), atom.atom, told.class
+        SELECT store_cells.release_id, dbanon_internal.hash_cell(cel.geom), atom.atom, told.class
         FROM ONLY dbanon.cell cel
         LEFT JOIN ONLY dbanon.atom atom ON atom.run_id = store_cells.run_id AND atom.cell_id = cel.cell_id
         LEFT JOIN told ON told.cell_id = cel.cell_id
@@ -48,7 +48,7 @@ BEGIN
               FROM ONLY dbanon.atom atom JOIN ONLY dbanon.cell cel ON cel.cell_id = atom.cell_id AND cel.dataset_id = dataset
               WHERE atom.run_id = store_cells.run_id GROUP BY atom.atom) uni
         LEFT JOIN (SELECT atom.atom, count(DISTINCT poi.category)::integer AS categories, sum(poi.pois)::bigint AS pois
-                   FROM dbanon_internal.cell_pois(dataset) poi
+                   FROM dbanon_internal.count_cell_pois(dataset) poi
                    JOIN ONLY dbanon.atom atom ON atom.run_id = store_cells.run_id AND atom.cell_id = poi.cell_id
                    GROUP BY atom.atom) cnt ON cnt.atom = uni.atom;
 END
@@ -56,51 +56,52 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.store_cells(bigint, bigint) IS
 'Stores under the number of a release which cells the regions of a run tell apart, the atom of each, and the atoms; nothing where they are not made of cells.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.cells_sum(release_id bigint, dataset_id bigint) RETURNS numeric
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_cells_sum(release_id bigint, dataset_id bigint) RETURNS numeric
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT coalesce(sum(dbanon_internal.row_code(k.key, p.shape, ARRAY[p.atom, p.class])), 0)
-    FROM (SELECT dbanon_internal.groups_key('published_cell', cells_sum.release_id, cells_sum.dataset_id) OFFSET 0) k (key)
-    CROSS JOIN (SELECT c.shape, c.atom, c.class FROM ONLY dbanon.published_cell c WHERE c.release_id = cells_sum.release_id) p
+    SELECT coalesce(sum(dbanon_internal.hash_row(k.key, p.shape, ARRAY[p.atom, p.class])), 0)
+    FROM (SELECT dbanon_internal.make_groups_key('published_cell', compute_cells_sum.release_id, compute_cells_sum.dataset_id) OFFSET 0) k (key)
+    CROSS JOIN (SELECT c.shape, c.atom, c.class FROM ONLY dbanon.published_cell c WHERE c.release_id = compute_cells_sum.release_id) p
 $$;
-COMMENT ON FUNCTION dbanon_internal.cells_sum(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_cells_sum(bigint, bigint) IS
 'The sum of keyed hashes of what is stored of the cells that a release tells apart, as it is now.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.pois_at(release_id bigint, dataset_id bigint) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION dbanon_internal.find_pois_at(release_id bigint, dataset_id bigint) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT o.loaded_at
-    FROM (SELECT p.load_id FROM ONLY dbanon.poi p WHERE p.dataset_id = pois_at.dataset_id ORDER BY p.poi_id DESC LIMIT 1) p
+    FROM (SELECT p.load_id FROM ONLY dbanon.poi p WHERE p.dataset_id = find_pois_at.dataset_id ORDER BY p.poi_id DESC LIMIT 1) p
     JOIN ONLY dbanon.load o ON o.load_id = p.load_id
-    WHERE EXISTS (SELECT FROM ONLY dbanon.published_cell c WHERE c.release_id = pois_at.release_id)
+    WHERE EXISTS (SELECT FROM ONLY dbanon.published_cell c WHERE c.release_id = find_pois_at.release_id)
 $$;
-COMMENT ON FUNCTION dbanon_internal.pois_at(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_pois_at(bigint, bigint) IS
 'When the newest point of interest of a dataset was loaded, for a release that is made of cells; null where it was inserted by hand.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.cell_releases(run_id bigint, new_release bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.list_cell_releases(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, is_new boolean, is_known boolean, l double precision, t double precision)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT rel.release_id, rel.is_new, rel.is_known, coalesce(run.params ->> 'atom_l', run.params ->> 'l', '0')::double precision,
         coalesce(run.params ->> 'atom_t', run.params ->> 't', 'Infinity')::double precision
-    FROM (SELECT cell_releases.new_release AS release_id, cell_releases.run_id AS run_id, true AS is_new, false AS is_known
+    FROM (SELECT list_cell_releases.new_release AS release_id, list_cell_releases.run_id AS run_id, true AS is_new, false AS is_known
           UNION ALL
           -- What some readers alone were given, others do not know.
           SELECT rel.release_id, rel.run_id, false, rel.readers IS NULL FROM ONLY dbanon.release rel) rel
     JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
     JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
     WHERE dat.population_id = (SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-                               WHERE run.run_id = cell_releases.run_id)
+                               WHERE run.run_id = list_cell_releases.run_id)
         AND EXISTS (SELECT FROM ONLY dbanon.published_cell pub WHERE pub.release_id = rel.release_id)
 $$;
-COMMENT ON FUNCTION dbanon_internal.cell_releases(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_cell_releases(bigint, bigint) IS
 'A run under the number of the release it is about to be and the releases of its population that are made of cells, withdrawn ones too: whether
 everybody may know it, and what it promises of each class of cells.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.failing_classes(run_id bigint, new_release bigint, l double precision, t double precision) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.count_failing_classes(
+    run_id bigint, new_release bigint, l double precision, t double precision) RETURNS TABLE (
     classes bigint, failing bigint, releases bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -110,15 +111,15 @@ SET enable_nestloop = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = failing_classes.run_id);
+    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = count_failing_classes.run_id);
 BEGIN
     RETURN QUERY
     WITH said AS MATERIALIZED (
         -- Who reads releases that promise at least this was promised it of all of them; weaker ones tell more, and are held to less.
         SELECT pub.shape, pub.class, rel.release_id, rel.is_new, rel.is_known
-        FROM dbanon_internal.cell_releases(failing_classes.run_id, failing_classes.new_release) rel
+        FROM dbanon_internal.list_cell_releases(count_failing_classes.run_id, count_failing_classes.new_release) rel
         JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id AND pub.class IS NOT NULL
-        WHERE rel.l >= failing_classes.l AND rel.t <= failing_classes.t
+        WHERE rel.l >= count_failing_classes.l AND rel.t <= count_failing_classes.t
     ), cell AS MATERIALIZED (
         SELECT said.shape, bit_xor(said.class) AS class, bit_xor(said.class) FILTER (WHERE said.is_known) AS before,
             bool_or(said.is_new) AND NOT bool_and(said.is_new) AS shared
@@ -130,7 +131,7 @@ BEGIN
         LEFT JOIN (SELECT cell.before, count(*) AS cells FROM cell WHERE cell.before IS NOT NULL GROUP BY cell.before) bef ON bef.before = now.before
         WHERE bef.cells IS DISTINCT FROM now.cells
     ), poi AS MATERIALIZED (
-        SELECT poi.cell_id, poi.category, poi.pois FROM dbanon_internal.cell_pois(dataset) poi
+        SELECT poi.cell_id, poi.category, poi.pois FROM dbanon_internal.count_cell_pois(dataset) poi
         WHERE poi.pois > 0 AND EXISTS (SELECT FROM class)
     ), city AS (
         SELECT poi.category, sum(poi.pois) / sum(sum(poi.pois)) OVER () AS share FROM poi GROUP BY poi.category
@@ -138,7 +139,7 @@ BEGIN
         SELECT class.class, poi.category, sum(poi.pois) / sum(sum(poi.pois)) OVER (PARTITION BY class.class) AS share
         FROM class
         JOIN cell ON cell.class = class.class
-        JOIN (SELECT dbanon_internal.cell_shape(cel.geom) AS shape, cel.cell_id FROM ONLY dbanon.cell cel WHERE cel.dataset_id = dataset
+        JOIN (SELECT dbanon_internal.hash_cell(cel.geom) AS shape, cel.cell_id FROM ONLY dbanon.cell cel WHERE cel.dataset_id = dataset
                   AND EXISTS (SELECT FROM class)) atom ON atom.shape = cell.shape
         JOIN poi ON poi.cell_id = atom.cell_id
         GROUP BY class.class, poi.category
@@ -149,7 +150,7 @@ BEGIN
     ), failing AS MATERIALIZED (
         -- As the attack compares: without any point of interest the divergence is infinite.
         SELECT class.class FROM class LEFT JOIN measured mea ON mea.class = class.class
-        WHERE coalesce(mea.categories, 0) < failing_classes.l OR coalesce(mea.divergence, 'Infinity') > failing_classes.t + 1e-9
+        WHERE coalesce(mea.categories, 0) < count_failing_classes.l OR coalesce(mea.divergence, 'Infinity') > count_failing_classes.t + 1e-9
     )
     SELECT (SELECT count(*) FROM class), (SELECT count(*) FROM failing),
         ARRAY(SELECT DISTINCT said.release_id FROM failing fai JOIN cell ON cell.class = fai.class
@@ -157,20 +158,20 @@ BEGIN
               ORDER BY 1);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.failing_classes(bigint, bigint, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.count_failing_classes(bigint, bigint, double precision, double precision) IS
 'How many classes of cells a run makes that earlier releases do not tell apart, of those that promise l and t; how many of them lack these, counted
 with the points of interest of its dataset now, and beside which releases.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.extent_shape(extent double precision[], srid integer) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION dbanon_internal.make_extent_shape(extent double precision[], srid integer) RETURNS @postgis@.geometry
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT @postgis@.ST_Transform(@postgis@.ST_MakeEnvelope(extent[1], extent[2], extent[3], extent[4], srid), 4326)
 $$;
-COMMENT ON FUNCTION dbanon_internal.extent_shape(double precision[], integer) IS
+COMMENT ON FUNCTION dbanon_internal.make_extent_shape(double precision[], integer) IS
 'The box around a release in degrees, to compare it with one in another reference system.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.releases_of_other_cells(run_id bigint, new_release bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_of_other_cells(run_id bigint, new_release bigint) RETURNS bigint[]
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -182,11 +183,11 @@ DECLARE
 BEGIN
     -- Cells of a dataset do not overlap. So it is enough that all cells that one of the two speaks of are among those of the other.
     WITH own AS MATERIALIZED (
-        SELECT pub.shape, pub.class FROM ONLY dbanon.published_cell pub WHERE pub.release_id = releases_of_other_cells.new_release
+        SELECT pub.shape, pub.class FROM ONLY dbanon.published_cell pub WHERE pub.release_id = list_releases_of_other_cells.new_release
     )
     SELECT array_agg(oth.release_id) INTO others
         FROM (SELECT rel.release_id
-              FROM dbanon_internal.cell_releases(releases_of_other_cells.run_id, releases_of_other_cells.new_release) rel
+              FROM dbanon_internal.list_cell_releases(list_releases_of_other_cells.run_id, list_releases_of_other_cells.new_release) rel
               JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id
               LEFT JOIN own ON own.shape = pub.shape
               WHERE NOT rel.is_new
@@ -197,20 +198,20 @@ BEGIN
         SELECT array_agg(rel.release_id ORDER BY rel.release_id) INTO others
             FROM ONLY dbanon.run run
             JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-            CROSS JOIN LATERAL dbanon_internal.extent_shape(dbanon_internal.run_extent(run.run_id), dat.srid) ext
+            CROSS JOIN LATERAL dbanon_internal.make_extent_shape(dbanon_internal.find_run_extent(run.run_id), dat.srid) ext
             JOIN ONLY dbanon.release rel ON rel.release_id = ANY (others)
             JOIN ONLY dbanon.run other_run ON other_run.run_id = rel.run_id
             JOIN ONLY dbanon.dataset other_dat ON other_dat.dataset_id = other_run.dataset_id
-            WHERE run.run_id = releases_of_other_cells.run_id
-                AND @postgis@.ST_Intersects(ext, dbanon_internal.extent_shape(rel.extent, other_dat.srid)) IS NOT FALSE;
+            WHERE run.run_id = list_releases_of_other_cells.run_id
+                AND @postgis@.ST_Intersects(ext, dbanon_internal.make_extent_shape(rel.extent, other_dat.srid)) IS NOT FALSE;
     END IF;
     RETURN others;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.releases_of_other_cells(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_releases_of_other_cells(bigint, bigint) IS
 'Which earlier releases of the same area are made of other polygons than a run; null where none is.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_known_cells(run_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_cells(run_id bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -222,26 +223,26 @@ BEGIN
         JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
         JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
         WHERE dat.population_id = (SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-                                   WHERE run.run_id = check_known_cells.run_id)
-            AND rel.cells_sum <> dbanon_internal.cells_sum(rel.release_id, run.dataset_id)
+                                   WHERE run.run_id = demand_unchanged_cells.run_id)
+            AND rel.cells_sum <> dbanon_internal.compute_cells_sum(rel.release_id, run.dataset_id)
         ORDER BY rel.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
         RAISE EXCEPTION 'The stored cells of a release must be as they were at its publication, for run % to be compared with it. The cells of % '
-            '(number %) were changed since.', check_known_cells.run_id, changed.name, changed.release_id
+            '(number %) were changed since.', demand_unchanged_cells.run_id, changed.name, changed.release_id
             USING ERRCODE = 'DA005', DETAIL = 'Its cells, or the key of its population, do not match its keyed hash.',
                   HINT = 'Restore its rows of dbanon.published_cell, and the key in dbanon.population, from a backup.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_known_cells(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_unchanged_cells(bigint) IS
 'Refuses to compare the cells of a run with a release of whose cells not the same is stored as when it was published.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_classes(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_classes(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = check_classes.run_id);
+    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = demand_classes.run_id);
     others text[];
     found record;
     beside text;
@@ -251,11 +252,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.published_cell pub WHERE pub.release_id = new_release) THEN
         RETURN '{}';
     END IF;
-    PERFORM dbanon_internal.check_known_cells(run_id);
-    IF (SELECT count(*) < 2 FROM dbanon_internal.cell_releases(run_id, new_release)) THEN
+    PERFORM dbanon_internal.demand_unchanged_cells(run_id);
+    IF (SELECT count(*) < 2 FROM dbanon_internal.list_cell_releases(run_id, new_release)) THEN
         RETURN '{}';
     END IF;
-    others := dbanon_internal.release_titles(dbanon_internal.releases_of_other_cells(run_id, new_release), dataset, NULL);
+    others := dbanon_internal.list_release_titles(dbanon_internal.list_releases_of_other_cells(run_id, new_release), dataset, NULL);
     IF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A run must be made of the same cells as earlier releases of the same people and area, or have a reason to be published. '
                         'Run % has other polygons than %.', run_id, dbanon_internal.name_some(others)
@@ -266,17 +267,17 @@ BEGIN
     -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
     SELECT fai.* INTO STRICT found
         FROM (SELECT DISTINCT least(theirs.l, ours.l) AS l, greatest(theirs.t, ours.t) AS t
-              FROM dbanon_internal.cell_releases(run_id, new_release) theirs, dbanon_internal.cell_releases(run_id, new_release) ours
+              FROM dbanon_internal.list_cell_releases(run_id, new_release) theirs, dbanon_internal.list_cell_releases(run_id, new_release) ours
               WHERE ours.is_new AND NOT theirs.is_new) pair
-        CROSS JOIN LATERAL dbanon_internal.failing_classes(run_id, new_release, pair.l, pair.t) fai
+        CROSS JOIN LATERAL dbanon_internal.count_failing_classes(run_id, new_release, pair.l, pair.t) fai
         ORDER BY fai.failing DESC, fai.classes DESC LIMIT 1;
-    beside := dbanon_internal.name_some(dbanon_internal.release_titles(found.releases, dataset, NULL));
-    counted := dbanon_internal.counted(found.failing, 'set of cells', 'sets of cells');
+    beside := dbanon_internal.name_some(dbanon_internal.list_release_titles(found.releases, dataset, NULL));
+    counted := dbanon_internal.format_quantity(found.failing, 'set of cells', 'sets of cells');
     IF found.failing > 0 AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'The common parts of regions of several releases must keep l categories and t. Run % read together with % leaves % without '
             'them.', run_id, beside, counted
             USING ERRCODE = 'DA010', DETAIL = format('For %s that the run separates and earlier releases do not.',
-                                                     dbanon_internal.counted(found.classes, 'set of cells', 'sets of cells')),
+                                                     dbanon_internal.format_quantity(found.classes, 'set of cells', 'sets of cells')),
                   HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release. If you accept '
                       'this, use allow_overlap => true with reason => ''...''.';
     ELSIF found.failing > 0 THEN
@@ -285,6 +286,6 @@ BEGIN
     RETURN jsonb_strip_nulls(jsonb_build_object('classes', nullif(found.failing, 0), 'other_cells', others));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_classes(bigint, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_classes(bigint, bigint, boolean) IS
 'Refuses a run whose cells are stored under a number if, beside earlier releases, it tells sets of cells apart that lack l or t, or if it is made
 of other cells than they are; returns how many sets, and which releases.';

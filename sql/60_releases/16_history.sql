@@ -2,7 +2,7 @@
 -- publishes nothing until an administrator has said it. Lost releases become rows of dbanon.release without a run, which composition
 -- takes for releases to all analysts, of all people, that stand alone.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.whereabouts() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.read_whereabouts() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -12,7 +12,7 @@ AS $$
                        ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END)
     FROM pg_control_system() s CROSS JOIN pg_database d WHERE d.datname = current_database()
 $$;
-COMMENT ON FUNCTION dbanon_internal.whereabouts() IS
+COMMENT ON FUNCTION dbanon_internal.read_whereabouts() IS
 'Which server, database and timeline this is: a restored, copied, rewound or failed-over database has another.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_forked() RETURNS boolean
@@ -20,7 +20,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFI
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN (SELECT coalesce(i.published_from <> w.here, false) FROM ONLY dbanon.installation i, dbanon_internal.whereabouts() w (here));
+    RETURN (SELECT coalesce(i.published_from <> w.here, false) FROM ONLY dbanon.installation i, dbanon_internal.read_whereabouts() w (here));
 EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
     RETURN NULL;
 END
@@ -28,7 +28,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.is_forked() IS
 'Whether the last publication was made by another server, in another database or on another timeline; null where that cannot be read.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_history() RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_history() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -38,7 +38,7 @@ DECLARE
 BEGIN
     IF forked IS NULL THEN
         BEGIN
-            PERFORM dbanon_internal.whereabouts();
+            PERFORM dbanon_internal.read_whereabouts();
         EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
             said := SQLERRM;
         END;
@@ -52,13 +52,13 @@ BEGIN
             'administrator has, and nothing was published.'
             USING ERRCODE = 'DA020',
                   DETAIL = format('The last publication was made by %s. This is %s.', (SELECT ins.published_from FROM ONLY dbanon.installation ins),
-                                  dbanon_internal.whereabouts()),
+                                  dbanon_internal.read_whereabouts()),
                   HINT = 'Look for "dbanon: published" in the log of the server that was published from. If nothing was published since: '
                          'SELECT dbanon.confirm_history(''[]'', ''why that is certain''). Otherwise give the objects of these lines in an array.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_history() IS
+COMMENT ON FUNCTION dbanon_internal.demand_history() IS
 'Refuses to publish from a database that went back in time until dbanon.confirm_history was called.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_publication() RETURNS trigger
@@ -67,7 +67,7 @@ SET search_path = pg_catalog, pg_temp
 SET "TimeZone" = 'UTC'
 AS $$
 BEGIN
-    UPDATE ONLY dbanon.installation ins SET published_from = dbanon_internal.whereabouts() WHERE ins.published_from IS NULL;
+    UPDATE ONLY dbanon.installation ins SET published_from = dbanon_internal.read_whereabouts() WHERE ins.published_from IS NULL;
     -- What dbanon.confirm_history takes. It holds nothing of people, and stays where the database does not.
     RAISE LOG 'dbanon: published %', (
         SELECT jsonb_build_object('from', ins.published_from, 'release_id', rel.release_id, 'name', rel.name, 'population', pop.name,
@@ -84,7 +84,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.note_publication() IS
 'Writes a publication into the server''s log when it is committed, and remembers where the first one was made.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_lost(published jsonb) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.parse_lost_releases(published jsonb) RETURNS TABLE (
     name text, population text, span tstzrange, reach_s double precision, digest bytea)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -109,7 +109,7 @@ EXCEPTION WHEN data_exception THEN
         USING ERRCODE = 'DA011', DETAIL = 'Publications are given as the server''s log has them.', HINT = 'Correct it and call again.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_lost(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.parse_lost_releases(jsonb) IS
 'The lost releases that dbanon.confirm_history is given.';
 
 CREATE OR REPLACE FUNCTION dbanon.confirm_history(published jsonb, reason text) RETURNS bigint
@@ -123,10 +123,10 @@ DECLARE
     own bigint;
     entered bigint := 0;
 BEGIN
-    PERFORM dbanon_internal.check_reason('The history of a database', reason);
+    PERFORM dbanon_internal.demand_reason('The history of a database', reason);
     PERFORM dbanon_internal.lock_releases();
-    FOR lost IN SELECT che.* FROM dbanon_internal.check_lost(published) che LOOP
-        PERFORM dbanon_internal.check_name(lost.name);
+    FOR lost IN SELECT che.* FROM dbanon_internal.parse_lost_releases(published) che LOOP
+        PERFORM dbanon_internal.demand_release_name(lost.name);
         IF isempty(lost.span) OR NOT coalesce(isfinite(lower(lost.span)) AND isfinite(upper(lost.span)) AND lost.reach_s IS DISTINCT FROM 'NaN'
                                               AND coalesce(lost.reach_s, 0) BETWEEN 0 AND 31536000, false) THEN
             RAISE EXCEPTION 'A release must have a since before its until, both finite, and a reach_s from 0 to 31536000. Got others for %.', lost.name
@@ -137,7 +137,7 @@ BEGIN
                              WHERE lost.population IS NULL OR pop.name = lost.population ORDER BY 1);
         IF populations = '{}' THEN
             -- Entered for a population that a typing error made, it would be compared with nothing.
-            RAISE EXCEPTION 'The population of a publication must exist. There is none named %.', dbanon_internal.quoted(lost.population)
+            RAISE EXCEPTION 'The population of a publication must exist. There is none named %.', dbanon_internal.quote_text(lost.population)
                 USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.',
                       HINT = 'Correct the name, or leave it out, so that the release counts for every population. If the population was made after the '
                              'state that this database has, load a dataset of it first, then call again.';
@@ -146,7 +146,7 @@ BEGIN
             -- It counts as withdrawn: nobody can read it here. Where its reach is not known, it is as great as that of others.
             INSERT INTO dbanon.release (name, population_id, digest, rows, withdrawn_at, withdrawn_by, span, reach)
                 SELECT lost.name, own, lost.digest, 0, now(), session_user, lost.span, make_interval(secs => coalesce(lost.reach_s, greatest(
-                    900, dbanon_internal.settle_s(own),
+                    900, dbanon_internal.find_settle_s(own),
                     (SELECT max((run.params ->> (met.traits ->> 'oldest'))::double precision)
                      FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method
                      JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
@@ -156,9 +156,9 @@ BEGIN
     END LOOP;
     INSERT INTO dbanon.audit (action, detail)
         SELECT 'confirm_history', jsonb_build_object(
-            'was', ins.published_from, 'is', dbanon_internal.whereabouts(), 'lost', entered, 'reason', confirm_history.reason)
+            'was', ins.published_from, 'is', dbanon_internal.read_whereabouts(), 'lost', entered, 'reason', confirm_history.reason)
         FROM ONLY dbanon.installation ins;
-    UPDATE ONLY dbanon.installation SET published_from = dbanon_internal.whereabouts();
+    UPDATE ONLY dbanon.installation SET published_from = dbanon_internal.read_whereabouts();
     RETURN entered;
 END
 $$;

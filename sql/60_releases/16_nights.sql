@@ -9,7 +9,8 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
     WITH run AS MATERIALIZED (
-        SELECT run.run_id, run.dataset_id, lower(dbanon_internal.run_span(run.run_id)) AS since, dbanon_internal.dataset_key(run.dataset_id) AS key,
+        SELECT run.run_id, run.dataset_id, lower(dbanon_internal.find_run_span(run.run_id)) AS since,
+            dbanon_internal.find_dataset_key(run.dataset_id) AS key,
             (run.params ->> (met.traits ->> 'every'))::numeric * (run.params ->> (met.traits ->> 'window'))::numeric AS window_s
         FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method AND met.traits -> 'joins' ? 'requests'
         WHERE run.run_id = store_requests.run_id
@@ -33,17 +34,17 @@ AS $$
         GROUP BY said.content, tra.subject
     )
     INSERT INTO dbanon.asked (release_id, content, people)
-        SELECT store_requests.release_id, dbanon_internal.person_code(run.key, sent.content),
+        SELECT store_requests.release_id, dbanon_internal.hash_person(run.key, sent.content),
             coalesce(array_agg(who.person ORDER BY who.person) FILTER (WHERE who.person IS NOT NULL), '{}')
         FROM run CROSS JOIN sent
         LEFT JOIN met ON met.content = sent.content AND met.windows = sent.windows
-        LEFT JOIN LATERAL (SELECT dbanon_internal.person_code(run.key, met.subject) AS person) who ON true
+        LEFT JOIN LATERAL (SELECT dbanon_internal.hash_person(run.key, met.subject) AS person) who ON true
         GROUP BY run.key, sent.content
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_requests(bigint, bigint) IS
 'Stores under the number of a part, for each content of its requests, who may have sent all of them if one person did.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.few_over_parts(run_id bigint, new_release bigint, name text) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.count_few_over_parts(run_id bigint, new_release bigint, name text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
@@ -51,14 +52,14 @@ SET jit = off
 AS $$
 DECLARE
     most CONSTANT integer := 30;
-    own CONSTANT bigint := (dbanon_internal.live_series(few_over_parts.name)).series_id;
+    own CONSTANT bigint := (dbanon_internal.find_live_series(count_few_over_parts.name)).series_id;
     of_run record;
     among bigint[];
     found bigint[] := '{}';
     few bigint;
 BEGIN
     SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k INTO STRICT of_run
-        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = few_over_parts.run_id;
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = count_few_over_parts.run_id;
     -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
     -- parts. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same parts.
     FOR among IN
@@ -97,6 +98,6 @@ BEGIN
     RETURN jsonb_build_object('requests_of_few_over_parts', few);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.few_over_parts(bigint, bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.count_few_over_parts(bigint, bigint, text) IS
 'How many contents of requests of a new part leave fewer than k people, but one at least, when groups are intersected over the parts of the last 30 days, or
 whatever time a part is of, that have them: those of its release, of its dataset, or of its population, whatever they are called and withdrawn or not; says so.';

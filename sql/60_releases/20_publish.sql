@@ -1,6 +1,6 @@
 -- The gate between a verified run and the schema analysts read.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_name(name text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_release_name(name text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET quote_all_identifiers = off
@@ -11,16 +11,16 @@ BEGIN
         OR name IN ('releases', 'parts', 'columns', 'left_out', 'atoms') THEN
         RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
                         'have at most 50 characters and be no SQL keyword, nor releases, parts, columns, left_out or atoms. Got % instead.',
-                coalesce(dbanon_internal.quoted(name), 'NULL')
-            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(name), 0), 'character')),
+                coalesce(dbanon_internal.quote_text(name), 'NULL')
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.format_quantity(coalesce(length(name), 0), 'character')),
                   HINT = 'Choose a name such as cabs_june.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_release_name(text) IS
 'Refuses a name that would need quotes as a view''s name, and those of the views that list the releases.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_publishable(run_id bigint, OUT digest bytea, OUT content bytea)
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_publishable(run_id bigint, OUT digest bytea, OUT content bytea)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -29,7 +29,7 @@ DECLARE
     method dbanon.method;
     verdict dbanon.verification;
 BEGIN
-    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = check_publishable.run_id;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = demand_publishable.run_id;
     SELECT met.* INTO STRICT method FROM ONLY dbanon.method met WHERE met.name = run.method;
     IF EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id AND dat.sample_of IS NOT NULL) THEN
         RAISE EXCEPTION 'A run must be of a whole dataset to be published. Run % is of a sample that was drawn for a sweep.', run.run_id
@@ -65,8 +65,8 @@ BEGIN
                   HINT = format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
     -- The verdict is on rows with a certain digest; any change of them since, by any login, shows here.
-    content := dbanon_internal.run_content(run.run_id);
-    digest := dbanon_internal.run_digest(run.run_id, content);
+    content := dbanon_internal.compute_content_digest(run.run_id);
+    digest := dbanon_internal.compute_run_digest(run.run_id, content);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
@@ -77,11 +77,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_publishable(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_publishable(bigint) IS
 'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its
 method''s attack passed on exactly the rows stored now; gives its digest, and the content that this is made of.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_transaction() RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_clean_transaction() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -102,7 +102,7 @@ BEGIN
           AND loc.database = (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database())
           AND loc.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
           AND cla.relnamespace = 'dbanon'::regnamespace AND cla.relname = ANY (
-              dbanon_internal.run_tables() || dbanon_internal.data_tables() || ARRAY['verification', 'method']);
+              dbanon_internal.list_run_tables() || dbanon_internal.list_data_tables() || ARRAY['verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
             USING ERRCODE = 'DA015', DETAIL = 'No verification covers the changes that it is about to commit.',
@@ -110,11 +110,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_transaction() IS
+COMMENT ON FUNCTION dbanon_internal.demand_clean_transaction() IS
 'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts
 or methods; and one with an old snapshot.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.release_columns(method text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.list_release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -130,9 +130,9 @@ AS $$
     CROSS JOIN LATERAL jsonb_array_elements(met.columns) WITH ORDINALITY AS col (value, ord)
     -- Through regtype: only the name of a type that exists comes back out.
     CROSS JOIN LATERAL (SELECT format_type((col.value ->> 'sql_type')::regtype, NULL) AS sql_type) typ
-    WHERE met.name = release_columns.method
+    WHERE met.name = list_release_columns.method
 $$;
-COMMENT ON FUNCTION dbanon_internal.release_columns(text) IS
+COMMENT ON FUNCTION dbanon_internal.list_release_columns(text) IS
 'The method''s own columns of a release, as SQL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(
@@ -166,7 +166,7 @@ BEGIN
     SELECT coalesce(string_agg(format(', %I %s NOT NULL', col.name, col.sql_type), '' ORDER BY col.ord), ''),
            coalesce(string_agg(', ' || col.value, '' ORDER BY col.ord), '')
         INTO definitions, own
-        FROM dbanon_internal.release_columns(method) col;
+        FROM dbanon_internal.list_release_columns(method) col;
     EXECUTE format('CREATE TABLE %s (cloak_id bigint NOT NULL, record_id bigint NOT NULL, seq integer NOT NULL, '
         'period tstzrange NOT NULL, region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
         'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
@@ -239,7 +239,7 @@ BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = refuse_name_taken.name AND rel.withdrawn_at IS NULL) THEN
         RAISE EXCEPTION 'The name of a release is not free: there is a live release ''%'' already, and nothing was published.', name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-                  HINT = CASE WHEN (dbanon_internal.live_series(name)).series_id IS NOT NULL
+                  HINT = CASE WHEN (dbanon_internal.find_live_series(name)).series_id IS NOT NULL
                               THEN 'That one grows: publish the run as a part of it with grow => true, or choose another name.'
                               ELSE 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or replace it with replace => true.' END;
     END IF;
@@ -251,13 +251,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
 'Raises the error of a release name that another view or release has.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_name_free(name text, replace boolean, grow boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_free_name(name text, replace boolean, grow boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    grows CONSTANT boolean := (dbanon_internal.live_series(check_name_free.name)).series_id IS NOT NULL;
-    live CONSTANT boolean := grows OR EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = check_name_free.name AND rel.withdrawn_at IS NULL);
+    grows CONSTANT boolean := (dbanon_internal.find_live_series(demand_free_name.name)).series_id IS NOT NULL;
+    live CONSTANT boolean := grows OR EXISTS (
+        SELECT FROM ONLY dbanon.release rel WHERE rel.name = demand_free_name.name AND rel.withdrawn_at IS NULL);
 BEGIN
     IF grow AND replace THEN
         RAISE EXCEPTION 'A publication must either replace a release or be a part of one. Got both replace => true and grow => true.'
@@ -265,7 +266,7 @@ BEGIN
                   HINT = 'Leave one out. To publish the time of a part again, withdraw that with SELECT dbanon.unpublish_part(...) first.';
     END IF;
     -- A withdrawn release that a superuser was reading then may have the name still.
-    IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.name = check_name_free.name AND rel.withdrawn_at IS NOT NULL
+    IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.name = demand_free_name.name AND rel.withdrawn_at IS NOT NULL
                    AND to_regclass(format('dbanon.release_%s', rel.release_id)) IS NOT NULL) THEN
         PERFORM dbanon.clear_withdrawn();
     END IF;
@@ -277,7 +278,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_name_free(text, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_free_name(text, boolean, boolean) IS
 'Refuses a name that cannot be given to a new release, or a new part.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_population(dataset_id bigint) RETURNS void
@@ -322,17 +323,17 @@ DECLARE
     said text;
 BEGIN
     -- What can be refused without looking at the run is refused first, before anything is locked.
-    PERFORM dbanon_internal.check_transaction();
-    PERFORM dbanon_internal.check_history();
-    PERFORM dbanon_internal.check_name(publish.name);
-    PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
-    PERFORM dbanon_internal.check_ending(publish.end_readers, publish.replace);
-    PERFORM dbanon_internal.chosen_readers(publish.name, publish.replace OR publish.grow, publish.readers);
+    PERFORM dbanon_internal.demand_clean_transaction();
+    PERFORM dbanon_internal.demand_history();
+    PERFORM dbanon_internal.demand_release_name(publish.name);
+    PERFORM dbanon_internal.demand_override_reason(publish.allow_overlap, publish.reason);
+    PERFORM dbanon_internal.demand_replacement(publish.end_readers, publish.replace);
+    PERFORM dbanon_internal.choose_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     SELECT stored.* INTO run FROM ONLY dbanon.run stored WHERE stored.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(publish.run_id);
     END IF;
-    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace, publish.grow);
+    PERFORM dbanon_internal.demand_free_name(publish.name, publish.replace, publish.grow);
     -- From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
     BEGIN
@@ -349,12 +350,12 @@ BEGIN
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
     -- From now on nothing changes under it.
-    checked := dbanon_internal.check_publishable(publish.run_id);
-    says := dbanon_internal.run_says(publish.run_id);
+    checked := dbanon_internal.demand_publishable(publish.run_id);
+    says := dbanon_internal.find_row_meaning(publish.run_id);
 
     -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
-    SELECT par.* INTO part FROM dbanon_internal.new_part(publish.run_id, publish.name, publish.readers) par WHERE publish.grow;
+    SELECT par.* INTO part FROM dbanon_internal.prepare_part(publish.run_id, publish.name, publish.readers) par WHERE publish.grow;
     copied := dbanon_internal.copy_release(publish.run_id, new_release, part.prefix, part.bounds);
     PERFORM dbanon_internal.store_cells(publish.run_id, new_release);
     -- One publication of a population after the other: what each is measured with stays all there is until it ends.
@@ -364,22 +365,23 @@ BEGIN
     IF publish.grow THEN
         PERFORM dbanon_internal.store_requests(publish.run_id, new_release);
     END IF;
-    known := dbanon_internal.groups_sum(new_release, run.dataset_id);
-    overlap := dbanon_internal.refuse_if_broken(publish.run_id, new_release, checked.content, publish.allow_overlap)
-        || dbanon_internal.check_classes(publish.run_id, new_release, publish.allow_overlap);
+    known := dbanon_internal.compute_groups_sum(new_release, run.dataset_id);
+    overlap := dbanon_internal.demand_kept_promises(publish.run_id, new_release, checked.content, publish.allow_overlap)
+        || dbanon_internal.demand_classes(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     -- A copy may be of another population: whether that has releases is known from here on.
-    overlap := overlap || jsonb_strip_nulls(jsonb_build_object('copies', dbanon_internal.check_copies(publish.run_id, publish.allow_overlap),
-                                                               'settle_s', dbanon_internal.check_settle(publish.run_id, publish.allow_overlap)));
+    overlap := overlap || jsonb_strip_nulls(jsonb_build_object(
+        'copies', dbanon_internal.demand_no_copies(publish.run_id, publish.allow_overlap),
+        'settle_s', dbanon_internal.demand_settle_time(publish.run_id, publish.allow_overlap)));
     allowed := coalesce((overlap ->> 'below')::bigint > 0, false) OR overlap ?| ARRAY['copies', 'settle_s', 'classes', 'other_cells'];
     IF publish.allow_overlap AND NOT allowed THEN
         RAISE NOTICE 'There was nothing to allow, so the reason is not recorded.';
     END IF;
-    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace, publish.grow);
-    chosen := dbanon_internal.chosen_readers(publish.name, publish.replace OR publish.grow, publish.readers);
+    PERFORM dbanon_internal.demand_free_name(publish.name, publish.replace, publish.grow);
+    chosen := dbanon_internal.choose_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     IF publish.grow THEN
-        overlap := overlap || dbanon_internal.few_over_parts(publish.run_id, new_release, publish.name);
+        overlap := overlap || dbanon_internal.count_few_over_parts(publish.run_id, new_release, publish.name);
     END IF;
     BEGIN
         IF publish.replace THEN
@@ -401,20 +403,21 @@ BEGIN
             VALUES (new_release, publish.name, publish.run_id, checked.digest, copied.rows, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
-                    dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
+                    dbanon_internal.find_run_span(publish.run_id), dbanon_internal.compute_run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN checked.content END,
-                    known, dbanon_internal.cells_sum(new_release, run.dataset_id), says.holds, says.step_s, says.window_s, says.day_zone,
-                    dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id),
-                    dbanon_internal.share_of_people(publish.run_id),
+                    known, dbanon_internal.compute_cells_sum(new_release, run.dataset_id), says.holds, says.step_s, says.window_s, says.day_zone,
+                    dbanon_internal.find_run_extent(publish.run_id), dbanon_internal.find_pois_at(new_release, run.dataset_id),
+                    dbanon_internal.compute_share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
-                    part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.places_digest(publish.run_id) END, copied.longest_s);
+                    part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.compute_places_digest(publish.run_id) END,
+                    copied.longest_s);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
         PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
 
-    FOR said IN SELECT note FROM dbanon_internal.run_notices(publish.run_id) note LOOP
+    FOR said IN SELECT note FROM dbanon_internal.list_run_notices(publish.run_id) note LOOP
         RAISE NOTICE '%', said;
     END LOOP;
     RETURN copied.rows;

@@ -4,43 +4,43 @@
 -- dbanon.release_<release_id> of a part, or one table of several parts that dbanon.fold_release has put together. Each part is a row of
 -- dbanon.release with a run, groups and a digest of its own, and is compared with all others as any release is.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.live_series(name text) RETURNS dbanon.series
+CREATE OR REPLACE FUNCTION dbanon_internal.find_live_series(name text) RETURNS dbanon.series
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT s.* FROM ONLY dbanon.series s WHERE s.name = live_series.name AND s.withdrawn_at IS NULL
+    SELECT s.* FROM ONLY dbanon.series s WHERE s.name = find_live_series.name AND s.withdrawn_at IS NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.live_series(text) IS
+COMMENT ON FUNCTION dbanon_internal.find_live_series(text) IS
 'The live release of a name that grows; NULL where there is none.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.known_series(name text) RETURNS dbanon.series
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_series(name text) RETURNS dbanon.series
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    series CONSTANT dbanon.series := dbanon_internal.live_series(known_series.name);
+    series CONSTANT dbanon.series := dbanon_internal.find_live_series(demand_series.name);
 BEGIN
     IF series.series_id IS NULL THEN
-        RAISE EXCEPTION 'A release with parts must be live. There is none named %.', coalesce(dbanon_internal.quoted(known_series.name), 'NULL')
+        RAISE EXCEPTION 'A release with parts must be live. There is none named %.', coalesce(dbanon_internal.quote_text(demand_series.name), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.series.',
-                  HINT = CASE WHEN EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = known_series.name AND rel.withdrawn_at IS NULL)
-                              THEN format('It is a release of one run: withdraw all of it with SELECT dbanon.unpublish(%L).', known_series.name)
+                  HINT = CASE WHEN EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = demand_series.name AND rel.withdrawn_at IS NULL)
+                              THEN format('It is a release of one run: withdraw all of it with SELECT dbanon.unpublish(%L).', demand_series.name)
                               ELSE 'List the parts: SELECT name, bounds FROM dbanon.releases WHERE live AND bounds IS NOT NULL.' END;
     END IF;
     RETURN series;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.known_series(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_series(text) IS
 'The live release of a name that grows; refuses other names.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.withdrawing(release dbanon.release) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_withdrawal(release dbanon.release) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN release.series_id IS NULL THEN format('SELECT dbanon.unpublish(%L)', release.name)
                 ELSE format('SELECT dbanon.unpublish_part(%L, %L)', release.name, lower(release.bounds)) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.withdrawing(dbanon.release) IS
+COMMENT ON FUNCTION dbanon_internal.build_withdrawal(dbanon.release) IS
 'What to type to withdraw a release, or a part of one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_releases(
@@ -49,8 +49,8 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A release that grows is named once, and withdrawn with all of its parts that are meant.
-    SELECT count(*), string_agg(ser.name || CASE WHEN par.parts > 0 THEN format(' (%s of %s)', ser.meant, dbanon_internal.counted(par.parts, 'part'))
-        ELSE '' END, ', ' ORDER BY ser.name),
+    SELECT count(*), string_agg(ser.name || CASE WHEN par.parts > 0
+        THEN format(' (%s of %s)', ser.meant, dbanon_internal.format_quantity(par.parts, 'part')) ELSE '' END, ', ' ORDER BY ser.name),
         string_agg(CASE WHEN ser.meant = 1 THEN ser.withdraw
                         WHEN ser.meant = par.parts THEN format('SELECT dbanon.unpublish(%L)', ser.name)
                         ELSE 'SELECT dbanon.unpublish_part(name, lower(bounds)) FROM dbanon.release WHERE ' || CASE
@@ -59,7 +59,7 @@ AS $$
                             THEN format('name = %L AND withdrawn_at IS NULL AND bounds <@ %L::tstzrange', ser.name, ser.extent)
                             ELSE format('release_id = ANY (%L)', ser.ids) END END,
                    '; ' ORDER BY ser.name)
-    FROM (SELECT rel.name, rel.series_id, count(*) AS meant, min(dbanon_internal.withdrawing(rel)) AS withdraw,
+    FROM (SELECT rel.name, rel.series_id, count(*) AS meant, min(dbanon_internal.build_withdrawal(rel)) AS withdraw,
               array_agg(rel.release_id ORDER BY rel.release_id) AS ids, tstzrange(min(lower(rel.bounds)), max(upper(rel.bounds))) AS extent
           FROM ONLY dbanon.release rel
           WHERE rel.release_id = ANY (name_releases.release_ids) AND rel.withdrawn_at IS NULL
@@ -72,7 +72,7 @@ COMMENT ON FUNCTION dbanon_internal.name_releases(bigint[]) IS
 
 -- ---- what a part must be
 
-CREATE OR REPLACE FUNCTION dbanon_internal.part_bounds(run_id bigint) RETURNS tstzrange
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_part_bounds(run_id bigint) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -82,8 +82,8 @@ DECLARE
     bounds tstzrange;
     needed text;
 BEGIN
-    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = part_bounds.run_id;
-    SELECT dbanon_internal.plan_span(met.traits, run.params, dat.grid_s, NULL, NULL), coalesce(met.traits ->> 'instant', 'since and until')
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = demand_part_bounds.run_id;
+    SELECT dbanon_internal.find_planned_span(met.traits, run.params, dat.grid_s, NULL, NULL), coalesce(met.traits ->> 'instant', 'since and until')
         INTO STRICT named, needed
         FROM ONLY dbanon.method met CROSS JOIN ONLY dbanon.dataset dat WHERE met.name = run.method AND dat.dataset_id = run.dataset_id;
     bounds := tstzrange(coalesce(to_timestamp((run.params ->> 'since')::double precision), lower(named)),
@@ -96,25 +96,25 @@ BEGIN
     RETURN bounds;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.part_bounds(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_part_bounds(bigint) IS
 'The time that a run was asked for, which its part of a release takes: from since to until, or the slot of its instant; refuses a run without.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_series(run_id bigint, name text, readers text[]) RETURNS dbanon.series
+CREATE OR REPLACE FUNCTION dbanon_internal.find_run_series(run_id bigint, name text, readers text[]) RETURNS dbanon.series
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT NULL::bigint, run_series.name, r.method, r.algorithm, d.srid, d.grid_m, d.grid_s,
-        ARRAY(SELECT format('%s %s', k.name, k.sql_type) FROM dbanon_internal.release_columns(r.method) k ORDER BY k.ord),
-        s.step_s, s.window_s, s.day_zone, run_series.readers, NULL::timestamptz, NULL::text
+    SELECT NULL::bigint, find_run_series.name, r.method, r.algorithm, d.srid, d.grid_m, d.grid_s,
+        ARRAY(SELECT format('%s %s', k.name, k.sql_type) FROM dbanon_internal.list_release_columns(r.method) k ORDER BY k.ord),
+        s.step_s, s.window_s, s.day_zone, find_run_series.readers, NULL::timestamptz, NULL::text
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-    CROSS JOIN LATERAL dbanon_internal.run_says(r.run_id) s
-    WHERE r.run_id = run_series.run_id
+    CROSS JOIN LATERAL dbanon_internal.find_row_meaning(r.run_id) s
+    WHERE r.run_id = find_run_series.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_series(bigint, text, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_series(bigint, text, text[]) IS
 'The release that grows of which a run could be a part: what all of its parts have in common.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.series_tables(series_id bigint) RETURNS TABLE (relation regclass, bounds tstzrange)
+CREATE OR REPLACE FUNCTION dbanon_internal.list_series_tables(series_id bigint) RETURNS TABLE (relation regclass, bounds tstzrange)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
@@ -124,19 +124,19 @@ AS $$
     SELECT i.inhrelid::regclass, tstzrange(b.bound[1]::timestamptz, b.bound[2]::timestamptz)
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.*)''\) TO \(''(.*)''\)') b (bound)
-    WHERE i.inhparent = to_regclass(format('dbanon.series_%s', series_tables.series_id))
+    WHERE i.inhparent = to_regclass(format('dbanon.series_%s', list_series_tables.series_id))
 $$;
-COMMENT ON FUNCTION dbanon_internal.series_tables(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_series_tables(bigint) IS
 'The tables that a release that grows has its rows in, and of which time each is.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_part(run_id bigint, name text, bounds tstzrange, readers text[]) RETURNS dbanon.series
+CREATE OR REPLACE FUNCTION dbanon_internal.find_series_of_part(run_id bigint, name text, bounds tstzrange, readers text[]) RETURNS dbanon.series
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    old CONSTANT dbanon.series := dbanon_internal.live_series(check_part.name);
-    new CONSTANT dbanon.series := dbanon_internal.run_series(check_part.run_id, check_part.name, check_part.readers);
-    span CONSTANT tstzrange := dbanon_internal.run_span(check_part.run_id);
+    old CONSTANT dbanon.series := dbanon_internal.find_live_series(find_series_of_part.name);
+    new CONSTANT dbanon.series := dbanon_internal.find_run_series(find_series_of_part.run_id, find_series_of_part.name, find_series_of_part.readers);
+    span CONSTANT tstzrange := dbanon_internal.find_run_span(find_series_of_part.run_id);
     anchor timestamptz;
     taken tstzrange;
     other record;
@@ -166,14 +166,16 @@ BEGIN
                   HINT = 'Run it again like the parts before it, or publish it under another name.';
     END IF;
     SELECT rel.bounds INTO taken FROM ONLY dbanon.release rel
-        WHERE rel.series_id = old.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && check_part.bounds ORDER BY lower(rel.bounds) LIMIT 1;
+        WHERE rel.series_id = old.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && find_series_of_part.bounds
+        ORDER BY lower(rel.bounds) LIMIT 1;
     IF taken IS NOT NULL THEN
         RAISE EXCEPTION 'Each time of a release must have one part. % has a part from % to % already, and run % is from % to %.', name, lower(taken), upper(taken),
                 run_id, lower(bounds), upper(bounds)
             USING ERRCODE = 'DA003', DETAIL = 'Each row''s time belongs to one part.',
                   HINT = format('Run it for another time, or withdraw that part first: SELECT dbanon.unpublish_part(%L, %L).', name, lower(taken));
     END IF;
-    SELECT tab.bounds INTO taken FROM dbanon_internal.series_tables(old.series_id) tab WHERE tab.bounds && check_part.bounds ORDER BY 1 LIMIT 1;
+    SELECT tab.bounds INTO taken FROM dbanon_internal.list_series_tables(old.series_id) tab
+        WHERE tab.bounds && find_series_of_part.bounds ORDER BY 1 LIMIT 1;
     IF taken IS NOT NULL THEN
         RAISE EXCEPTION 'Each time of a release must have one part. A part of % from % to % was withdrawn, and its table is still there.', name,
                 lower(taken), upper(taken)
@@ -190,10 +192,10 @@ BEGIN
     RETURN old;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_part(bigint, text, tstzrange, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_series_of_part(bigint, text, tstzrange, text[]) IS
 'The live release that a run can be a part of; or what it would begin, without a number; refuses a run that cannot be part of the one that is there.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.places_digest(run_id bigint) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_places_digest(run_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -208,9 +210,9 @@ AS $$
         UNION ALL
         SELECT 3, poi.category, poi.geom FROM ONLY dbanon.poi poi WHERE poi.dataset_id = run.dataset_id AND met.traits -> 'reads' ? 'cells') inp
     CROSS JOIN LATERAL sha256(record_send(ROW(inp.kind, convert_to(inp.category, 'UTF8'), @postgis@.ST_AsEWKB(inp.geom, 'NDR')))) dig (digest)
-    WHERE run.run_id = places_digest.run_id
+    WHERE run.run_id = compute_places_digest.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.places_digest(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_places_digest(bigint) IS
 'A digest of the sensitive sites, or of the cells and points of interest, that a run reads; null where it reads none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.draw_prefix(series_id bigint) RETURNS integer
@@ -232,17 +234,17 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.draw_prefix(bigint) IS
 'Draws the upper bits of the keys of a new part, which no other part has or had: keys stay below 2^53, which is exact in JavaScript.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.new_part(run_id bigint, name text, readers text[], OUT bounds tstzrange, OUT prefix integer)
+CREATE OR REPLACE FUNCTION dbanon_internal.prepare_part(run_id bigint, name text, readers text[], OUT bounds tstzrange, OUT prefix integer)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    bounds := dbanon_internal.part_bounds(run_id);
-    prefix := dbanon_internal.draw_prefix((dbanon_internal.check_part(
-        run_id, name, bounds, dbanon_internal.chosen_readers(name, true, readers))).series_id);
+    bounds := dbanon_internal.demand_part_bounds(run_id);
+    prefix := dbanon_internal.draw_prefix((dbanon_internal.find_series_of_part(
+        run_id, name, bounds, dbanon_internal.choose_readers(name, true, readers))).series_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.new_part(bigint, text, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.prepare_part(bigint, text, text[]) IS
 'The bounds of a run that is to be a part, and the upper bits of its keys; refuses a run that cannot be one, before anything is copied.';
 
 -- ---- tables
@@ -300,7 +302,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     -- Again, since another part may have been published while the rows were copied.
-    series CONSTANT dbanon.series := dbanon_internal.check_part(run_id, name, bounds, readers);
+    series CONSTANT dbanon.series := dbanon_internal.find_series_of_part(run_id, name, bounds, readers);
     number bigint := series.series_id;
     target text;
     others text;

@@ -1,11 +1,11 @@
 -- Who may read a release: all analysts, or roles of the server that are named for it. Operators read every release.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.unfit_reader(readers text[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.find_unfit_reader(readers text[]) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN cardinality(readers) = 0 THEN 'an empty list'
-                ELSE (SELECT coalesce(dbanon_internal.quoted(ele.name), 'NULL') || CASE
+                ELSE (SELECT coalesce(dbanon_internal.quote_text(ele.name), 'NULL') || CASE
                           WHEN ele.name IS NULL THEN ''
                           -- The server takes it for every login, whatever quotes it is in.
                           WHEN ele.name = 'public' THEN ', which is every login'
@@ -19,18 +19,18 @@ AS $$
                       ORDER BY ele.name LIMIT 1)
            END
 $$;
-COMMENT ON FUNCTION dbanon_internal.unfit_reader(text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_unfit_reader(text[]) IS
 'Names the first of some readers that cannot be one, and why; NULL if all can.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.chosen_readers(name text, replace boolean, readers text[]) RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.choose_readers(name text, replace boolean, readers text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    chosen CONSTANT text[] := coalesce(chosen_readers.readers, (
+    chosen CONSTANT text[] := coalesce(choose_readers.readers, (
         SELECT rel.readers FROM ONLY dbanon.release rel
-        WHERE chosen_readers.replace AND rel.name = chosen_readers.name AND rel.withdrawn_at IS NULL LIMIT 1));
-    unfit CONSTANT text := dbanon_internal.unfit_reader(chosen);
+        WHERE choose_readers.replace AND rel.name = choose_readers.name AND rel.withdrawn_at IS NULL LIMIT 1));
+    unfit CONSTANT text := dbanon_internal.find_unfit_reader(chosen);
 BEGIN
     IF unfit IS NOT NULL THEN
         RAISE EXCEPTION 'The readers of a release must be roles of this server, neither superusers nor dbanon''s own, or @analyst@ alone. Got %.', unfit
@@ -40,17 +40,17 @@ BEGIN
     RETURN CASE WHEN chosen IS NOT NULL THEN nullif(ARRAY(SELECT DISTINCT ele FROM unnest(chosen) ele ORDER BY ele), ARRAY['@analyst@']) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.chosen_readers(text, boolean, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.choose_readers(text, boolean, text[]) IS
 'The roles that are to read a release, NULL for all analysts: those given, else those of the live release that it replaces or is to be part of;
 refuses roles that cannot be.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.readers_argument(readers text[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_readers_argument(readers text[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ', readers => ARRAY[' || string_agg(quote_literal(n), ', ' ORDER BY n) || ']' FROM unnest(readers) n
 $$;
-COMMENT ON FUNCTION dbanon_internal.readers_argument(text[]) IS
+COMMENT ON FUNCTION dbanon_internal.build_readers_argument(text[]) IS
 'Some readers as an argument of a call of dbanon.publish that a hint shows; NULL where there are none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.grant_readers(release_id bigint, replaced bigint) RETURNS void

@@ -3,7 +3,7 @@
 -- A withdrawn release's view loses its grants, its rows and its name, in this order, and what is left is dropped then or later:
 -- a withdrawal depends on no lock but the view's own, whatever others have built on it.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_ending(end_readers boolean, replace boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_replacement(end_readers boolean, replace boolean) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,10 +14,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_ending(boolean, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_replacement(boolean, boolean) IS
 'Refuses a publication that is to end readers and replaces nothing.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.changers_of(name text) RETURNS TABLE (pid integer, virtualtransaction text)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_changers(name text) RETURNS TABLE (pid integer, virtualtransaction text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -29,10 +29,10 @@ AS $$
             split_part(btrim(ver.ctid::text, '()'), ',', 2)::integer AS tuple,
             age(ver.xid) AS age
         FROM (SELECT 'pg_class'::regclass::oid, cla.xmax, cla.ctid FROM pg_class cla
-              WHERE cla.oid = to_regclass(format('published.%I', changers_of.name))
+              WHERE cla.oid = to_regclass(format('published.%I', find_changers.name))
               UNION ALL
               SELECT 'pg_type'::regclass, typ.xmax, typ.ctid FROM pg_type typ
-              WHERE typ.typrelid = to_regclass(format('published.%I', changers_of.name))) ver (of, xid, ctid)
+              WHERE typ.typrelid = to_regclass(format('published.%I', find_changers.name))) ver (of, xid, ctid)
         WHERE ver.xid <> '0'
     ), lock AS MATERIALIZED (
         SELECT loc.* FROM pg_locks loc WHERE loc.locktype IN ('transactionid', 'tuple')
@@ -51,16 +51,16 @@ AS $$
     JOIN pg_roles rol ON rol.oid = act.usesysid AND NOT rol.rolsuper
         AND (pg_has_role(rol.oid, '@analyst@', 'MEMBER') OR EXISTS (
             SELECT FROM ONLY dbanon.release rel CROSS JOIN LATERAL unnest(rel.readers) ele JOIN pg_roles reader ON reader.rolname = ele
-            WHERE rel.name = changers_of.name AND pg_has_role(rol.oid, reader.oid, 'MEMBER')))
+            WHERE rel.name = find_changers.name AND pg_has_role(rol.oid, reader.oid, 'MEMBER')))
         AND NOT (pg_has_role(rol.oid, '@operator@', 'MEMBER') OR pg_has_role(rol.oid, '@worker@', 'MEMBER'))
     WHERE NOT EXISTS (SELECT FROM lock held WHERE held.locktype = 'transactionid' AND held.transactionid = changed.xid AND held.granted)
         AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - changed.age)::text::xid8)
             = 'in progress'
 $$;
-COMMENT ON FUNCTION dbanon_internal.changers_of(text) IS
+COMMENT ON FUNCTION dbanon_internal.find_changers(text) IS
 'The open transactions that have changed the rights on the view of a release, or wait to.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.readers_of(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_readers(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -71,10 +71,10 @@ BEGIN
     WITH held AS MATERIALIZED (
         -- Those who wait for it as well: the one ahead in the queue has it next.
         SELECT DISTINCT loc.pid, loc.virtualtransaction FROM pg_locks loc
-        WHERE loc.locktype = 'relation' AND loc.relation = to_regclass(format('published.%I', readers_of.name))
+        WHERE loc.locktype = 'relation' AND loc.relation = to_regclass(format('published.%I', find_readers.name))
             AND loc.database = (SELECT pgd.oid FROM pg_database pgd WHERE pgd.datname = current_database())
         UNION
-        SELECT cha.pid, cha.virtualtransaction FROM dbanon_internal.changers_of(readers_of.name) cha
+        SELECT cha.pid, cha.virtualtransaction FROM dbanon_internal.find_changers(find_readers.name) cha
     )
     SELECT act.pid, format('%s (process %s)', coalesce(act.usename::text, 'a login that was dropped'), act.pid),
         coalesce(NOT rol.rolsuper, true) AND (pg_has_role('pg_signal_backend', 'USAGE') OR pg_has_role(act.usesysid, 'USAGE')),
@@ -94,7 +94,7 @@ BEGIN
     ORDER BY 1, 2;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.readers_of(text) IS
+COMMENT ON FUNCTION dbanon_internal.find_readers(text) IS
 'The sessions and prepared transactions that hold the view of a release, or wait for it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_readers(name text, retry text, end_readers boolean) RETURNS void
@@ -107,7 +107,7 @@ DECLARE
 BEGIN
     -- Who is named may have ended since the lock was refused: the sentence says so instead of naming none.
     SELECT string_agg(rea.reader, ', '), string_agg(rea.ending, '; ') FILTER (WHERE NOT rea.may_end) INTO readers, by_hand
-        FROM dbanon_internal.readers_of(refuse_readers.name) rea;
+        FROM dbanon_internal.find_readers(refuse_readers.name) rea;
     RAISE EXCEPTION 'Release % is in use by % and cannot be withdrawn yet.',
             name, coalesce(readers, 'sessions that have ended since')
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
@@ -148,13 +148,13 @@ BEGIN
         END;
         EXIT WHEN taken OR end_readers IS NOT TRUE OR clock_timestamp() > until;
         -- All at once: one by one, the first would be back before the last is gone.
-        ended := ended || ARRAY(SELECT rea.reader FROM dbanon_internal.readers_of(release_name) rea
+        ended := ended || ARRAY(SELECT rea.reader FROM dbanon_internal.find_readers(release_name) rea
                                 WHERE CASE WHEN rea.may_end THEN pg_terminate_backend(rea.pid) END);
     END LOOP;
     ended := ARRAY(SELECT DISTINCT ele.reader FROM unnest(ended) ele (reader) ORDER BY ele.reader);
     IF cardinality(ended) > 0 THEN
         -- In the server's log as well: the line of the audit goes with a transaction that is undone.
-        RAISE LOG 'dbanon: % ended % that read release %', session_user, dbanon_internal.counted(cardinality(ended), 'session'), release_name;
+        RAISE LOG 'dbanon: % ended % that read release %', session_user, dbanon_internal.format_quantity(cardinality(ended), 'session'), release_name;
         RAISE NOTICE 'Ended the sessions that read %: %.', release_name, array_to_string(ended[:20], ', ')
             || CASE WHEN cardinality(ended) > 20 THEN format(' and %s more', cardinality(ended) - 20) ELSE '' END;
         INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
@@ -241,14 +241,14 @@ BEGIN
     -- With the same columns the view can be redefined where it is, and what was built on it stays.
     in_place := columns[1] IS NOT DISTINCT FROM columns[2];
     -- A session that may not be ended keeps the release: then no other session is ended in vain.
-    IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) rea WHERE NOT rea.may_end))
+    IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.find_readers(release.name) rea WHERE NOT rea.may_end))
         OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
                                              ELSE format('SELECT dbanon_internal.hide_view(''release_%s'', %L)', replaced, release.name) END,
                                              replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true%s)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason),
-            (SELECT dbanon_internal.readers_argument(coalesce(release.readers, ARRAY['@analyst@'])) FROM ONLY dbanon.release rel
+            (SELECT dbanon_internal.build_readers_argument(coalesce(release.readers, ARRAY['@analyst@'])) FROM ONLY dbanon.release rel
              WHERE rel.release_id = replaced AND rel.readers IS DISTINCT FROM release.readers)), end_readers);
     END IF;
     -- The old view was moved away above; what was built on it went with it, which its owners have to know.
@@ -285,7 +285,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
 'Keeps others from publishing and withdrawing until the transaction ends.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.withdrawn_tables() RETURNS TABLE (relation text, name text, title text)
+CREATE OR REPLACE FUNCTION dbanon_internal.list_withdrawn_tables() RETURNS TABLE (relation text, name text, title text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -294,7 +294,7 @@ AS $$
     UNION ALL
     SELECT format('series_%s', s.series_id), s.name, format('%s (all parts)', s.name) FROM dbanon.series s WHERE s.withdrawn_at IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.withdrawn_tables() IS
+COMMENT ON FUNCTION dbanon_internal.list_withdrawn_tables() IS
 'The tables in schema dbanon that releases which were withdrawn had, whether they are there still or not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.clear_parts() RETURNS void
@@ -307,7 +307,7 @@ DECLARE
 BEGIN
     FOR empty IN
         SELECT ser.series_id, tab.relation
-        FROM dbanon.series ser CROSS JOIN LATERAL dbanon_internal.series_tables(ser.series_id) tab
+        FROM dbanon.series ser CROSS JOIN LATERAL dbanon_internal.list_series_tables(ser.series_id) tab
         WHERE ser.withdrawn_at IS NULL AND NOT EXISTS (
             SELECT FROM dbanon.release rel WHERE rel.series_id = ser.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && tab.bounds)
         ORDER BY ser.series_id, tab.bounds
@@ -342,7 +342,7 @@ BEGIN
                 SELECT FROM pg_depend dep JOIN pg_rewrite rew ON dep.classid = 'pg_rewrite'::regclass AND rew.oid = dep.objid
                 WHERE dep.refclassid = 'pg_class'::regclass AND dep.refobjid = to_regclass(format('dbanon.%s', tab.relation))
                     AND rew.ev_class = to_regclass(format('published.%I', tab.name))) AS shown
-        FROM dbanon_internal.withdrawn_tables() tab
+        FROM dbanon_internal.list_withdrawn_tables() tab
         WHERE coalesce(to_regclass(format('dbanon.%s', tab.relation)), to_regclass(format('dbanon.withdrawn$%s', tab.relation))) IS NOT NULL
         ORDER BY tab.relation
     LOOP
@@ -370,7 +370,7 @@ BEGIN
         END LOOP;
         IF failure IS NOT NULL THEN
             SELECT ' It is in use by ' || string_agg(rea.reader, ', ') || '.' INTO readers
-                FROM dbanon_internal.readers_of(gone.name) rea WHERE gone.shown;
+                FROM dbanon_internal.find_readers(gone.name) rea WHERE gone.shown;
             RAISE NOTICE 'Release % is withdrawn, and analysts can no longer read it. Not all of it could be dropped yet: %.% The next publication '
                 'or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
                 gone.title, failure, coalesce(readers, '');
@@ -409,9 +409,9 @@ DECLARE
                                    'SELECT dbanon_internal.revoke_rights(''published.%2$s'')', 'SELECT dbanon_internal.hide_view(%1$L, %2$L)'];
     done integer := 0;
 BEGIN
-    PERFORM dbanon_internal.check_name(unpublish.name);
+    PERFORM dbanon_internal.demand_release_name(unpublish.name);
     PERFORM dbanon_internal.lock_releases();  -- or the release of this name could be another by the time it is ours
-    series := dbanon_internal.live_series(unpublish.name);
+    series := dbanon_internal.find_live_series(unpublish.name);
     -- Of one that grows all parts may have been withdrawn: the last of them stands for it.
     SELECT rel.* INTO live FROM dbanon.release rel
         WHERE CASE WHEN series.series_id IS NULL THEN rel.name = unpublish.name AND rel.withdrawn_at IS NULL ELSE rel.series_id = series.series_id END

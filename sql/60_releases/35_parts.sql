@@ -10,9 +10,9 @@ DECLARE
     part dbanon.release;
     relation regclass;
 BEGIN
-    PERFORM dbanon_internal.check_name(unpublish_part.name);
+    PERFORM dbanon_internal.demand_release_name(unpublish_part.name);
     PERFORM dbanon_internal.lock_releases();
-    series := dbanon_internal.known_series(unpublish_part.name);
+    series := dbanon_internal.demand_series(unpublish_part.name);
     SELECT rel.* INTO part FROM dbanon.release rel
         WHERE rel.series_id = series.series_id AND rel.withdrawn_at IS NULL AND rel.bounds @> unpublish_part.at;
     IF part.release_id IS NULL THEN
@@ -20,7 +20,7 @@ BEGIN
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.',
                   HINT = format('List the parts: SELECT bounds FROM dbanon.releases WHERE live AND name = %L ORDER BY bounds.', unpublish_part.name);
     END IF;
-    SELECT tab.relation INTO STRICT relation FROM dbanon_internal.series_tables(series.series_id) tab WHERE tab.bounds @> part.bounds;
+    SELECT tab.relation INTO STRICT relation FROM dbanon_internal.list_series_tables(series.series_id) tab WHERE tab.bounds @> part.bounds;
     UPDATE dbanon.release rel SET withdrawn_at = now(), withdrawn_by = session_user WHERE rel.release_id = part.release_id;
     -- Readers go on: who has begun a statement sees the rows to its end, nobody later. An empty table is dropped when it is free.
     EXECUTE format('DELETE FROM ONLY %s WHERE valid_from >= %L AND valid_from < %L', relation, lower(part.bounds), upper(part.bounds));
@@ -40,7 +40,7 @@ Returns: the number of its run.
 Raises: DA001, DA002. DA013 where another publication or withdrawal does not end.
 Example: SELECT dbanon.unpublish_part(''taxi'', ''2026-11-20 12:00Z'').';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.folded_tables(series_id bigint, before timestamptz) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.fold_tables(series_id bigint, before timestamptz) RETURNS TABLE (
     target regclass, relations regclass[], bounds tstzrange)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -56,11 +56,11 @@ BEGIN
         FROM (SELECT isl.*, count(*) FILTER (WHERE isl.begins) OVER (ORDER BY lower(isl.bounds)) AS island
               FROM (SELECT tab.*, mon.month,
                         lag(upper(tab.bounds)) OVER w IS DISTINCT FROM lower(tab.bounds) OR lag(mon.month) OVER w <> mon.month AS begins
-                    FROM dbanon_internal.series_tables(folded_tables.series_id) tab
+                    FROM dbanon_internal.list_series_tables(fold_tables.series_id) tab
                     -- By its middle, a day of any time zone is of the month that it has there.
                     CROSS JOIN LATERAL (SELECT date_trunc('month', lower(tab.bounds) + (upper(tab.bounds) - lower(tab.bounds)) / 2) AS month) mon
                     WHERE EXISTS (SELECT FROM dbanon.release rel
-                                  WHERE rel.series_id = folded_tables.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && tab.bounds)
+                                  WHERE rel.series_id = fold_tables.series_id AND rel.withdrawn_at IS NULL AND rel.bounds && tab.bounds)
                     WINDOW w AS (ORDER BY lower(tab.bounds))) isl) fold
         GROUP BY fold.island
         HAVING count(*) > 1 AND max(upper(fold.bounds)) <= before AND min(fold.month) + interval '1 month' <= before
@@ -78,7 +78,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.folded_tables(bigint, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.fold_tables(bigint, timestamptz) IS
 'Makes a table for each whole month of a release that grows, with the rows of all its parts; what it takes the place of, and the time of these.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_series(series_id bigint, patience text) RETURNS void
@@ -93,7 +93,7 @@ BEGIN
     PERFORM set_config('lock_timeout', patience, true);
     EXECUTE format('LOCK TABLE dbanon.series_%s IN ACCESS EXCLUSIVE MODE', series_id);
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-    SELECT string_agg(rea.reader, ', ') INTO readers FROM dbanon_internal.readers_of(release_name) rea;
+    SELECT string_agg(rea.reader, ', ') INTO readers FROM dbanon_internal.find_readers(release_name) rea;
     RAISE EXCEPTION 'Release % is in use by % and cannot be folded yet.', release_name, coalesce(readers, 'sessions that have ended since')
         USING ERRCODE = 'DA013', DETAIL = 'Its tables are as they were.', HINT = 'Try again when their transactions have ended.';
 END
@@ -113,13 +113,13 @@ DECLARE
     relation regclass;
     folded integer := 0;
 BEGIN
-    PERFORM dbanon_internal.check_name(fold_release.name);
+    PERFORM dbanon_internal.demand_release_name(fold_release.name);
     IF before IS NULL OR NOT isfinite(before) THEN
         RAISE EXCEPTION 'The time before which a release is folded must be a finite one. Got %.', coalesce(before::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Months that end later stay as they are.', HINT = 'Give the first of this month: date_trunc(''month'', now()).';
     END IF;
     PERFORM dbanon_internal.lock_releases();
-    series := dbanon_internal.known_series(fold_release.name);
+    series := dbanon_internal.demand_series(fold_release.name);
     -- Copying takes long: readers who are there now are asked for first, and let in again meanwhile.
     BEGIN
         PERFORM dbanon_internal.hold_series(series.series_id, '100ms');
@@ -127,7 +127,7 @@ BEGIN
     EXCEPTION WHEN transaction_rollback THEN
         NULL;
     END;
-    made := (SELECT jsonb_agg(to_jsonb(tab)) FROM dbanon_internal.folded_tables(series.series_id, before) tab);
+    made := (SELECT jsonb_agg(to_jsonb(tab)) FROM dbanon_internal.fold_tables(series.series_id, before) tab);
     IF made IS NOT NULL THEN
         PERFORM dbanon_internal.hold_series(series.series_id, '5s');
         FOR month IN SELECT ele.* FROM jsonb_to_recordset(made) ele (target text, relations text[], bounds tstzrange) LOOP

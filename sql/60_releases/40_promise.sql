@@ -1,12 +1,12 @@
 -- What a release says of itself to its readers: comments of the view and its columns, for readers who know no paper.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.percent_left_out(total numeric, left_out numeric) RETURNS integer
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_percent_left_out(total numeric, left_out numeric) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 100 - floor(100 * (total - left_out) / total)::integer
 $$;
-COMMENT ON FUNCTION dbanon_internal.percent_left_out(numeric, numeric) IS
+COMMENT ON FUNCTION dbanon_internal.compute_percent_left_out(numeric, numeric) IS
 'The share of what was left out of a total in whole percent, rounded up.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_share(total numeric, left_out numeric, k integer) RETURNS text
@@ -15,37 +15,37 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     -- A count below k might point to single people, and so would a share that it can be reckoned from.
     SELECT CASE WHEN left_out < k THEN format('fewer than %s, or none', k)
-                WHEN total > 0 THEN format('%s %%', dbanon_internal.percent_left_out(total, left_out))
+                WHEN total > 0 THEN format('%s %%', dbanon_internal.compute_percent_left_out(total, left_out))
            END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_share(numeric, numeric, integer) IS
 'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it
 was fewer than k, or none.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.sum_of_counts(counts jsonb) RETURNS numeric
+CREATE OR REPLACE FUNCTION dbanon_internal.sum_counts(counts jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(sum(c.value::numeric), 0) FROM jsonb_each_text(counts) c
 $$;
-COMMENT ON FUNCTION dbanon_internal.sum_of_counts(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.sum_counts(jsonb) IS
 'Adds up counts by reason.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.share_of_people(run_id bigint) RETURNS integer
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_share_of_people(run_id bigint) RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN x.left_out >= (r.params ->> 'k')::numeric AND x.total > 0 THEN dbanon_internal.percent_left_out(x.total, x.left_out) END
+    SELECT CASE WHEN x.left_out >= (r.params ->> 'k')::numeric AND x.total > 0 THEN dbanon_internal.compute_percent_left_out(x.total, x.left_out) END
     FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
     CROSS JOIN LATERAL (
-        SELECT (v.figures ->> (m.traits -> 'totals' ->> 'subjects'))::numeric AS total, dbanon_internal.sum_of_counts(r.suppressed -> 'subjects') AS left_out
+        SELECT (v.figures ->> (m.traits -> 'totals' ->> 'subjects'))::numeric AS total, dbanon_internal.sum_counts(r.suppressed -> 'subjects') AS left_out
         FROM ONLY dbanon.verification v WHERE v.run_id = r.run_id AND v.attack = m.attack ORDER BY v.verification_id DESC LIMIT 1) x
-    WHERE r.run_id = share_of_people.run_id
+    WHERE r.run_id = compute_share_of_people.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.share_of_people(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_share_of_people(bigint) IS
 'The share of all people seen that a verified run leaves out, in whole percent, rounded up; NULL where these are fewer than k, or not counted.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.release_figures(release_id bigint) RETURNS dbanon.verification
+CREATE OR REPLACE FUNCTION dbanon_internal.find_release_figures(release_id bigint) RETURNS dbanon.verification
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -55,20 +55,20 @@ AS $$
     -- A digest of an earlier version is of rows that no later one can be compared with: then every later verification counts.
     JOIN ONLY dbanon.verification v ON v.run_id = l.run_id AND v.attack = m.attack AND (v.digest = l.digest OR NOT v.outdated AND EXISTS (
         SELECT FROM ONLY dbanon.verification o WHERE o.run_id = l.run_id AND o.digest = l.digest AND o.outdated))
-    WHERE l.release_id = release_figures.release_id
+    WHERE l.release_id = find_release_figures.release_id
     ORDER BY v.verification_id DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon_internal.release_figures(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_release_figures(bigint) IS
 'The latest verification of exactly what a release holds; of its run, where the release is of an earlier version.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.newest_part(series_id bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.find_newest_part(series_id bigint) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT l.release_id FROM ONLY dbanon.release l WHERE l.series_id = newest_part.series_id
+    SELECT l.release_id FROM ONLY dbanon.release l WHERE l.series_id = find_newest_part.series_id
     ORDER BY l.withdrawn_at IS NOT NULL, upper(l.bounds) DESC, l.release_id DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon_internal.newest_part(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_newest_part(bigint) IS
 'The live part of a release that says the latest; where all were withdrawn, one of these.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_range(low text, high text) RETURNS text
@@ -80,17 +80,17 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_range(text, text) IS
 'Two ends of a range, or the one value where they are the same.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.promise_of(method dbanon.method, algorithm text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.find_promise(method dbanon.method, algorithm text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce((SELECT nullif(a.value ->> 'guarantee', '') FROM jsonb_array_elements((method).algorithms) a
                      WHERE a.value ->> 'name' = algorithm), (method).guarantee)
 $$;
-COMMENT ON FUNCTION dbanon_internal.promise_of(dbanon.method, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_promise(dbanon.method, text) IS
 'The promise of an algorithm: its own, or that of its method.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.release_promise(release_id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -105,23 +105,24 @@ DECLARE
     left_out text;
 BEGIN
     SELECT stored.* INTO STRICT run FROM ONLY dbanon.release rel JOIN ONLY dbanon.run stored ON stored.run_id = rel.run_id
-        WHERE rel.release_id = release_promise.release_id;
+        WHERE rel.release_id = describe_promise.release_id;
     SELECT met.* INTO STRICT method FROM ONLY dbanon.method met WHERE met.name = run.method;
     SELECT dat.* INTO STRICT dataset FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id;
-    method.guarantee := dbanon_internal.promise_of(method, run.algorithm);
+    method.guarantee := dbanon_internal.find_promise(method, run.algorithm);
     parts := ARRAY(SELECT rel.release_id FROM ONLY dbanon.release this JOIN ONLY dbanon.release rel ON rel.series_id = this.series_id
-                   WHERE this.release_id = release_promise.release_id AND rel.withdrawn_at IS NULL);
+                   WHERE this.release_id = describe_promise.release_id AND rel.withdrawn_at IS NULL);
     WITH part AS MATERIALIZED (
-        SELECT stored.suppressed, (stored.params ->> 'k')::integer AS k, (dbanon_internal.release_figures(rel.release_id)).figures AS figures
+        SELECT stored.suppressed, (stored.params ->> 'k')::integer AS k, (dbanon_internal.find_release_figures(rel.release_id)).figures AS figures
         FROM ONLY dbanon.release rel JOIN ONLY dbanon.run stored ON stored.run_id = rel.run_id
-        WHERE rel.release_id = ANY (parts) OR (parts = '{}' AND rel.release_id = release_promise.release_id)
+        WHERE rel.release_id = ANY (parts) OR (parts = '{}' AND rel.release_id = describe_promise.release_id)
     ), share AS (
         -- What was left out, kind by kind, of the figure of the attack that counts them all. Shares are compared, not what is counted in them.
         SELECT pair.key, dbanon_internal.describe_share(tot.total, tot.left_out, part.k) AS said,
-            CASE WHEN tot.left_out < part.k THEN -1 WHEN tot.total > 0 THEN dbanon_internal.percent_left_out(tot.total, tot.left_out) END AS percent
+            CASE WHEN tot.left_out < part.k THEN -1
+                 WHEN tot.total > 0 THEN dbanon_internal.compute_percent_left_out(tot.total, tot.left_out) END AS percent
         FROM part CROSS JOIN LATERAL jsonb_each_text(method.traits -> 'totals') pair
         CROSS JOIN LATERAL (SELECT (part.figures ->> pair.value)::numeric AS total,
-                                dbanon_internal.sum_of_counts(part.suppressed -> pair.key) AS left_out) tot
+                                dbanon_internal.sum_counts(part.suppressed -> pair.key) AS left_out) tot
         WHERE pair.key = 'subjects' OR part.suppressed ? pair.key
     )
     SELECT (SELECT dbanon_internal.describe_range(min(part.k)::text, max(part.k)::text) FROM part),
@@ -148,7 +149,7 @@ BEGIN
             || coalesce(' Method: ' || nullif(method.paper, '') || '.', ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.release_promise(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_promise(bigint) IS
 'What a release says to its readers: what a row is, the promise with its k, against whom, units, what was left out,
 what to add up; holds no seed, no number of a run, no name of a dataset and no count below k; of one that grows, k and shares are from the least
 to the greatest of its parts.';
@@ -163,7 +164,7 @@ DECLARE
     col record;
 BEGIN
     -- The last part speaks for all.
-    release_id := coalesce((SELECT dbanon_internal.newest_part(rel.series_id) FROM ONLY dbanon.release rel
+    release_id := coalesce((SELECT dbanon_internal.find_newest_part(rel.series_id) FROM ONLY dbanon.release rel
                             WHERE rel.release_id = describe_release.release_id AND rel.series_id IS NOT NULL), release_id);
     SELECT rel.name, run.method, dat.srid, dat.grid_m, dat.grid_s,
             CASE WHEN EXISTS (SELECT FROM ONLY dbanon.published_atom pub WHERE pub.release_id = rel.release_id)
@@ -174,7 +175,7 @@ BEGIN
         FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
         JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
         WHERE rel.release_id = describe_release.release_id;
-    EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon_internal.release_promise(release_id));
+    EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon_internal.describe_promise(release_id));
     FOR col IN
         SELECT core.name, core.comment FROM (VALUES
             ('record_id', 'The published thing this row belongs to: rows with the same number belong together. Numbered at random.'),
@@ -189,7 +190,7 @@ BEGIN
             ('valid_from', 'Start of period, which is part of it, with time zone.'),
             ('valid_to', 'End of period, which is not part of it, with time zone.')) core (name, comment)
         UNION ALL
-        SELECT family.name, family.comment || about.pois FROM dbanon_internal.release_columns(about.method) family
+        SELECT family.name, family.comment || about.pois FROM dbanon_internal.list_release_columns(about.method) family
     LOOP
         EXECUTE format('COMMENT ON COLUMN published.%I.%I IS %L', about.name, col.name, col.comment);
     END LOOP;

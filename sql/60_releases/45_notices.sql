@@ -18,7 +18,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.fill_in(text, jsonb) IS
 'Puts figures into a sentence, each in place of its name in braces; NULL where one of them is not known.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_warnings(run_id bigint, called bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.list_run_warnings(run_id bigint, called bigint) RETURNS SETOF text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -30,17 +30,17 @@ DECLARE
     reason text;
     silent record;
 BEGIN
-    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = run_warnings.run_id;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = list_run_warnings.run_id;
     SELECT met.traits INTO STRICT traits FROM ONLY dbanon.method met WHERE met.name = run.method;
-    SELECT ver.figures INTO figures FROM ONLY dbanon.verification ver WHERE ver.run_id = run_warnings.run_id
+    SELECT ver.figures INTO figures FROM ONLY dbanon.verification ver WHERE ver.run_id = list_run_warnings.run_id
         ORDER BY ver.verification_id DESC LIMIT 1;
     WITH kind AS (
-        SELECT pair.key, (figures ->> pair.value)::numeric AS total, dbanon_internal.sum_of_counts(run.suppressed -> pair.key) AS left_out
+        SELECT pair.key, (figures ->> pair.value)::numeric AS total, dbanon_internal.sum_counts(run.suppressed -> pair.key) AS left_out
         FROM jsonb_each_text(traits -> 'totals') pair
     ), most AS (
         SELECT kind.* FROM kind WHERE 2 * kind.left_out > kind.total AND kind.total > 0
     )
-    SELECT string_agg(format('%s %% of the %s', dbanon_internal.percent_left_out(most.total, most.left_out),
+    SELECT string_agg(format('%s %% of the %s', dbanon_internal.compute_percent_left_out(most.total, most.left_out),
                              CASE most.key WHEN 'subjects' THEN 'people seen' ELSE replace(most.key, '_', '-') END), ', '
                       ORDER BY most.left_out / most.total DESC, most.key),
            (SELECT pair.key FROM most CROSS JOIN LATERAL jsonb_each_text(run.suppressed -> most.key) pair
@@ -54,13 +54,13 @@ BEGIN
             WHERE note.sentence IS NOT NULL;
     END IF;
     -- A first window without rows, where the data begin too late for it.
-    SELECT lack.*, lower(dbanon_internal.run_span(run.run_id)) AS since INTO silent
+    SELECT lack.*, lower(dbanon_internal.find_run_span(run.run_id)) AS since INTO silent
         FROM ONLY dbanon.dataset dat
         CROSS JOIN LATERAL (
             SELECT min(tra.first_s) AS first_s FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = dat.dataset_id) first
-        CROSS JOIN LATERAL dbanon_internal.lacking_history(traits, run.params, dat.grid_s, first.first_s) lack
+        CROSS JOIN LATERAL dbanon_internal.find_lacking_history(traits, run.params, dat.grid_s, first.first_s) lack
         WHERE dat.dataset_id = run.dataset_id
-            AND lower(dbanon_internal.run_span(run.run_id)) > to_timestamp(coalesce(run.params ->> 'start', run.params ->> 'since')::double precision);
+            AND lower(dbanon_internal.find_run_span(run.run_id)) > to_timestamp(coalesce(run.params ->> 'start', run.params ->> 'since')::double precision);
     IF silent.start IS NOT NULL THEN
         RETURN NEXT format('Run %s publishes no person from %s to %s: positions count for %s s, and the data begin too late. Load earlier data, or '
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
@@ -71,11 +71,11 @@ BEGIN
         WHERE jsonb_typeof(figures -> pair.key) = 'number' AND (figures ->> pair.key)::numeric > 0;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_warnings(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
 data for its first window are missing; and what its attack counted that its method warns of.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_notices(run_id bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -86,15 +86,15 @@ AS $$
         JOIN ONLY dbanon.run earlier ON earlier.dataset_id = run.dataset_id AND earlier.method = run.method AND earlier.algorithm = run.algorithm
             AND earlier.params = run.params
             AND earlier.run_id < run.run_id AND earlier.status = 'verified'
-        WHERE run.run_id = run_notices.run_id
+        WHERE run.run_id = list_run_notices.run_id
             AND (EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = earlier.run_id)
                 OR NOT EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = run.run_id))
     )
-    SELECT war.said FROM dbanon_internal.run_warnings(run_notices.run_id, run_notices.run_id) WITH ORDINALITY war (said, place)
-    WHERE NOT EXISTS (SELECT FROM before CROSS JOIN LATERAL dbanon_internal.run_warnings(before.run_id, run_notices.run_id) told (said)
+    SELECT war.said FROM dbanon_internal.list_run_warnings(list_run_notices.run_id, list_run_notices.run_id) WITH ORDINALITY war (said, place)
+    WHERE NOT EXISTS (SELECT FROM before CROSS JOIN LATERAL dbanon_internal.list_run_warnings(before.run_id, list_run_notices.run_id) told (said)
                       WHERE before.run_id IS NOT NULL AND told.said = war.said)
     ORDER BY war.place
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_notices(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_run_notices(bigint) IS
 'What a verified run says when it is done, and again when it is published: what there is to say of it, except what the run before it
 that was asked for the same has said as well.';

@@ -1,7 +1,7 @@
 -- A run and its release in one record: promise, attack, what is left open and left out, logins and times.
 -- dbanon card, the pages of dbanon report and dbanon.release_card are made from it: add a new figure here.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.left_out_shares(run_id bigint, figures jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_shares_left_out(run_id bigint, figures jsonb) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -13,13 +13,13 @@ AS $$
                         FROM jsonb_each_text(r.suppressed -> t.key) c))), '{}')
     FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
     CROSS JOIN LATERAL jsonb_each_text(m.traits -> 'totals') t
-    CROSS JOIN LATERAL (SELECT dbanon_internal.sum_of_counts(r.suppressed -> t.key) AS left_out) s
-    WHERE r.run_id = left_out_shares.run_id AND (t.key = 'subjects' OR r.suppressed ? t.key)
+    CROSS JOIN LATERAL (SELECT dbanon_internal.sum_counts(r.suppressed -> t.key) AS left_out) s
+    WHERE r.run_id = describe_shares_left_out.run_id AND (t.key = 'subjects' OR r.suppressed ? t.key)
 $$;
-COMMENT ON FUNCTION dbanon_internal.left_out_shares(bigint, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.describe_shares_left_out(bigint, jsonb) IS
 'What a run leaves out by kind, in all and by reason, in words that point to no single person: whole percent, or that these are fewer than k.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.described(run_id bigint, release_id bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_run(run_id bigint, release_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -31,12 +31,12 @@ DECLARE
     dataset dbanon.dataset;
     verdict dbanon.verification;
 BEGIN
-    SELECT rel.* INTO release FROM ONLY dbanon.release rel WHERE rel.release_id = described.release_id;
-    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = described.run_id;
+    SELECT rel.* INTO release FROM ONLY dbanon.release rel WHERE rel.release_id = describe_run.release_id;
+    SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = describe_run.run_id;
     SELECT met.* INTO STRICT method FROM ONLY dbanon.method met WHERE met.name = run.method;
     SELECT dat.* INTO STRICT dataset FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id;
     IF release.release_id IS NOT NULL THEN
-        verdict := dbanon_internal.release_figures(release.release_id);
+        verdict := dbanon_internal.find_release_figures(release.release_id);
     ELSE
         SELECT ver.* INTO verdict FROM ONLY dbanon.verification ver WHERE ver.run_id = run.run_id AND ver.attack = method.attack
             ORDER BY ver.verification_id DESC LIMIT 1;
@@ -46,10 +46,10 @@ BEGIN
         'live', CASE WHEN release.release_id IS NOT NULL THEN release.withdrawn_at IS NULL END, 'dataset', dataset.name,
         'run_id', run.run_id, 'status', run.status,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
-        'promise', dbanon_internal.promise_of(method, run.algorithm), 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
+        'promise', dbanon_internal.find_promise(method, run.algorithm), 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'holds', method.traits -> 'holds',
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures, 'outdated', verdict.outdated,
-            'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.run_digest(run.run_id) END,
+            'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.compute_run_digest(run.run_id) END,
             'clauses', (SELECT coalesce(jsonb_agg(
                             ele.value || coalesce(method.traits -> 'clauses' -> (ele.value ->> 'name'), '{}') ORDER BY ele.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY ele),
@@ -59,12 +59,13 @@ BEGIN
             'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
             'in_all', (SELECT coalesce(jsonb_object_agg(pair.key, pair.value), '{}') FROM jsonb_each(run.suppressed) pair
                        WHERE jsonb_typeof(pair.value) = 'object'),
-            'shares', dbanon_internal.left_out_shares(run.run_id, verdict.figures),
+            'shares', dbanon_internal.describe_shares_left_out(run.run_id, verdict.figures),
             'joined', coalesce(release.left_out, dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer))),
-        'percent_left_out', dbanon_internal.share_of_people(run.run_id),
+        'percent_left_out', dbanon_internal.compute_share_of_people(run.run_id),
         'rows', coalesce(release.rows, run.rows),
         'period', (SELECT jsonb_build_object('since', lower(spa.span), 'until', upper(spa.span))
-                   FROM (SELECT CASE WHEN release.release_id IS NULL THEN dbanon_internal.run_span(run.run_id) ELSE release.span END AS span) spa),
+                   FROM (SELECT CASE WHEN release.release_id IS NULL THEN dbanon_internal.find_run_span(run.run_id)
+                                     ELSE release.span END AS span) spa),
         'part', CASE WHEN release.series_id IS NOT NULL THEN jsonb_build_object(
             'since', lower(release.bounds), 'until', upper(release.bounds), 'live_parts', (
                 SELECT count(*) FROM ONLY dbanon.release rel WHERE rel.series_id = release.series_id AND rel.withdrawn_at IS NULL)) END,
@@ -92,7 +93,7 @@ BEGIN
         'paper', nullif(method.paper, ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.described(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_run(bigint, bigint) IS
 'The one record of a run, and of its release where that is given, from which cards and pages are made.';
 
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
@@ -108,10 +109,10 @@ BEGIN
         ORDER BY rel.withdrawn_at DESC NULLS FIRST, upper(rel.bounds) DESC, rel.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN
         RAISE EXCEPTION 'The release must exist, live or withdrawn. There was never one named %.',
-                coalesce(dbanon_internal.quoted(release_card.name), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
+                coalesce(dbanon_internal.quote_text(release_card.name), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    RETURN dbanon_internal.described(release.run_id, release.release_id);
+    RETURN dbanon_internal.describe_run(release.run_id, release.release_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
@@ -139,7 +140,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.run r WHERE r.run_id = run_card.run_id) THEN
         PERFORM dbanon_internal.refuse_no_run(run_card.run_id);
     END IF;
-    RETURN dbanon_internal.described(run_card.run_id, NULL);
+    RETURN dbanon_internal.describe_run(run_card.run_id, NULL);
 END
 $$;
 COMMENT ON FUNCTION dbanon.run_card(bigint) IS

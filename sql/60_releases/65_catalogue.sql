@@ -25,7 +25,7 @@ DECLARE
 BEGIN
     FOR hour IN
         SELECT (ele.value ->> 'hour')::timestamptz AS at, (ele.value ->> 'published')::bigint AS published,
-            dbanon_internal.sum_of_counts(ele.value -> 'left_out')::bigint AS left_out
+            dbanon_internal.sum_counts(ele.value -> 'left_out')::bigint AS left_out
         FROM jsonb_array_elements(by_hour) ele ORDER BY 1
     LOOP
         IF n = 0 OR (published[n] >= k AND left_out[n] >= k) THEN
@@ -46,7 +46,7 @@ BEGIN
         left_out[n] := left_out[n] + left_out[n + 1];
     END IF;
     RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('since', since[num], 'until', until[num],
-                'percent', dbanon_internal.percent_left_out(published[num] + left_out[num], left_out[num])) ORDER BY num), '[]')
+                'percent', dbanon_internal.compute_percent_left_out(published[num] + left_out[num], left_out[num])) ORDER BY num), '[]')
             FROM generate_series(1, n) num);
 END
 $$;

@@ -36,7 +36,7 @@ BEGIN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
             USING ERRCODE = 'DA007', DETAIL = 'An adversary knows published rows permanently.',
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
-                      SELECT string_agg(dbanon_internal.withdrawing(rel), '; ' ORDER BY rel.name)
+                      SELECT string_agg(dbanon_internal.build_withdrawal(rel), '; ' ORDER BY rel.name)
                       FROM dbanon.release rel WHERE rel.run_id = run.run_id AND rel.withdrawn_at IS NULL) || '.',
                       'There is nothing to do: it was withdrawn.');
     END IF;
@@ -60,7 +60,7 @@ Returns: how many cloaks were deleted.
 Raises: DA001. DA007 if it was ever published. DA013 if it is in the queue or being worked on.
 Example: SELECT dbanon.drop_run(1).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.normalised_name(name text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.normalise_name(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -69,10 +69,10 @@ AS $$
     SELECT normalize(btrim(name, E'\t\n\x0B\f\r\x1C\x1D\x1E\x1F \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
                                  '\u2007\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000'), NFC)
 $$;
-COMMENT ON FUNCTION dbanon_internal.normalised_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.normalise_name(text) IS
 'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.word_pattern(name text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_word_pattern(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -81,7 +81,7 @@ AS $$
     SELECT CASE WHEN length(name) > 1000 THEN '(?!x)x'
                 ELSE '(?<![[:alnum:]])' || regexp_replace(name, '([^[:alnum:][:space:]])', '\\\1', 'g') || '(?![[:alnum:]])' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.word_pattern(text) IS
+COMMENT ON FUNCTION dbanon_internal.build_word_pattern(text) IS
 'A regular expression that finds a name where no letter or digit touches it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.names_subject(content jsonb, name text) RETURNS boolean
@@ -90,9 +90,9 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_path_query(content, 'strict $.** ? (@.type() == "string" || @.type() == "number")') v (value)
-        CROSS JOIN LATERAL (SELECT dbanon_internal.normalised_name(v.value #>> '{}') AS said) s
+        CROSS JOIN LATERAL (SELECT dbanon_internal.normalise_name(v.value #>> '{}') AS said) s
         -- A number is found in too many places that mean something else, times above all: it has to be the whole.
-        WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.word_pattern(name)))
+        WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.build_word_pattern(name)))
 $$;
 COMMENT ON FUNCTION dbanon_internal.names_subject(jsonb, text) IS
 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
@@ -116,7 +116,7 @@ BEGIN
     IF live.number > 0 THEN
         RAISE NOTICE '% made with this person''s data and unchanged: %. To remove it there too, withdraw them: %. Or replace them with a new run, '
             'which reveals the forgotten person to the readers of both and therefore needs replace => true, allow_overlap => true and a reason.',
-            dbanon_internal.counted(live.number, 'live release was', 'live releases were'), live.named, live.withdraw;
+            dbanon_internal.format_quantity(live.number, 'live release was', 'live releases were'), live.named, live.withdraw;
     END IF;
     IF exact.number > 0 THEN
         RAISE NOTICE 'In these releases the person is not hidden but published exactly: %. Withdraw them until they are replaced: %.', exact.named, exact.withdraw;
@@ -143,18 +143,18 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.forget_statistics() IS
 'Samples the columns that may hold names of subjects again.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.datasets_besides(dataset_id bigint, subject text) RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.list_other_datasets(dataset_id bigint, subject text) RETURNS text[]
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY(
         SELECT o.name
         FROM dbanon.dataset d JOIN dbanon.dataset o ON o.population_id = d.population_id AND o.dataset_id <> d.dataset_id
-        WHERE d.dataset_id = datasets_besides.dataset_id AND NOT d.own_subjects AND NOT o.own_subjects
-          AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = o.dataset_id AND t.subject = datasets_besides.subject)
+        WHERE d.dataset_id = list_other_datasets.dataset_id AND NOT d.own_subjects AND NOT o.own_subjects
+          AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = o.dataset_id AND t.subject = list_other_datasets.subject)
         ORDER BY o.name)
 $$;
-COMMENT ON FUNCTION dbanon_internal.datasets_besides(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.list_other_datasets(bigint, text) IS
 'Names the other datasets of a population that have trajectories of the same person.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(
@@ -179,15 +179,15 @@ AS $$
             WHERE load.load_id = qua.load_id AND load.dataset_id = erase_subject.dataset_id
               AND dbanon_internal.names_subject(qua.content, erase_subject.subject) RETURNING 1
     ), source AS (
-        UPDATE dbanon.load load SET source = regexp_replace(load.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
-            WHERE load.dataset_id = erase_subject.dataset_id AND load.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
+        UPDATE dbanon.load load SET source = regexp_replace(load.source, dbanon_internal.build_word_pattern(erase_subject.subject), 'forgotten', 'g')
+            WHERE load.dataset_id = erase_subject.dataset_id AND load.source ~ dbanon_internal.build_word_pattern(erase_subject.subject) RETURNING 1
     ), released AS (
         -- Not where another dataset has the name: there the person is not forgotten, and is measured by the code in what comes next.
         SELECT rel.release_id
         FROM dbanon.dataset dat JOIN dbanon.dataset other ON other.population_id = dat.population_id
         JOIN dbanon.run run ON run.dataset_id = other.dataset_id JOIN dbanon.release rel ON rel.run_id = run.run_id
         WHERE dat.dataset_id = erase_subject.dataset_id
-            AND cardinality(dbanon_internal.datasets_besides(erase_subject.dataset_id, erase_subject.subject)) = 0
+            AND cardinality(dbanon_internal.list_other_datasets(erase_subject.dataset_id, erase_subject.subject)) = 0
     ), grouping_ AS (
         -- In ascending order again, as all are.
         UPDATE dbanon.grouping gro
@@ -235,7 +235,7 @@ BEGIN
     PERFORM dbanon_internal.lock_dataset(name);
     SELECT dat.dataset_id INTO held FROM dbanon.dataset dat WHERE dat.name = hold_dataset.name AND dat.dropped_at IS NULL FOR UPDATE;
     IF held IS NULL THEN
-        RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(name), 'NULL')
+        RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quote_text(name), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
     END IF;
     -- Samples have the same people, and go: the sweep that asked for them ends.
@@ -263,9 +263,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    who text := nullif(dbanon_internal.normalised_name(subject), '');
+    who text := nullif(dbanon_internal.normalise_name(subject), '');
     held bigint := dbanon_internal.hold_dataset(dataset);
-    forgotten bigint := dbanon_internal.person_code(dbanon_internal.dataset_key(held), who);
+    forgotten bigint := dbanon_internal.hash_person(dbanon_internal.find_dataset_key(held), who);
     paths bigint[] := ARRAY(SELECT tra.trajectory_id FROM dbanon.trajectory tra WHERE tra.dataset_id = held AND tra.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT mem.run_id FROM dbanon.run run JOIN dbanon.membership mem ON mem.run_id = run.run_id
                            WHERE run.dataset_id = held AND mem.trajectory_id = ANY (paths));
@@ -282,15 +282,15 @@ BEGIN
     -- these. Guards let that pass where the person named here is gone.
     PERFORM set_config('dbanon.forgotten', who, true), set_config('dbanon.drawn', gen_random_uuid()::text, true);
     SELECT json_object_agg(era.what, era.rows) INTO counts FROM dbanon_internal.erase_subject(held, who, forgotten,
-        ARRAY(SELECT unnest(runs) EXCEPT SELECT rel.run_id FROM dbanon.release rel), dbanon_internal.stand_in()) era;
+        ARRAY(SELECT unnest(runs) EXCEPT SELECT rel.run_id FROM dbanon.release rel), dbanon_internal.make_stand_in()) era;
     PERFORM set_config('dbanon.forgotten', '', true), set_config('dbanon.drawn', '', true);
-    IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
+    IF dbanon_internal.sum_counts(counts::jsonb) = 0 THEN
         RAISE EXCEPTION 'The person to forget must be in the dataset. Nothing of that name is in %.', dataset
             USING ERRCODE = 'DA001', DETAIL = 'Looked in loaded rows, in rows that loads could not use, and in published rows.',
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
     PERFORM dbanon_internal.report_live_releases(releases, paths);
-    besides := dbanon_internal.datasets_besides(held, who);
+    besides := dbanon_internal.list_other_datasets(held, who);
     IF cardinality(besides) > 0 THEN
         RAISE NOTICE 'The same name is in other datasets of the population, where the person is not forgotten: %. Forget it there, too.',
             array_to_string(besides, ', ');
@@ -333,7 +333,7 @@ DECLARE
 BEGIN
     SELECT pop.* INTO of_people FROM ONLY dbanon.population pop WHERE pop.name = remember_subject.population;
     IF of_people.population_id IS NULL THEN
-        RAISE EXCEPTION 'The population must exist. There is none named %.', coalesce(dbanon_internal.quoted(population), 'NULL')
+        RAISE EXCEPTION 'The population must exist. There is none named %.', coalesce(dbanon_internal.quote_text(population), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.', HINT = 'List them: SELECT DISTINCT population FROM dbanon.datasets.';
     ELSIF coalesce(btrim(subject), '') = '' THEN
         RAISE EXCEPTION 'The person to remember must have a name. Got none.'
@@ -341,7 +341,7 @@ BEGIN
             HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;
     DELETE FROM ONLY dbanon.forgotten forg WHERE forg.population_id = of_people.population_id
-        AND forg.code = dbanon_internal.person_code(of_people.key, dbanon_internal.normalised_name(subject));
+        AND forg.code = dbanon_internal.hash_person(of_people.key, dbanon_internal.normalise_name(subject));
     lifted := FOUND;
     INSERT INTO dbanon.audit (action, detail) VALUES ('remember', jsonb_build_object('population', of_people.name, 'lifted', lifted));
     RETURN lifted;

@@ -11,7 +11,7 @@ SELECT dat.name, pop.name AS population, size.subjects, size.trajectories, size.
     load.load_id AS last_load, load.loaded_at AS last_loaded_at, load.loaded_by AS last_loaded_by, rel.live AS live_releases, rel.ever AS releases
 FROM ONLY dbanon.dataset dat
 JOIN ONLY dbanon.population pop ON pop.population_id = dat.population_id
-CROSS JOIN LATERAL dbanon_internal.plan_data(dat.dataset_id) size
+CROSS JOIN LATERAL dbanon_internal.measure_data(dat.dataset_id) size
 LEFT JOIN LATERAL (
     SELECT load.load_id, load.loaded_at, load.loaded_by FROM ONLY dbanon.load load
     WHERE load.dataset_id = dat.dataset_id AND load.part_of IS NULL AND load.dropped_at IS NULL ORDER BY load.load_id DESC LIMIT 1) load ON true
@@ -45,7 +45,7 @@ AS $$
 DECLARE
     relation text;
 BEGIN
-    FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
+    FOREACH relation IN ARRAY dbanon_internal.list_data_tables() LOOP
         EXECUTE format('DELETE FROM dbanon.%I s WHERE s.dataset_id = $1 AND ($2 IS NULL OR s.load_id = $2)', relation)
             USING dataset_id, load_id;
         GET DIAGNOSTICS rows = ROW_COUNT;
@@ -116,7 +116,7 @@ DECLARE
 BEGIN
     -- A row that could not be used may have no time that can be read, and a file may be called after a person. Both are as old as what came
     -- with them: they go with the last row of their load, and at the latest when the load itself was before the time.
-    FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
+    FOREACH relation IN ARRAY dbanon_internal.list_data_tables() LOOP
         EXECUTE format('SELECT array_agg(DISTINCT s.load_id) FROM dbanon.%I s WHERE s.dataset_id = $1', relation) INTO carried USING dataset_id;
         filled := filled || carried;
     END LOOP;
@@ -138,7 +138,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.erase_sources(bigint, timestamptz) IS
 'Deletes the rejected rows, and the names of the sources, of loads of which nothing is left or that were before a time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.live_names(
+CREATE OR REPLACE FUNCTION dbanon_internal.name_live_releases(
     dataset_id bigint, computed_since timestamptz, shown_before timestamptz, OUT named text, OUT withdraw text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -146,14 +146,14 @@ AS $$
     SELECT n.named, n.withdraw
     FROM dbanon_internal.name_releases(ARRAY(
         SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
-        WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL
+        WHERE r.dataset_id = name_live_releases.dataset_id AND l.withdrawn_at IS NULL
           AND (computed_since IS NULL OR coalesce(r.finished_at, 'infinity') >= computed_since)
           AND (shown_before IS NULL OR lower(l.span) < shown_before AND NOT EXISTS (
               -- Named when data were last forgotten: with each night another part of the same release is older.
-              SELECT FROM dbanon.release o JOIN dbanon.dataset d ON d.dataset_id = live_names.dataset_id
+              SELECT FROM dbanon.release o JOIN dbanon.dataset d ON d.dataset_id = name_live_releases.dataset_id
               WHERE (o.release_id = l.release_id OR o.series_id = l.series_id) AND lower(o.span) < d.kept_since)))) n
 $$;
-COMMENT ON FUNCTION dbanon_internal.live_names(bigint, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.name_live_releases(bigint, timestamptz, timestamptz) IS
 'Names the live releases of a dataset, and what to type to withdraw them: where a time is given, those computed since it, or with rows from
 before it that had none from before the time at which data were forgotten last.';
 
@@ -180,7 +180,7 @@ BEGIN
     END IF;
     SELECT dat.name INTO STRICT about FROM dbanon.dataset dat WHERE dat.dataset_id = first.dataset_id;
     held := dbanon_internal.hold_dataset(about);
-    live := dbanon_internal.live_names(held, first.loaded_at, NULL);
+    live := dbanon_internal.name_live_releases(held, first.loaded_at, NULL);
     IF live.named IS NOT NULL THEN
         RAISE EXCEPTION 'A load must stay while a release of a run that came after it is live. After load % came %.', first.load_id, live.named
             USING ERRCODE = 'DA007', DETAIL = 'It may show rows of the load.', HINT = format('Withdraw it first: %s.', live.withdraw);
@@ -224,7 +224,7 @@ BEGIN
     SELECT json_object_agg(gone.what, gone.rows) INTO counts
         FROM (SELECT era.what, era.rows FROM dbanon_internal.erase_before(held, before) era
               UNION ALL SELECT era.what, era.rows FROM dbanon_internal.erase_sources(held, before) era) gone;
-    live := dbanon_internal.live_names(held, NULL, before);
+    live := dbanon_internal.name_live_releases(held, NULL, before);
     IF live.named IS NOT NULL THEN
         RAISE NOTICE 'Live releases show something from before that time still: %. To take it from their readers, withdraw them: %.',
             live.named, live.withdraw;
@@ -257,7 +257,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     held CONSTANT bigint := dbanon_internal.hold_dataset(name);
-    live CONSTANT record := dbanon_internal.live_names(held, NULL, NULL);
+    live CONSTANT record := dbanon_internal.name_live_releases(held, NULL, NULL);
     counts json;
 BEGIN
     IF live.named IS NOT NULL THEN

@@ -1,6 +1,6 @@
 -- What PostGIS gathers for mob alone: what random range queries find in the rows.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.query_evidence(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.gather_query_evidence(run_id bigint) RETURNS TABLE (
     start_s double precision, xmin double precision, ymin double precision, xmax double precision, ymax double precision,
     possibly bigint, definitely bigint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -16,7 +16,7 @@ AS $$
         SELECT run.run_id, run.dataset_id, dat.grid_m
         FROM ONLY dbanon.run run
         JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-        WHERE run.run_id = query_evidence.run_id
+        WHERE run.run_id = gather_query_evidence.run_id
     ), uniform AS MATERIALIZED (
         -- Random numbers from 0 to 1, the same for every run: figures of two runs can be compared.
         SELECT question, nth, (hashint8extended(question, nth) & ((1::bigint << 52) - 1)) / (1::bigint << 52)::double precision AS u
@@ -109,6 +109,6 @@ AS $$
     CROSS JOIN rectangle rect
     LEFT JOIN counted ON counted.period_no = instant.period_no AND counted.no = rect.no
 $$;
-COMMENT ON FUNCTION dbanon_internal.query_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_query_evidence(bigint) IS
 'How many rows of a run are possibly and definitely inside random rectangles at random instants: 100 times 100 queries, the same for every
 run that covers the same area and time.';

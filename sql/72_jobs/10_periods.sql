@@ -32,31 +32,31 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_bounds(timestamptz, interval, text, timestamptz) IS
 'Finds the last bound of periods that is not after a moment, and the first one after it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.period_from(starts timestamptz, every interval, tz text, since timestamptz) RETURNS tstzrange
+CREATE OR REPLACE FUNCTION dbanon_internal.find_period_from(starts timestamptz, every interval, tz text, since timestamptz) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT tstzrange(since, b.after) FROM dbanon_internal.find_bounds(starts, every, tz, since) b
 $$;
-COMMENT ON FUNCTION dbanon_internal.period_from(timestamptz, interval, text, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.find_period_from(timestamptz, interval, text, timestamptz) IS
 'The period from an instant to the next bound after it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.next_period(job dbanon.job) RETURNS tstzrange
+CREATE OR REPLACE FUNCTION dbanon_internal.find_next_period(job dbanon.job) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN dbanon_internal.period_from(job.starts, job.every, job.tz, greatest(job.starts, (
+    RETURN dbanon_internal.find_period_from(job.starts, job.every, job.tz, greatest(job.starts, (
         SELECT max(upper(p.period)) FROM dbanon.job_period p WHERE p.job_id = job.job_id)));
 EXCEPTION WHEN data_exception THEN
     -- A time zone that the server has no longer: dbanon.jobs shows other jobs, and dbanon.run_jobs goes on with them.
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.next_period(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.find_next_period(dbanon.job) IS
 'The first period of a job that has not come yet; NULL where the intervals or the time zone of the job give none.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.job_history(job dbanon.job) RETURNS interval
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_job_history(job dbanon.job) RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -65,7 +65,7 @@ AS $$
         coalesce((job.params ->> 'max_gap_s')::double precision, (
             SELECT (par.value ->> 'default')::double precision FROM jsonb_array_elements(met.parameters) par
             WHERE par.value ->> 'name' = 'max_gap_s'), 0),
-        dbanon_internal.settle_s(pop.population_id),
+        dbanon_internal.find_settle_s(pop.population_id),
         -- As the first load makes it.
         coalesce((job.load ->> 'settle_s')::double precision, CASE WHEN dat.dataset_id IS NULL THEN 900 END)))
     FROM dbanon.method met
@@ -74,12 +74,12 @@ AS $$
                                           ELSE pop.population_id = dat.population_id END
     WHERE met.name = job.method
 $$;
-COMMENT ON FUNCTION dbanon_internal.job_history(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.compute_job_history(dbanon.job) IS
 'How long before a period data are needed to compute it.';
 
 -- ---- sources
 
-CREATE OR REPLACE FUNCTION dbanon_internal.job_loading(job dbanon.job, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
+CREATE OR REPLACE FUNCTION dbanon_internal.make_job_loading(job dbanon.job, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
 RETURNS dbanon_internal.loading
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -90,16 +90,16 @@ AS $$
             'geom', CASE WHEN job.load ?| ARRAY['x', 'y'] THEN NULL ELSE 'geom' END)
         || job.load || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until))
 $$;
-COMMENT ON FUNCTION dbanon_internal.job_loading(dbanon.job, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.make_job_loading(dbanon.job, timestamptz, timestamptz) IS
 'What a job asks a load of fixes for.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.job_source(named text) RETURNS regclass
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_source(named text) RETURNS regclass
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF to_regclass(named) IS NULL THEN
-        RAISE EXCEPTION 'The source of a job must exist. There is no %.', coalesce(dbanon_internal.quoted(named), 'NULL')
+        RAISE EXCEPTION 'The source of a job must exist. There is no %.', coalesce(dbanon_internal.quote_text(named), 'NULL')
             USING ERRCODE = 'DA012', DETAIL = 'Jobs find their sources by name.',
                   HINT = 'Make it again, or name another: SELECT dbanon.add_job(..., replace => true).';
     END IF;
@@ -109,7 +109,7 @@ EXCEPTION WHEN insufficient_privilege THEN
         USING ERRCODE = 'DA014', DETAIL = 'It is the owner of the job, or the login that adds it.', HINT = 'GRANT USAGE ON SCHEMA ... TO ...;';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.job_source(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_job_source(text) IS
 'Looks up a source by its name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_times(
@@ -119,37 +119,37 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    asked CONSTANT dbanon_internal.loading := dbanon_internal.job_loading(job, since, until);
+    asked CONSTANT dbanon_internal.loading := dbanon_internal.make_job_loading(job, since, until);
     subject CONSTANT text := nullif(asked.subject, '-');
     described record;
     kind text;
     units_per_s double precision;
     times text;
 BEGIN
-    PERFORM dbanon_internal.check_columns(asked, false);
+    PERFORM dbanon_internal.demand_columns(asked, false);
     IF job.job_id IS NULL THEN  -- dbanon.add_job asks; to look among all time zones for each question would take longer than to answer it
-        PERFORM dbanon_internal.check_zone(asked.tz);
+        PERFORM dbanon_internal.demand_zone(asked.tz);
     END IF;
-    PERFORM dbanon_internal.check_window(asked);
-    described := dbanon_internal.describe_source(dbanon_internal.job_source(job.source), array_remove(
+    PERFORM dbanon_internal.demand_window(asked);
+    described := dbanon_internal.describe_source(dbanon_internal.demand_job_source(job.source), array_remove(
         ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
     IF asked.geom IS NULL THEN
-        PERFORM dbanon_internal.check_numbers(described.qualified::regclass, described.types, ARRAY[asked.x, asked.y]);
+        PERFORM dbanon_internal.demand_numbers(described.qualified::regclass, described.types, ARRAY[asked.x, asked.y]);
     ELSE
-        PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
+        PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
     END IF;
-    PERFORM dbanon_internal.check_filter(described.qualified, asked.filter);
+    PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     kind := described.types ->> asked."time";
     units_per_s := coalesce(
-        dbanon_internal.known_units((SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL),
-                                    'trajectories', 'table ' || described.qualified),
-        dbanon_internal.find_units(dbanon_internal.chosen_rows(described.qualified, NULL, NULL, dbanon_internal.job_loading(job)),
+        dbanon_internal.find_known_units((SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL),
+                                         'trajectories', 'table ' || described.qualified),
+        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, dbanon_internal.make_job_loading(job)),
                                    described.qualified, kind, asked."time"));
     -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
     times := format(
         '(SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
-        dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s), asked."time",
-        dbanon_internal.chosen_rows(described.qualified, kind, units_per_s, asked),
+        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s), asked."time",
+        dbanon_internal.build_chosen_rows(described.qualified, kind, units_per_s, asked),
         CASE WHEN since IS NOT NULL THEN format(' AND t >= %L::float8', extract(epoch FROM since)) END,
         CASE WHEN until IS NOT NULL THEN format(' AND t < %L::float8', extract(epoch FROM until)) END,
         CASE question WHEN 'any' THEN ' LIMIT 1' END);
@@ -179,7 +179,7 @@ BEGIN
     END IF;
     next_row := to_timestamp(dbanon_internal.ask_times(job, 'first', upper(period), clock_timestamp()));
     -- Empty periods that rows may still come for stay separate: each is opened again if they do.
-    SELECT bou.before - greatest(job.lateness, dbanon_internal.job_history(job)) INTO watched_since
+    SELECT bou.before - greatest(job.lateness, dbanon_internal.compute_job_history(job)) INTO watched_since
         FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, least(next_row, clock_timestamp() - job.wait)) bou WHERE next_row IS NOT NULL;
     RETURN greatest(upper(period), (
         SELECT bou.before FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, watched_since) bou));

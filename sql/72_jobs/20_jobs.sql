@@ -13,7 +13,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.fits_interval(interval, interval, interval) IS
 'Whether an interval is between two others, and goes forward in each of its parts.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_arguments(job dbanon.job) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_arguments(job dbanon.job) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
@@ -35,7 +35,7 @@ BEGIN
          'a time from 1970 on, and at most a year ahead', job.starts::text),
         ('at_least', job.at_least BETWEEN 0 AND 1, 'a number from 0 to 1', job.at_least::text),
         ('max_tries', job.max_tries BETWEEN 1 AND 1000, 'a whole number from 1 to 1,000', job.max_tries::text),
-        ('on_held', job.on_held IN ('go_on', 'stop'), 'go_on or stop', dbanon_internal.quoted(job.on_held)),
+        ('on_held', job.on_held IN ('go_on', 'stop'), 'go_on or stop', dbanon_internal.quote_text(job.on_held)),
         ('params', jsonb_typeof(job.params) = 'object', 'a JSON object such as ''{"k": 5}''', 'something else'),
         ('params', NOT job.params ?| ARRAY['since', 'until'], 'without since and until, which are those of each period', 'one of them'),
         ('load', jsonb_typeof(job.load) = 'object', 'a JSON object such as ''{"trip": "journey", "time": "at"}''', 'something else'),
@@ -50,10 +50,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_arguments(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.demand_job_arguments(dbanon.job) IS
 'Refuses a job of which an argument is of the wrong kind or outside its limits, and names that one.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_load_words(load jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_load_words(load jsonb) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -85,7 +85,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_load_words(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.demand_load_words(jsonb) IS
 'Refuses words of a load that dbanon.import_trajectories does not take, or not so.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_import_words(kind text) RETURNS TABLE (word text, listed boolean, needed boolean)
@@ -103,7 +103,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.list_import_words(text) IS
 'The arguments of an import that a further load of a job may have: which are lists, and which must be given.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_further(further jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_further_loads(further jsonb) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -135,10 +135,10 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_further(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.demand_further_loads(jsonb) IS
 'Refuses further loads that no import does, or with words that their import does not take.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_figures(job dbanon.job) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_known_figures(job dbanon.job) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -161,35 +161,35 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_figures(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.demand_known_figures(dbanon.job) IS
 'Refuses limits on figures that no run of the method has, which would hold every period.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_job(job dbanon.job) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_valid_job(job dbanon.job) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.check_name(job.name);
-    PERFORM dbanon_internal.check_zone(coalesce(job.tz, ''));
-    PERFORM dbanon_internal.checked_algorithm(job.method, job.algorithm);
-    PERFORM dbanon_internal.check_arguments(job);
-    PERFORM dbanon_internal.check_load_words(job.load);
-    PERFORM dbanon_internal.check_further(job.further);
-    PERFORM dbanon_internal.check_figures(job);
+    PERFORM dbanon_internal.demand_release_name(job.name);
+    PERFORM dbanon_internal.demand_zone(coalesce(job.tz, ''));
+    PERFORM dbanon_internal.demand_algorithm(job.method, job.algorithm);
+    PERFORM dbanon_internal.demand_job_arguments(job);
+    PERFORM dbanon_internal.demand_load_words(job.load);
+    PERFORM dbanon_internal.demand_further_loads(job.further);
+    PERFORM dbanon_internal.demand_known_figures(job);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_job(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.demand_valid_job(dbanon.job) IS
 'Refuses a job that cannot be one, whatever its source holds.';
 
 -- ---- what each period would be refused for
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_release_of(job dbanon.job) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_release(job dbanon.job) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    live CONSTANT dbanon.series := dbanon_internal.live_series(job.name);
-    readers CONSTANT text[] := dbanon_internal.chosen_readers(job.name, true, job.readers);
+    live CONSTANT dbanon.series := dbanon_internal.find_live_series(job.name);
+    readers CONSTANT text[] := dbanon_internal.choose_readers(job.name, true, job.readers);
     bad record;
 BEGIN
     IF live.series_id IS NULL THEN
@@ -198,7 +198,7 @@ BEGIN
                 USING ERRCODE = 'DA003', DETAIL = 'A job publishes each period as a part of the release of its name.',
                       HINT = format('Choose another name, or withdraw that release first: SELECT dbanon.unpublish(%L).', job.name);
         END IF;
-        PERFORM dbanon_internal.check_name_free(job.name, false, true);
+        PERFORM dbanon_internal.demand_free_name(job.name, false, true);
         RETURN;
     END IF;
     SELECT dif.* INTO bad FROM (VALUES
@@ -208,27 +208,27 @@ BEGIN
         WHERE dif.has <> dif.got LIMIT 1;
     IF bad.argument IS NOT NULL THEN
         RAISE EXCEPTION 'The argument % of a job must stay while its release is live. That of % is %. Got %.', bad.argument, job.name, bad.has,
-                dbanon_internal.quoted(bad.got)
+                dbanon_internal.quote_text(bad.got)
             USING ERRCODE = 'DA011', DETAIL = 'All parts of a release are alike.', HINT = 'Add another job, under another name.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_release_of(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.demand_job_release(dbanon.job) IS
 'Refuses a job whose release could not be published, or take no part of it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.further_statement(job dbanon.job, asked jsonb, since timestamptz, until timestamptz) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_further_statement(job dbanon.job, asked jsonb, since timestamptz, until timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- By the names of the import's own arguments, which has a default for what is not said; but times that name no zone are of the job's.
     SELECT format('SELECT i.load_id FROM dbanon.import_%s(source => %s::pg_catalog.oid, %s) i', asked ->> 'kind',
-                  dbanon_internal.job_source(asked ->> 'source')::oid, string_agg(format('%I => %s', w.key, CASE jsonb_typeof(w.value)
+                  dbanon_internal.demand_job_source(asked ->> 'source')::oid, string_agg(format('%I => %s', w.key, CASE jsonb_typeof(w.value)
                       WHEN 'array' THEN format('%L::text[]', ARRAY(SELECT jsonb_array_elements_text(w.value)))
                       ELSE format('%L', w.value #>> '{}') END), ', '))
     FROM jsonb_each(jsonb_build_object('tz', job.tz) || (asked - ARRAY['kind', 'source'])
                     || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until)) w
 $$;
-COMMENT ON FUNCTION dbanon_internal.further_statement(dbanon.job, jsonb, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.build_further_statement(dbanon.job, jsonb, timestamptz, timestamptz) IS
 'Writes the call of the import that does a further load of a job, for a span of time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_loads(job dbanon.job) RETURNS void
@@ -239,12 +239,12 @@ SET lock_timeout = '10s'
 AS $$
 DECLARE
     until CONSTANT timestamptz := job.starts + interval '1 microsecond';
-    asked dbanon_internal.loading := dbanon_internal.job_loading(job, job.starts, until);
+    asked dbanon_internal.loading := dbanon_internal.make_job_loading(job, job.starts, until);
     further jsonb;
     ignored bigint;
 BEGIN
-    asked.crs := coalesce(asked.crs, CASE WHEN asked.geom IS NULL THEN 'EPSG:4326' ELSE dbanon_internal.source_crs(
-        job.source, asked.geom, dbanon_internal.chosen_rows(job.source, NULL, NULL, dbanon_internal.job_loading(job))) END);
+    asked.crs := coalesce(asked.crs, CASE WHEN asked.geom IS NULL THEN 'EPSG:4326' ELSE dbanon_internal.find_source_crs(
+        job.source, asked.geom, dbanon_internal.build_chosen_rows(job.source, NULL, NULL, dbanon_internal.make_job_loading(job))) END);
     -- The imports themselves refuse what they would refuse each night. They read next to nothing, and what they wrote is undone.
     BEGIN
         PERFORM dbanon_internal.begin_load(asked);
@@ -252,14 +252,14 @@ BEGIN
             PERFORM dbanon_internal.write_dataset(asked, coalesce(asked.srid, 32631)::integer);
         END IF;
         FOR further IN SELECT ele.value FROM jsonb_array_elements(job.further) ele LOOP
-            EXECUTE dbanon_internal.further_statement(job, further, job.starts, until) INTO ignored;
+            EXECUTE dbanon_internal.build_further_statement(job, further, job.starts, until) INTO ignored;
         END LOOP;
         RAISE EXCEPTION USING ERRCODE = 'DA018';
     EXCEPTION
         WHEN SQLSTATE 'DA018' THEN
             NULL;
         WHEN lock_not_available THEN
-            RAISE EXCEPTION 'Dataset % is being loaded, and the job was neither added nor changed.', dbanon_internal.quoted(job.dataset)
+            RAISE EXCEPTION 'Dataset % is being loaded, and the job was neither added nor changed.', dbanon_internal.quote_text(job.dataset)
                 USING ERRCODE = 'DA013', DETAIL = 'The load has not ended within 10 seconds.', HINT = 'Try again later.';
     END;
 END
@@ -267,12 +267,12 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.try_loads(dbanon.job) IS
 'Refuses a job whose loads would be refused: begins each and undoes it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_reach(job dbanon.job, checked jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_reach(job dbanon.job, checked jsonb) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    reach CONSTANT interval := dbanon_internal.job_history(job);
+    reach CONSTANT interval := dbanon_internal.compute_job_history(job);
 BEGIN
     -- What shows people exactly is compared with all that is nearer than this: the next snapshot, or rows that begin this much after a part.
     IF extract(epoch FROM job.every) <= extract(epoch FROM reach) AND EXISTS (
@@ -285,7 +285,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_reach(dbanon.job, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.demand_reach(dbanon.job, jsonb) IS
 'Refuses a job whose periods follow one another within reach of what they show exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
@@ -300,7 +300,7 @@ AS $$
         UNION ALL
         SELECT dat.dataset_id, dat.name FROM own JOIN dbanon.dataset dat ON dat.population_id = own.population_id AND dat.dataset_id <> own.dataset_id
         WHERE NOT own.own_subjects AND NOT dat.own_subjects AND dat.dropped_at IS NULL AND EXISTS (
-            SELECT FROM dbanon_internal.subjects_of(own.dataset_id) sub (subject)
+            SELECT FROM dbanon_internal.list_subjects(own.dataset_id) sub (subject)
             WHERE dbanon_internal.has_subject(dat.dataset_id, sub.subject))
     )
     SELECT 'job ' || stored.name, dbanon_internal.stands_alone(stored.method, stored.algorithm)
@@ -311,14 +311,14 @@ AS $$
     -- What was withdrawn counts, too: who has read it still knows.
     SELECT 'release ' || rel.name, bool_or(dbanon_internal.stands_alone(run.method, run.algorithm))
     FROM same JOIN dbanon.run run ON run.dataset_id = same.dataset_id JOIN dbanon.release rel ON rel.run_id = run.run_id
-    WHERE rel.name <> job.name AND dbanon_internal.padded(rel.span, rel.reach) && tstzrange(job.starts, NULL)
+    WHERE rel.name <> job.name AND dbanon_internal.pad_period(rel.span, rel.reach) && tstzrange(job.starts, NULL)
         AND NOT EXISTS (SELECT FROM dbanon.job stored WHERE stored.name = rel.name AND stored.removed_at IS NULL)
     GROUP BY rel.name
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_rivals(dbanon.job) IS
 'The other jobs and releases that speak of people of a job at times of its periods, and whether they stand alone.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.period_params(job dbanon.job, period tstzrange) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.make_period_params(job dbanon.job, period tstzrange) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -330,7 +330,7 @@ AS $$
                     WHERE l.name = job.name AND l.series_id IS NOT NULL AND l.reach > '0' AND upper(l.bounds) <= lower(period)
                     ORDER BY upper(l.bounds) DESC LIMIT 1), 0))
 $$;
-COMMENT ON FUNCTION dbanon_internal.period_params(dbanon.job, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.make_period_params(dbanon.job, tstzrange) IS
 'The parameters of the run of a period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_start(job dbanon.job) RETURNS timestamptz
@@ -367,22 +367,22 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.may_act_for(text) IS
 'Whether this login is a role or may become it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.known_job(name text) RETURNS dbanon.job
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_job(name text) RETURNS dbanon.job
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     job dbanon.job;
 BEGIN
-    SELECT j.* INTO job FROM dbanon.job j WHERE j.name = known_job.name AND j.removed_at IS NULL;
+    SELECT j.* INTO job FROM dbanon.job j WHERE j.name = demand_job.name AND j.removed_at IS NULL;
     IF job.job_id IS NULL THEN
-        RAISE EXCEPTION 'The job must exist. There is none named %.', coalesce(dbanon_internal.quoted(known_job.name), 'NULL')
+        RAISE EXCEPTION 'The job must exist. There is none named %.', coalesce(dbanon_internal.quote_text(demand_job.name), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.job.', HINT = 'List the jobs: SELECT * FROM dbanon.jobs.';
     END IF;
     RETURN job;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.known_job(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_job(text) IS
 'The job of a name that was not removed; refuses other names.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_job(job dbanon.job) RETURNS dbanon.job
@@ -396,14 +396,14 @@ DECLARE
     refused text;
 BEGIN
     -- Operators may call it with what dbanon.add_job has not seen.
-    PERFORM dbanon_internal.check_job(job);
+    PERFORM dbanon_internal.demand_valid_job(job);
     SELECT stored.* INTO old FROM dbanon.job stored WHERE stored.name = job.name AND stored.removed_at IS NULL FOR UPDATE;
     refused := CASE WHEN NOT dbanon_internal.may_act_for(job.owner) THEN coalesce(job.owner, '')
                     WHEN NOT dbanon_internal.may_act_for(old.owner)
                         AND EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = old.owner) THEN old.owner END;
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'The owner of a job must be the login that adds or changes it, or a role that this login may become. It may not become %.',
-                dbanon_internal.quoted(refused)
+                dbanon_internal.quote_text(refused)
             USING ERRCODE = 'DA014', DETAIL = 'Functions that the source calls run with the rights of the owner.',
                   HINT = 'Call it as that login. If the role no longer exists, give the job another owner: owner => ....';
     END IF;
@@ -472,7 +472,7 @@ BEGIN
                   HINT = 'Choose another name, or change that job with replace => true.';
     ELSIF job.job_id IS NULL AND missing IS NOT NULL THEN
         RAISE EXCEPTION 'A new job must have a source, a load and a method. There is no job named % yet, and of the three it lacks: %.',
-                coalesce(dbanon_internal.quoted(said ->> 'name'), 'NULL'), missing
+                coalesce(dbanon_internal.quote_text(said ->> 'name'), 'NULL'), missing
             USING ERRCODE = 'DA011', DETAIL = 'Only values that a job has already can be left out.',
                   HINT = 'Give them, or name a job that is there: SELECT name FROM dbanon.jobs.';
     ELSIF job.job_id IS NULL THEN
@@ -485,7 +485,7 @@ BEGIN
     job := jsonb_populate_record(job, said || jsonb_strip_nulls(jsonb_build_object(
         'load', job.load || coalesce(said -> 'load', '{}'), 'params', job.params || coalesce(said -> 'params', '{}'))));
     job.readers := nullif(job.readers, '{}');
-    job.algorithm := dbanon_internal.checked_algorithm(job.method, job.algorithm);
+    job.algorithm := dbanon_internal.demand_algorithm(job.method, job.algorithm);
     RETURN job;
 END
 $$;
@@ -497,7 +497,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    bounds CONSTANT tstzrange := dbanon_internal.next_period(job);
+    bounds CONSTANT tstzrange := dbanon_internal.find_next_period(job);
     rivals text;
     alone boolean;
 BEGIN
@@ -511,8 +511,8 @@ BEGIN
         RAISE NOTICE 'The people of job % are also published by: %. If both publish the same time, the later is refused %, and its period is held.',
             job.name, rivals, CASE WHEN alone THEN 'where one of the methods stands alone' ELSE 'if too few are left' END;
     END IF;
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(
-        dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, lower(bounds), upper(bounds))));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(
+        dbanon_internal.demand_job_source(job.source), dbanon_internal.make_job_loading(job, lower(bounds), upper(bounds))));
     RAISE NOTICE 'Job % % with the period from % to %, which is due at %.', job.name, CASE WHEN came THEN 'goes on' ELSE 'begins' END,
         lower(bounds), upper(bounds), upper(bounds) + job.wait;
 END
@@ -540,14 +540,14 @@ DECLARE
             lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, owner) given), replace);
     came CONSTANT boolean := job.job_id IS NOT NULL;
 BEGIN
-    PERFORM dbanon_internal.check_job(job);
-    PERFORM dbanon_internal.check_release_of(job);
+    PERFORM dbanon_internal.demand_valid_job(job);
+    PERFORM dbanon_internal.demand_job_release(job);
     -- A source that cannot be loaded is refused, also where it need not be asked for its first time.
     job.starts := coalesce(job.starts, dbanon_internal.find_start(job));
     PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
     PERFORM dbanon_internal.try_loads(job);
-    PERFORM dbanon_internal.check_reach(job, dbanon_internal.check_params(
-        job.method, job.algorithm, dbanon_internal.period_params(job, dbanon_internal.next_period(job))));
+    PERFORM dbanon_internal.demand_reach(job, dbanon_internal.complete_params(
+        job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job))));
     job := dbanon_internal.write_job(job);
     PERFORM dbanon_internal.announce_job(job, came);
     RETURN job.job_id;
@@ -616,11 +616,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    bounds CONSTANT tstzrange := dbanon_internal.next_period(job);
+    bounds CONSTANT tstzrange := dbanon_internal.find_next_period(job);
     steered dbanon.job_period[];
 BEGIN
     IF action = 'skip' THEN
-        PERFORM dbanon_internal.check_reason('A period that is skipped', reason);
+        PERFORM dbanon_internal.demand_reason('A period that is skipped', reason);
     END IF;
     -- Those that are held, or the one that is named: it may be under way, to come, or skipped.
     IF since = lower(bounds) AND upper(bounds) <= now() THEN
@@ -663,7 +663,7 @@ SET lock_timeout = '10s'
 AS $$
 DECLARE
     actions CONSTANT text[] := ARRAY['pause', 'resume', 'retry', 'skip', 'remove'];
-    job CONSTANT dbanon.job := dbanon_internal.known_job(steer_job.name);
+    job CONSTANT dbanon.job := dbanon_internal.demand_job(steer_job.name);
 BEGIN
     IF action IS NULL OR action <> ALL (actions) THEN
         PERFORM dbanon_internal.refuse_name('action on a job', action, actions);

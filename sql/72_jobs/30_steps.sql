@@ -83,7 +83,7 @@ BEGIN
     IF job.paused OR job.removed_at IS NOT NULL OR open.state = 'held' THEN
         RETURN NULL;
     ELSIF open.job_id IS NULL THEN
-        bounds := dbanon_internal.next_period(job);
+        bounds := dbanon_internal.find_next_period(job);
         INSERT INTO dbanon.job_period (job_id, period) SELECT job.job_id, bounds WHERE upper(bounds) + job.wait <= clock_timestamp()
             RETURNING * INTO open;
     END IF;
@@ -127,7 +127,7 @@ COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
 
 -- ---- what goes wrong
 
-CREATE OR REPLACE FUNCTION dbanon_internal.failed_step(
+CREATE OR REPLACE FUNCTION dbanon_internal.fail_step(
     job dbanon.job, step dbanon.job_period, state text, message text, hint text, leads_to text DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -143,7 +143,7 @@ AS $$
     FROM (SELECT step.tries + c.counts AS tries, state IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
           FROM (SELECT (state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
 $$;
-COMMENT ON FUNCTION dbanon_internal.failed_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.fail_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
 'Says what becomes of a period after a step failed: the job tries the step again later, or what is given instead, or holds the period.';
 
 -- ---- the steps
@@ -158,7 +158,7 @@ DECLARE
     ids bigint[] := '{}';
 BEGIN
     FOR load IN SELECT ele.value FROM jsonb_array_elements(job.further) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord LOOP
-        EXECUTE dbanon_internal.further_statement(job, load, load_further.since, load_further.until) INTO new_id;
+        EXECUTE dbanon_internal.build_further_statement(job, load, load_further.since, load_further.until) INTO new_id;
         ids := ids || new_id;
     END LOOP;
     RETURN ids;
@@ -172,7 +172,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    first_end CONSTANT timestamptz := upper(dbanon_internal.period_from(job.starts, job.every, job.tz, lower(step.period)));
+    first_end CONSTANT timestamptz := upper(dbanon_internal.find_period_from(job.starts, job.every, job.tz, lower(step.period)));
     first_row CONSTANT timestamptz := to_timestamp(dbanon_internal.ask_times(job, 'first', lower(step.period), upper(step.period)));
     parted_at CONSTANT timestamptz := CASE
         WHEN first_row < first_end THEN first_end
@@ -191,7 +191,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     kept_since CONSTANT timestamptz := (SELECT dat.kept_since FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL);
-    since CONSTANT timestamptz := greatest(kept_since, lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)));
+    since CONSTANT timestamptz := greatest(kept_since, lower(step.period) - greatest(job.lateness, dbanon_internal.compute_job_history(job)));
     rows_at_source bigint;
     usual_rows double precision;
     loaded record;
@@ -203,7 +203,7 @@ DECLARE
             AND jpe.period < step.period ORDER BY jpe.period);
     gone bigint := 0;
 BEGIN
-    IF step.at_source = 0 AND upper(step.period) > upper(dbanon_internal.period_from(job.starts, job.every, job.tz, lower(step.period))) THEN
+    IF step.at_source = 0 AND upper(step.period) > upper(dbanon_internal.find_period_from(job.starts, job.every, job.tz, lower(step.period))) THEN
         RETURN dbanon_internal.divide_gap(job, step);
     END IF;
     -- A server's clock that is ahead makes nothing due: the source must have gone on after the period. A row of the future does not show that.
@@ -217,7 +217,7 @@ BEGIN
                                   'period', tstzrange(lower(step.period), dbanon_internal.find_gap_end(job, step.period)));
     END IF;
     IF kept_since > lower(step.period) THEN
-        RETURN dbanon_internal.failed_step(job, step, 'DA011',
+        RETURN dbanon_internal.fail_step(job, step, 'DA011',
             format('Data of a period must not have been forgotten before it is loaded. All before %s have been.', kept_since),
             format('Skip it: SELECT dbanon.steer_job(%L, ''skip'', %L, ''its data were forgotten'').', job.name, lower(step.period)), 'held');
     END IF;
@@ -231,8 +231,9 @@ BEGIN
                 job.name, lower(step.period));
     END IF;
     SELECT imp.load_id, imp.rows_kept, cnt.* INTO loaded
-        FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) imp
-        CROSS JOIN dbanon_internal.main_counts(imp.left_out) cnt;
+        FROM dbanon_internal.import_fixes(
+            dbanon_internal.demand_job_source(job.source), dbanon_internal.make_job_loading(job, since, upper(step.period))) imp
+        CROSS JOIN dbanon_internal.read_main_counts(imp.left_out) cnt;
     further_ids := dbanon_internal.load_further(job, since, upper(step.period));
     -- What was published stays as it is; that the source no longer has all of it is counted, and said.
     IF cardinality(past) > 0 THEN
@@ -260,7 +261,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT jsonb_build_object('state', 'compute', 'run_id', dbanon.submit_run(
-        job.dataset, job.method, dbanon_internal.period_params(job, step.period), job.algorithm))
+        job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm))
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_period(dbanon.job, dbanon.job_period) IS
 'Queues the run of a period.';
@@ -292,17 +293,17 @@ BEGIN
     ELSIF run.error_kind = 'infeasible' THEN
         RETURN '{"state": "skipped", "skipped_as": "infeasible", "error": null, "sqlstate": null}';
     ELSIF run.status = 'refused' THEN
-        RETURN dbanon_internal.failed_step(job, step, 'DA004', format('The attack refused run %s.', run.run_id),
-                                           format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', run.run_id));
+        RETURN dbanon_internal.fail_step(job, step, 'DA004', format('The attack refused run %s.', run.run_id),
+                                         format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', run.run_id));
     END IF;
     -- Failed or cancelled.
-    RETURN dbanon_internal.failed_step(job, step, 'DA016', run.error, NULL, 'run');
+    RETURN dbanon_internal.fail_step(job, step, 'DA016', run.error, NULL, 'run');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_period(dbanon.job, dbanon.job_period) IS
 'Looks how far the run of a period is; NULL while it goes on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_limits(job dbanon.job, run_id bigint, release_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_limits(job dbanon.job, run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -313,8 +314,8 @@ BEGIN
         FROM jsonb_each_text(job.limits) pair
         CROSS JOIN (SELECT run.metrics || coalesce((SELECT ver.figures FROM dbanon.verification ver WHERE ver.run_id = run.run_id
                                                     ORDER BY ver.verification_id DESC LIMIT 1), '{}')
-                        || coalesce((SELECT rel.overlap FROM dbanon.release rel WHERE rel.release_id = check_limits.release_id), '{}') AS figures
-                    FROM dbanon.run run WHERE run.run_id = check_limits.run_id) fig
+                        || coalesce((SELECT rel.overlap FROM dbanon.release rel WHERE rel.release_id = demand_limits.release_id), '{}') AS figures
+                    FROM dbanon.run run WHERE run.run_id = demand_limits.run_id) fig
         WHERE (CASE WHEN dbanon_internal.is_number(fig.figures ->> pair.key)
                     THEN (fig.figures ->> pair.key)::numeric <= pair.value::numeric END) IS NOT TRUE
         ORDER BY pair.key LIMIT 1;
@@ -324,7 +325,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_limits(dbanon.job, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_limits(dbanon.job, bigint, bigint) IS
 'Refuses a part if a figure of its run, of its attack or of all parts together is above the job''s limit for that figure, or is not known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
@@ -349,15 +350,15 @@ BEGIN
             IF outcome.state = 'DA003' AND EXISTS (SELECT FROM dbanon.release rel
                                                    WHERE rel.name = job.name AND rel.series_id IS NULL AND rel.withdrawn_at IS NULL) THEN
                 -- It does not grow, and stays until somebody withdraws it.
-                RETURN dbanon_internal.failed_step(job, step, outcome.state, outcome.message, format(
+                RETURN dbanon_internal.fail_step(job, step, outcome.state, outcome.message, format(
                     'Withdraw it, and try again: SELECT dbanon.unpublish(%L); SELECT dbanon.steer_job(%L, ''retry''). Or remove the job, and add it under '
                     'another name.', job.name, job.name), 'held');
             END IF;
-            RETURN dbanon_internal.failed_step(job, step, outcome.state, outcome.message, outcome.hint);
+            RETURN dbanon_internal.fail_step(job, step, outcome.state, outcome.message, outcome.hint);
         END IF;
         part := (SELECT max(rel.release_id) FROM dbanon.release rel WHERE rel.run_id = step.run_id);
         -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
-        PERFORM dbanon_internal.check_limits(job, step.run_id, part);
+        PERFORM dbanon_internal.demand_limits(job, step.run_id, part);
     END IF;
     RETURN jsonb_build_object('state', 'retain', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'release_id', part);
 END
@@ -397,7 +398,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT least(lower(n.next), min(lower(p.period))) - n.history
-    FROM (SELECT dbanon_internal.next_period(job) AS next, dbanon_internal.job_history(job) AS history) n
+    FROM (SELECT dbanon_internal.find_next_period(job) AS next, dbanon_internal.compute_job_history(job) AS history) n
     LEFT JOIN dbanon.job_period p ON p.job_id = job.job_id AND (
         p.state NOT IN ('done', 'retain', 'skipped')
         -- As dbanon_internal.load_period opens them again.
@@ -413,7 +414,7 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE
-    history CONSTANT interval := dbanon_internal.job_history(job);
+    history CONSTANT interval := dbanon_internal.compute_job_history(job);
     month CONSTANT timestamptz := date_trunc('month', lower(step.period) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
     task text;
     forgotten_until timestamptz;
@@ -436,7 +437,7 @@ BEGIN
                 PERFORM era.* FROM dbanon.forget_before(job.dataset, forgotten_until) era;
             ELSIF task = 'months' AND EXISTS (
                     SELECT FROM (SELECT tab.bounds, lag(tab.bounds) OVER (ORDER BY lower(tab.bounds)) AS former
-                                 FROM dbanon.series ser CROSS JOIN LATERAL dbanon_internal.series_tables(ser.series_id) tab
+                                 FROM dbanon.series ser CROSS JOIN LATERAL dbanon_internal.list_series_tables(ser.series_id) tab
                                  WHERE ser.name = job.name AND ser.withdrawn_at IS NULL) tab
                     WHERE upper(tab.former) = lower(tab.bounds) AND upper(tab.bounds) <= month
                         AND date_trunc('month', lower(tab.former) AT TIME ZONE 'UTC')
@@ -480,7 +481,7 @@ BEGIN
     EXCEPTION WHEN others THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.
         GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-        changes := dbanon_internal.failed_step(job, step, state, message, hint);
+        changes := dbanon_internal.fail_step(job, step, state, message, hint);
     END;
     IF changes IS NULL THEN
         RETURN '{"state": "waiting"}';

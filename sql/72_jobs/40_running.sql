@@ -32,7 +32,7 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.demand_own_login();
     IF only_job IS NOT NULL THEN
-        job := dbanon_internal.known_job(only_job);
+        job := dbanon_internal.demand_job(only_job);
         RETURN ARRAY[(dbanon_internal.demand_owner(job.job_id)).job_id];
     END IF;
     RETURN ARRAY(SELECT stored.job_id FROM dbanon.job stored WHERE stored.owner = session_user AND stored.removed_at IS NULL ORDER BY stored.job_id);
@@ -49,7 +49,7 @@ DECLARE
     held CONSTANT integer := (SELECT count(*) FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held');
 BEGIN
     IF strict AND held > 0 THEN
-        RAISE EXCEPTION 'Jobs of %: % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
+        RAISE EXCEPTION 'Jobs of %: % held.', session_user, dbanon_internal.format_quantity(held, 'period is', 'periods are')
             USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
                   HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
     END IF;
@@ -111,7 +111,7 @@ BEGIN
     BEGIN
         COMMIT;
     EXCEPTION WHEN invalid_transaction_termination THEN
-        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.commit_error_text();
+        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.read_commit_error();
     END;
     IF NOT within THEN
         COMMIT;
@@ -172,9 +172,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    job CONSTANT dbanon.job := dbanon_internal.known_job(plan_job.name);
-    bounds tstzrange := dbanon_internal.next_period(job);
-    history CONSTANT interval := dbanon_internal.job_history(job);
+    job CONSTANT dbanon.job := dbanon_internal.demand_job(plan_job.name);
+    bounds tstzrange := dbanon_internal.find_next_period(job);
+    history CONSTANT interval := dbanon_internal.compute_job_history(job);
 BEGIN
     IF (periods BETWEEN 1 AND 1000) IS NOT TRUE THEN
         RAISE EXCEPTION 'The number of periods to plan must be from 1 to 1,000. Got %.', coalesce(periods::text, 'NULL')
@@ -192,7 +192,7 @@ BEGIN
             WHEN history = '0' OR dbanon_internal.ask_times(job, 'any', since - history, since) = 1 THEN ''
             ELSE format('the source has nothing from the %s before it, so few people are known at its beginning', history) END;
         RETURN NEXT;
-        bounds := dbanon_internal.period_from(job.starts, job.every, job.tz, until);
+        bounds := dbanon_internal.find_period_from(job.starts, job.every, job.tz, until);
     END LOOP;
 END
 $$;
@@ -217,7 +217,7 @@ SELECT job.name, job.owner,
     CASE WHEN job.paused THEN 'paused' WHEN rol.oid IS NULL THEN 'orphaned' WHEN tot.held > 0 THEN 'held' WHEN work.running THEN 'working'
          WHEN tot.tries > 0 THEN 'retrying' WHEN tot.open THEN 'under way' ELSE 'idle' END AS state,
     tot.published_until, now() - tot.published_until AS lag, tot.last_success,
-    coalesce(tot.next_at, upper(dbanon_internal.next_period(job)) + job.wait) AS next_at, coalesce(tot.tries, 0) AS tries, tot.held, tot.late,
+    coalesce(tot.next_at, upper(dbanon_internal.find_next_period(job)) + job.wait) AS next_at, coalesce(tot.tries, 0) AS tries, tot.held, tot.late,
     tot.gone, tot.last_error,
     CASE WHEN work.running THEN (job.held_by).pid END AS runner, job.looked_at, job.dataset, job.method, job.every, job.wait
 FROM dbanon.job job
@@ -246,7 +246,7 @@ SELECT j.name, lower(p.period) AS since, upper(p.period) AS until, p.state, p.sk
 FROM dbanon.job_period p JOIN dbanon.job j ON j.job_id = p.job_id
 ORDER BY j.name, p.job_id, p.period;
 
-CREATE OR REPLACE FUNCTION dbanon_internal.job_findings() RETURNS TABLE (level integer, about text, what text, since timestamptz, remedy text)
+CREATE OR REPLACE FUNCTION dbanon_internal.list_job_findings() RETURNS TABLE (level integer, about text, what text, since timestamptz, remedy text)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -257,7 +257,7 @@ AS $$
          'Give it another: SELECT dbanon.add_job(..., owner => ..., replace => true)'),
         (2, job.next_at IS NULL, format('Job %s has no next period, since the server does not know its time zone.', job.name), NULL,
          'Change it: SELECT dbanon.add_job(..., replace => true)'),
-        (2, job.held > 0, format('Job %s: %s held.', job.name, dbanon_internal.counted(job.held, 'period is', 'periods are')),
+        (2, job.held > 0, format('Job %s: %s held.', job.name, dbanon_internal.format_quantity(job.held, 'period is', 'periods are')),
          (SELECT min(jru.finished_at) FROM dbanon.job_runs jru WHERE jru.name = job.name AND jru.state = 'held'),
          format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', job.name)),
         (2, job.state NOT IN ('orphaned', 'paused') AND job.runner IS NULL AND coalesce(job.looked_at, '-infinity') < now() - interval '5 minutes'
@@ -274,5 +274,5 @@ AS $$
     ) fin (level, holds, what, since, remedy)
     WHERE fin.holds
 $$;
-COMMENT ON FUNCTION dbanon_internal.job_findings() IS
+COMMENT ON FUNCTION dbanon_internal.list_job_findings() IS
 'What is wrong with jobs, for dbanon.health.';

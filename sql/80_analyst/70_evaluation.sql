@@ -1,14 +1,14 @@
 -- A run that is asked as if it were a release: what it says of itself, a temporary table of its rows, and many questions at once.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_about(run_id bigint) RETURNS published.releases
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_as_release(run_id bigint) RETURNS published.releases
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'run ' || run.run_id, run.method, CASE jsonb_typeof(run.params -> 'k') WHEN 'number' THEN (run.params -> 'k')::integer END,
-        dbanon_internal.promise_of(met, run.algorithm),
+        dbanon_internal.find_promise(met, run.algorithm),
         lower(spa.span), upper(spa.span), dat.srid,
         coalesce(run.rows, (SELECT sum(cardinality(rec.regions)) FROM ONLY dbanon.record rec WHERE rec.run_id = run.run_id)),
-        say.holds, say.step_s, say.window_s, say.day_zone, dbanon_internal.run_extent(run.run_id), 1,
+        say.holds, say.step_s, say.window_s, say.day_zone, dbanon_internal.find_run_extent(run.run_id), 1,
         ARRAY[lower(spa.span)], ARRAY[upper(spa.span)],
         -- Of all stored periods: one that no row has makes answers slower, and no other.
         (SELECT max(extract(epoch FROM upper(per.period) - lower(per.period)))::double precision FROM ONLY dbanon.period per
@@ -16,11 +16,11 @@ AS $$
     FROM ONLY dbanon.run run
     JOIN ONLY dbanon.method met ON met.name = run.method
     JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-    CROSS JOIN LATERAL dbanon_internal.run_says(run.run_id) say
-    CROSS JOIN LATERAL (SELECT dbanon_internal.run_span(run.run_id) AS span) spa
-    WHERE run.run_id = run_about.run_id
+    CROSS JOIN LATERAL dbanon_internal.find_row_meaning(run.run_id) say
+    CROSS JOIN LATERAL (SELECT dbanon_internal.find_run_span(run.run_id) AS span) spa
+    WHERE run.run_id = describe_as_release.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_about(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_as_release(bigint) IS
 'What published.releases would say of a run if it were published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_asking() RETURNS regclass

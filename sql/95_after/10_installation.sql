@@ -14,7 +14,7 @@ BEGIN
     WHERE dep.refclassid = 'pg_authid'::regclass
         AND rol.rolname IN (before || '_admin', before || '_operator', before || '_worker', before || '_analyst');
     IF held > 0 THEN
-        RAISE WARNING 'Roles %_* own or may still use % in this database.', before, dbanon_internal.counted(held, 'other thing')
+        RAISE WARNING 'Roles %_* own or may still use % in this database.', before, dbanon_internal.format_quantity(held, 'other thing')
             USING ERRCODE = 'DA018';
     END IF;
 END

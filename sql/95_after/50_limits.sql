@@ -32,7 +32,7 @@ BEGIN
     IF logins > 0 THEN
         RAISE NOTICE 'Some logins that read releases may compute for any time, or fill the disk with temporary files. A superuser can limit '
             'them (on a managed server set temp_file_limit for all): %.', statements || CASE WHEN logins > named
-                THEN format(', and the same for %s', dbanon_internal.counted(logins - named, 'more login')) ELSE '' END
+                THEN format(', and the same for %s', dbanon_internal.format_quantity(logins - named, 'more login')) ELSE '' END
             USING ERRCODE = 'DA018';
     END IF;
 END

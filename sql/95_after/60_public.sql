@@ -22,7 +22,7 @@ BEGIN
         INTO views, functions, names FROM pg_temp.public_things() pub WHERE pub.ours AND 'PUBLIC' = ANY (pub.grantees);
         IF names IS NOT NULL THEN
             RAISE NOTICE 'Taken from PUBLIC, and given to pg_monitor and dbanon''s roles: % and % that show locks, counters and estimates.',
-                dbanon_internal.counted(views, 'view'), dbanon_internal.counted(functions, 'function')
+                dbanon_internal.format_quantity(views, 'view'), dbanon_internal.format_quantity(functions, 'function')
                 USING ERRCODE = 'DA018', DETAIL = format('These are %s.', names);
         END IF;
     END IF;
@@ -48,7 +48,7 @@ BEGIN
     IF left_open > 0 THEN
         RAISE WARNING 'The server''s locks, counters and large objects and PostGIS''s estimates (%) stay open to every login: this one may not '
             'take them from PUBLIC. Upgrade once as a superuser, or see docs/administrators/security.md.',
-            dbanon_internal.counted(left_open, 'view or function', 'views and functions')
+            dbanon_internal.format_quantity(left_open, 'view or function', 'views and functions')
             USING ERRCODE = 'DA018';
     ELSIF NOT restricted THEN
         RAISE NOTICE 'Every login of this database can read the server''s locks and counters and PostGIS''s estimates, and write large objects: '

@@ -209,7 +209,7 @@ def test_a_dataset_must_have_a_name_that_can_be_seen(database: str, load: Callab
                 FOR n IN SELECT code FROM point LOOP
                     refused := false;
                     BEGIN
-                        PERFORM dbanon_internal.check_dataset(asked)
+                        PERFORM dbanon_internal.demand_dataset_options(asked)
                             FROM jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(
                                 'dataset', 'a' || chr(n), 'mode', 'create', 'grid_m', 1, 'grid_s', 1)) asked;
                     EXCEPTION WHEN SQLSTATE 'DA011' THEN

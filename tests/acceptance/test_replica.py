@@ -43,7 +43,7 @@ FAMILIES: dict[str, dict[str, object]] = {
     "mob": {"k": 2},
     "semantic": {"k": 2},
 }
-CONTENT = "SELECT dbanon_internal.run_content(%s)"
+CONTENT = "SELECT dbanon_internal.compute_content_digest(%s)"
 Meanwhile = Callable[[Callable[[psycopg.Connection], None]], None]
 
 
@@ -149,7 +149,7 @@ def test_the_rows_and_the_verdict_are_those_of_a_run_without_it(
     here = [query for host, query in asked if host != parse(standby.url)["host"]]
     assert any("dbanon.trajectory" in query for query in there)
     assert not any("dbanon.trajectory" in query for query in here)
-    assert any("record_evidence" in query for query in here)
+    assert any("gather_record_evidence" in query for query in here)
     assert any("dbanon.request " in query for query in there)
     assert not any("dbanon.request " in query for query in here)
     assert not any("_evidence" in query for query in there)

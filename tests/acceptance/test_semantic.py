@@ -91,7 +91,7 @@ def test_regions_with_l_and_t_reveal_nothing_that_k_alone_reveals(database: str)
             for n in (1, 2)
         )
         city, rows = owner.execute("""
-            WITH city AS (SELECT sum(p.pois) AS pois FROM dbanon_internal.cell_pois(1) p)
+            WITH city AS (SELECT sum(p.pois) AS pois FROM dbanon_internal.count_cell_pois(1) p)
             SELECT city.pois, count(*) FROM city, dbanon.region r
             JOIN LATERAL (SELECT count(*) AS pois FROM dbanon.poi p WHERE ST_Covers(r.region, p.geom)) h ON h.pois > 0
             WHERE r.run_id = 1 GROUP BY 1""").fetchone()

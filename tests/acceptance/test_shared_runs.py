@@ -84,7 +84,7 @@ def read_run(city: psycopg.Connection, run_id: int, columns: str = "status") -> 
 
 def hash_rows(city: psycopg.Connection, run_id: int) -> bytes:
     """Hash all rows and members of a run."""
-    told = "SELECT rows > 500, dbanon_internal.run_digest(run_id) FROM dbanon.run WHERE run_id = %s"
+    told = "SELECT rows > 500, dbanon_internal.compute_run_digest(run_id) FROM dbanon.run WHERE run_id = %s"
     some, digest = city.execute(told, [run_id]).fetchone() or (False, b"")
     assert some
     return digest

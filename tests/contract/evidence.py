@@ -164,15 +164,15 @@ class Stored:
         extra = regions.extra if regions.extra is not None else np.full(len(regions), -1)
         return [json.loads(regions.extras[e]).get(key) if e >= 0 else None for e in extra.tolist()]
 
-    def cloaked_evidence(self):
+    def gather_cloaked_evidence(self):
         said = [(number, value is True) for number, value in enumerate(self.extra("cloaked"), 1) if value is not None]
         number, cloaked = np.array(said, np.int64).reshape(-1, 2).T
         return {"region_no": number, "cloaked": cloaked.astype(np.int8)}
 
-    def query_evidence(self):
+    def gather_query_evidence(self):
         return {name: np.empty(0) for name in ("start_s", "xmin", "ymin", "xmax", "ymax", "possibly", "definitely")}
 
-    def polygon_evidence(self):
+    def gather_polygon_evidence(self):
         regions, cells = self.cloaks.regions, self.given["cells"]
         area = cells.area_m2[np.searchsorted(cells.cell_id, regions.cell)]
         number = len(regions)
@@ -183,19 +183,19 @@ class Stored:
             "categories": np.array(self.extra("categories"), np.int32),
         }  # fmt: skip
 
-    def cell_evidence(self):
+    def gather_cell_evidence(self):
         return {"cell_id": self.given["cells"].cell_id, "outline": np.empty(0, object)}
 
-    def outline_evidence(self):
-        """Give none: what lies in the regions is said by `held_evidence`."""
+    def gather_outline_evidence(self):
+        """Give none: what lies in the regions is said by `gather_held_evidence`."""
         return {"region_no": np.empty(0, np.int32), "outline": np.empty(0, object), "cells": np.empty(0, object)}
 
-    def held_evidence(self):
+    def gather_held_evidence(self):
         regions = self.cloaks.regions
         region = np.repeat(np.arange(1, len(regions) + 1), np.diff(regions.cell_offset))
         return {"region_no": region, "cell_id": regions.cell, "split": np.zeros(len(region), bool)}
 
-    def atom_evidence(self):
+    def gather_atom_evidence(self):
         atoms = self.cloaks.atoms
         return (
             {"cell_id": atoms.cell, "atom": atoms.atom}

@@ -37,7 +37,8 @@ SELECT 1, 1 + i / 5, 100 + i FROM generate_series(0, 9) i;
 
 
 VERIFY = """
-INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'tp-aware', %s, dbanon_internal.run_digest(1)
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+SELECT 1, 'tp-aware', %s, dbanon_internal.compute_run_digest(1)
 """
 
 

@@ -35,7 +35,7 @@ FROM dbanon.dataset d WHERE d.dataset_id = r.dataset_id AND r.run_id = %(run)s
 """
 VERDICT = """
 INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest)
-VALUES (%(run)s, 'tp-aware', true, '{"seen": 6}', dbanon_internal.run_digest(%(run)s))
+VALUES (%(run)s, 'tp-aware', true, '{"seen": 6}', dbanon_internal.compute_run_digest(%(run)s))
 """
 
 

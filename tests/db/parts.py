@@ -25,7 +25,7 @@ SELECT %(run)s, record_id, trajectory_id FROM dbanon.membership WHERE run_id = 1
 """
 VERDICT = """
 INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest)
-SELECT %(run)s, 'tp-aware', true, %(figures)s, dbanon_internal.run_digest(%(run)s)
+SELECT %(run)s, 'tp-aware', true, %(figures)s, dbanon_internal.compute_run_digest(%(run)s)
 """
 
 

@@ -22,7 +22,8 @@ FROM generate_series(1, 2) r, generate_series(1, 2) s,
     LATERAL (SELECT timestamptz '2008-06-04 07:50:00+00' + s * interval '10 min' AS t) p;
 INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
 SELECT 1, r, i FROM generate_series(1, 2) r, generate_series(1, 2) i;
-INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'kte', true, dbanon_internal.run_digest(1);
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+SELECT 1, 'kte', true, dbanon_internal.compute_run_digest(1);
 """
 ZONES = """
 CREATE TEMPORARY TABLE zones AS SELECT * FROM (VALUES ('west', ST_MakeEnvelope(-1, -1, 50, 50, 32610)),

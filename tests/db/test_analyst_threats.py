@@ -36,7 +36,7 @@ FROM dbanon.run WHERE run_id = 1;
 INSERT INTO dbanon.cloak SELECT 70077, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 70077, record_id, trajectory_id, period FROM dbanon.membership;
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-SELECT 70077, 'tp-aware', true, dbanon_internal.run_digest(70077);
+SELECT 70077, 'tp-aware', true, dbanon_internal.compute_run_digest(70077);
 COMMIT;
 ALTER TABLE dbanon.release ALTER release_id RESTART;
 SELECT dbanon.publish(70077, 'ten');
@@ -152,7 +152,7 @@ THREATS = {
     "blocks read": Threat("SELECT true FROM pg_statio_all_tables WHERE relname = 'trajectory'", _OPEN_STATISTICS),
     "the use of indexes": Threat("SELECT true FROM pg_stat_all_indexes WHERE schemaname = 'dbanon'", _OPEN_STATISTICS),
     "calls of functions": Threat(
-        "SELECT coalesce(pg_stat_get_function_calls(oid), 0) >= 0 FROM pg_proc WHERE proname = 'run_digest'",
+        "SELECT coalesce(pg_stat_get_function_calls(oid), 0) >= 0 FROM pg_proc WHERE proname = 'compute_run_digest'",
         _OPEN_STATISTICS,
     ),
     "rows written to all tables": Threat(
@@ -402,9 +402,9 @@ def test_a_function_of_the_callers_own_is_not_called_by_ours(
         " LANGUAGE sql AS 'SELECT $1'"
     )
     with expect_refusal("DA002", "'select'"):
-        connection.execute("SELECT dbanon_internal.check_name('select')")
-    connection.execute("ALTER FUNCTION dbanon_internal.check_name(text) RESET search_path")
-    connection.execute("SELECT dbanon_internal.check_name('select')")
+        connection.execute("SELECT dbanon_internal.demand_release_name('select')")
+    connection.execute("ALTER FUNCTION dbanon_internal.demand_release_name(text) RESET search_path")
+    connection.execute("SELECT dbanon_internal.demand_release_name('select')")
 
 
 def test_each_of_two_protections_keeps_the_map_of_people_by_itself(

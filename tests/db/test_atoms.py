@@ -31,7 +31,7 @@ RETURNING run_id
 """
 VERIFIED = """
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-VALUES (%s, 'attack', true, dbanon_internal.run_digest(%s))
+VALUES (%s, 'attack', true, dbanon_internal.compute_run_digest(%s))
 """
 
 
@@ -424,7 +424,7 @@ def test_a_plan_says_that_new_atoms_need_a_reason(city: psycopg.Connection) -> N
 
 def test_another_atom_changes_the_digest_and_what_is_published_stays(city: psycopg.Connection) -> None:
     run = write(city, PAIRS)
-    before = read_value(city, "SELECT dbanon_internal.run_digest(%s)", run)
+    before = read_value(city, "SELECT dbanon_internal.compute_run_digest(%s)", run)
     for change in (
         "UPDATE dbanon.atom SET atom = atom + 1 WHERE cell_id = (SELECT max(cell_id) FROM dbanon.cell)",
         "DELETE FROM dbanon.atom WHERE cell_id = (SELECT max(cell_id) FROM dbanon.cell)",
@@ -432,8 +432,8 @@ def test_another_atom_changes_the_digest_and_what_is_published_stays(city: psyco
     ):
         with city.transaction(force_rollback=True):
             assert city.execute(change).rowcount == 1
-            assert read_value(city, "SELECT dbanon_internal.run_digest(%s)", run) != before
-    found = city.execute("SELECT atom FROM dbanon_internal.atom_evidence(%s)", [run]).fetchall()
+            assert read_value(city, "SELECT dbanon_internal.compute_run_digest(%s)", run) != before
+    found = city.execute("SELECT atom FROM dbanon_internal.gather_atom_evidence(%s)", [run]).fetchall()
     assert [row[0] for row in found] == number_atoms(PAIRS)
     publish(city, run)
     for change, code in (
@@ -513,7 +513,7 @@ def test_atoms_are_those_of_each_part(city: psycopg.Connection) -> None:
 
 
 def test_the_sites_of_a_part_are_its_places_and_those_of_another_method_are_none(city: psycopg.Connection) -> None:
-    digest = "SELECT dbanon_internal.places_digest(%s)"
+    digest = "SELECT dbanon_internal.compute_places_digest(%s)"
     run = write(city, PAIRS)
     before = read_value(city, digest, run)
     assert before is not None

@@ -125,7 +125,7 @@ def write_verified(connection: psycopg.Connection, release: Release, dataset: in
     connection.execute("UPDATE dbanon.run SET params = params || %s WHERE run_id = %s", [Jsonb(params), run])
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " SELECT run_id, method, true, dbanon_internal.run_digest(run_id) FROM dbanon.run WHERE run_id = %s",
+        " SELECT run_id, method, true, dbanon_internal.compute_run_digest(run_id) FROM dbanon.run WHERE run_id = %s",
         [run],
     )
     return run
@@ -410,7 +410,7 @@ def test_what_must_stand_alone_is_told_from_when_on_it_would(
     own.execute("UPDATE dbanon.run SET method = 'mob', algorithm = 'symmetric' WHERE run_id = %s", [run])
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " VALUES (%s, 'mob', true, dbanon_internal.run_digest(%s))",
+        " VALUES (%s, 'mob', true, dbanon_internal.compute_run_digest(%s))",
         [run, run],
     )
     error = catch_refusal(own, run, "alone")
@@ -429,7 +429,7 @@ def test_groups_that_an_earlier_version_published_are_said_not_to_be_known_for_t
         own.execute("UPDATE dbanon.run SET method = 'mob', algorithm = 'symmetric' WHERE run_id = %s", [run])
         own.execute(
             "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-            " VALUES (%s, 'mob', true, dbanon_internal.run_digest(%s))",
+            " VALUES (%s, 'mob', true, dbanon_internal.compute_run_digest(%s))",
             [run, run],
         )
     publish(own, made[0], "alone")
@@ -636,14 +636,14 @@ def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
     run = write_verified(own, Release(5, FIVES))
     own.execute("""UPDATE dbanon.run SET params = '{"k": "5"}' WHERE run_id = %s""", [run])
-    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(run_id)")
     assert catch_refusal(own, run, "again").sqlstate == "DA010"
     own.execute(
         "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns, paper,"
         " adversary, row_meaning, left_out, parameters FROM dbanon.method WHERE name = 'tp-aware'"
     )
     own.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
-    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(run_id)")
     assert catch_refusal(own, run, "again").sqlstate == "DA004"
 
 

@@ -68,7 +68,7 @@ SELECT dataset_id, dataset_revision, method, algorithm, params, seed, status FRO
 INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 2, 1 + trajectory_id % 2, trajectory_id, period FROM dbanon.membership;
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-    VALUES (2, 'tp-aware', true, dbanon_internal.run_digest(2));
+    VALUES (2, 'tp-aware', true, dbanon_internal.compute_run_digest(2));
 """
 
 

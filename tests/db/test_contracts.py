@@ -45,7 +45,7 @@ ROWS = """SELECT record_id, seq, extract(epoch FROM lower(period))::bigint, extr
 
 
 def test_the_list_of_tables_is_what_these_tests_look_at(ten: psycopg.Connection) -> None:
-    assert read_value(ten, "SELECT dbanon_internal.run_tables()") == list(TABLES)
+    assert read_value(ten, "SELECT dbanon_internal.list_run_tables()") == list(TABLES)
 
 
 @pytest.mark.many
@@ -187,7 +187,7 @@ def test_every_single_change_of_a_private_table_changes_the_digest(ten: psycopg.
 
 
 def digest_of(connection: psycopg.Connection, run: object) -> bytes:
-    digest = read_value(connection, "SELECT dbanon_internal.run_digest(%s)", run)
+    digest = read_value(connection, "SELECT dbanon_internal.compute_run_digest(%s)", run)
     assert isinstance(digest, bytes)
     return digest
 
@@ -315,13 +315,13 @@ def test_two_who_write_rows_of_one_record_lose_none(
 
 
 def test_undoing_a_change_leaves_what_was_there(scratch: psycopg.Connection) -> None:
-    before = read_value(scratch, "SELECT dbanon_internal.run_digest(1)")
+    before = read_value(scratch, "SELECT dbanon_internal.compute_run_digest(1)")
     day = "period = tstzrange(lower(period) {0} interval '1 day', upper(period) {0} interval '1 day')"
     for change in ("crowd = crowd {} 1", "region = ST_Translate(region, {}1, 0)", day, "seq = seq {} 10"):
         scratch.execute("UPDATE dbanon.cloak SET " + change.format("+"))
-        assert read_value(scratch, "SELECT dbanon_internal.run_digest(1)") != before, change
+        assert read_value(scratch, "SELECT dbanon_internal.compute_run_digest(1)") != before, change
         scratch.execute("UPDATE dbanon.cloak SET " + change.format("-"))
-        assert read_value(scratch, "SELECT dbanon_internal.run_digest(1)") == before, change
+        assert read_value(scratch, "SELECT dbanon_internal.compute_run_digest(1)") == before, change
 
 
 READ_OTHERWISE = {
@@ -391,7 +391,7 @@ def test_it_is_published_with_the_key_first_and_its_own_region_type(
 
 SPOKEN_OF = """
 WITH person AS (
-    SELECT DISTINCT tra.subject, dbanon_internal.person_code(dbanon_internal.dataset_key(1), tra.subject) AS code
+    SELECT DISTINCT tra.subject, dbanon_internal.hash_person(dbanon_internal.find_dataset_key(1), tra.subject) AS code
     FROM dbanon.trajectory tra WHERE tra.dataset_id = 1
 ), said AS (
     SELECT gro.period, true AS together,

@@ -103,7 +103,8 @@ def _load(
 def _find_copied(connection: psycopg.Connection, dataset: str) -> list[tuple[str, int]]:
     """Which datasets with releases this one copies, and how many people of it."""
     return connection.execute(
-        "SELECT c.name, c.people FROM dbanon.dataset d, dbanon_internal.copied_from(d.dataset_id) c WHERE d.name = %s",
+        "SELECT c.name, c.people FROM dbanon.dataset d, dbanon_internal.find_published_copies(d.dataset_id) c"
+        " WHERE d.name = %s",
         [dataset],
     ).fetchall()
 
@@ -299,7 +300,7 @@ def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
             "WHERE name = 'b'"
         )
         notices = own.execute(
-            "SELECT n FROM dbanon.dataset d, dbanon_internal.copied_notices(d.dataset_id, 0) n WHERE d.name = 'b'"
+            "SELECT n FROM dbanon.dataset d, dbanon_internal.note_copies(d.dataset_id, 0) n WHERE d.name = 'b'"
         ).fetchall()
         assert ["'default'" in notice for (notice,) in notices] == [True] * told
 
@@ -433,7 +434,7 @@ fix AS (
 beside AS (
     SELECT *, lag(h) OVER w AS before, lead(h) OVER w AS after FROM fix
     WINDOW w AS (PARTITION BY trajectory_id ORDER BY seq))
-SELECT dbanon_internal.person_code((SELECT key FROM dbanon.population), subject),
+SELECT dbanon_internal.hash_person((SELECT key FROM dbanon.population), subject),
     CASE WHEN fixes < 3 THEN h ELSE hashint8extended(h, hashint8extended(before, after)) END
 FROM beside
 WHERE CASE WHEN fixes < 3 THEN h % 8 = 0 ELSE h % 64 = 0 AND before IS NOT NULL AND after IS NOT NULL END

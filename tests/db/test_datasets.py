@@ -346,7 +346,7 @@ def test_a_time_that_is_not_in_the_past_is_refused(filled: psycopg.Connection, b
 def test_a_name_that_returns_after_its_data_went_is_the_person_it_was(filled: psycopg.Connection) -> None:
     known = (
         "SELECT count(*) FROM dbanon.grouping"
-        f" WHERE dbanon_internal.person_code(dbanon_internal.dataset_key(1), '{NAME}') = ANY (people)"
+        f" WHERE dbanon_internal.hash_person(dbanon_internal.find_dataset_key(1), '{NAME}') = ANY (people)"
     )
     forget(filled, datetime.now(UTC))
     assert read_value(filled, known) == 2
@@ -485,4 +485,4 @@ def test_no_role_hashes_a_name(run: int, login: Login, role: str) -> None:
         psycopg.connect(login(role), autocommit=True) as other,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
-        other.execute("SELECT dbanon_internal.dataset_key(1)")
+        other.execute("SELECT dbanon_internal.find_dataset_key(1)")

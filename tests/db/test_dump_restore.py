@@ -69,10 +69,10 @@ def test_a_restored_release_is_the_same_and_still_guarded(
     query = "SELECT * FROM published.ten ORDER BY cloak_id"
     assert restored.execute(query).fetchall() == connection.execute(query).fetchall()
     for query in (
-        "SELECT dbanon_internal.run_digest(1)",
-        "SELECT digest = dbanon_internal.run_digest(1) FROM dbanon.verification",
+        "SELECT dbanon_internal.compute_run_digest(1)",
+        "SELECT digest = dbanon_internal.compute_run_digest(1) FROM dbanon.verification",
         "SELECT revision FROM dbanon.dataset",
-        "SELECT groups_sum, dbanon_internal.groups_sum(release_id, 1) FROM dbanon.release",
+        "SELECT groups_sum, dbanon_internal.compute_groups_sum(release_id, 1) FROM dbanon.release",
         "SELECT obj_description('published.ten'::regclass)",
     ):
         assert restored.execute(query).fetchall() == connection.execute(query).fetchall()
@@ -119,7 +119,7 @@ def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psyc
         for table in ("region", "period", "record", "membership", "hiding", "atom", "cloak"):
             query = f"SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM dbanon.{table} t"
             assert opened.execute(query).fetchone() == own.execute(query).fetchone(), table
-        digests = "SELECT run_id, dbanon_internal.run_digest(run_id) FROM dbanon.run ORDER BY 1"
+        digests = "SELECT run_id, dbanon_internal.compute_run_digest(run_id) FROM dbanon.run ORDER BY 1"
         assert opened.execute(digests).fetchall() == own.execute(digests).fetchall()
         for name, run in made.items():
             with opened.transaction(force_rollback=True):
@@ -257,7 +257,7 @@ def test_a_restored_release_grows_and_is_guarded_as_before(
     with restore_dump(dumped, database) as url, psycopg.connect(url, autocommit=True) as restored:
         for query in (
             "SELECT * FROM published.ten ORDER BY cloak_id",
-            "SELECT relation::text, bounds FROM dbanon_internal.series_tables(1) ORDER BY bounds",
+            "SELECT relation::text, bounds FROM dbanon_internal.list_series_tables(1) ORDER BY bounds",
             "SELECT * FROM published.releases",
             "SELECT tgrelid::regclass::text, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1, 2",
             "SELECT obj_description('published.ten'::regclass)",

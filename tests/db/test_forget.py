@@ -31,7 +31,7 @@ _EVERYWHERE = f"""
 UPDATE dbanon.trajectory SET subject = '{NAME}' WHERE subject = 'p0';
 UPDATE dbanon.request SET subject = '{NAME}' WHERE subject = 'p0';
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-    SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1);
+    SELECT 1, 'tp-aware', true, dbanon_internal.compute_run_digest(1);
 COMMIT;
 SELECT dbanon.publish(1, 'ten');
 SELECT dbanon.publish(1, 'other');
@@ -41,9 +41,9 @@ SET CONSTRAINTS ALL IMMEDIATE;
 TRUNCATE dbanon.grouping;
 INSERT INTO dbanon.grouping (release_id, period, people)
 SELECT release_id, '[2008-06-04 08:00+00,2008-06-04 08:02+00)',
-    ARRAY(SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(1), n) FROM unnest(s) n ORDER BY 1)
+    ARRAY(SELECT dbanon_internal.hash_person(dbanon_internal.find_dataset_key(1), n) FROM unnest(s) n ORDER BY 1)
 FROM dbanon.release, (VALUES (ARRAY['p1', 'p2', 'p3', 'p4', '{NAME}']), (ARRAY['p5', 'p6', 'p7', 'p8', 'p9'])) v (s);
-UPDATE dbanon.release SET groups_sum = dbanon_internal.groups_sum(release_id, 1);
+UPDATE dbanon.release SET groups_sum = dbanon_internal.compute_groups_sum(release_id, 1);
 TRUNCATE dbanon.fix_code;
 {GUARDED}
 INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm, status) OVERRIDING SYSTEM VALUE
@@ -52,7 +52,7 @@ INSERT INTO dbanon.membership SELECT 102, record_id, trajectory_id FROM dbanon.m
 INSERT INTO dbanon.membership SELECT 103, 1, trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = 2;
 INSERT INTO dbanon.cloak SELECT 102, record_id, seq, period, region, crowd, subjects FROM dbanon.cloak WHERE run_id = 1;
 INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (1, '{NAME}', now()), (1, 'p1', now());
-INSERT INTO dbanon.fix_code SELECT 1, dbanon_internal.person_code(dbanon_internal.dataset_key(1), s), 64 * i
+INSERT INTO dbanon.fix_code SELECT 1, dbanon_internal.hash_person(dbanon_internal.find_dataset_key(1), s), 64 * i
 FROM unnest(ARRAY['{NAME}', 'p1']) s, generate_series(1, 2) i;
 INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) OVERRIDING SYSTEM VALUE
 VALUES (901, 1, 'trajectories', '/data/{NAME}.csv', 9, 1), (902, 1, 'requests', '/data/r.csv', 9, 1);
@@ -174,9 +174,10 @@ INSERT INTO dbanon.quarantine (load_id, reason, content) VALUES (911, 'bad', jso
 INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm) OVERRIDING SYSTEM VALUE
 VALUES (202, 201, 'tp-aware', 'traj-anon');
 INSERT INTO dbanon.grouping
-VALUES (203, '[2008-06-04,2008-06-05)', ARRAY[dbanon_internal.person_code(dbanon_internal.dataset_key(201), '{NAME}')]);
+VALUES (203, '[2008-06-04,2008-06-05)',
+    ARRAY[dbanon_internal.hash_person(dbanon_internal.find_dataset_key(201), '{NAME}')]);
 INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, groups_sum) OVERRIDING SYSTEM VALUE
-VALUES (203, 'b', 202, '', 0, dbanon_internal.groups_sum(203, 201));
+VALUES (203, 'b', 202, '', 0, dbanon_internal.compute_groups_sum(203, 201));
 """
 
 
@@ -221,7 +222,7 @@ def test_a_rejected_row_names_a_subject(own: psycopg.Connection, name: str, cont
 # --- what stays of releases -------------------------------------------------------------------------------------------
 
 
-CODE = "SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(1), %s)"
+CODE = "SELECT dbanon_internal.hash_person(dbanon_internal.find_dataset_key(1), %s)"
 CODES = "SELECT DISTINCT p FROM dbanon.grouping, unnest(people) p"
 
 
@@ -268,7 +269,7 @@ def test_a_name_is_one_person_in_a_population_but_where_rows_are_their_own_subje
         " SELECT 'd' || i, 32610, 1, 1, 1 + i / 3, i % 2 = 1 FROM generate_series(1, 5) i"
     )
     query = (
-        "SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(dataset_id), 'p0')"
+        "SELECT dbanon_internal.hash_person(dbanon_internal.find_dataset_key(dataset_id), 'p0')"
         " FROM dbanon.dataset ORDER BY dataset_id"
     )
     ten, d1, d2, d3, d4, d5 = (row[0] for row in own.execute(query))
@@ -315,7 +316,7 @@ def test_a_release_without_the_subject_is_not_named(filled: psycopg.Connection) 
 def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(own: psycopg.Connection) -> None:
     own.execute("UPDATE dbanon.cloak SET crowd = 1, subjects = 1 WHERE record_id = 2")
     own.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-                    " SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1)")  # fmt: skip
+                    " SELECT 1, 'tp-aware', true, dbanon_internal.compute_run_digest(1)")  # fmt: skip
     own.execute("SELECT dbanon.publish(1, 'ten')")
     heard = collect_notices(own)
     forget(own, "p0")

@@ -29,7 +29,7 @@ SELECT dataset_id, dataset_revision, method, algorithm, params, seed, status FRO
 INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 2, 1 + trajectory_id % 2, trajectory_id, period FROM dbanon.membership;
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-    VALUES (2, 'tp-aware', true, dbanon_internal.run_digest(2));
+    VALUES (2, 'tp-aware', true, dbanon_internal.compute_run_digest(2));
 """
 PUBLISH = "SELECT dbanon.publish(2, 'second')"
 ADDED = "(dataset_id, subject, path) VALUES (1, 'late', 'SRID=32610;POINT M (1 1 1)')"
@@ -172,7 +172,7 @@ BY_BOTH = {
     "membership": ["DELETE FROM dbanon.membership WHERE run_id = 2"],
     "verification": [
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " VALUES (2, 'tp-aware', true, dbanon_internal.run_digest(2))"
+        " VALUES (2, 'tp-aware', true, dbanon_internal.compute_run_digest(2))"
     ],
 }
 BY_ADMINS = {
@@ -286,7 +286,7 @@ def test_who_is_hidden_with_whom_is_known_of_all_members_or_nothing_is_published
     verify(connection)  # a worker that looks at nothing
     with expect_refusal("DA005", "run 1", *unknown):
         connection.execute("SELECT dbanon.publish(1, 'ten')")
-    assert find_sqlstate(connection, "SELECT * FROM dbanon_internal.run_groups(1)") == "DA005"
+    assert find_sqlstate(connection, "SELECT * FROM dbanon_internal.find_run_groups(1)") == "DA005"
     assert list_releases(connection) == []
 
 
@@ -324,18 +324,18 @@ TABLES = (
     ),
 )
 READ = (
-    "SELECT dbanon_internal.run_digest(r) FROM generate_series(1, 2) r",
-    "SELECT * FROM dbanon_internal.region_evidence(2) ORDER BY 1",
-    "SELECT * FROM dbanon_internal.period_evidence(2) ORDER BY 1",
-    "SELECT * FROM dbanon_internal.record_evidence(2) ORDER BY 1",
-    "SELECT * FROM dbanon_internal.hiding_evidence(2) ORDER BY 1",
-    "SELECT * FROM dbanon_internal.atom_evidence(2) ORDER BY 1",
-    "SELECT * FROM dbanon_internal.stored_atoms(1, 0, 1) ORDER BY 1",
+    "SELECT dbanon_internal.compute_run_digest(r) FROM generate_series(1, 2) r",
+    "SELECT * FROM dbanon_internal.gather_region_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.gather_period_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.gather_record_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.gather_hiding_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.gather_atom_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.find_stored_atoms(1, 0, 1) ORDER BY 1",
     "SELECT * FROM dbanon.cloak ORDER BY run_id, record_id, seq",
-    "SELECT * FROM dbanon_internal.region_blocks(2)",
-    "SELECT * FROM dbanon_internal.membership_blocks(2)",
-    "SELECT * FROM dbanon_internal.name_blocks(2)",
-    "SELECT * FROM dbanon_internal.run_groups(2) ORDER BY people",
+    "SELECT * FROM dbanon_internal.read_region_blocks(2)",
+    "SELECT * FROM dbanon_internal.read_membership_blocks(2)",
+    "SELECT * FROM dbanon_internal.read_name_blocks(2)",
+    "SELECT * FROM dbanon_internal.find_run_groups(2) ORDER BY people",
     "SELECT * FROM dbanon.measure_overlap(2)",
     "SELECT * FROM dbanon.fix ORDER BY trajectory_id, seq",
     "SELECT * FROM published.first ORDER BY cloak_id",
@@ -353,7 +353,7 @@ def read_by_the_program(url: str) -> list[object]:
 
 def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connection, login: Login) -> None:
     crossing.execute(f"INSERT INTO dbanon.site (dataset_id, geom) VALUES (1, {SQUARE})")
-    crossing.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
+    crossing.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(run_id)")
     before = [crossing.execute(query).fetchall() for query in READ]
     computed = read_by_the_program(database)
     with psycopg.connect(login("dbanon_admin"), autocommit=True) as admin:
@@ -375,7 +375,7 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
             "INSERT INTO dbanon.child_of_membership SELECT run_id, record_id, 200 + trajectory_id, period"
             " FROM ONLY dbanon.membership"
         )
-        admin.execute("INSERT INTO dbanon.child_of_grouping SELECT 1, g.* FROM dbanon_internal.run_groups(2) g")
+        admin.execute("INSERT INTO dbanon.child_of_grouping SELECT 1, g.* FROM dbanon_internal.find_run_groups(2) g")
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
     assert str(read_by_the_program(database)) == str(computed)  # NaN is no number, but one text

@@ -102,7 +102,7 @@ def test_what_cannot_be_asked_cannot_be_told(
 
 def test_figures_count_processes_and_runs_and_neither_rows_nor_people(own: psycopg.Connection) -> None:
     def figures() -> dict[tuple[str, str | None], float]:
-        query = "SELECT name, coalesce(labels ->> 'status', labels ->> 'of'), value FROM dbanon_internal.vitals()"
+        query = "SELECT name, coalesce(labels ->> 'status', labels ->> 'of'), value FROM dbanon_internal.list_vitals()"
         return {(name, label): value for name, label, value in own.execute(query)}
 
     states = ("queued", "running", "computed", "verified", "refused", "failed", "cancelled")

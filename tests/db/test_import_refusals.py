@@ -240,7 +240,7 @@ def test_one_load_into_a_dataset_waits_for_another(operator):
 def test_the_reach_of_a_dataset_is_three_times_the_extent_of_most_of_it(connection):
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('town', 32632, 1, 1)")
     ((dataset,),) = fetch_everything(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = 'town'")
-    query = f"SELECT * FROM dbanon_internal.trajectory_bounds({dataset})"
+    query = f"SELECT * FROM dbanon_internal.find_trajectory_bounds({dataset})"
     assert fetch_everything(connection, query) == [(-np.inf, np.inf, -np.inf, np.inf)]
     x, y = np.random.default_rng(3).uniform(0, 20000, (2, 300)).round()
     x[0] = 9e6

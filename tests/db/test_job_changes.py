@@ -99,14 +99,14 @@ def test_the_notice_names_the_period_that_comes_next(own):
     assert run_night(own) == "done"
     own.execute("SELECT dbanon.add_job('taxi', every => '6 hours', replace => true)")
     assert "2008-06-02 00:00:00+00 to 2008-06-02 06:00:00" in said[-1]
-    assert read_value(own, "SELECT lower(dbanon_internal.next_period(j)) FROM dbanon.job j") == find_day(1)
+    assert read_value(own, "SELECT lower(dbanon_internal.find_next_period(j)) FROM dbanon.job j") == find_day(1)
 
 
 def test_periods_of_a_job_that_is_changed_keep_their_raster(own):
     add(own, ", every => '12 hours'")
     assert run_night(own) == "done"
     assert change(own, "wait => '2 hours'").keys() == {"wait"}
-    assert read_value(own, "SELECT dbanon_internal.next_period(j)::text FROM dbanon.job j").startswith(
+    assert read_value(own, "SELECT dbanon_internal.find_next_period(j)::text FROM dbanon.job j").startswith(
         '["2008-06-01 12:00:00+00"'
     )
 

@@ -197,7 +197,7 @@ def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(ow
             ).fetchall()
         )
         seen += str(worker.execute("SELECT h::text FROM dbanon.health h").fetchall())
-        seen += str(worker.execute("SELECT v::text FROM dbanon_internal.vitals() v").fetchall())
+        seen += str(worker.execute("SELECT v::text FROM dbanon_internal.list_vitals() v").fetchall())
         with expect_refusal("42501"):
             worker.execute("SELECT * FROM dbanon.job")
     seen += str(own.execute("SELECT a::text FROM dbanon.audit a").fetchall())

@@ -665,7 +665,7 @@ def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
 def test_the_parts_of_a_month_are_put_into_one_table_when_it_is_over(own):
     insert_rows(own, -3, -1)
     add(own, ", starts => '2008-05-30Z'")
-    tables = "SELECT count(*) FROM dbanon_internal.series_tables(1)"
+    tables = "SELECT count(*) FROM dbanon_internal.list_series_tables(1)"
     assert [run_night(own), run_night(own)] == ["done", "done"]
     assert read_value(own, tables) == 2
     assert run_night(own) == "done"
@@ -704,14 +704,14 @@ def test_periods_are_counted_from_their_anchor(scratch, zone, starts, every, bou
     for _ in range(4):
         found.append(read_value(scratch, "SELECT to_char(%s AT TIME ZONE %s, 'MM-DD HH24')", at, zone))
         at = read_value(
-            scratch, "SELECT upper(dbanon_internal.period_from(%s, %s::interval, %s, %s))", since, every, zone, at
+            scratch, "SELECT upper(dbanon_internal.find_period_from(%s, %s::interval, %s, %s))", since, every, zone, at
         )
     assert found == bounds
 
 
 @pytest.mark.parametrize(("start", "hours"), [("2026-03-29", 23), ("2026-10-25", 25)])
 def test_days_of_23_and_25_hours_are_days(scratch, start, hours):
-    asked = "SELECT upper(p) - lower(p) FROM dbanon_internal.period_from(s, '1 day', 'Europe/Berlin', s) p"
+    asked = "SELECT upper(p) - lower(p) FROM dbanon_internal.find_period_from(s, '1 day', 'Europe/Berlin', s) p"
     length = read_value(
         scratch, f"SELECT ({asked}) FROM (SELECT %s::timestamp AT TIME ZONE 'Europe/Berlin' AS s) a", start
     )

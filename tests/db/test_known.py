@@ -18,13 +18,13 @@ STORED = """
 INSERT INTO dbanon.exposure VALUES (1, 42, '{[2008-06-04 08:00+00, 2008-06-04 08:01+00)}');
 INSERT INTO dbanon.fix_code VALUES (1, 42, 64);
 """
-CODE = "dbanon_internal.person_code(dbanon_internal.dataset_key(1), 'p0')"
+CODE = "dbanon_internal.hash_person(dbanon_internal.find_dataset_key(1), 'p0')"
 OTHERS = "UPDATE dbanon.grouping SET people = ARRAY(SELECT x + 1 FROM unnest(people) x)"
 REPLACED = (
     "UPDATE dbanon.grouping SET people = ARRAY(SELECT x FROM unnest(array_replace(people, {0}, {1})) x ORDER BY x)"
     " WHERE {0} = ANY (people)"
 )
-DRAWN = "dbanon_internal.stand_in()"
+DRAWN = "dbanon_internal.make_stand_in()"
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_with_guards_switched_off_the_next_comparison_finds_what_was_changed(
     connection: psycopg.Connection, admin: psycopg.Connection, login: Login, table: str, change: str
 ) -> None:
     connection.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-                       " SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1)")  # fmt: skip
+                       " SELECT 1, 'tp-aware', true, dbanon_internal.compute_run_digest(1)")  # fmt: skip
     admin.execute(UNSEEN.format(table, change))  # type: ignore[arg-type]
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
         for statement in (PUBLISH, "SELECT dbanon.measure_overlap(2)", "SELECT dbanon.publish(1, 'again')"):
@@ -158,7 +158,7 @@ def test_with_guards_switched_off_the_next_comparison_finds_what_was_changed(
 
 # ---- forgetting ------------------------------------------------------------------------------------------------------
 
-AS_STORED = "SELECT groups_sum = dbanon_internal.groups_sum(release_id, 1) FROM dbanon.release"
+AS_STORED = "SELECT groups_sum = dbanon_internal.compute_groups_sum(release_id, 1) FROM dbanon.release"
 
 
 def test_forgetting_passes_is_told_and_carries_the_sum_on(connection: psycopg.Connection, login: Login) -> None:

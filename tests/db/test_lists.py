@@ -36,19 +36,19 @@ def read_list(connection: psycopg.Connection, name: str) -> list[str]:
 
 def test_every_table_of_loaded_data_or_of_runs_is_in_its_list(connection: psycopg.Connection) -> None:
     others = ["dataset", "fix_code", "load", "run", "verification", "evaluation", "release", "audit", "job_period"]
-    for column, name in (("dataset_id", "data_tables"), ("run_id", "run_tables")):
+    for column, name in (("dataset_id", "list_data_tables"), ("run_id", "list_run_tables")):
         assert ask(connection, _COLUMN, column, others) == sorted(read_list(connection, name))
 
 
 def test_tables_in_the_lists_have_their_triggers_and_rights(connection: psycopg.Connection) -> None:
     every = "SELECT INSERT UPDATE DELETE"
-    for table in read_list(connection, "data_tables"):
+    for table in read_list(connection, "list_data_tables"):
         own = ["code_fixes"] * 4 if table == "trajectory" else []
         own += ["guard_forgotten"] * 2 if table in ("trajectory", "request", "quasi_identifier") else []
         assert ask(connection, _TRIGGERS, table) == ["audit_rows"] * 4 + ["bump_revision"] * 4 + own
         assert ask(connection, _RIGHTS, "dbanon_operator", table) == every
         assert ask(connection, _RIGHTS, "dbanon_worker", table) == "SELECT"
-    for table in read_list(connection, "run_tables"):
+    for table in read_list(connection, "list_run_tables"):
         assert ask(connection, _TRIGGERS, table) == ["guard_run_rows"] * 4
         assert ask(connection, _RIGHTS, "dbanon_operator", table) is None
         assert ask(connection, _RIGHTS, "dbanon_worker", table) == every

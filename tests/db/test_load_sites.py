@@ -276,7 +276,7 @@ def test_trajectories_count_with_both_ends_and_shapes_with_their_sides(connectio
         "VALUES (1, 'a', ST_GeomFromText(%s, 32632), ST_GeomFromText(%s, 32632))",
         [path, shape],
     )
-    assert _fetch_all(connection, "SELECT * FROM dbanon_internal.trajectory_bounds(1)") == [
+    assert _fetch_all(connection, "SELECT * FROM dbanon_internal.find_trajectory_bounds(1)") == [
         (-27_000, 36_000, -3000, 4000)
     ]
 

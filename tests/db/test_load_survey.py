@@ -127,7 +127,7 @@ def test_a_long_subject_is_cut_into_trajectories(connection, most, parts):
             "CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
             "NULL::date AS day, 0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
         )
-        (fixes,) = connection.execute("SELECT dbanon_internal.ordered_fixes(NULL, %s)", [most]).fetchone()
+        (fixes,) = connection.execute("SELECT dbanon_internal.build_ordered_fixes(NULL, %s)", [most]).fetchone()
         counted = connection.execute(f"SELECT count(*) FROM {fixes} f GROUP BY part ORDER BY part").fetchall()
     assert [n for (n,) in counted] == parts
 

@@ -112,7 +112,10 @@ def test_who_is_forgotten_is_forgotten_there_too_and_nothing_else_changes_it(own
     after = read_value(own, "SELECT people FROM dbanon.asked")
     assert len(after) == 5
     assert len({*before} & {*after}) == 4
-    assert read_value(own, "SELECT groups_sum = dbanon_internal.groups_sum(release_id, 1) FROM dbanon.release") is True
+    assert (
+        read_value(own, "SELECT groups_sum = dbanon_internal.compute_groups_sum(release_id, 1) FROM dbanon.release")
+        is True
+    )
 
 
 def test_a_first_window_without_history_is_foretold_and_said(own: psycopg.Connection) -> None:
@@ -128,7 +131,7 @@ def test_a_first_window_without_history_is_foretold_and_said(own: psycopg.Connec
         params = {"k": 5, "step_s": 60, **({"since": since} if since else {})}
         assert own.execute(planned, [Jsonb(params)]).fetchall() == []
     late = {"align": "last", "max_gap_s": 300}
-    notices = "SELECT n FROM dbanon_internal.run_notices(%s) n WHERE n LIKE '%%publishes no person%%'"
+    notices = "SELECT n FROM dbanon_internal.list_run_notices(%s) n WHERE n LIKE '%%publishes no person%%'"
     run = run_of(own, 0, since=(eight - timedelta(minutes=2)).timestamp(), **late)
     [(sentence,)] = own.execute(notices, [run]).fetchall()
     assert "start = 2008-06-04T08:05:00Z" in sentence

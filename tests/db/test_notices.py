@@ -23,7 +23,7 @@ def write_notices(
     connection.execute("UPDATE dbanon.method SET traits = traits || %s WHERE name = 'tp-aware'", [Jsonb(traits)])
     connection.execute("UPDATE dbanon.run SET suppressed = %s", [Jsonb(left_out)])
     connection.execute("UPDATE dbanon.verification SET figures = %s", [Jsonb(figures)])
-    return [said for (said,) in connection.execute("SELECT dbanon_internal.run_notices(1)")]
+    return [said for (said,) in connection.execute("SELECT dbanon_internal.list_run_notices(1)")]
 
 
 def test_more_than_half_of_anything_is_a_notice_that_says_why_and_what_would_help(scratch: psycopg.Connection) -> None:
@@ -60,7 +60,7 @@ def test_publishing_says_it_again(own: psycopg.Connection) -> None:
     figures = {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
     before = write_notices(own, {"subjects": {"few_alike": 8}}, figures)
     assert len(before) == 3
-    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(1)")
     heard: list[str | None] = []
     own.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
     own.execute("SELECT dbanon.publish(1, 'ten')")
@@ -74,7 +74,8 @@ FROM dbanon.run WHERE run_id = 1 RETURNING run_id
 """
 VERDICT = """
 INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest)
-SELECT %s, attack, passed, figures || %s, dbanon_internal.run_digest(%s) FROM dbanon.verification WHERE run_id = 1
+SELECT %s, attack, passed, figures || %s, dbanon_internal.compute_run_digest(%s)
+FROM dbanon.verification WHERE run_id = 1
 """
 
 
@@ -90,13 +91,13 @@ def test_of_two_identical_runs_the_second_says_only_what_is_new(own: psycopg.Con
     first = write_notices(
         own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
     )
-    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
-    said = "SELECT array(SELECT dbanon_internal.run_notices(%s))"
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(1)")
+    said = "SELECT array(SELECT dbanon_internal.list_run_notices(%s))"
     same, other = run_again(own, {}), run_again(own, {"followed": 3})
     assert own.execute(said, [same]).fetchone() == ([],)
     assert own.execute(said, [other]).fetchone() == (["3 are followed."],)
     # All of it is there for who asks.
-    everything = own.execute("SELECT array(SELECT dbanon_internal.run_warnings(%s, %s))", [same, same]).fetchone()
+    everything = own.execute("SELECT array(SELECT dbanon_internal.list_run_warnings(%s, %s))", [same, same]).fetchone()
     assert everything == ([first[0].replace("Run 1", f"Run {same}"), *first[1:]],)
     own.execute("UPDATE dbanon.run SET params = params || '{\"min_contents\": 2}' WHERE run_id = %s", [same])
     assert own.execute(said, [same]).fetchone() == everything
@@ -106,7 +107,7 @@ def test_a_publication_says_what_no_publication_has_said(own: psycopg.Connection
     before = write_notices(
         own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
     )
-    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(1)")
     heard: list[str | None] = []
     own.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
     runs = [run_again(own, {}) for _ in range(2)]

@@ -39,7 +39,7 @@ KEPT = """INSERT INTO dbanon.evaluation
     SELECT run_id, dataset_id, dataset_revision, method, algorithm, params, 'published', 100, 1, f, '{}', '{}'
     FROM dbanon.run, (VALUES (%s::bigint, %s::jsonb)) v (n, f) WHERE run_id = n"""
 EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
-TABLES = "SELECT relation::text FROM dbanon_internal.series_tables(1) ORDER BY bounds"
+TABLES = "SELECT relation::text FROM dbanon_internal.list_series_tables(1) ORDER BY bounds"
 
 
 def read_value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
@@ -129,7 +129,7 @@ def test_the_time_of_a_part_is_published_as_far_as_its_bounds_and_that_of_a_rele
     own: psycopg.Connection,
 ) -> None:
     # Rows are from 8:00 to 8:02.
-    periods = "SELECT lower(p), upper(p) FROM dbanon_internal.published_periods(1) p ORDER BY p"
+    periods = "SELECT lower(p), upper(p) FROM dbanon_internal.list_published_periods(1) p ORDER BY p"
     own.execute("SELECT dbanon.publish(%s, 'alone')", [run_of(own, 2)])
     rows = (find_day(2) + timedelta(hours=8), find_day(2) + timedelta(hours=8, minutes=2))
     assert own.execute(periods).fetchall() == [rows]
@@ -225,7 +225,7 @@ def test_a_part_has_algorithm_system_grid_and_columns_of_the_others(
     assert run == 3
     own.execute(change)  # type: ignore[arg-type]
     with expect_refusal("DA011", fact):
-        own.execute("SELECT dbanon_internal.new_part(3, 'ten', NULL)")
+        own.execute("SELECT dbanon_internal.prepare_part(3, 'ten', NULL)")
 
 
 def test_a_name_either_grows_or_does_not(own: psycopg.Connection) -> None:
@@ -283,7 +283,7 @@ def test_each_part_is_compared_with_all_others(own: psycopg.Connection) -> None:
     )
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " VALUES (%s, 'tp-aware', true, dbanon_internal.run_digest(%s))", [run, run],
+        " VALUES (%s, 'tp-aware', true, dbanon_internal.compute_run_digest(%s))", [run, run],
     )  # fmt: skip
     publish_part(own, run)
     same_day = run_of(own, 1)
@@ -357,7 +357,7 @@ def test_a_question_about_a_day_locks_the_part_of_that_day_and_at_most_the_last(
         locked = read_column(
             grown,
             f"SELECT DISTINCT relation::regclass::text FROM pg_locks WHERE pid = {analyst.info.backend_pid}"
-            " AND locktype = 'relation' AND relation IN (SELECT relation FROM dbanon_internal.series_tables(1))",
+            " AND locktype = 'relation' AND relation IN (SELECT relation FROM dbanon_internal.list_series_tables(1))",
         )
     tables = read_column(grown, TABLES)
     assert tables[1] in locked
@@ -590,7 +590,7 @@ def test_whole_months_become_one_table_of_the_same_rows_and_gaps_stay_open(own: 
     assert read_value(own, "SELECT dbanon.fold_release('ten', '2008-07-15Z')") == 5
     assert read_value(own, rows) == before
     bounds = own.execute(
-        "SELECT lower(bounds), upper(bounds) FROM dbanon_internal.series_tables(1) ORDER BY 1"
+        "SELECT lower(bounds), upper(bounds) FROM dbanon_internal.list_series_tables(1) ORDER BY 1"
     ).fetchall()
     assert bounds == [
         (find_day(0), find_day(3)),
@@ -639,7 +639,7 @@ def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connecti
     grown.execute("DELETE FROM dbanon.membership WHERE run_id = %s AND trajectory_id = 100", [run_without])
     grown.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " VALUES (%s, 'tp-aware', true, dbanon_internal.run_digest(%s))", [run_without, run_without],
+        " VALUES (%s, 'tp-aware', true, dbanon_internal.compute_run_digest(%s))", [run_without, run_without],
     )  # fmt: skip
     publish_part(grown, run_without)
     said.clear()

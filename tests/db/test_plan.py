@@ -124,11 +124,11 @@ def test_a_plan_of_the_same_run_again_foretells_no_refusal(own):
     own.execute("DELETE FROM dbanon.run")
     first = write(own, CONTRACTS["kte-hide"])
     own.execute(
-        "UPDATE dbanon.run SET method = 'kte', algorithm = 'kte-hide', params = dbanon_internal.check_params('kte', "
+        "UPDATE dbanon.run SET method = 'kte', algorithm = 'kte-hide', params = dbanon_internal.complete_params('kte', "
         "'kte-hide', '{\"k\": 2}') WHERE run_id = %s", [first],
     )  # fmt: skip
     own.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-                " SELECT %s, 'kte', true, dbanon_internal.run_digest(%s)", [first, first])  # fmt: skip
+                " SELECT %s, 'kte', true, dbanon_internal.compute_run_digest(%s)", [first, first])  # fmt: skip
     own.execute("SELECT dbanon.publish(%s, 'first')", [first])
     assert plan_run(own, "kte", {"k": 2})["exit_code"].value == 0
     assert plan_run(own, "kte", {"k": 3})["people_published"].value == 3

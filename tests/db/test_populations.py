@@ -135,7 +135,7 @@ def test_a_dataset_with_a_release_stays_in_its_population(database, connection, 
 def test_an_operator_moves_no_dataset_with_a_release_by_hand(connection, login, fixes):
     _load(connection, fixes(0))
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
-        operator.execute("SELECT dbanon_internal.population_id('b')")
+        operator.execute("SELECT dbanon_internal.number_population('b')")
         operator.execute("UPDATE dbanon.dataset SET population_id = 2, settle_s = 100, own_subjects = true")
         record_release(connection, "d")
         for change in ("population_id = 1", "settle_s = 99", "own_subjects = false"):
@@ -166,7 +166,7 @@ def test_rows_of_their_own_match_no_subject_of_another_dataset(connection, fixes
         assert _count_people(connection, dataset) == ("default", 900, True)
     people = (
         "SELECT count(*), count(DISTINCT t.subject), "
-        "count(DISTINCT dbanon_internal.person_code(dbanon_internal.dataset_key(t.dataset_id), t.subject)) "
+        "count(DISTINCT dbanon_internal.hash_person(dbanon_internal.find_dataset_key(t.dataset_id), t.subject)) "
         "FROM dbanon.trajectory t"
     )
     assert connection.execute(people).fetchone() == (20, 10, 20)

@@ -54,7 +54,7 @@ def prepare(
     connection.execute("UPDATE dbanon.run SET suppressed = %s, program_version = '0.1.0'", [Jsonb(suppressed)])
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest, figures, clauses)"
-        " SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1), %s, %s",
+        " SELECT 1, 'tp-aware', true, dbanon_internal.compute_run_digest(1), %s, %s",
         [Jsonb(figures), Jsonb(CLAUSES)],
     )
     connection.execute("SELECT dbanon.publish(1, 'ten')")
@@ -204,7 +204,7 @@ ALGORITHMS = [(family.name, one.name) for family in METHODS.values() for one in 
 def test_an_algorithm_has_the_promise_of_its_family_or_one_of_its_own(
     connection: psycopg.Connection, name: str, algorithm: str
 ) -> None:
-    query = "SELECT dbanon_internal.promise_of(m, %s) FROM dbanon.method m WHERE name = %s"
+    query = "SELECT dbanon_internal.find_promise(m, %s) FROM dbanon.method m WHERE name = %s"
     assert read_value(connection, query, algorithm, name) == METHODS[name].find_promise(algorithm)
     assert (METHODS[name].find_promise(algorithm) == METHODS[name].guarantee) == (algorithm != "k-merge")
 
@@ -288,7 +288,7 @@ def test_the_verdict_on_a_card_is_of_what_was_published(own: psycopg.Connection)
     own.execute("DELETE FROM dbanon.request")
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " VALUES (1, 'tp-aware', false, dbanon_internal.run_digest(1))"
+        " VALUES (1, 'tp-aware', false, dbanon_internal.compute_run_digest(1))"
     )
     assert read_card(own)["attack"]["passed"] is True
     own.execute(

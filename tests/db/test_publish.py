@@ -77,7 +77,7 @@ def test_a_verified_run_becomes_a_view_of_the_same_rows(connection: psycopg.Conn
     ).fetchall()
     assert list_copies(connection) == stored
     assert connection.execute(
-        "SELECT name, run_id, rows, digest = dbanon_internal.run_digest(1) FROM dbanon.release"
+        "SELECT name, run_id, rows, digest = dbanon_internal.compute_run_digest(1) FROM dbanon.release"
     ).fetchall() == [("ten", 1, 4, True)]
 
 
@@ -318,23 +318,23 @@ def test_a_foreign_object_in_published_is_never_replaced(connection: psycopg.Con
 )
 def test_the_digest_does_not_depend_on_settings(connection: psycopg.Connection, run: int, setting: str) -> None:
     connection.execute("""UPDATE dbanon.cloak SET extra = '{"requests": [{"poi": "Zoë", "n": 1.50}]}' WHERE seq = 1""")
-    before = read_value(connection, "SELECT dbanon_internal.run_digest(1)")
+    before = read_value(connection, "SELECT dbanon_internal.compute_run_digest(1)")
     connection.execute(f"SET {setting}")
-    assert read_value(connection, "SELECT dbanon_internal.run_digest(1)") == before
+    assert read_value(connection, "SELECT dbanon_internal.compute_run_digest(1)") == before
 
 
 def test_the_digest_does_not_depend_on_the_order_rows_lie_in(connection: psycopg.Connection, run: int) -> None:
-    before = read_value(connection, "SELECT dbanon_internal.run_digest(1)")
+    before = read_value(connection, "SELECT dbanon_internal.compute_run_digest(1)")
     connection.execute("UPDATE dbanon.membership SET record_id = record_id WHERE trajectory_id % 2 = 0")
     connection.execute("UPDATE dbanon.cloak SET crowd = crowd WHERE seq = 1")
-    assert read_value(connection, "SELECT dbanon_internal.run_digest(1)") == before
+    assert read_value(connection, "SELECT dbanon_internal.compute_run_digest(1)") == before
 
 
 def test_the_digest_of_no_run_is_null_and_of_an_empty_one_is_not(connection: psycopg.Connection, run: int) -> None:
-    assert read_value(connection, "SELECT dbanon_internal.run_digest(99)") is None
+    assert read_value(connection, "SELECT dbanon_internal.compute_run_digest(99)") is None
     connection.execute("DELETE FROM dbanon.cloak")
     connection.execute("DELETE FROM dbanon.membership")
-    assert len(bytes(read_value(connection, "SELECT dbanon_internal.run_digest(1)"))) == 32  # type: ignore[call-overload]
+    assert len(bytes(read_value(connection, "SELECT dbanon_internal.compute_run_digest(1)"))) == 32  # type: ignore[call-overload]
 
 
 # --- what stays -------------------------------------------------------------------------------------------------------

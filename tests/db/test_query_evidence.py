@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 _QUERIES = """
-SELECT start_s, xmin, ymin, xmax, ymax, possibly, definitely FROM dbanon_internal.query_evidence(%s)
+SELECT start_s, xmin, ymin, xmax, ymax, possibly, definitely FROM dbanon_internal.gather_query_evidence(%s)
 ORDER BY start_s, xmin, ymin, xmax, ymax
 """
 _DATASET = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, %s, 60) RETURNING dataset_id"

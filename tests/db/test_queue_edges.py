@@ -117,7 +117,7 @@ def test_neither_operators_nor_workers_read_the_key_or_make_a_seed(
     for role in ("dbanon_operator", "dbanon_worker"):
         for query in (
             "TABLE dbanon.population",
-            "SELECT dbanon_internal.default_seed(1, 'tp-aware', 'traj-anon', '{}')",
+            "SELECT dbanon_internal.make_default_seed(1, 'tp-aware', 'traj-anon', '{}')",
         ):
             with psycopg.connect(login(role)) as user, pytest.raises(errors.InsufficientPrivilege):
                 user.execute(query)

@@ -51,7 +51,7 @@ def parse_in_sql(
 ) -> dict[str, Any] | str:
     try:
         row = reader.execute(
-            "SELECT dbanon_internal.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]
+            "SELECT dbanon_internal.complete_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]
         ).fetchone()
     except psycopg.Error as error:
         told = sqlstate.translate(error)
@@ -218,7 +218,7 @@ NAMES = [*SEEN, "x" * 61, "", " ", " a", "a ", "a\n", *(f"a{character}b" for cha
 def test_sql_and_python_say_the_same_of_names_of_sets(reader: psycopg.Connection, value: Any) -> None:
     about = {"type": "name", "choices": (), "minimum": None, "maximum": None}
     row = reader.execute(
-        "SELECT dbanon_internal.as_parameter(%s, %s)", [json.dumps(about), json.dumps(value)]
+        "SELECT dbanon_internal.parse_parameter(%s, %s)", [json.dumps(about), json.dumps(value)]
     ).fetchone()
     told = parsing.convert_value(about, value)
     assert row == (told,)
@@ -237,10 +237,10 @@ def test_names_of_datasets_and_sets_may_have_the_same_characters(connection: psy
         return True
 
     dataset = accepted(
-        "SELECT dbanon_internal.check_dataset(jsonb_populate_record(NULL::dbanon_internal.loading, "
+        "SELECT dbanon_internal.demand_dataset_options(jsonb_populate_record(NULL::dbanon_internal.loading, "
         "jsonb_build_object('dataset', %s::text, 'mode', 'create', 'grid_m', 1, 'grid_s', 1)))"
     )
-    assert accepted("SELECT dbanon_internal.check_set_name(%s)") == dataset
+    assert accepted("SELECT dbanon_internal.demand_set_name(%s)") == dataset
     assert accepted("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32632, 1, 1)") == dataset
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('made', 32632, 1, 1)")
     stored = (
@@ -253,7 +253,7 @@ def test_names_of_datasets_and_sets_may_have_the_same_characters(connection: psy
 @settings(max_examples=200)
 @given(value=st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 def test_sql_and_python_hide_the_same_characters(reader: psycopg.Connection, value: str) -> None:
-    row = reader.execute("SELECT %s ~ dbanon_internal.hidden_characters()", [value]).fetchone()
+    row = reader.execute("SELECT %s ~ dbanon_internal.build_hidden_pattern()", [value]).fetchone()
     assert row == (parsing.quote_text(value) == "'?'" and value != "?",)
 
 
@@ -261,7 +261,7 @@ def test_sql_and_python_hide_the_same_characters(reader: psycopg.Connection, val
 @given(value=TEXT)
 def test_sql_and_python_say_the_same_of_any_text_as_a_name(reader: psycopg.Connection, value: str) -> None:
     row = reader.execute(
-        'SELECT dbanon_internal.as_parameter(\'{"type": "name"}\', %s)', [json.dumps(value)]
+        'SELECT dbanon_internal.parse_parameter(\'{"type": "name"}\', %s)', [json.dumps(value)]
     ).fetchone()
     assert row == (parsing.convert_value({"type": "name"}, value),)
 
@@ -392,7 +392,7 @@ def test_parameters_must_be_an_object(reader: psycopg.Connection, params: Any, s
 
 
 def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
-    row = reader.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, NULL)").fetchone()
+    row = reader.execute("SELECT dbanon_internal.complete_params('tp-aware', NULL, NULL)").fetchone()
     assert row == (parse_in_python("tp-aware", None, {}),)
     demand_named(parse_in_sql(reader, None, None, {}), "method", "NULL", *(f"'{name}'" for name in METHODS))
 
@@ -401,7 +401,7 @@ def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
 def test_the_algorithm_is_the_first_unless_one_is_named(reader: psycopg.Connection, name: str) -> None:
     known = [algorithm.name for algorithm in METHODS[name].algorithms]
     for asked, found in [(None, known[0]), *zip(known, known, strict=True)]:
-        assert reader.execute("SELECT dbanon_internal.checked_algorithm(%s, %s)", [name, asked]).fetchone() == (found,)
+        assert reader.execute("SELECT dbanon_internal.demand_algorithm(%s, %s)", [name, asked]).fetchone() == (found,)
 
 
 def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None:
@@ -433,7 +433,8 @@ def test_the_view_of_parameters_is_the_registry(reader: psycopg.Connection) -> N
 @pytest.mark.parametrize(("role", "may"), [("operator", True), ("worker", True), ("analyst", False)])
 def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str], str], role: str, may: bool) -> None:
     asked = [
-        'SELECT dbanon_internal.check_params(\'sensitive-sites\', \'mk\', \'{"k": "5", "at": "2026-01-05T08:00Z"}\')',
+        "SELECT dbanon_internal.complete_params('sensitive-sites', 'mk',"
+        ' \'{"k": "5", "at": "2026-01-05T08:00Z"}\')',
         "SELECT count(*) FROM dbanon.methods",
         "SELECT count(*) FROM dbanon.method_parameters",
         "SELECT dbanon.version()",
@@ -447,9 +448,9 @@ def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str]
                     connection.execute(statement)
         if may:
             with expect_refusal("DA011", "method", "'tp-awar'"):
-                connection.execute("SELECT dbanon_internal.check_params('tp-awar', NULL, NULL)")
+                connection.execute("SELECT dbanon_internal.complete_params('tp-awar', NULL, NULL)")
             with expect_refusal("DA011", "'k'", "'x'"):
-                connection.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, '{\"k\": \"x\"}')")
+                connection.execute("SELECT dbanon_internal.complete_params('tp-aware', NULL, '{\"k\": \"x\"}')")
 
 
 def test_the_version_names_all_that_is_installed(

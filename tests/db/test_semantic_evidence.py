@@ -106,7 +106,7 @@ def find_cells(connection: psycopg.Connection, run: int) -> tuple[dict[int, set[
     cells: dict[int, set[int]] = {}
     split = set()
     for region, cell, apart in connection.execute(
-        f"SELECT * FROM dbanon_internal.held_evidence(%s, {_ALL})", [run, run]
+        f"SELECT * FROM dbanon_internal.gather_held_evidence(%s, {_ALL})", [run, run]
     ):
         cells.setdefault(region, set()).add(cell)
         split |= {region} if apart else set()
@@ -158,11 +158,11 @@ def find_whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]
         for columns, rows in (
             (
                 [("cell_id", np.int64), ("outline", object)],
-                connection.execute("SELECT * FROM dbanon_internal.cell_evidence(%s)", [run]).fetchall(),
+                connection.execute("SELECT * FROM dbanon_internal.gather_cell_evidence(%s)", [run]).fetchall(),
             ),
             (
                 [("region_no", np.int64), ("outline", object), ("cells", object)],
-                connection.execute("SELECT * FROM dbanon_internal.outline_evidence(%s)", [run]).fetchall(),
+                connection.execute("SELECT * FROM dbanon_internal.gather_outline_evidence(%s)", [run]).fetchall(),
             ),
         )
     )
@@ -221,7 +221,8 @@ def test_cells_that_fit_to_the_millimetre_are_united_without_cracks(
         assert shape.area == pytest.approx(size * 10_000, abs=0.5)
     assert shapes[0].length == pytest.approx(2000, abs=0.05)
     polygons = (
-        "SELECT several, valid, parts, holes, least_m2 FROM dbanon_internal.polygon_evidence(%s) ORDER BY region_no"
+        "SELECT several, valid, parts, holes, least_m2 FROM dbanon_internal.gather_polygon_evidence(%s)"
+        " ORDER BY region_no"
     )
     for several, valid, parts, holes, least in connection.execute(polygons, [run]):
         assert several
@@ -269,10 +270,12 @@ def test_what_is_no_plain_multipolygon_is_said_to_be_none(connection: psycopg.Co
     run = make_run(connection, make_dataset(connection))
     add_polygons(connection, run, [shape for shape, _ in ODD])
     columns = "several, valid, parts, holes, least_m2"
-    said = connection.execute(f"SELECT {columns} FROM dbanon_internal.polygon_evidence(%s) ORDER BY region_no", [run])
+    said = connection.execute(
+        f"SELECT {columns} FROM dbanon_internal.gather_polygon_evidence(%s) ORDER BY region_no", [run]
+    )
     assert said.fetchall() == [expected for _, expected in ODD]
-    connection.execute(f"SELECT * FROM dbanon_internal.held_evidence(%s, {_ALL})", [run, run])
-    assert connection.execute("SELECT * FROM dbanon_internal.outline_evidence(%s)", [run]).fetchall() == []
+    connection.execute(f"SELECT * FROM dbanon_internal.gather_held_evidence(%s, {_ALL})", [run, run])
+    assert connection.execute("SELECT * FROM dbanon_internal.gather_outline_evidence(%s)", [run]).fetchall() == []
 
 
 @pytest.mark.parametrize(
@@ -291,12 +294,19 @@ def test_categories_are_a_whole_number(connection: psycopg.Connection, extra: st
     dataset = make_dataset(connection)
     run = make_run(connection, dataset)
     add_unions(connection, run, [add_cells(connection, dataset, [shapely.box(0, 0, 10, 10)])], extra)
-    assert read_value(connection, "SELECT categories FROM dbanon_internal.polygon_evidence(%s)", run) == categories
+    assert (
+        read_value(connection, "SELECT categories FROM dbanon_internal.gather_polygon_evidence(%s)", run) == categories
+    )
 
 
 def test_only_those_who_compute_may_ask(connection: psycopg.Connection, login) -> None:
     run = make_run(connection, make_dataset(connection))
-    for call in ("polygon_evidence(%s)", "held_evidence(%s, '{1}')", "outline_evidence(%s)", "atom_evidence(%s)"):
+    for call in (
+        "gather_polygon_evidence(%s)",
+        "gather_held_evidence(%s, '{1}')",
+        "gather_outline_evidence(%s)",
+        "gather_atom_evidence(%s)",
+    ):
         query = f"SELECT * FROM dbanon_internal.{call}"
         for role in ("dbanon_operator", "dbanon_analyst"):
             with psycopg.connect(login(role)) as user, pytest.raises(errors.InsufficientPrivilege):

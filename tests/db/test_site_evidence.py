@@ -85,7 +85,7 @@ def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, ex
     add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, extra)])
     with arrow.open_snapshot(connection) as snapshot:
         assert _rows.read(snapshot, run).fields["region_other_keys"].tolist() == [0]
-    said = "SELECT cloaked FROM dbanon_internal.cloaked_evidence(%s)"
+    said = "SELECT cloaked FROM dbanon_internal.gather_cloaked_evidence(%s)"
     assert (connection.execute(said, [run]).fetchall() or [(0,)]) == [(cloaked,)]
 
 

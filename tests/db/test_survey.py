@@ -33,7 +33,7 @@ def judged(server, shape):
     def judge(sample, **options):
         found = psycopg.types.json.Jsonb(shape(sample, **options))
         tests = server.execute(
-            "SELECT swapped, far, late FROM dbanon_internal.survey_conditions(%s)", [found]
+            "SELECT swapped, far, late FROM dbanon_internal.build_survey_conditions(%s)", [found]
         ).fetchone()
         query = "SELECT {}, {}, {} FROM unnest(%s::float8[], %s::float8[], %s::float8[]) AS fix (x, y, t)"
         rows = server.execute(query.format(*tests), [column.tolist() for column in sample.T]).fetchall()
@@ -145,4 +145,6 @@ def test_far_is_three_times_the_extent_of_the_middle(judged, extents, wild):
     ("lon", "lat", "srid"), [(-180, 1, 32601), (180, -1, 32760), (6, 0, 32632), (5.99, -0.1, 32731)]
 )
 def test_zones_are_those_of_utm(server, lon, lat, srid):
-    assert server.execute("SELECT dbanon_internal.utm_zone(%s, %s)", [float(lon), float(lat)]).fetchone() == (srid,)
+    assert server.execute("SELECT dbanon_internal.find_utm_zone(%s, %s)", [float(lon), float(lat)]).fetchone() == (
+        srid,
+    )

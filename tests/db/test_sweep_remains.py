@@ -62,7 +62,7 @@ def test_a_run_that_was_published_meanwhile_stays(database: str, run: int) -> No
     with psycopg.connect(database, autocommit=True) as connection:
         with tied.open_session(database, database) as holder:
             connection.execute(
-                "UPDATE dbanon.run SET tied_to = dbanon_internal.holder(%s) WHERE run_id = %s", [holder, run]
+                "UPDATE dbanon.run SET tied_to = dbanon_internal.find_holder(%s) WHERE run_id = %s", [holder, run]
             )
             connection.execute("SELECT dbanon.publish(%s, 'ten')", [run])
         assert connection.execute("SELECT count(*) FROM published.ten").fetchone() != (0,)

@@ -109,7 +109,9 @@ def test_places_are_stored_with_a_cell_for_each_station_and_every_fix_in_one(ope
     counts = dict(fetch_rows(opened, "SELECT category, count(*) FROM dbanon.poi WHERE dataset_id = {} GROUP BY 1"))
     expected = np.bincount(made.category, minlength=len(_places.CATEGORIES))
     assert counts == dict(zip(_places.CATEGORIES, expected.tolist(), strict=True))
-    assert fetch_rows(opened, "SELECT overlap_m2, gaps, pieces FROM dbanon_internal.cell_faults({})") == [(0, 0, 1)]
+    assert fetch_rows(opened, "SELECT overlap_m2, gaps, pieces FROM dbanon_internal.measure_cell_faults({})") == [
+        (0, 0, 1)
+    ]
     assert fetch_rows(opened, "SELECT dbanon_internal.count_outside_cells({})") == [(0,)]
     for places in (made.pois, made.stations):
         lying = (

@@ -195,7 +195,7 @@ def test_fix_takes_lines_and_points_apart(connection: psycopg.Connection, datase
 def test_deleting_runs_and_datasets_takes_their_rows_along(connection: psycopg.Connection, run: int) -> None:
     connection.execute("INSERT INTO dbanon.hiding VALUES (1, 1, NULL, '{2}')")
     connection.execute("INSERT INTO dbanon.atom VALUES (1, 1, 0)")
-    tables = connection.execute("SELECT unnest(dbanon_internal.run_tables())").fetchall()
+    tables = connection.execute("SELECT unnest(dbanon_internal.list_run_tables())").fetchall()
     for (table,) in tables:
         assert connection.execute(
             sql.SQL("SELECT count(*) > 0 FROM dbanon.{}").format(sql.Identifier(table))
@@ -288,7 +288,7 @@ def _demand_shapes(connection: psycopg.Connection, rectangle: bool) -> None:
     columns = ("no", "bounds", "rectangle", "srid")
     read = [*zip(*(found[f"region_{name}"].tolist() for name in columns), strict=True)]
     said = connection.execute(f"""SELECT region_no, ARRAY[xmin, ymin, xmax, ymax], rectangle, srid
-        FROM dbanon_internal.region_evidence(1) WHERE {SHOWN} ORDER BY 1""").fetchall()
+        FROM dbanon_internal.gather_region_evidence(1) WHERE {SHOWN} ORDER BY 1""").fetchall()
     assert str(read) == str(said)
     assert [all(one[2] for one in read)] == [rectangle]
 
@@ -303,7 +303,9 @@ def test_a_ring_that_no_check_of_the_table_saw_is_what_postgis_says(
     connection.execute("ALTER TABLE dbanon.region DROP CONSTRAINT region_area_check")
     points = struct.pack("<10d", *(float(side) for side in ring.replace(",", "").split()))
     connection.execute("UPDATE dbanon.region SET region = ST_GeomFromEWKB(%s) WHERE region_no = 1", [HEADER + points])
-    said = connection.execute("SELECT rectangle FROM dbanon_internal.region_evidence(1) WHERE region_no = 1").fetchone()
+    said = connection.execute(
+        "SELECT rectangle FROM dbanon_internal.gather_region_evidence(1) WHERE region_no = 1"
+    ).fetchone()
     _demand_shapes(connection, bool(said and said[0]))
 
 
@@ -382,7 +384,7 @@ def test_the_digest_of_what_was_read_is_the_one_that_the_server_makes(connection
 
 
 def test_evidence_functions_are_inlined(connection: psycopg.Connection, run: int) -> None:
-    for name in ("region_blocks", "membership_blocks", "name_blocks", "region_evidence", "period_evidence",
-                 "record_evidence", "hiding_evidence"):  # fmt: skip
+    for name in ("read_region_blocks", "read_membership_blocks", "read_name_blocks", "gather_region_evidence",
+                 "gather_period_evidence", "gather_record_evidence", "gather_hiding_evidence"):  # fmt: skip
         plan = connection.execute(f"EXPLAIN SELECT * FROM dbanon_internal.{name}(1)").fetchall()
         assert not any("Function Scan on " + name in line[0] for line in plan), name

@@ -16,7 +16,7 @@ from tests.facts import expect_refusal
 def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(
     connection: psycopg.Connection, run: int
 ) -> None:
-    bounds = "SELECT xmin, ymax FROM dbanon_internal.region_evidence(%s) ORDER BY 1, 2"
+    bounds = "SELECT xmin, ymax FROM dbanon_internal.gather_region_evidence(%s) ORDER BY 1, 2"
     before = connection.execute(bounds, [run]).fetchall()
     for name in ("st_xmin", "st_ymin", "st_xmax", "st_ymax"):
         connection.execute(
@@ -65,7 +65,7 @@ def test_a_region_that_is_no_plain_polygon_is_no_rectangle(
 ) -> None:
     connection.execute(f"UPDATE dbanon.cloak SET region = {shape}")
     # A change leaves the region it was made from.
-    query = """SELECT bool_or(rectangle), count(*) FROM dbanon_internal.region_evidence(%s)
+    query = """SELECT bool_or(rectangle), count(*) FROM dbanon_internal.gather_region_evidence(%s)
         WHERE region_no IN (SELECT unnest(regions) FROM dbanon.record)"""
     assert connection.execute(query, [run]).fetchone() == (False, 3)
 

@@ -41,12 +41,13 @@ WITH series AS (
 INSERT INTO dbanon.release (release_id, series_id, bounds, prefix, name, run_id, digest, rows, withdrawn_at,
     withdrawn_by, overlap_reason, span, reach, content, groups_sum)
 OVERRIDING SYSTEM VALUE
-SELECT rel.id, rel.series_id, CASE WHEN rel.series_id IS NOT NULL THEN dbanon_internal.run_span(rel.run_id) END,
+SELECT rel.id, rel.series_id, CASE WHEN rel.series_id IS NOT NULL THEN dbanon_internal.find_run_span(rel.run_id) END,
     CASE WHEN rel.series_id IS NOT NULL THEN rel.id %% 1000000 + 1 END, coalesce('s' || rel.series_id, 'r' || rel.id),
     rel.run_id, '', 0, CASE WHEN rel.withdrawn THEN now() END, CASE WHEN rel.withdrawn THEN 'x' END,
-    CASE WHEN rel.overridden THEN 'for this one reason' END, dbanon_internal.run_span(rel.run_id),
-    dbanon_internal.run_reach(rel.run_id), CASE WHEN rel.alone THEN dbanon_internal.run_content(rel.run_id) END,
-    dbanon_internal.groups_sum(rel.id, run.dataset_id)
+    CASE WHEN rel.overridden THEN 'for this one reason' END, dbanon_internal.find_run_span(rel.run_id),
+    dbanon_internal.compute_run_reach(rel.run_id),
+    CASE WHEN rel.alone THEN dbanon_internal.compute_content_digest(rel.run_id) END,
+    dbanon_internal.compute_groups_sum(rel.id, run.dataset_id)
 FROM jsonb_to_recordset(%(releases)s) rel (
     id bigint, run_id bigint, series_id bigint, withdrawn boolean, overridden boolean, alone boolean)
 JOIN dbanon.run run ON run.run_id = rel.run_id
@@ -61,15 +62,15 @@ VALUES ('lost', %s, '', 0, now(), 'x', %s, %s)
 """
 CODES = """
 INSERT INTO dbanon.fix_code (dataset_id, person, code)
-SELECT c.dataset_id, dbanon_internal.person_code(k.key, 'p' || c.name), hashint8extended(n, c.fixes)
+SELECT c.dataset_id, dbanon_internal.hash_person(k.key, 'p' || c.name), hashint8extended(n, c.fixes)
 FROM jsonb_to_recordset(%s) c (dataset_id bigint, name text, fixes bigint)
-JOIN (SELECT dataset_id, dbanon_internal.dataset_key(dataset_id) AS key FROM dbanon.dataset OFFSET 0) k
+JOIN (SELECT dataset_id, dbanon_internal.find_dataset_key(dataset_id) AS key FROM dbanon.dataset OFFSET 0) k
     USING (dataset_id)
 CROSS JOIN generate_series(1, 20) n
 """
 MEASURED = """
 SELECT m.below > 0, m.smallest_crowd, m.people,
-    ARRAY(SELECT c.of_dataset_id FROM dbanon_internal.copied_from(o.dataset_id) c)
+    ARRAY(SELECT c.of_dataset_id FROM dbanon_internal.find_published_copies(o.dataset_id) c)
 FROM unnest(%s::bigint[]) WITH ORDINALITY r (run_id, n) JOIN dbanon.run o USING (run_id)
 CROSS JOIN LATERAL dbanon.measure_overlap(r.run_id) m
 ORDER BY r.n

@@ -30,7 +30,7 @@ RETURNING run_id
 """
 VERIFIED = """
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-VALUES (%s, 'attack', true, dbanon_internal.run_digest(%s))
+VALUES (%s, 'attack', true, dbanon_internal.compute_run_digest(%s))
 """
 LEFT_OUT = {
     "subjects": {"too_few": 3},

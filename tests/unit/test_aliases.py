@@ -1,4 +1,4 @@
-"""Names in long SQL: in a statement or body of more than ten lines, no table alias or record variable is one letter."""
+"""Names in SQL: a helper begins with a verb. In more than ten lines no table alias or record variable is one letter."""
 
 import re
 from collections.abc import Iterator
@@ -55,6 +55,22 @@ def find_short_names(text: str) -> set[str]:
             for part in [*groups, flat] if left == flat else groups:
                 found |= {next(filter(None, names)) for names in _ALIAS.findall(part)}
     return found
+
+
+VERBS = """abandon add advance announce ask attach audit begin build bump choose claim clear code complete compute
+copy count cut delete demand describe dismiss divide draw drop erase estimate execute fail fill find finish fits fold
+forget format gather grant guard has hash hide hold import insert is join judge leave lies list load locate lock make
+makes mark may measure name names normalise note number open order pad parse prepare publish put quote raise read
+reap recode refuse register replace report reproject requeue restore retain revoke run sample set settle show sort
+stage stands steer store strip suggest sum survey take tie try unite wake watch write"""
+_HELPER = re.compile(r"FUNCTION dbanon_internal\.(([a-z]+)\w*)\(")
+
+
+def test_a_helper_begins_with_a_verb_that_others_begin_with() -> None:
+    text = "".join(file.read_text() for file in SQL)
+    found = {(verb, name) for name, verb in _HELPER.findall(text)}
+    assert {name for verb, name in found if verb not in VERBS.split()} == set()
+    assert {verb for verb, _ in found} == set(VERBS.split())
 
 
 @pytest.mark.parametrize("file", SQL, ids=lambda file: str(file.relative_to(ROOT)))

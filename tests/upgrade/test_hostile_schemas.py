@@ -89,13 +89,13 @@ def test_a_helper_that_was_planted_beforehand_is_called_by_nobody(empty: Empty, 
     with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
         hostile.execute(
             "CREATE SCHEMA dbanon_internal; GRANT USAGE ON SCHEMA dbanon_internal TO PUBLIC;"
-            "CREATE FUNCTION dbanon_internal.role_name(role text) RETURNS text LANGUAGE sql"
+            "CREATE FUNCTION dbanon_internal.name_role(role text) RETURNS text LANGUAGE sql"
             " AS 'SELECT current_user::text'"
         )
         with pytest.raises(StoreError, match=f"schema dbanon_internal of {user}"):
             schema.upgrade(url, share_roles=True)
         assert call(url, "db", "uninstall", "--yes").code == 0
-        assert hostile.execute("SELECT dbanon_internal.role_name('x')").fetchone() == (user,)
+        assert hostile.execute("SELECT dbanon_internal.name_role('x')").fetchone() == (user,)
         hostile.execute("DROP SCHEMA dbanon_internal CASCADE")
     assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
 

@@ -49,11 +49,13 @@ def test_postgis_may_live_in_a_schema_of_its_own(empty: Callable[..., str]) -> N
                 "Geo data".ST_Reverse("Geo data".ST_MakeEnvelope(0, 0, 1, 1, 32610)), 1, 1);
             INSERT INTO dbanon.membership VALUES (1, 1, 1);
             INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-                VALUES (1, 'tp-aware', true, dbanon_internal.run_digest(1));
+                VALUES (1, 'tp-aware', true, dbanon_internal.compute_run_digest(1));
             """
         )
         assert connection.execute("SELECT count(*) FROM dbanon.fix").fetchone() == (2,)
-        assert connection.execute("SELECT rectangle FROM dbanon_internal.region_evidence(1)").fetchone() == (True,)
+        assert connection.execute("SELECT rectangle FROM dbanon_internal.gather_region_evidence(1)").fetchone() == (
+            True,
+        )
         assert connection.execute("SELECT dbanon.publish(1, 'one')").fetchone() == (1,)
         connection.execute("SET ROLE dbanon_analyst")
         assert connection.execute('SELECT "Geo data".ST_Area(region) FROM published.one').fetchone() == (1.0,)

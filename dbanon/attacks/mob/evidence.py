@@ -52,7 +52,7 @@ class ObjectEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> ObjectEvidence:
     """Read the quasi-identifiers, which rows are cloaked, and what random queries find in PostGIS."""
-    queries = source.read_table("query_evidence")
+    queries = source.read_table("gather_query_evidence")
     return evidence.extend(
         ObjectEvidence,
         **source.read_inputs("quasi_identifiers"),

@@ -63,18 +63,18 @@ def read(evidence: Evidence, source: Source) -> RegionEvidence:
     """Read the cells and their atoms, what PostGIS finds of each polygon, and which cells lie in it."""
     from dbanon.attacks.semantic._outlines import build_outlines  # with Numba
 
-    cells, atoms = source.read_inputs("cells")["cells"], source.read_table("atom_evidence")
+    cells, atoms = source.read_inputs("cells")["cells"], source.read_table("gather_atom_evidence")
     atom = np.full(len(cells.cell_id), -1)
     known = np.isin(atoms["cell_id"], cells.cell_id)
     atom[np.searchsorted(cells.cell_id, atoms["cell_id"][known])] = atoms["atom"][known]
-    polygons = source.read_table("polygon_evidence")
+    polygons = source.read_table("gather_polygon_evidence")
     order = np.argsort(polygons["region_no"])
     chosen = order[np.searchsorted(polygons["region_no"][order], evidence.region_no)]
-    outlines = source.read_batches("outline_evidence") if len(cells.cell_id) else ()
-    made, number, cell = build_outlines(source.read_table("cell_evidence"), outlines)
+    outlines = source.read_batches("gather_outline_evidence") if len(cells.cell_id) else ()
+    made, number, cell = build_outlines(source.read_table("gather_cell_evidence"), outlines)
     # What is not so simple is looked at as polygons, by two sessions at once.
     other = np.setdiff1d(polygons["region_no"], made)
-    held = source.read_table_in_parts("held_evidence", other[::2], other[1::2])
+    held = source.read_table_in_parts("gather_held_evidence", other[::2], other[1::2])
     region, of_made = evidence.find_regions(held["region_no"]), np.repeat(evidence.find_regions(made), number)
     holds, used = region >= 0, of_made >= 0
     columns = ("several", "valid", "area_m2", "parts", "holes", "least_m2", "categories")
