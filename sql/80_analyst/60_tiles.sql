@@ -16,7 +16,7 @@ BEGIN
     IF (z BETWEEN 0 AND 31 AND x BETWEEN 0 AND (1::bigint << z) - 1 AND y BETWEEN 0 AND (1::bigint << z) - 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'A tile must have a z from 0 to 31, and an x and a y from 0 to 2^z - 1. Got %/%/%.',
                 coalesce(z::text, 'NULL'), coalesce(x::text, 'NULL'), coalesce(y::text, 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Tiles are those of Web Mercator, counted from the north-west.', HINT = '0/0/0 is the whole world.';
+            USING ERRCODE = 'DA011', DETAIL = 'Tiles are those of Web Mercator, counted from the north-west.', HINT = 'Begin with 0/0/0, which is the whole world.';
     END IF;
     frame := @postgis@.ST_TileEnvelope(z, x, y);
     near := published.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
