@@ -51,7 +51,7 @@ HAVING count(*) > 0
 UNION ALL
 SELECT CASE WHEN fork.forked THEN 2 ELSE 3 END, 'history',
     CASE WHEN fork.forked THEN 'The database was restored, copied or failed over since the last publication, and nothing can be published.'
-         ELSE 'Which server this is cannot be read, and nothing can be published.' END,
+         ELSE 'dbanon cannot read which server this is, and nothing can be published.' END,
     NULL, CASE WHEN fork.forked THEN 'List the publications since then. If there are none: SELECT dbanon.confirm_history(''[]'', ''why that is '
         'certain'')'
                ELSE 'GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn) TO @admin@; '

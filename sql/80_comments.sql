@@ -299,7 +299,7 @@ COMMENT ON COLUMN dbanon.period.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.period.period_no IS 'Number within the run, from 1.';
 COMMENT ON COLUMN dbanon.period.period IS 'Half-open, finite, never empty.';
 
-COMMENT ON TABLE dbanon.record IS 'The published things of a run, each with its rows: their numbers of periods and regions.';
+COMMENT ON TABLE dbanon.record IS 'The records of a run, each with the numbers of its rows'' periods and regions.';
 COMMENT ON COLUMN dbanon.record.run_id IS 'The run (a trigger checks it).';
 COMMENT ON COLUMN dbanon.record.record_id IS 'Number within the run, from 1. A release has other numbers.';
 COMMENT ON COLUMN dbanon.record.periods IS 'The period_no of each row, in order, or 0 where a row was deleted.';

@@ -74,7 +74,7 @@ class Described:
     Attributes
     ----------
     name : str
-        ``published.cabs_k5``, or ``run 7``.
+        ``published.taxi_k5``, or ``run 7``.
     left_open : mapping
         Conclusions that a release with all clauses does not rule out, by test.
     columns : sequence of (str, str)

@@ -133,7 +133,7 @@ def demand_file(path: Path, kind: str = "CSV or Parquet file") -> None:
     """Refuse what is no file with bytes in it, without opening it."""
     # Files of the system that wait for what comes, such as /proc/kmsg, call themselves empty.
     if not _demand_regular(path):
-        raise DataError(f"{path.name} must be a {kind}. Got an empty file.")
+        raise DataError(f"{path.name} must be a {kind}. Got an empty file. Check its name, or write it again.")
 
 
 @contextmanager
@@ -238,13 +238,15 @@ def _read_first_line(path: Path, head: bytes) -> str:
     lines = (line for line in re.split(rb"\r\n|\r|\n", head.removeprefix(b"\xef\xbb\xbf")) if line.strip())
     header = next(lines, b"")
     if b"\0" in head or _CONTROL.search(header):
-        raise DataError(f"{path.name} must be a CSV or Parquet file. Got a binary file of another kind.")
+        raise DataError(f"{path.name} must be a CSV or Parquet file. Got a binary file of another kind. Convert it.")
     try:
         first = header.decode()
     except UnicodeDecodeError:
         raise _make_not_utf_8_error(path) from None
     if not first:
-        raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
+        raise DataError(
+            f"{path.name} must be a CSV or Parquet file. Got an empty file. Check its name, or write it again."
+        )
     return first
 
 

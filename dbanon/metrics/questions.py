@@ -42,7 +42,7 @@ def note_sides(questions: Questions) -> tuple[str, ...]:
         return ()
     said = ", ".join(f"{side:g}" for side in asked[:-1])
     return (
-        "Squares wider than half of the city hold nearly all people, and say nothing: asked were sides of "
+        "Squares wider than half of the city hold nearly all people, and say nothing: dbanon asked about sides of "
         f"{said} and {asked[-1]:g} m.",
     )
 

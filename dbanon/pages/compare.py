@@ -91,7 +91,7 @@ def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
 
 def _describe_crowd(side: Side) -> str:
     hides = words.describe_crowd(side.record, side.shown.exact)
-    return (hides[0] + (", but for exact rows" if side.shown.exact else "")) if hides else "-"
+    return (hides[0] + (", except exact rows" if side.shown.exact else "")) if hides else "-"
 
 
 def _describe_share(record: Described) -> str:

@@ -89,7 +89,7 @@ def make_run_view(
         figures.append(
             charts.draw_histogram(
                 f"{name}-sizes", "Sides of the regions", said + f"{format_metres(shares[-1][1])}.", shares,
-                axis="side of the regions, but for the least and the greatest tenth",
+                axis="side of the regions, without the least and the greatest tenth",
                 mark=(half, f"half are under {format_metres(half)}"),
             )
         )  # fmt: skip

@@ -79,7 +79,7 @@ def describe_crowd(record: Described, exact: float) -> tuple[str, str] | None:
         return None
     if not exact:
         return f"{record.k} or more", "people hidden by a row"
-    return f"{record.k} or more", f"people hidden by a row, but for exact rows, which hold {format_percent(exact)}"
+    return f"{record.k} or more", f"people hidden by a row, except exact rows, which hold {format_percent(exact)}"
 
 
 def format_duration(seconds: float) -> str:

@@ -88,7 +88,10 @@ class Foreign:
         since, until = (output.t, output.t) if isinstance(output, Movements) else (output.since, output.until)
         low, high = max(first, float(since.min())), min(last, float(until.max()))
         if low > high:
-            raise DataError("The output must be of a time that the dataset has. Got another time. Choose the dataset.")
+            raise DataError(
+                "The output must be of a time that the dataset has. Got another time. "
+                "Choose the dataset that it was made from."
+            )
         starts = self.rng.uniform(low, max(high - SPAN_S, low), 10_000)
         return np.column_stack([starts, starts + SPAN_S])
 

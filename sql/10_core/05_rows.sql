@@ -169,7 +169,7 @@ BEGIN
     IF TG_OP <> 'DELETE' THEN
         IF NEW.run_id IS NULL OR NEW.record_id IS NULL OR NEW.seq IS NULL OR NEW.period IS NULL OR NEW.region IS NULL
             OR NEW.crowd IS NULL OR NEW.subjects IS NULL THEN
-            RAISE EXCEPTION 'Every column of dbanon.cloak but extra must have a value. One is null.'
+            RAISE EXCEPTION 'Every column of dbanon.cloak except extra must have a value. One is null.'
                 USING ERRCODE = 'not_null_violation', DETAIL = 'Only extra may be null: all own columns have their defaults.',
                       HINT = 'Give run_id, record_id, seq, period, region, crowd and `subjects`.';
         END IF;

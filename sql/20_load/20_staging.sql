@@ -11,7 +11,7 @@ BEGIN
     IF asked.dataset IS NULL OR btrim(asked.dataset) = '' OR length(asked.dataset) > 200
         OR asked.dataset ~ dbanon_internal.build_hidden_pattern() THEN
         RAISE EXCEPTION 'A dataset must have a name of 1 to 200 visible characters. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = 'Blanks are allowed, and a name of only blanks is not.', HINT = 'Choose one such as cabs.';
+            USING ERRCODE = 'DA011', DETAIL = 'Blanks are allowed, and a name of only blanks is not.', HINT = 'Choose one such as taxi.';
     ELSIF asked.mode IS NULL OR asked.mode NOT IN ('create', 'append', 'replace', 'new') THEN
         RAISE EXCEPTION 'The mode of a load must be create, append, replace or new. Got %.', coalesce(dbanon_internal.quote_text(asked.mode), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, empty it first, or add missing rows.', HINT = 'Choose one of the four.';

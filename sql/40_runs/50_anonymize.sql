@@ -42,7 +42,7 @@ BEGIN
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap'
                      WHEN grow THEN 'grow' ELSE 'readers' END
             USING ERRCODE = 'DA011', DETAIL = 'It is an option of the publication. Without a name nothing is published.',
-                  HINT = 'Name the release: publish_as => ''cabs_june''.';
+                  HINT = 'Name the release: publish_as => ''taxi_k5''.';
     END IF;
 END
 $$;

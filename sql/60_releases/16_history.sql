@@ -44,7 +44,7 @@ BEGIN
         END;
         RAISE EXCEPTION 'Role @admin@ must be able to read which server this is, or a restored database could not be distinguished from its original. '
                         'It cannot, and nothing was published.'
-            USING ERRCODE = 'DA020', DETAIL = format('Read are the system identifier and the timeline. The server said: %s.', said),
+            USING ERRCODE = 'DA020', DETAIL = format('dbanon reads the system identifier and the timeline. The server said: %s.', said),
                   HINT = 'As a superuser: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), '
                          'pg_walfile_name(pg_lsn) TO @admin@. On Amazon Aurora: set rds.logical_replication to 1 for the cluster.';
     ELSIF forked THEN
@@ -96,7 +96,7 @@ BEGIN
         RAISE EXCEPTION 'The list of publications must be an array of objects with since and until, and with population, name, reach_s and digest '
             'where they are known. Got something else.'
             USING ERRCODE = 'DA011', DETAIL = 'Each object stands after "dbanon: published" in a line of the server''s log.',
-                  HINT = 'Give ''[]'' if nothing was published, or such as ''[{"since": "2026-11-01Z", "until": "2026-11-02Z"}]''.';
+                  HINT = 'Give ''[]'' if nothing was published, otherwise objects as in ''[{"since": "2026-11-01Z", "until": "2026-11-02Z"}]''.';
     END IF;
     RETURN QUERY
         SELECT coalesce(ele.name, 'lost'), ele.population, tstzrange(ele.since, ele.until), ele.reach_s,

@@ -13,7 +13,7 @@ BEGIN
                         'have at most 50 characters and be no SQL keyword, nor releases, parts, columns, left_out or atoms. Got % instead.',
                 coalesce(dbanon_internal.quote_text(name), 'NULL')
             USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.format_quantity(coalesce(length(name), 0), 'character')),
-                  HINT = 'Choose a name such as cabs_june.';
+                  HINT = 'Choose a name such as taxi_k5.';
     END IF;
 END
 $$;
@@ -442,4 +442,4 @@ Returns: how many rows were published.
 Raises: DA001 to DA005, DA010, DA011. DA013 if the release that it replaces is being read. DA015 in a transaction that is not read committed, or that
 wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. Notices tell how much it leaves out, the counts of
 its attack, its overlaps and the sessions that were ended.
-Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';
+Example: SELECT dbanon.publish(1, ''taxi_k5'', replace => true).';

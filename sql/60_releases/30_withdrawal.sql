@@ -449,4 +449,4 @@ Arguments:
   may not be ended (superusers, prepared transactions), and the rows stay for now.
 Returns: the number of the run, or that of the last part.
 Raises: DA001, DA002. DA013 if it is being read and end_readers is false. Notices name the ended sessions and the dropped objects.
-Example: SELECT dbanon.unpublish(''cabs_june'').';
+Example: SELECT dbanon.unpublish(''taxi_k5'').';

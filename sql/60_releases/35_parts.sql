@@ -38,7 +38,7 @@ Arguments:
 - at: a time within the part.
 Returns: the number of its run.
 Raises: DA001, DA002. DA013 where another publication or withdrawal does not end.
-Example: SELECT dbanon.unpublish_part(''taxi'', ''2026-11-20 12:00Z'').';
+Example: SELECT dbanon.unpublish_part(''taxi_days'', ''2026-11-20 12:00Z'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fold_tables(series_id bigint, before timestamptz) RETURNS TABLE (
     target regclass, relations regclass[], bounds tstzrange)
@@ -151,4 +151,4 @@ Arguments:
 - before: months that end later stay as they are.
 Returns: how many tables were put into others.
 Raises: DA001, DA002, DA011. DA013 if the release is being read, and then nothing has changed.
-Example: SELECT dbanon.fold_release(''taxi'', date_trunc(''month'', now())).';
+Example: SELECT dbanon.fold_release(''taxi_days'', date_trunc(''month'', now())).';

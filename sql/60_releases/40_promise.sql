@@ -178,7 +178,7 @@ BEGIN
     EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon_internal.describe_promise(release_id));
     FOR col IN
         SELECT core.name, core.comment FROM (VALUES
-            ('record_id', 'The published thing this row belongs to: rows with the same number belong together. Numbered at random.'),
+            ('record_id', 'The record of this row: rows with the same number belong together. Numbered at random.'),
             ('seq', 'Place of the row within its record, from 1.'),
             ('period', format('When: from the start, which is part of it, to the end, which is not. Times are on a grid of %s s from 1970 UTC or a '
                 'multiple, shown in the time zone of your session.', about.grid_s)),

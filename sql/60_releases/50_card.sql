@@ -128,7 +128,7 @@ Arguments:
   live, it means the latest withdrawn one.
 Returns: a JSON object.
 Raises: DA001.
-Example: SELECT key, value FROM jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ARRAY[''attack'', ''left_out'', ''parts'',
+Example: SELECT key, value FROM jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''taxi_k5'')) - ARRAY[''attack'', ''left_out'', ''parts'',
 ''pages'', ''versions'', ''evaluation'']).';
 
 CREATE OR REPLACE FUNCTION dbanon.run_card(run_id bigint) RETURNS jsonb

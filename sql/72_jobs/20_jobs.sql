@@ -588,8 +588,8 @@ Arguments:
 Returns: the number of the job.
 Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for arguments or an owner that
 each night would refuse. DA013 while its dataset is being loaded. Notices point to things to look at.
-Example: SELECT dbanon.add_job(''taxi'', ''public.gps'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'', method => ''METHOD'',
-params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
+Example: SELECT dbanon.add_job(''taxi_days'', ''public.gps'', dataset => ''taxi'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'',
+method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 
 -- ---- steering
 
@@ -686,4 +686,4 @@ Arguments:
 - reason: why a period is skipped, in three words or more. It is recorded.
 Returns: how many jobs or periods it changed.
 Raises: DA001. DA002. DA011. DA013 if there is no such period, or it is being worked on. DA014 if another login than its owner removes it.
-Example: SELECT dbanon.steer_job(''taxi'', ''skip'', ''2026-11-20'', ''the clocks were wrong'').';
+Example: SELECT dbanon.steer_job(''taxi_days'', ''skip'', ''2026-11-20'', ''the clocks were wrong'').';

@@ -208,7 +208,7 @@ Returns: one row a period.
 - due_at: when it is due.
 - note: how it would end.
 Raises: DA001. DA011. DA012 and DA014 as the load would.
-Example: SELECT * FROM dbanon.plan_job(''taxi'').';
+Example: SELECT * FROM dbanon.plan_job(''taxi_days'').';
 
 -- ---- what can be seen
 

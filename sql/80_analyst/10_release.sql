@@ -38,10 +38,10 @@ $$;
 COMMENT ON FUNCTION published.about(regclass) IS
 'Returns the row of published.releases of a release that you may read.
 Arguments:
-- release: the view, such as ''published.cabs_june''.
+- release: the view, such as ''published.taxi_k5''.
 Returns: its row.
 Raises: DA001.
-Example: SELECT * FROM published.about(''published.ten'').';
+Example: SELECT * FROM published.about(''published.taxi_k5'').';
 
 CREATE OR REPLACE FUNCTION published.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -219,7 +219,7 @@ BEGIN
     IF during IS NULL OR isempty(during) THEN
         RAISE EXCEPTION 'A span of time must not be empty. Got %.', coalesce(during::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'A span begins with its start and ends before its end.',
-                  HINT = 'Name both: tstzrange(''2008-06-04 08:00Z'', ''2008-06-04 09:00Z'').';
+                  HINT = 'Name both: tstzrange(''2026-01-05 08:00Z'', ''2026-01-05 09:00Z'').';
     END IF;
     IF about.since IS NULL THEN
         RETURN 'empty';  -- no rows: all numbers are 0

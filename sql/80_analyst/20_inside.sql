@@ -37,7 +37,7 @@ Arguments:
 - area: a polygon in any coordinate system.
 Returns: true or false.
 Raises: DA011.
-Example: SELECT count(*) FROM published.ten WHERE published.possibly_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610)).';
+Example: SELECT count(*) FROM published.taxi_k5 WHERE published.possibly_inside(region, public.ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632)).';
 
 CREATE OR REPLACE FUNCTION published.definitely_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -51,7 +51,7 @@ Arguments:
 - area: a polygon in any coordinate system.
 Returns: true or false.
 Raises: DA011.
-Example: SELECT count(*) FROM published.ten WHERE published.definitely_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610)).';
+Example: SELECT count(*) FROM published.taxi_k5 WHERE published.definitely_inside(region, public.ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632)).';
 
 CREATE OR REPLACE FUNCTION published.expected_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -66,8 +66,8 @@ Arguments:
 - area: a polygon in any coordinate system.
 Returns: a number from 0 to 1.
 Raises: DA011.
-Example: SELECT sum(subjects * published.expected_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610))) FROM published.ten WHERE valid_from =
-''2008-06-04 08:00Z''.';
+Example: SELECT sum(subjects * published.expected_inside(region, public.ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632))) FROM published.taxi_k5 WHERE valid_from =
+''2026-01-05 08:00Z''.';
 
 CREATE OR REPLACE FUNCTION published.count_inside_of(
     about published.releases, relation regclass, area @postgis@.geometry, at timestamptz, during tstzrange,
@@ -83,7 +83,7 @@ BEGIN
     IF (at IS NULL) = (during IS NULL) THEN
         RAISE EXCEPTION 'Exactly one of at and during must be given. Got %.', CASE WHEN at IS NULL THEN 'none' ELSE 'both' END
             USING ERRCODE = 'DA011', DETAIL = 'at is a moment, during a span of time.',
-                  HINT = 'Write at => ''2008-06-04 08:00Z'', or during => tstzrange(''2008-06-04 08:00Z'', ''2008-06-04 09:00Z'').';
+                  HINT = 'Write at => ''2026-01-05 08:00Z'', or during => tstzrange(''2026-01-05 08:00Z'', ''2026-01-05 09:00Z'').';
     END IF;
     IF at IS NOT NULL THEN
         PERFORM published.demand_rows(about, 'A number at one time', some_time => false, one_moment => true);
@@ -138,7 +138,7 @@ time (published.releases), they hold for the fixes that its rows cover. Each rec
 each day (day_zone) or each part (published.parts), and records of several may be of the same person. Then at_least and expected are those of the
 greatest window, day or part, and at_most is the sum.
 Arguments:
-- release: the view, such as ''published.cabs_june''.
+- release: the view, such as ''published.taxi_k5''.
 - area: a polygon in any coordinate system.
 - at: a moment. It must be NULL where the release holds at some time. Give either at or during.
 - during: a span, of which the part that the release speaks of counts.
@@ -147,4 +147,4 @@ Returns: one row, never NULL.
 - expected: the number if people were spread evenly over their regions, which is an assumption.
 - at_most: the upper bound.
 Raises: DA001, DA011.
-Example: SELECT * FROM published.count_inside(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 50, 32610), at => ''2008-06-04 08:00Z'').';
+Example: SELECT * FROM published.count_inside(''published.taxi_k5'', public.ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632), at => ''2026-01-05 08:00Z'').';

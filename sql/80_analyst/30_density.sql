@@ -135,7 +135,7 @@ sum to the mean number of people published. Where the release holds at some time
 square during the span, as in published.count_inside. There, expected splits each record evenly over its rows in the span. The squares then sum to the
 records, each of a person or, where day_zone is set, of one day of a person.
 Arguments:
-- release: the view, such as ''published.cabs_june''.
+- release: the view, such as ''published.taxi_k5''.
 - cell_m: side of a square in metres. Edges are multiples of it.
 - during: a span, of which the part that the release speaks of counts.
 - by_hour: answer for each hour (of UTC) by itself.
@@ -146,4 +146,4 @@ Returns: one row a square, or one a square and hour.
 - expected: the number if people were spread evenly over their regions, which is an assumption.
 - at_most: the upper bound.
 Raises: DA001, DA011.
-Example: SELECT * FROM published.density(''published.ten'', 50, ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+Example: SELECT * FROM published.density(''published.taxi_k5'', 500, ''[2026-01-05 08:00Z,2026-01-05 09:00Z)'').';

@@ -112,7 +112,7 @@ People left out of the release are not added. A flow is no longer than a record.
 published.releases), each day (day_zone) or each part, each person has a flow in every one. Then at_least and expected are those of the greatest
 window, day or part, and at_most is the sum. Pairs of zones without people are not listed. People outside all zones are not listed, either.
 Arguments:
-- release: the view, such as ''published.cabs_june''.
+- release: the view, such as ''published.taxi_k5''.
 - zones: a table or view with one column of polygons, in any coordinate system.
 - zone_id: the column with the names of the zones.
 - during: a span.
@@ -123,7 +123,7 @@ Returns: one row a pair of zones.
 - expected: the number if people were spread evenly over their regions and went anywhere alike, which are assumptions.
 - at_most: the upper bound.
 Raises: DA001, DA011. A notice says where zones overlap.
-Example: SELECT * FROM published.flows(''published.ten'', ''zones'', ''name'', ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+Example: SELECT * FROM published.flows(''published.taxi_k5'', ''zones'', ''name'', ''[2026-01-05 08:00Z,2026-01-05 09:00Z)'').';
 
 CREATE OR REPLACE FUNCTION published.fitted_line(line @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -268,7 +268,7 @@ between them. At least: the people of records where all ways from the region of 
 people of records with such a way. Where people have a record in each window (window_s in published.releases), each day (day_zone) or each part, ways
 end there, too. Then at_least is that of the greatest window, day or part, and at_most is the sum.
 Arguments:
-- release: the view, such as ''published.cabs_june''.
+- release: the view, such as ''published.taxi_k5''.
 - line: a line in any coordinate system. Left and right are those of its direction.
 - during: a span.
 Returns: one row a direction.
@@ -276,8 +276,8 @@ Returns: one row a direction.
 - at_least: the lower bound.
 - at_most: the upper bound.
 Raises: DA001, DA011.
-Example: SELECT * FROM published.crossings(''published.ten'', public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60,
-99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+Example: SELECT * FROM published.crossings(''published.taxi_k5'', public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(446000, 5888000), public.ST_MakePoint(446000,
+5889000)), 32632), ''[2026-01-05 08:00Z,2026-01-05 09:00Z)'').';
 
 CREATE OR REPLACE FUNCTION published.dwell_of(about published.releases, relation regclass, area @postgis@.geometry, during tstzrange)
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
@@ -343,4 +343,4 @@ Returns: one row a record.
 - expectedly: at how many of them, if people were spread evenly over their regions, which is an assumption.
 - possibly: at how many of them the person may have been inside.
 Raises: DA001, DA011.
-Example: SELECT * FROM published.dwell(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610)).';
+Example: SELECT * FROM published.dwell(''published.taxi_k5'', public.ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632)).';

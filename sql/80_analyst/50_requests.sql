@@ -56,5 +56,5 @@ Returns: one row a content.
 - at_most: the upper bound.
 - weight: the rows that have it, each by the share of its region in the area. Weights over areas that do not overlap sum to at most 1 a row.
 Raises: DA001, DA011.
-Example: SELECT * FROM published.requests_inside(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610), ''[2008-06-04 08:00Z,2008-06-04
+Example: SELECT * FROM published.requests_inside(''published.taxi_k5'', public.ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632), ''[2026-01-05 08:00Z,2026-01-05
 09:00Z)'').';

@@ -16,7 +16,7 @@ BEGIN
     IF (z BETWEEN 0 AND 31 AND x BETWEEN 0 AND (1::bigint << z) - 1 AND y BETWEEN 0 AND (1::bigint << z) - 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'A tile must have a z from 0 to 31, and an x and a y from 0 to 2^z - 1. Got %/%/%.',
                 coalesce(z::text, 'NULL'), coalesce(x::text, 'NULL'), coalesce(y::text, 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Tiles are those of Web Mercator, counted from the north-west.', HINT = '0/0/0 is the whole world.';
+            USING ERRCODE = 'DA011', DETAIL = 'Tiles are those of Web Mercator, counted from the north-west.', HINT = 'Begin with 0/0/0, which is the whole world.';
     END IF;
     frame := @postgis@.ST_TileEnvelope(z, x, y);
     near := published.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
@@ -47,7 +47,7 @@ END
 $$;
 COMMENT ON FUNCTION published.tile(integer, integer, integer, text, timestamptz) IS
 'Draws the rows of a release that hold at a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
-`/published.tile/{z}/{x}/{y}.pbf?release=cabs_june&at=2008-06-04T08:00Z`.
+`/published.tile/{z}/{x}/{y}.pbf?release=taxi_k5&at=2026-01-05T08:00Z`.
 Arguments:
 - z: zoom of the tile.
 - x: column of the tile.
@@ -57,7 +57,7 @@ Arguments:
 Returns: the tile. Its layer has the name of the release, with cloak_id as its key, and record_id, crowd, `subjects`, valid_from and valid_to. It is
 empty where there are no rows.
 Raises: DA001, DA011.
-Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';
+Example: SELECT length(published.tile(0, 0, 0, ''taxi_k5'')).';
 
 CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -66,7 +66,7 @@ AS $$
     SELECT published.tile(z, x, y, query ->> 'release', (query ->> 'at')::timestamptz)
 $$;
 COMMENT ON FUNCTION published.tile_query(integer, integer, integer, json) IS
-'Draws the same tile as published.tile, for Martin: `/tile_query/{z}/{x}/{y}?release=cabs_june&at=2008-06-04T08:00Z`.
+'Draws the same tile as published.tile, for Martin: `/tile_query/{z}/{x}/{y}?release=taxi_k5&at=2026-01-05T08:00Z`.
 Arguments:
 - z: zoom of the tile.
 - x: column of the tile.
@@ -74,4 +74,4 @@ Arguments:
 - query: a JSON object with release, and with at if another moment than the first is wanted.
 Returns: the tile.
 Raises: DA001, DA011.
-Example: SELECT length(published.tile_query(0, 0, 0, ''{"release": "ten"}'')).';
+Example: SELECT length(published.tile_query(0, 0, 0, ''{"release": "taxi_k5"}'')).';

@@ -45,6 +45,8 @@ ELSEWHERE = {
     ("load-formats", "console"): f"{ACCEPTANCE}/test_tracks.py",
     ("load-formats", "python"): f"{ACCEPTANCE}/test_pages.py",
     ("taxis", "console"): f"{ACCEPTANCE}/test_taxis.py",
+    ("several-releases", "console"): f"{ACCEPTANCE}/test_pages.py",
+    ("several-releases", "console refused"): f"{ACCEPTANCE}/test_pages.py",
     **{("psql-alone", kind): f"{ACCEPTANCE}/test_from_nothing.py" for kind in ("sh worker", "sh server")},
     **{
         ("psql-alone", f"sql {of}"): f"{ACCEPTANCE}/test_from_nothing.py"

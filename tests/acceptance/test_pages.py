@@ -1,4 +1,4 @@
-"""The programs of the pages for developers, and the recipes of the page on composition, run as their readers would."""
+"""The programs of the pages for developers, and the recipes for several releases, run as their readers would."""
 
 import inspect
 import os
@@ -17,7 +17,7 @@ from tests.acceptance.commands import run_typed
 
 pytestmark = pytest.mark.db
 TESTING, API = "docs/developers/testing.md", "docs/reference/python.md"
-COMPOSITION = "docs/understand/releases-together.md"
+RECIPES = "docs/administrators/several-releases.md"
 DATA = ("docs/administrators/generate.md", "docs/administrators/load-formats.md")
 REFUSED = 5  # the exit code
 
@@ -95,8 +95,8 @@ def test_the_python_page_names_every_verb_and_every_error() -> None:
 
 
 @pytest.mark.stress
-def test_the_recipes_of_the_page_on_composition_end_as_it_says(database: str, tmp_path: Path) -> None:
-    for kind, block in pages.list_blocks(COMPOSITION, "console", "console refused"):
+def test_the_recipes_for_several_releases_end_as_their_page_says(database: str, tmp_path: Path) -> None:
+    for kind, block in pages.list_blocks(RECIPES, "console", "console refused"):
         for command, shown in pages.split_typed(block):
             done = run_typed(database, tmp_path, command)
             assert done.code == (REFUSED if kind == "console refused" else 0), command + done.stderr

@@ -177,7 +177,7 @@ def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_
     broken = make_described(clauses=(make_clause("size", 9), make_clause("covers")))
     assert "people hidden by a row" not in make_file_page(broken)
     side = compare.Side(record=make_described(), shown=shown.Shown(k=K, exact=0.4))
-    assert "5 or more, but for exact rows" in compare.make_page(side, side, ZoneInfo("UTC"))
+    assert "5 or more, except exact rows" in compare.make_page(side, side, ZoneInfo("UTC"))
 
 
 def test_a_run_that_was_not_attacked_is_not_said_to_have_been() -> None:

@@ -90,8 +90,8 @@ METHOD = Method(
     guarantee=(
         "The adversary followed a person for at most tau_s and knows all of the person's positions in that time. "
         "At least k records fit, and they reveal less than leak_s of the movements before and less than leak_s "
-        "after (leak_s in all, if the adversary followed for tau_s). The promise excepts chance, people who stay "
-        "together, a silence of few people, and data no longer than tau_s + leak_s, which are k-anonymous."
+        "after (leak_s in all, if the adversary followed for tau_s). The promise does not cover chance, people who "
+        "stay together, a silence of few people, or data no longer than tau_s + leak_s, which are k-anonymous."
     ),
     adversary=(
         "A reader has followed a person for some time, and wants to find the person's record and the other places "
