@@ -38,7 +38,7 @@ def make_positions(objects: int, whole_share: float) -> _positions.Positions:
         objects=objects, instants=INSTANTS, step_s=STEP_S, start=0, whole_share=whole_share, seed=SEED,
         requests_per_subject=0, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     made = [
         scenario.make_objects(np.arange(first, min(first + BATCH, objects)))[0] for first in range(0, objects, BATCH)
     ]

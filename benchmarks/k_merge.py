@@ -171,7 +171,7 @@ def make_phones(people: int) -> Trajectories:
         objects=people, calls_per_day=30, seed=SEED, instants=1440, start="2026-01-05T00:00:00Z", whole_share=1.0,
         requests_per_subject=0, **NETWORK,
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     made = [scenario.make_objects(np.arange(low, min(low + 700, people))).fixes for low in range(0, people, 700)]
     number = np.concatenate([np.diff(fixes.offset) for fixes in made])
     x, y, t = np.concatenate([fixes.xym for fixes in made]).T.copy()

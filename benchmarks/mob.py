@@ -48,7 +48,7 @@ def make_objects(objects: int, size: int, instants: int) -> tuple[Trajectories, 
         objects=objects, instants=INSTANTS, step_s=STEP_S, whole_share=1.0, seed=SEED, requests_per_subject=0,
         quasi_identifiers="random", quasi_identifier_size=size, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     made = [scenario.make_objects(np.arange(low, min(low + BATCH, objects))) for low in range(0, objects, BATCH)]
     x, y, t = np.concatenate([one.fixes.xym for one in made]).T.copy()
     number, known = (np.concatenate([getattr(one.known, name) for one in made]) for name in ("number", "t"))

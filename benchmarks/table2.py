@@ -88,7 +88,7 @@ def make_phone_records() -> Trajectories:
         objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start=MIDNIGHT, seed=SEED, requests_per_subject=0,
         calls_per_day=CALLS, **NETWORK,
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     made = [scenario.make_objects(np.arange(low, low + AT_ONCE))[0] for low in range(0, PEOPLE, AT_ONCE)]
     number, xym = np.concatenate([part.number for part in made]), np.concatenate([part.xym for part in made])
     size = np.concatenate([np.diff(part.offset) for part in made])

@@ -207,7 +207,7 @@ def generate(place: Path, objects: int) -> None:
     plan = Plan(
         objects=objects, instants=instants, step_s=STEP_S, whole_share=1.0, seed=1, requests_per_subject=0, **NETWORK
     )
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     shape = (objects, instants, 3)
     written = np.lib.format.open_memmap(place / "network.npy", mode="w+", dtype=np.float64, shape=shape)
     for low in range(0, objects, BATCH):

@@ -184,7 +184,7 @@ class Cloaks:
         freeze(self)
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         *,
         record_id: Int,
@@ -346,13 +346,13 @@ def count_by_hour(
     hour, of = np.unique(np.asarray(start_s, np.int64) // 3600, return_inverse=True)
     names = np.datetime_as_string((hour * 60).astype("datetime64[m]")).tolist()
 
-    def total(counts: NDArray[Any]) -> list[int]:
+    def sum_by_hour(counts: NDArray[Any]) -> list[int]:
         sums = np.zeros(len(hour), np.int64)
         np.add.at(sums, of, np.asarray(counts))
         return [int(number) for number in sums]
 
-    all_seen, all_published = total(seen), total(published)
-    reasons = {reason: total(counts) for reason, counts in left_out.items()}
+    all_seen, all_published = sum_by_hour(seen), sum_by_hour(published)
+    reasons = {reason: sum_by_hour(counts) for reason, counts in left_out.items()}
     return [
         {
             "hour": f"{name}Z",

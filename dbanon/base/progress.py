@@ -117,11 +117,11 @@ def finish_progress(verb: Callable[Concatenate[Owner, P], Result]) -> Callable[C
     """Take the bar away when a verb ends, however it ends."""
 
     @functools.wraps(verb)
-    def called(owner: Owner, /, *given: P.args, **asked: P.kwargs) -> Result:
+    def call(owner: Owner, /, *given: P.args, **asked: P.kwargs) -> Result:
         try:
             return verb(owner, *given, **asked)
         finally:
             if isinstance(owner.progress, Display):
                 owner.progress.finish()
 
-    return called
+    return call

@@ -144,7 +144,7 @@ def generate(
                 "Leave it out, and give it when you load the files."
             )
         with Display(lines=True) as progress:
-            made = synth.into_files(csv, plan, replace=plan.mode == "replace", progress=progress)
+            made = synth.write_files(csv, plan, replace=plan.mode == "replace", progress=progress)
     else:
         with open_database() as database:
             made = database.synth(str(dataset), **asked)

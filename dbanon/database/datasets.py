@@ -121,7 +121,7 @@ class Datasets:
         from dbanon import synth  # slow to import, and seldom needed
 
         with translate_errors():
-            return synth.into_database(self.connection, dataset, asked, self.progress)
+            return synth.fill_dataset(self.connection, dataset, asked, self.progress)
 
     def forget(self, dataset: str, subject: str, *, again: bool = False) -> tuple[dict[str, int], tuple[str, ...]]:
         """Erase a person from a dataset. Returns counts of deleted rows, and notices of live releases with the data.

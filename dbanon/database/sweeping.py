@@ -87,11 +87,11 @@ class _Clock:
 def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
     """Measure all settings; see `dbanon.database.Database.sweep`."""
     family = methods.find_method(method)
-    algorithm = family.algorithm(asked.algorithm).name
+    algorithm = family.find_algorithm(asked.algorithm).name
     connection = database.connection
     dataset = stored.find_dataset(connection, asked.dataset)
     _demand_allowed(connection, asked)
-    combinations = _check_combinations(connection, family, algorithm, dataset, asked)
+    combinations = _list_combinations(connection, family, algorithm, dataset, asked)
     found = _find_measured(connection, combinations, asked)
     _demand_known(asked.wants, found.values())
     missing = {place: one for place, one in enumerate(combinations) if place not in found}
@@ -164,15 +164,15 @@ def _summarise(one: Setting) -> tuple[str, float | None, str]:
     return one.name, one.share, f"half under {format_metres(side_m)}" + (", chosen" if one.chosen else "")
 
 
-def _check_combinations(
+def _list_combinations(
     connection: Connection, family: methods.Method, algorithm: str, dataset: DatasetRow, asked: Sweeping
 ) -> list[_Combination]:
-    """Check all combinations before anything is computed."""
+    """List all combinations; the server checks each before anything is computed."""
     several = {name for name, values in asked.values.items() if len(values) > 1}
     described = methods.describe(family)
     made = []
     for given in asked.list_combinations():
-        checked = stored.check_params(connection, family.name, algorithm, given)
+        checked = stored.complete_params(connection, family.name, algorithm, given)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
         key = kept.Key(

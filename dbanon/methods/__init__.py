@@ -248,7 +248,7 @@ class Method:
     def _load_attribute(self, name: str) -> Any:
         return getattr(importlib.import_module(self.module), name)
 
-    def algorithm(self, name: str | None) -> Algorithm:
+    def find_algorithm(self, name: str | None) -> Algorithm:
         """Look up an algorithm by name; the first is the default."""
         if name is None:
             return self.algorithms[0]
@@ -273,7 +273,7 @@ class Method:
             For an unknown name, a value outside its limits or that does not fit another's, or one the algorithm (by
             default the first) would not use.
         """
-        chosen = self.algorithm(algorithm)
+        chosen = self.find_algorithm(algorithm)
         items = dataclasses.fields(self.parameters)
         known = [item.name for item in items]
         unknown = set(given).difference(known)

@@ -103,7 +103,7 @@ def count_true_answers(movements: Movements, questions: Questions) -> Float:
 
     def count(part: Int | slice) -> Int:
         counts = np.zeros(len(order), np.int64)
-        slot = times.slot(movements.t[part])
+        slot = times.find_slots(movements.t[part])
         in_time = np.argsort(slot, kind="stable")
         columns = [values[part][in_time] for values in (movements.person, movements.x, movements.y)]
         for asked, first, last in times.iter_groups(slot[in_time]):
@@ -131,7 +131,7 @@ class _Times:
         self._begin = np.flatnonzero(np.append(True, (np.diff(low) != 0) | (np.diff(high) != 0))[: len(since)])
         self._low, self._high, self._questions = low[self._begin], high[self._begin], len(since)
 
-    def slot(self, t: Float) -> Int:
+    def find_slots(self, t: Float) -> Int:
         """Find the slot of each time; two bytes are used if they suffice, since NumPy sorts them ten times as fast."""
         above = np.searchsorted(self._bounds, t, side="right")
         exactly = np.append(np.nan, self._bounds)[above] == t

@@ -88,7 +88,7 @@ class Field:
         """The keyword of Python."""
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=self.type)
 
-    def check(self, value: Any) -> None:
+    def demand_valid(self, value: Any) -> None:
         """Raise `ParameterError` if a value is of another type, outside the limits, or none of the choices."""
         option, name = self.option, f"--{self.name.replace('_', '-')}"
         if not _is_of_type(value, self.type):
@@ -139,7 +139,7 @@ def make_record(record: Callable[..., Asked], asked: Mapping[str, Any]) -> Asked
     """Make a record of what was asked; raises `ParameterError` for a value that it does not take."""
     for one in list_fields(cast("type", record)):
         if one.name in asked:
-            one.check(asked[one.name])
+            one.demand_valid(asked[one.name])
     return record(**asked)
 
 
@@ -172,16 +172,16 @@ class _Keywords(Generic[P, Asked]):
         signature = signature.replace(parameters=[*before, *(one.parameter for one in offered)])
 
         @functools.wraps(verb)
-        def called(*given: Any, **asked: Any) -> Result:
+        def call(*given: Any, **asked: Any) -> Result:
             try:
                 signature.bind(*given, **asked)  # says which keyword is missing or unknown
             except TypeError as error:
                 raise TypeError(f"{verb.__qualname__}(): {error}") from None
             return verb(*given, make_record(self._record, asked))
 
-        called.__signature__ = signature  # type: ignore[attr-defined]
-        called.__doc__ = f"{inspect.getdoc(verb)}\n\n{_describe_fields(offered)}"
-        return called
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = f"{inspect.getdoc(verb)}\n\n{_describe_fields(offered)}"
+        return call
 
 
 def take_keywords(record: Callable[P, Asked]) -> _Keywords[P, Asked]:

@@ -199,7 +199,7 @@ class TextCodes:
     texts: pa.Array
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray) -> "TextCodes":
+    def from_column(cls, column: pa.ChunkedArray) -> "TextCodes":
         """Number the distinct texts of a column."""
         distinct = column.chunk(0).dictionary if pa.types.is_dictionary(column.type) else pc.unique(column)
         return cls(distinct.take(pc.sort_indices(distinct)))

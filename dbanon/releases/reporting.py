@@ -65,7 +65,7 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
     Raises `ParameterError` if there is no such thing that this login may read, or a run that is not verified is to have
     a page for others.
     """
-    asked.check()
+    asked.demand_valid()
     zone = find_zone(asked.tz)
     if asked.audience == "analysts":
         if not isinstance(what, str):
@@ -128,7 +128,7 @@ def _read_known(
     """
     known = describe_release_or_run(connection, what, of_run)
     if verified and not isinstance(what, str):
-        _require_verified(known)
+        _demand_verified(known)
     with _lock_for_reading(connection, what) if isinstance(what, str) else _use_own_rows(connection):
         seen, rows = (
             describe_by_view(connection, what, known.since)
@@ -137,13 +137,13 @@ def _read_known(
         )
         shown = _collect_shown(connection, rows, zone, asked, hours=hours)
     if isinstance(what, str):
-        _require_unchanged(connection, what, of_run, known)
+        _demand_unchanged(connection, what, of_run, known)
     # A card speaks of the newest part of a release that grows, its view of all.
     names = ("columns", "window_s", "rows", "since", "until")
     return replace(known, **{name: getattr(seen, name) for name in names}), shown
 
 
-def _require_unchanged(connection: Connection, name: str, of_run: int | None, record: Described) -> None:
+def _demand_unchanged(connection: Connection, name: str, of_run: int | None, record: Described) -> None:
     """Raise `StoreError` if a release is another than when its record was read.
 
     The rows are read under a lock, with the rights of analysts, who may not read the record.
@@ -152,7 +152,7 @@ def _require_unchanged(connection: Connection, name: str, of_run: int | None, re
         raise StoreError(f"Release {name} changed while its page was made. Nothing was written. Make the page again.")
 
 
-def _require_verified(record: Described) -> None:
+def _demand_verified(record: Described) -> None:
     """Raise `ParameterError` unless every clause holds of a run's rows as they are."""
     if not record.clauses:
         found = "was not attacked"
@@ -177,7 +177,7 @@ def describe_release_or_run(connection: Connection, what: str | int, of_run: int
     query = release if isinstance(what, str) else "SELECT dbanon.run_card(%(what)s)"
     with translate_errors():
         row = connection.execute(make_sql(query), {"what": what, "run": of_run}).fetchone()
-    return Described.of_card(cast("tuple[dict[str, Any]]", row)[0])
+    return Described.from_card(cast("tuple[dict[str, Any]]", row)[0])
 
 
 def describe_by_view(

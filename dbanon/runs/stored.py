@@ -126,7 +126,7 @@ def count_subjects(connection: Connection, dataset_id: int) -> int:
     return int(fetch_value(connection, "SELECT subjects FROM dbanon_internal.plan_data(%s)", [dataset_id]))
 
 
-def check_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def complete_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Give all parameters as a run with these would store them, defaults too."""
     query = "SELECT dbanon_internal.check_params(%s, %s, %s)"
     return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, make_jsonb(params)]))
@@ -281,7 +281,7 @@ class RunResult:
     refusal: str | None = None
     k: int | None = None
 
-    def left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
+    def list_left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
         """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
         from dbanon import methods
 
@@ -299,7 +299,7 @@ class RunResult:
             sum(clause.passed for clause in clauses),
             len(clauses),
             self.metrics,
-            [(reason, n, total) for _, reasons, total in self.left_out() for reason, n in reasons.items()],
+            [(reason, n, total) for _, reasons, total in self.list_left_out() for reason, n in reasons.items()],
             k=self.k,
         )
 

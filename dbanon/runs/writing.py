@@ -41,7 +41,7 @@ def write_cloaks(
 
     Raises `StoreError` if they would take more than `LARGEST_RUN_BYTES`; nothing is written then.
     """
-    _check_size(cloaks)
+    _demand_size(cloaks)
     with translate_errors():
         if cloaks.regions.bounds is None:
             _write_unions(connection, run_id, dataset.srid, cloaks.regions, progress)
@@ -193,7 +193,7 @@ def _write(copy: psycopg.Copy, run_id: int, columns: list[binary_copy.Column]) -
     copy.write(memoryview(binary_copy.encode_rows([np.full(len(columns[0]), run_id, np.int64), *columns])))
 
 
-def _check_size(cloaks: Cloaks) -> None:
+def _demand_size(cloaks: Cloaks) -> None:
     regions, records = cloaks.regions, len(cloaks.offset) - 1
     size = len(regions) * _REGION_BYTES + len(cloaks.periods) * _PERIOD_BYTES + records * _RECORD_BYTES
     size += cloaks.rows * _ROW_BYTES + len(cloaks.member_record) * _MEMBER_BYTES

@@ -35,7 +35,7 @@ class Places:
     stations: Float  # [s, 2]
 
     @classmethod
-    def of(cls, network: Network, districts: Districts, seed: int, *, pois: int, stations: int) -> Self:
+    def from_network(cls, network: Network, districts: Districts, seed: int, *, pois: int, stations: int) -> Self:
         """Lay out the places of a network."""
         rng, for_stations = (np.random.default_rng([seed, purpose]) for purpose in (_POIS, _STATIONS))
         at = _draw_beside_streets(network, districts, pois, rng)

@@ -253,7 +253,7 @@ def join_rows(cloaks):
     kept = np.arange(cloaks.rows) != 1
     columns = {name: getattr(cloaks, name)[kept] for name in ("record_id", "start", "crowd", "subjects")}
     others = {n: getattr(cloaks, n) for n in ("member_record", "member_trajectory", "suppressed", "metrics")}
-    return Cloaks.of_rows(**columns, end=last[kept], bounds=bounds[kept], **others)
+    return Cloaks.from_rows(**columns, end=last[kept], bounds=bounds[kept], **others)
 
 
 def enlarge_row(cloaks):
@@ -261,7 +261,7 @@ def enlarge_row(cloaks):
     bounds[1] += [-1, -1, 1, 1]
     columns = {n: getattr(cloaks, n) for n in ("record_id", "start", "end", "crowd", "subjects", "member_record")}
     others = {n: getattr(cloaks, n) for n in ("member_trajectory", "suppressed", "metrics")}
-    return Cloaks.of_rows(**columns, bounds=bounds, **others)
+    return Cloaks.from_rows(**columns, bounds=bounds, **others)
 
 
 @every_algorithm_that_joins
@@ -334,7 +334,7 @@ def remake_cloaks(cloaks, rows=slice(None), **changed):
     columns = {name: getattr(cloaks, name)[rows] for name in ROWS if name not in ("seq", "extra", "extras")}
     extra = None if cloaks.extra is None else cloaks.extra[rows]
     others = {name: getattr(cloaks, name) for name in OTHERS}
-    return Cloaks.of_rows(**{**columns, **changed}, extra=extra, extras=cloaks.extras, **others)
+    return Cloaks.from_rows(**{**columns, **changed}, extra=extra, extras=cloaks.extras, **others)
 
 
 def shrink_row(cloaks):

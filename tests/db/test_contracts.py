@@ -452,7 +452,7 @@ def make_rings(step: int) -> Cloaks:
     cloaks, record = kte_hide(), np.arange(1, 11)
     start = cloaks.start[0]
     others = (record[:, None] - 1 + step * np.array([1, 2])) % 10 + 1
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record, start=np.full(10, start), end=np.full(10, start + 60),
         bounds=np.tile([0.0, 0.0, 100.0, 100.0], (10, 1)), crowd=np.full(10, 3), subjects=np.ones(10, np.int64),
         member_record=record, member_trajectory=record + 99,
@@ -531,7 +531,7 @@ def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connec
     )
     bounds = np.column_stack([people, people * 0, people + 1, people * 0 + 1]).astype(float)
     start, end = np.repeat(list_minutes((0, 1)), len(people), axis=0).T
-    cloaks = Cloaks.of_rows(
+    cloaks = Cloaks.from_rows(
         record_id=people + 1, start=start, end=end, bounds=bounds, crowd=np.full(len(people), 2),
         subjects=np.ones(len(people), int), member_record=people + 1, member_trajectory=people + 1000,
         hiding=Hiding(record=people + 1, offset=np.arange(len(people) + 1), other=(people ^ 1) + 1),

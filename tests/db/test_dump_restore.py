@@ -90,7 +90,7 @@ def test_a_restored_release_is_the_same_and_still_guarded(
     restored.execute(CONFIRM)
     assert restored.execute("SELECT dbanon.publish(1, 'again')").fetchone() == (4,)
     restored.execute("SELECT dbanon.unpublish('ten')")
-    schema.check(restored)
+    schema.demand_revision(restored)
     lines = restored.execute("SELECT action FROM dbanon.audit ORDER BY audit_id").fetchall()
     assert [action for (action,) in lines] == [
         "create",

@@ -53,7 +53,7 @@ def make_figures(**others: object) -> dict[str, object]:
 
 def tp_aware() -> Cloaks:
     period = np.tile(list_minutes((0, 1), (1, 2)), (2, 1))
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
         bounds=np.array([[0, 0, 40, 30], [10, 0, 50, 30], [70, 60, 99, 90], [70, 50, 99, 90]], float),
         crowd=np.full(4, 5), subjects=np.full(4, 5),
@@ -65,7 +65,7 @@ def tp_aware() -> Cloaks:
 def sensitive_sites() -> Cloaks:
     record = np.arange(1, 11)
     hidden = record <= 5
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record, start=np.full(10, AT), end=np.full(10, AT + 60),
         bounds=np.array([[0, 0, 40, 30]] * 5 + [find_own_cell(p) for p in range(5, 10)], float),
         crowd=np.where(hidden, 5, 1), subjects=np.ones(10, int), extra=np.where(hidden, 0, -1),
@@ -75,7 +75,7 @@ def sensitive_sites() -> Cloaks:
 
 def _make_generalised(**others: object) -> Cloaks:
     period = np.tile(list_minutes((0, 4), (4, 5)), (2, 1))
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
         bounds=np.array([[0, 0, 300, 100], [200, 0, 400, 100]] * 2, float),
         crowd=np.full(4, 2), subjects=np.ones(4, int), **make_figures(**others),
@@ -110,7 +110,7 @@ def make_objects() -> Cloaks:
         [1, 0, 1, 0]
     )
     bounds[hidden] = [0, 0, 40, 30]
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record, start=period[:, 0], end=period[:, 1], bounds=bounds,
         crowd=np.where(hidden, 2, 1), subjects=np.ones(20, int), extra=np.where(hidden, 0, -1),
         extras=('{"cloaked": true}',), member_record=np.arange(1, 11), member_trajectory=np.arange(100, 110),

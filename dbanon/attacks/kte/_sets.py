@@ -13,7 +13,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules
-from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, fits
+from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, mark_fitting
 from dbanon.attacks.shared.claims import LARGEST_NUMBER
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.base.kernels import compile_kernel
@@ -94,7 +94,7 @@ def _find_windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
 def examine_picks(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
     """Look at who carries whom, and when again."""
     number = np.bincount(chosen.at, minlength=len(speaks.key))
-    carried = fits(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)
+    carried = mark_fitting(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)
     order = np.lexsort((chosen.window, chosen.other, chosen.owner))
     owner, other, window = (values[order] for values in (chosen.owner, chosen.other, chosen.window))
     again = (owner[1:] == owner[:-1]) & (other[1:] == other[:-1])
@@ -178,7 +178,7 @@ def _count_chance_fits(of: Scene, chosen: Picks, times: Timetable) -> tuple[int,
             there = (beside[some] >= 0) & (beside[some] < times.epochs)
             there[there] = find(spoken, chosen.other[some][there] * times.epochs + beside[some][there]) >= 0
             at = some[there]
-            there[there] = fits(of, chosen.other[at], of.record[chosen.owner[at]], beside[at], 1, times)
+            there[there] = mark_fitting(of, chosen.other[at], of.record[chosen.owner[at]], beside[at], 1, times)
             followed[group[some[~there]]] = False
             longer += followed
     return int((longer > 0).sum()), int(longer.max(initial=0))

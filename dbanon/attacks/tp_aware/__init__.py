@@ -165,7 +165,7 @@ def _watch_people(evidence: Evidence, rules: Rules, records: Records, members: M
 
     def look(sighting: Sighting) -> tuple[Int, Int]:
         """Count by window whose pairs are seen, present and missed; and presences, positions unmasked and unlisted."""
-        pair, member = members.of(sighting.subject * windows + sighting.window)
+        pair, member = members.find_entries(sighting.subject * windows + sighting.window)
         whole, published = sighting.present, np.zeros(len(sighting.window), dtype=bool)
         published[pair] = True
         people[sighting.subject[sighting.seen]] = True

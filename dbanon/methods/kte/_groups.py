@@ -119,11 +119,11 @@ def _map_blocks(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple
     if tasks is not HERE:
         return tasks.map(function, work)
 
-    def alone(arguments: tuple[Any, ...]) -> Any:
+    def call_alone(arguments: tuple[Any, ...]) -> Any:
         with cores.limit_threads(1):
             return function(*arguments)
 
-    return cores.map_each(alone, work)
+    return cores.map_each(call_alone, work)
 
 
 def prepare(samples: Samples, k: int) -> None:

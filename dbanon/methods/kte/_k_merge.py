@@ -74,12 +74,12 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HE
         return _merge_all(samples, offset, begin, end)
     cuts = _find_cuts(_measure_work(offset, end - begin))
 
-    def work() -> Iterator[tuple[Any, ...]]:
+    def iter_work() -> Iterator[tuple[Any, ...]]:
         for low, high in pairwise(cuts):
             some = slice(offset[low], offset[high])
             yield select_part(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
 
-    done = tasks.map(_merge_part, work())
+    done = tasks.map(_merge_part, iter_work())
     ends = np.cumsum(np.concatenate([np.diff(each.offset) for each in done]))
     first, last, box = (np.concatenate([getattr(each, name) for each in done]) for name in ("first", "last", "box"))
     return Merged(offset=np.concatenate([[0], ends]), first=first, last=last, box=box)

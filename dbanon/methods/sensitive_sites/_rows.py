@@ -217,7 +217,7 @@ def _make_cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.See
     bounds = (rows.region + np.tile(scene.root, 2) + np.array([0, 0, 1, 1])) * data.grid_m
     left_out = {"absent_at_instant": seen.absent} if seen.absent else {}
     people = len(scene.users)
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record,
         start=np.full(count, seen.start, np.int64),
         end=np.full(count, seen.end, np.int64),

@@ -54,7 +54,7 @@ def cluster(
     seeds = rng.integers(1 << 62, size=runs.epochs).tolist()
     parted = [epoch for epoch in range(runs.epochs) if wanted[epoch] > 1 and len(nodes[epoch]) > 2]
 
-    def work() -> Iterator[tuple[Any, ...]]:
+    def iter_work() -> Iterator[tuple[Any, ...]]:
         for number, epoch in enumerate(parted):
             some = nodes[epoch]
             progress("clusters", number, len(parted))
@@ -65,7 +65,7 @@ def cluster(
                 seeds[epoch],
             )
 
-    for epoch, found in zip(parted, tasks.map(_cluster, work()), strict=True):
+    for epoch, found in zip(parted, tasks.map(_cluster, iter_work()), strict=True):
         label[nodes[epoch]] = found
     return label
 
