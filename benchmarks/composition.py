@@ -137,16 +137,16 @@ def time_statement(database: Database, what: str, statement: str, values: dict[s
 def measure_made(database: Database, n: int) -> None:
     print(f"\n{n:,} subjects in {n // BUNDLE:,} bundles of one window", flush=True)
 
-    def write(k: int, size: int, *, apart: bool) -> int:
+    def write(k: int, size: int, *, are_apart: bool) -> int:
         run = database.connection.execute(RUN, {"k": k, "method": "tp-aware", "algorithm": "traj-anon"}).fetchone()[0]
-        execute(database, ROWS, {"run": run, "n": n, "size": size, "apart": apart})
+        execute(database, ROWS, {"run": run, "n": n, "size": size, "apart": are_apart})
         return run
 
     execute(database, DATASET, {"n": n})
-    new = write(BUNDLE, BUNDLE, apart=False)
+    new = write(BUNDLE, BUNDLE, are_apart=False)
     sizes = {"same": BUNDLE, "halves": BUNDLE // 2, "fifths": BUNDLE // 5}
-    runs = {name: write(size, size, apart=False) for name, size in sizes.items()}
-    runs["crossing"] = write(BUNDLE, BUNDLE, apart=True)
+    runs = {name: write(size, size, are_apart=False) for name, size in sizes.items()}
+    runs["crossing"] = write(BUNDLE, BUNDLE, are_apart=True)
     with database.connection.transaction(force_rollback=True):
         time_statement(database, "its groups stored", STORE, {"run": new})
         for overridden in ((), ("halves",), ("halves", "fifths"), ("halves", "fifths", "crossing")):

@@ -52,11 +52,11 @@ class Regions:
         columns = [a for a in (self.subjects, self.bounds, self.extra) if a is not None]
         _demand(all(len(a) == r for a in columns), "columns of regions must have one length")
         if self.cell is None or self.cell_offset is None:
-            rectangles = self.bounds is not None and self.bounds.shape == (r, 4)
-            _demand(rectangles, "regions must be rectangles or sets of cells")
+            are_rectangles = self.bounds is not None and self.bounds.shape == (r, 4)
+            _demand(are_rectangles, "regions must be rectangles or sets of cells")
         else:
-            sets = self.bounds is None and _is_ragged(self.cell_offset, r, len(self.cell))
-            _demand(sets, "every region must have cells, or every one be a rectangle")
+            are_sets = self.bounds is None and _is_ragged(self.cell_offset, r, len(self.cell))
+            _demand(are_sets, "every region must have cells, or every one be a rectangle")
             within = np.ones(len(self.cell), bool)
             within[self.cell_offset[:-1]] = False
             _demand(not (np.diff(self.cell, prepend=0)[within] <= 0).any(), "the cells of a region must ascend")

@@ -333,8 +333,8 @@ def format_sweep(found: "Sweep", file: Path | None) -> str:
 
 
 def _write_sweep_row(one: "Setting") -> list[Any]:
-    name = f"{'* ' if one.front else '  '}{one.name}"
-    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
+    name = f"{'* ' if one.is_on_front else '  '}{one.name}"
+    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.is_earlier)) if is_so)
     if one.outcome != "verified":
         return [name, "", "", "", "", "", "no", one.outcome]
     error = one.error

@@ -46,8 +46,8 @@ class Datasets:
             If a file is no table or no row is usable; nothing is stored then.
         """
         # A table may be a sequence of columns as well.
-        alone = isinstance(source, str) or not isinstance(source, Sequence) or hasattr(source, "__arrow_c_stream__")
-        several = [cast("load.Table", source)] if alone else cast("Sequence[load.Table]", source)
+        is_alone = isinstance(source, str) or not isinstance(source, Sequence) or hasattr(source, "__arrow_c_stream__")
+        several = [cast("load.Table", source)] if is_alone else cast("Sequence[load.Table]", source)
         return load.load_trajectories(self.connection, several, asked, self.progress)
 
     @finish_progress

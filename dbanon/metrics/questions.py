@@ -169,12 +169,12 @@ def _count(  # noqa: PLR0917 - Numba kernels take arrays by position
     person: Any, x: Any, y: Any, left: Any, right: Any, bottom: Any, top: Any, counts: Any
 ) -> None:
     """Count people by square; positions are in the order of people, and a person may have several."""
-    once = True
+    are_once = True
     for i in range(1, len(person)):
-        once &= person[i] != person[i - 1]
+        are_once &= person[i] != person[i - 1]
     for q in range(len(counts)):
         number = 0
-        if once:  # without a branch, for the processor does four at once
+        if are_once:  # without a branch, for the processor does four at once
             for i in range(len(person)):
                 number += (left[q] <= x[i]) & (x[i] <= right[q]) & (bottom[q] <= y[i]) & (y[i] <= top[q])
         else:

@@ -92,7 +92,7 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
     settings = [replace(one, side_m=side) for one in settings]
     marked = [replace(one, meets=_meets(one, wants)) for one in settings]
     front = {id(one) for group in _group_by_promise(marked).values() for one in _find_front(group)}
-    marked = [replace(one, front=id(one) in front) for one in marked]
+    marked = [replace(one, is_on_front=id(one) in front) for one in marked]
     eligible = [one for one in marked if one.meets and _is_comparable(one) and one.publishable is not False]
     if not eligible:
         return tuple(marked)

@@ -99,9 +99,9 @@ class Field:
         if option.choices and value not in option.choices:
             raise ParameterError(f"{name} must be one of {', '.join(option.choices)}. Got {value!r} instead.")
         if option.minimum is not None and option.maximum is not None and not option.minimum <= value <= option.maximum:
-            whole = int in (self.type, *get_args(self.type))
-            most = f"{option.maximum:,}" if whole else f"{option.maximum:g}"
-            kind = "a whole number" if whole else "a number"
+            is_whole = int in (self.type, *get_args(self.type))
+            most = f"{option.maximum:,}" if is_whole else f"{option.maximum:g}"
+            kind = "a whole number" if is_whole else "a number"
             raise ParameterError(f"{name} must be {kind} from {option.minimum} to {most}. Got {value} instead.")
 
     @property
@@ -117,8 +117,8 @@ def _is_of_type(value: Any, kind: Any) -> bool:
     if origin in (UnionType, Union):
         return any(_is_of_type(value, one) for one in inner)
     if origin in (tuple, Sequence):  # a text is a sequence, too, but of letters
-        listed = isinstance(value, Sequence) and not isinstance(value, str)
-        return listed and all(_is_of_type(one, inner[0]) for one in value)
+        is_listed = isinstance(value, Sequence) and not isinstance(value, str)
+        return is_listed and all(_is_of_type(one, inner[0]) for one in value)
     if origin in (int, float):  # also those of NumPy; True is no number
         return isinstance(value, Integral if origin is int else Real) and not isinstance(value, bool)
     return isinstance(value, str if origin is Literal else origin)

@@ -328,13 +328,13 @@ class EmbeddedServer:
         if not self.data.exists():
             return False
         with self._hold_lock():
-            up = self._find_postmaster() is not None
-            if up:
+            was_up = self._find_postmaster() is not None
+            if was_up:
                 self._run_pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
         if self._socket_directory.parent == _TEMPORARY_DIRECTORY:
             with suppress(OSError):
                 self._socket_directory.rmdir()
-        return up
+        return was_up
 
     def status(self) -> Status:
         """Report whether it runs, where, and which version its cluster has; starts and changes nothing."""
@@ -372,10 +372,10 @@ class EmbeddedServer:
 
     def _make_home(self) -> None:
         """Make `home` and its directories. Root's can be entered by the server's user, who owns only what is inside."""
-        root = os.geteuid() == 0
+        is_root = os.geteuid() == 0
         try:
-            self.home.mkdir(mode=0o711 if root else 0o700, parents=True, exist_ok=True)
-            if root and stat.S_IMODE(self.home.stat().st_mode) == 0o700:
+            self.home.mkdir(mode=0o711 if is_root else 0o700, parents=True, exist_ok=True)
+            if is_root and stat.S_IMODE(self.home.stat().st_mode) == 0o700:
                 self.home.chmod(0o711)  # the umask may have been stricter than what the server's user needs
         except OSError as error:
             raise StoreError(

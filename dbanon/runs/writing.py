@@ -79,9 +79,9 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
     fifteen times as quick as PostGIS, which unites cells that do not, some thousand at a time.
     """
     cells = _read_cells(connection, run_id, cast("Int", regions.cell))
-    fit = shapely.coverage_is_valid(list(cells.values()), gap_width=_NEAR_M)
+    are_exact = shapely.coverage_is_valid(list(cells.values()), gap_width=_NEAR_M)
     for part in binary_copy.split_at_offsets(cast("Int", regions.cell_offset), _CELLS_PER_STATEMENT):
-        if fit:
+        if are_exact:
             _write_united(connection, run_id, srid, regions, part, cells=cells)
         else:
             _unite_in_postgis(connection, run_id, regions, part)

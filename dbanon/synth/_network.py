@@ -291,8 +291,8 @@ def _read_nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
         raise DataError(
             f"The ids of nodes must be unique. {path.name} repeats {format_count(twice, 'id')}. Keep each once."
         )
-    degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
-    return ids, table.read_numbers("x"), table.read_numbers("y"), degrees
+    are_degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
+    return ids, table.read_numbers("x"), table.read_numbers("y"), are_degrees
 
 
 def _read_edges(

@@ -89,7 +89,7 @@ def test_the_entry_of_a_family_says_what_core_functions_ask(family):
     assert family.holds in ("instant", "some time")
     assert family.hidden_by in ("record", "region")
     assert {*family.reads, *family.joins} <= {"requests", "sites", "quasi_identifiers", "cells"}
-    assert not (family.days and family.window)
+    assert not (family.has_days and family.window)
     named = (family.instant, family.oldest, family.every, family.window)
     asked = {*family.begins, *filter(None, named), "k", "since", "until"}
     assert asked <= {item.name for item in dataclasses.fields(family.parameters)}
@@ -107,7 +107,7 @@ def test_k_holds_in_distinct_subjects(family, algorithm):
 def test_people_have_a_record_each_day_only_where_the_family_says_so(family, algorithm):
     data = make_people(60)
     cut = dataclasses.replace(data, day=(np.diff(data.subject, prepend=-1) == 0).astype(np.int64))
-    assert is_same(run(family, algorithm, data), run(family, algorithm, cut)) != family.days
+    assert is_same(run(family, algorithm, data), run(family, algorithm, cut)) != family.has_days
 
 
 @every_algorithm
@@ -402,7 +402,7 @@ def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
 def find_broken_clauses(family, algorithm, data, cloaks):
     """Name the clauses of core that cloaks break."""
     evidence = store_cloaks(family, algorithm, family.parse(family.example), data, cloaks)
-    return {clause.name for clause in once.decide_clauses(evidence, by_day=family.days) if not clause.passed}
+    return {clause.name for clause in once.decide_clauses(evidence, by_day=family.has_days) if not clause.passed}
 
 
 @every_algorithm

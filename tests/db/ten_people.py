@@ -30,8 +30,8 @@ def make_snapshot(k: int, *crowds: Iterable[int], at: int = 0, shown: Iterable[i
     return Release(k, "place", "region", records, snapshot=True, max_gap=5, settle=NEAR)
 
 
-def make_release(k: int, secret: str, hidden_by: str, records: Iterable[Record], **others: bool) -> Release:
-    return Release(k, secret, hidden_by, tuple(records), max_gap=5, settle=NEAR, **others)  # type: ignore[arg-type]
+def make_release(k: int, secret: str, hidden_by: str, records: Iterable[Record], **with_others: bool) -> Release:
+    return Release(k, secret, hidden_by, tuple(records), max_gap=5, settle=NEAR, **with_others)  # type: ignore[arg-type]
 
 
 def make_two_rows(middle: int, last: int) -> tuple[Row, Row]:

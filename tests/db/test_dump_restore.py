@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Verify = Callable[..., None]
 PAGE = Path(__file__).parents[2] / "docs" / "administrators" / "dump-upgrade-remove.md"
 embedded_only = pytest.mark.skipif(
-    not any(item.postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS on this machine"
+    not any(item.has_postgis for item in find_installations()),
+    reason="no PostgreSQL programs with PostGIS on this machine",
 )
 
 

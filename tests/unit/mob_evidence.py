@@ -239,11 +239,11 @@ def publish(
     kept: Sequence[int],
     rng: random.Random,
     *,
-    union: bool = False,
+    is_union: bool = False,
     **params: Any,
 ) -> Release:
-    """Publish tracks by hiding sets; with `union`, generalised at the instants of all their members."""
-    when = {i: set().union(*(own[j] for j in (i, *others))) if union else own[i] for i, others in hidden.items()}
+    """Publish tracks by hiding sets; with `is_union`, generalised at the instants of all their members."""
+    when = {i: set().union(*(own[j] for j in (i, *others))) if is_union else own[i] for i, others in hidden.items()}
     record = dict(zip(kept, rng.sample(range(900_000, 901_000), len(kept)), strict=True))
     params = PARAMS | params
     shown: dict[tuple[int, int], Row] = {
@@ -265,7 +265,7 @@ def publish(
                 trips[700_000 + len(trips)] = (i, part)
                 members += [(record[i], max(trips), True)] if i in record else []
     return Release(
-        algorithm="extreme-union" if union else "symmetric",
+        algorithm="extreme-union" if is_union else "symmetric",
         params=params,
         suppressed=count_left_out(tracks, kept),
         trips=trips,

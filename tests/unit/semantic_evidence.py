@@ -60,7 +60,7 @@ class Release:
     atoms: list[int]
     trips: dict[int, tuple[int, int, list[tuple[float, int | None]]]]
     params: dict[str, Any]
-    days: bool = False
+    has_days: bool = False
     rows: list[Row] = dataclasses.field(default_factory=list)
     members: list[tuple[int, int, bool]] = dataclasses.field(default_factory=list)
     suppressed: Any = None
@@ -92,7 +92,7 @@ class Release:
 
     def unit(self, path: int) -> Unit:
         subject, day, _ = self.trips[path]
-        return subject, day if self.days else 0
+        return subject, day if self.has_days else 0
 
     def paths(self, unit: Unit) -> list[int]:
         return [path for path in sorted(self.considered()) if self.unit(path) == unit]
@@ -228,7 +228,7 @@ class Release:
             t=np.array([t for t, _ in fixes], np.float64),
             x=np.array([x * 100 for x, _ in where]), y=np.array([y * 100 for _, y in where]),
             srid=32610, grid_m=1.0, grid_s=GRID_S,
-            day=np.array([self.trips[path][1] for path in ids], np.int64) if self.days else None,
+            day=np.array([self.trips[path][1] for path in ids], np.int64) if self.has_days else None,
         )  # fmt: skip
         cells = Cells(
             cell_id=np.arange(count) * 3 + 5, area_m2=np.full(count, self.area_m2),

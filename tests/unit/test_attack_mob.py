@@ -65,7 +65,7 @@ def draw_instance(
     if len(kept) < k or not any(hidden.values()):
         return None
     union = algorithm != "symmetric" and "own_alone" not in careless
-    release = publish(tracks, own, hidden, kept, rng, k=k, union=union)
+    release = publish(tracks, own, hidden, kept, rng, k=k, is_union=union)
     release.algorithm = algorithm
     return release, count_surviving(find_fitting(release, tracks, own, kept)), k
 

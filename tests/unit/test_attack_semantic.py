@@ -47,7 +47,7 @@ def make_honest(**params: object) -> Release:
 
 def make_apart(**params: object) -> Release:
     """The days of one person are units of their own: four people, five units, two of one person in a group of three."""
-    run = make_world(params=PARAMS | params, days=True)
+    run = make_world(params=PARAMS | params, has_days=True)
     run.trips[107] = (1, 1, [make_fix(7, 3)])
     run.trips[102] = (2, 0, [make_fix(0, 1), make_fix(2, None)])
     run.trips[101] = (1, 0, [make_fix(0, 0), make_fix(1, 1)])
@@ -505,7 +505,7 @@ def draw_release(rng: random.Random) -> Release:
         wide=wide, pois=[[rng.choice([0, 1, 1, 3]) for _ in range(categories)] for _ in cells],
         atoms=[rng.randint(0, most) for _ in cells], trips={},
         params=PARAMS | {"k": rng.choice([1, 2, 2, 3]), "l": rng.randint(0, 2), "t": rng.choice([0.1, 0.5, "inf"])},
-        days=rng.random() < 0.3,
+        has_days=rng.random() < 0.3,
     )  # fmt: skip
     run.pois[0] = [n + 1 for n in run.pois[0]]
     if rng.random() < 0.4:

@@ -115,7 +115,7 @@ def test_guards_add_round_by_round_whoever_is_claimed_to_the_nearest_site(reach,
             wanted[list(new)] = list(new.values())
             new = find_claims(some, places, rank, wanted, reach=reach, inside=inside)
             rounds += 1
-        found = _guards.add(some, places, np.array(rank), site, guard_m=reach, cell_m=1.0, inside=inside)
+        found = _guards.add(some, places, np.array(rank), site, guard_m=reach, cell_m=1.0, guard_inside=inside)
         assert found.tolist() == wanted.tolist()
     assert rounds > 60 or not inside
 
@@ -152,7 +152,7 @@ def test_of_sites_equally_near_the_lowest_by_rank_takes_a_user():
     some, places = (Boxes.from_array([(x, y, x, y) for x, y in at]) for at in ([(2, 0)], [(0, 0), (4, 0), (2, 2)]))
     for rank in itertools.permutations(range(3)):
         found = _guards.add(
-            some, places, np.array(rank), np.full(1, -1, np.int32), guard_m=3.0, cell_m=1.0, inside=False
+            some, places, np.array(rank), np.full(1, -1, np.int32), guard_m=3.0, cell_m=1.0, guard_inside=False
         )
         assert found.tolist() == [rank.index(0)]
 

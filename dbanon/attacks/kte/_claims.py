@@ -80,8 +80,8 @@ def read_rules(evidence: Evidence) -> Rules:
 def _read_grid_m(params: Mapping[str, Any], grid_m: float) -> float:
     value = read_length_m(params, "grid_m")
     times = round(value / grid_m) if value else 0
-    whole = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
-    demand(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's grid_m. It is not.")
+    is_multiple = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
+    demand(is_multiple, "The run's parameter 'grid_m' must be a multiple of the dataset's grid_m. It is not.")
     return float(value or 0)
 
 
@@ -92,8 +92,8 @@ def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
         (data.x, grid_m, _MAX_CELLS),
         (data.y, grid_m, _MAX_CELLS),
     ):
-        near = max(-float(values.min()), float(values.max())) / side < far
-        demand(near, "Every fix must lie within 2^32 slots of 1970 and 2^26 cells of the origin. Some do not.")
+        are_near = max(-float(values.min()), float(values.max())) / side < far
+        demand(are_near, "Every fix must lie within 2^32 slots of 1970 and 2^26 cells of the origin. Some do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:

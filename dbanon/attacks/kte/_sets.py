@@ -137,21 +137,21 @@ def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: A
         for i in range(low + 1, high):
             if pairs[pair[i] + 1] - pairs[pair[i]] < pairs[least + 1] - pairs[least]:
                 least = pair[i]
-        found = False
+        does_return = False
         if pairs[least + 1] - pairs[least] == 1:
             continue
         for w in range(pairs[least], pairs[least + 1]):
             for epoch in range(windows[w], windows[w] + length):
-                if found or mine <= epoch < mine + length:
+                if does_return or mine <= epoch < mine + length:
                     continue
-                everywhere = True
+                do_all_carry = True
                 for i in range(low, high):
                     carries = False
                     for v in range(pairs[pair[i]], pairs[pair[i] + 1]):
                         carries |= windows[v] <= epoch < windows[v] + length
-                    everywhere &= carries
-                found |= everywhere
-        returning += found
+                    do_all_carry &= carries
+                does_return |= do_all_carry
+        returning += does_return
     return returning
 
 

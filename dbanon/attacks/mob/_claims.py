@@ -42,7 +42,7 @@ class Rules:
     """The run's parameters, made sense of with the data: `reach_m` is how far a person gets from instant to instant."""
 
     k: int
-    symmetric: bool
+    is_symmetric: bool
     qid_only: bool
     align: str
     max_gap_s: int
@@ -84,11 +84,11 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     times = replace(times, length=-(-times.count // times.windows))  # of windows about as long as one another
     _demand_few_positions(data, times)
     speed = read_parameter(params, "speed_m_s")
-    number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER
-    demand(number, "The run's parameter 'speed_m_s' must be a speed in metres a second. It is not.")
+    is_speed = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER
+    demand(is_speed, "The run's parameter 'speed_m_s' must be a speed in metres a second. It is not.")
     return Rules(
         k=read_integer(params, "k", 2),
-        symmetric=evidence.algorithm == "symmetric",
+        is_symmetric=evidence.algorithm == "symmetric",
         qid_only=read_switch(params, "qid_only"),
         align=read_choice(params, "align", ("last", "exact", "linear")),
         max_gap_s=read_integer(params, "max_gap_s", 0),
@@ -98,17 +98,18 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
 
 
 def _demand_few_positions(data: Trajectories, times: Timetable) -> None:
-    few = len(sort_distinct(data.subject)) * times.count <= _MAX_POSITIONS
+    are_few = len(sort_distinct(data.subject)) * times.count <= _MAX_POSITIONS
     demand(
-        few, f"The number of people times instants must be at most {_MAX_POSITIONS:,} to attack with. It is greater."
+        are_few,
+        f"The number of people times instants must be at most {_MAX_POSITIONS:,} to attack with. It is greater.",
     )
 
 
 def demand_near(corners: Float, grid_m: float) -> None:
     """Demand that all positions have small numbers of cells; `corners`: least and greatest x and y of each part."""
     least, most = corners[:, :2].min(axis=0) / grid_m, corners[:, 2:].max(axis=0) / grid_m
-    near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MAX_CELLS_APART).all())
-    demand(near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
+    are_near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MAX_CELLS_APART).all())
+    demand(are_near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:

@@ -92,8 +92,8 @@ def read_rules(evidence: RegionEvidence) -> Rules:
         until=until,
     )
     demand(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do. They do.")
-    stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
-    demand(stored, "The run must say which atom each cell is in. It does not.")
+    are_stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
+    demand(are_stored, "The run must say which atom each cell is in. It does not.")
     return rules
 
 
@@ -102,8 +102,8 @@ def _read_limit(params: Mapping[str, Any], name: str, *, endless: str | None) ->
     value = read_parameter(params, name)
     if value == endless:
         return math.inf
-    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
-    demand(number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not.")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
+    demand(is_number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not.")
     return float(value)
 
 

@@ -73,8 +73,8 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     _demand_pairs(evidence)
     at = None if read_parameter(params, "at") is None else count_slots(read_moment(params, "at"), "at", data.grid_s)
     since, until = read_considered_slots(params, data.grid_s)
-    within = at is None or ((since is None or at >= since) and (until is None or at < until))
-    demand(within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
+    is_within = at is None or ((since is None or at >= since) and (until is None or at < until))
+    demand(is_within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
     return Rules(
         k=read_integer(params, "k", 2),
         at=at,
@@ -93,12 +93,13 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
     cells = find_cells(evidence.sites.site_bounds, evidence.trajectories.grid_m)
     # Sites come by id, so the first in its cells is the one that the join was asked for.
     first = np.unique(cells, axis=0, return_index=True)[1]
-    sites = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
+    are_first = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
     demand(
-        sites, "Every pair of the spatial join must have a site of the dataset, the first in its cells. Some do not."
+        are_first,
+        "Every pair of the spatial join must have a site of the dataset, the first in its cells. Some do not.",
     )
-    sane = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
-    demand(sane, "Every pair of the spatial join must have rows and a distance. Some do not.")
+    are_counted = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
+    demand(are_counted, "Every pair of the spatial join must have rows and a distance. Some do not.")
 
 
 def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
@@ -157,8 +158,8 @@ def _find_part_users(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int
     if rules.at is not None:
         subject, there, supplier, x, y = _find_users_at(data, rules.at, rules.max_gap_s)
         return subject, there, data.trajectory_id[supplier], x, y
-    single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
-    demand(single, "Without 'at' every person must have exactly one fix. Some have more.")
+    are_single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
+    demand(are_single, "Without 'at' every person must have exactly one fix. Some have more.")
     supplier = np.argsort(data.subject, kind="stable")  # fixes are numbered as trajectories are
     there = np.ones(len(supplier), dtype=bool)
     return data.subject[supplier], there, data.trajectory_id[supplier], data.x[supplier], data.y[supplier]

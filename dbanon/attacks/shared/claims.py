@@ -36,11 +36,11 @@ def demand_sane(evidence: Evidence) -> None:
     demand(len(data.trajectory_id) > 0, "The dataset must hold a trajectory to attack with. It holds none.")
     demand(evidence.rows > 0, "The run must hold a row to attack. It holds none.")
     demand(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row. Some have none.")
-    grids = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
-    demand(grids, "The dataset's grids must be positive. They are not.")
+    are_positive = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
+    demand(are_positive, "The dataset's grids must be positive. They are not.")
     first_s, last_s = find_ends(data)
-    times = max(-first_s, last_s) <= LARGEST_NUMBER
-    demand(times, "Every time must be in unix seconds. Some are too large to be.")
+    are_unix_s = max(-first_s, last_s) <= LARGEST_NUMBER
+    demand(are_unix_s, "Every time must be in unix seconds. Some are too large to be.")
     demand(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
 
 
@@ -53,8 +53,8 @@ def read_parameter(params: Mapping[str, Any], name: str) -> Any:
 def read_integer(params: Mapping[str, Any], name: str, minimum: int) -> int:
     """Look up a whole number."""
     value = read_parameter(params, name)
-    whole = isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_NUMBER
-    demand(whole, f"The run's parameter '{name}' must be an integer >= {minimum}. It is not.")
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_NUMBER
+    demand(is_whole, f"The run's parameter '{name}' must be an integer >= {minimum}. It is not.")
     return int(value)
 
 
@@ -63,9 +63,10 @@ def read_length_m(params: Mapping[str, Any], name: str) -> float | None:
     value = read_parameter(params, name)
     if value is None:
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     demand(
-        number and 0 <= value <= LARGEST_NUMBER, f"The run's parameter '{name}' must be a length in metres. It is not."
+        is_number and 0 <= value <= LARGEST_NUMBER,
+        f"The run's parameter '{name}' must be a length in metres. It is not.",
     )
     return float(value)
 
@@ -80,8 +81,8 @@ def read_switch(params: Mapping[str, Any], name: str) -> bool:
 def read_choice(params: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
     """Look up one of several texts."""
     value = read_parameter(params, name)
-    known = isinstance(value, str) and value in choices
-    demand(known, f"The run's parameter '{name}' must be one of {', '.join(choices)}. It is not.")
+    is_known = isinstance(value, str) and value in choices
+    demand(is_known, f"The run's parameter '{name}' must be one of {', '.join(choices)}. It is not.")
     return str(value)
 
 
@@ -146,14 +147,14 @@ def is_in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> B
     return (t >= begin_s) & (t < end_s)
 
 
-def select_considered(evidence: Kind, *, since: bool = True) -> Kind:
-    """Leave out the data beyond the run's `until` and, unless that is False, from before its `since`."""
+def select_considered(evidence: Kind, *, from_since: bool = True) -> Kind:
+    """Leave out the data beyond the run's `until` and, unless that is False, the data from before its `since`."""
     demand_sane(evidence)
     data = evidence.trajectories
     first, end = read_considered_slots(evidence.params, data.grid_s)
-    if end is None and (first is None or not since):
+    if end is None and (first is None or not from_since):
         return evidence
-    data = select_slots(data, first if since else None, end)
+    data = select_slots(data, first if from_since else None, end)
     demand(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     return replace(evidence, trajectories=data)
 

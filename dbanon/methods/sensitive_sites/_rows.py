@@ -196,7 +196,13 @@ class _Guarded:
 def _guard_mapping(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _Guarded:
     users, sites = scene.users, scene.sites
     after = _guards.add(
-        users, sites, scene.site_rank, site, guard_m=params.guard_m, cell_m=scene.cell_m, inside=params.guard_inside
+        users,
+        sites,
+        scene.site_rank,
+        site,
+        guard_m=params.guard_m,
+        cell_m=scene.cell_m,
+        guard_inside=params.guard_inside,
     )
     box = _guards.bound_sites(users, sites, after)
     return _Guarded(

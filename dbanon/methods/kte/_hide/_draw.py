@@ -29,7 +29,7 @@ class Rules:
     k: int
     # Whether another may return a whole epoch after the window in which it was one. The first of a set never does, nor
     # was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
-    apart: bool
+    may_return: bool
     joins_leftovers: bool  # whether people left over join other parts
     rank: Int  # [s]
 
@@ -152,7 +152,7 @@ class Drawing:
         # The reuse constraint (Section III-E, remark 2): an other hides an owner in one window only.
         _forbid(first, self.others[members].reshape(n, -1), self._place)
         later = first
-        if self.rules.apart and self.rules.k > 2:
+        if self.rules.may_return and self.rules.k > 2:
             later = ~np.eye(n, dtype=bool)
             near = slice(max(0, window - self.runs.window), window + self.runs.window + 1)
             _forbid(later, self.others[members][:, near].reshape(n, -1), self._place)
