@@ -56,7 +56,7 @@ from dbanon.runs import reading
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
-MIDNIGHT = 1_212_562_800  # 2008-06-04 00:00 in San Francisco
+MIDNIGHT_S = 1_212_562_800  # 2008-06-04 00:00 in San Francisco
 BOX = (-122.52, 37.60, -122.35, 37.82)
 DEGREE_M = 111_320.0
 SEED = 2018
@@ -158,7 +158,7 @@ def mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
     write(place / "in.csv", [row for part in parts for row in part])
     (place / "report.py").write_text(REPORT)
     side = (1_000 / DEGREE_M / math.cos(math.radians(BOX[1])), 1_000 / DEGREE_M)
-    run_program(python, "report.py", "in.csv", "counts.pkl", *map(str, (*BOX, *side, EPSILON, MIDNIGHT)), where=place)
+    run_program(python, "report.py", "in.csv", "counts.pkl", *map(str, (*BOX, *side, EPSILON, MIDNIGHT_S)), where=place)
     run_program(python, "-c", "import pandas; pandas.read_pickle('counts.pkl').to_csv('counts.csv')", where=place)
     with (place / "counts.csv").open(newline="") as file:
         _, windows, *counts = (row for row in csv.reader(file))
@@ -168,7 +168,7 @@ def mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
             continue
         x, y = map(float, name.split())
         for window, number in zip(windows[1:], numbers, strict=True):
-            begin = MIDNIGHT + HOUR_S * (int(window.split(":")[0]) - 1)
+            begin = MIDNIGHT_S + HOUR_S * (int(window.split(":")[0]) - 1)
             for _ in range(round(float(number))):
                 at = x + draw.random() * side[0], y + draw.random() * side[1]
                 made += [Fix(str(len(made)), begin + MINUTE_S * minute, *at) for minute in range(0, 60, 5)]

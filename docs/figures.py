@@ -242,12 +242,12 @@ def draw_sensitive_sites() -> str:
     )
 
 
-HOURS = 6
+HOUR_COUNT = 6
 
 
 def compute_kte() -> tuple[Trajectories, Cloaks]:
     """Compute the rows of ten people over six hours, each seen once an hour."""
-    hours, rng = HOURS, np.random.default_rng(7)
+    hours, rng = HOUR_COUNT, np.random.default_rng(7)
     times = [[60 * hour + int(rng.integers(2, 58)) for hour in range(hours)] for _ in range(10)]
     places = [[(float(rng.integers(0, 4000)), float(rng.integers(0, 4000))) for _ in range(hours)] for _ in range(10)]
     data = make_people(times, places)
@@ -256,7 +256,7 @@ def compute_kte() -> tuple[Trajectories, Cloaks]:
 
 def draw_kte() -> str:
     """Draw six hours of ten people: the records that fit the movements of one of them, hour by hour."""
-    hours, (data, cloaks) = HOURS, compute_kte()
+    hours, (data, cloaks) = HOUR_COUNT, compute_kte()
     minutes = (data.t[: data.offset[1]] - EIGHT) / 60
     fits = {
         int(cloaks.member_trajectory[cloaks.member_record == record][0]) - 100: [

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions, count_by_hour
 from dbanon.runs import stored, writing
 
-AT = 1_212_566_400  # 8:00
+AT_S = 1_212_566_400  # 8:00
 CELLS = """
 INSERT INTO dbanon.cell (cell_id, dataset_id, geom)
 SELECT c, 1, ST_MakeEnvelope(x, 0, x + 100, 100, 32610) FROM (VALUES (7, 0), (8, 100), (9, 200), (12, 900)) v (c, x)
@@ -34,12 +34,12 @@ VALUES (%s, 'attack', true, dbanon_internal.run_digest(%s))
 """
 LEFT_OUT = {
     "subjects": {"too_few": 3},
-    "by_hour": count_by_hour(np.array([AT]), np.array([13]), np.array([10]), {"too_few": np.array([3])}),
+    "by_hour": count_by_hour(np.array([AT_S]), np.array([13]), np.array([10]), {"too_few": np.array([3])}),
 }
 
 
 def list_minutes(*pairs: tuple[int, int]) -> np.ndarray:
-    return np.array(pairs, np.int64) * 60 + AT
+    return np.array(pairs, np.int64) * 60 + AT_S
 
 
 def find_own_cell(person: int) -> list[float]:
@@ -66,7 +66,7 @@ def sensitive_sites() -> Cloaks:
     record = np.arange(1, 11)
     hidden = record <= 5
     return Cloaks.from_rows(
-        record_id=record, start=np.full(10, AT), end=np.full(10, AT + 60),
+        record_id=record, start=np.full(10, AT_S), end=np.full(10, AT_S + 60),
         bounds=np.array([[0, 0, 40, 30]] * 5 + [find_own_cell(p) for p in range(5, 10)], float),
         crowd=np.where(hidden, 5, 1), subjects=np.ones(10, int), extra=np.where(hidden, 0, -1),
         extras=('{"cloaked": true}',), member_record=record, member_trajectory=record + 99, **make_figures(),

@@ -19,10 +19,10 @@ Box = tuple[int, int, int, int]
 Tracks = Mapping[int, Mapping[int, Cell]]
 """Where each subject is at the instants at which it is present."""
 
-START, STEP_S, GRID_M = 36_000, 60, 10.0
+START_S, STEP_S, GRID_M = 36_000, 60, 10.0
 PARAMS = {
-    "k": 2, "qid_set": "default", "qid_only": False, "step_s": STEP_S, "start": START, "align": "exact", "max_gap_s": 0,
-    "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
+    "k": 2, "qid_set": "default", "qid_only": False, "step_s": STEP_S, "start": START_S, "align": "exact",
+    "max_gap_s": 0, "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ class Release:
 
     def evidence(self) -> ObjectEvidence:
         records = [(r, len(list(own))) for r, own in itertools.groupby(self.rows, lambda row: row.record)]
-        start = np.array([START + row.t * STEP_S + row.shift_s for row in self.rows], np.float64)
+        start = np.array([START_S + row.t * STEP_S + row.shift_s for row in self.rows], np.float64)
         sides = [[row.box[0], row.box[1], row.box[2] + 1, row.box[3] + 1] for row in self.rows]
         bounds = np.array(sides, np.float64).reshape(-1, 4) * GRID_M
         bounds[:, 2] += [row.shift_m for row in self.rows]
@@ -258,7 +258,9 @@ def publish(
                 shown[i, t] = Row(record=record[i], t=t, box=box, crowd=len(group), cloaked=1)
     trips, members = {}, []
     for i, own_track in tracks.items():
-        fixes = [(START + t * STEP_S + 1.0, (x + 0.5) * GRID_M, (y + 0.5) * GRID_M) for t, (x, y) in own_track.items()]
+        fixes = [
+            (START_S + t * STEP_S + 1.0, (x + 0.5) * GRID_M, (y + 0.5) * GRID_M) for t, (x, y) in own_track.items()
+        ]
         half = len(fixes) // 2
         for part in (sorted(fixes)[:half], sorted(fixes)[half:]):
             if part:
@@ -269,7 +271,7 @@ def publish(
         params=params,
         suppressed=count_left_out(tracks, kept),
         trips=trips,
-        known=[(i, START + t * STEP_S + 7.0) for i in tracks for t in own[i]],
+        known=[(i, START_S + t * STEP_S + 7.0) for i in tracks for t in own[i]],
         rows=[shown[i, t] for i in rng.sample(list(kept), len(kept)) for t in sorted(tracks[i]) if (i, t) in shown],
         members=members,
         hiding=[(record[i], sorted(record[j] for j in others), True) for i, others in hidden.items()],
@@ -281,7 +283,7 @@ def count_left_out(tracks: Tracks, kept: Iterable[int]) -> dict[str, Any]:
     by_hour: dict[int, list[set[int]]] = {}
     for i, track in tracks.items():
         for t in track:
-            counts = by_hour.setdefault((START + t * STEP_S) // 3600, [set(), set()])
+            counts = by_hour.setdefault((START_S + t * STEP_S) // 3600, [set(), set()])
             counts[0].add(i)
             counts[1].update({i} & set(kept))
     windows = [

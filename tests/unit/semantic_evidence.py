@@ -14,7 +14,7 @@ from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.base.trajectory import Cells, Trajectories
 
-START, GRID_S = 36_000, 60
+START_S, GRID_S = 36_000, 60
 PARAMS: dict[str, Any] = {
     "k": 2, "l": 2, "t": 0.2, "full_loss_span_s": 28_800, "full_loss_area_km2": 25.0, "weight_time": 0.5,
     "gap_s": 1800, "min_cells": 1, "suppress_span_s": None, "suppress_area_km2": None, "atom_l": None,
@@ -156,13 +156,13 @@ class Release:
         return frozenset(cells)
 
     def publish(self, groups: Sequence[tuple[Sequence[Unit], Sequence[tuple[int, int]]]]) -> "Release":
-        """Publish groups of units and their rows, ``(slot, slot)`` from START on, in regions of atoms."""
+        """Publish groups of units and their rows, ``(slot, slot)`` from START_S on, in regions of atoms."""
         record = 900
         for units, rows in groups:
             crowd = len({subject for subject, _ in units})
             for _ in units:
                 record -= 7
-                for start, end in [(START + first * GRID_S, START + last * GRID_S) for first, last in rows]:
+                for start, end in [(START_S + first * GRID_S, START_S + last * GRID_S) for first, last in rows]:
                     cells = self.region(units, start, end)
                     categories = sum(n > 0 for n in self.counted(cells))
                     row = Row(record=record, start=start, end=end, cells=cells, crowd=crowd, categories=categories)

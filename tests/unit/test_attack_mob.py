@@ -11,7 +11,7 @@ import pytest
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from tests.unit.mob_evidence import (
     GRID_M,
-    START,
+    START_S,
     STEP_S,
     Release,
     Row,
@@ -152,7 +152,7 @@ def _say(release: Release, what: str, name: str, more: int) -> None:
 def _move(release: Release, subject: int, t: int, x: float) -> None:
     """Move a fix in the data."""
     for path, (who, fixes) in release.trips.items():
-        moved = [(at, x if who == subject and (at - START) // STEP_S == t else old, y) for at, old, y in fixes]
+        moved = [(at, x if who == subject and (at - START_S) // STEP_S == t else old, y) for at, old, y in fixes]
         release.trips[path] = (who, moved)
 
 
@@ -190,9 +190,9 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("left-out", lambda run: _say(run, "subjects", "never_seen", 1)),
     ("left-out", lambda run: _say(run, "quasi_identifiers", "absent", 1)),
     ("left-out", lambda run: run.suppressed["by_hour"][0].update(seen=5)),
-    ("left-out", lambda run: run.params.update(since=START - STEP_S) or run.known.append((5, START - 1.0))),
-    ("left-out", lambda run: run.known.append((3, START + 3.0 * STEP_S))),
-    ("left-out", lambda run: run.known.append((17, START + 1.0))),
+    ("left-out", lambda run: run.params.update(since=START_S - STEP_S) or run.known.append((5, START_S - 1.0))),
+    ("left-out", lambda run: run.known.append((3, START_S + 3.0 * STEP_S))),
+    ("left-out", lambda run: run.known.append((17, START_S + 1.0))),
     ("columns", lambda run: setattr(find_row(run, 4, 0), "other_keys", 1)),
     ("columns", lambda run: setattr(find_row(run, 4, 0), "cloaked", -1)),
 ]  # fmt: skip
@@ -250,11 +250,20 @@ def test_a_region_may_not_be_told_from_its_like_by_the_last_bit() -> None:
 
 def test_times_that_are_not_used_are_counted_by_reason() -> None:
     release = make_honest()
-    release.known += [(3, START + 3 * STEP_S + 5.0), (3, START + 3 * STEP_S + 6.0), (4, START - 1.0), (17, START + 1.0)]
-    release.known += [(0, START + 4 * STEP_S + 0.0), (0, START + 9.0), (17, 0.0)]  # one of a slot that is known anyway
+    release.known += [
+        (3, START_S + 3 * STEP_S + 5.0),
+        (3, START_S + 3 * STEP_S + 6.0),
+        (4, START_S - 1.0),
+        (17, START_S + 1.0),
+    ]
+    release.known += [
+        (0, START_S + 4 * STEP_S + 0.0),
+        (0, START_S + 9.0),
+        (17, 0.0),
+    ]  # one of a slot that is known anyway
     release.suppressed["quasi_identifiers"] = {"absent": 2, "outside": 0, "without_subject": 1}
     assert release.broken() == set()  # what is known of other evenings is not left out of this one
-    release.params.update(since=START - STEP_S, until=START + 5 * STEP_S)
+    release.params.update(since=START_S - STEP_S, until=START_S + 5 * STEP_S)
     release.suppressed["quasi_identifiers"]["outside"] = 2
     assert release.broken() == set()
 
@@ -266,10 +275,10 @@ def test_people_left_out_and_never_seen_are_counted() -> None:
     left = publish(tracks, {**OWN, 6: {0}}, HIDDEN, range(6), rng)
     assert left.suppressed["subjects"]["few_partners"] == 1
     assert left.broken() == set()
-    release.params.update(since=START - STEP_S)
-    release.trips[800_000] = (6, [(START - 30.0, 1.0, 1.0)])
+    release.params.update(since=START_S - STEP_S)
+    release.trips[800_000] = (6, [(START_S - 30.0, 1.0, 1.0)])
     release.suppressed["subjects"]["never_seen"] = 1
-    release.known.append((6, START + 1.0))
+    release.known.append((6, START_S + 1.0))
     release.suppressed["quasi_identifiers"]["without_subject"] = 1
     assert release.broken() == set()
 
@@ -316,10 +325,10 @@ def leave_out(release, **reasons: int) -> None:
         hour.update(published=4, left_out={name: number for name, number in reasons.items() if number})
 
 
-@pytest.mark.parametrize("begin", [{"since": START, "start": None}, {"since": None, "start": START}])
+@pytest.mark.parametrize("begin", [{"since": START_S, "start": None}, {"since": None, "start": START_S}])
 def test_who_is_only_seen_long_before_a_run_begins_is_not_counted(begin: dict) -> None:
     release = make_honest(**begin)
-    release.trips[700_900] = (7, [(START - 600.0, 55.0, 55.0)])
+    release.trips[700_900] = (7, [(START_S - 600.0, 55.0, 55.0)])
     assert release.broken() == set()
 
 
@@ -339,7 +348,7 @@ def _shuffle_release(release: Release) -> None:
 
 HARMLESS: Sequence[Callable[[Release], object]] = [
     _shuffle_release,
-    lambda run: run.known.append((0, START + 30.0)),
+    lambda run: run.known.append((0, START_S + 30.0)),
     lambda run: run.suppressed["subjects"].pop("never_seen"),
     lambda run: run.params.update(speed_m_s=0),
     lambda run: [r.__setattr__("record", 2_000_000 - r.record) for r in run.rows]
@@ -389,8 +398,8 @@ def count_below_at_speed(release: Release, speed_m_s: float) -> int:
     number = {r: of[path] for r, path, _ in release.members}
     where = {}
     for who, fixes in release.trips.values():
-        where |= {(who, int((at - START) // STEP_S)): (x, y) for at, x, y in fixes}
-    known = {who: {int((at - START) // STEP_S) for w, at in release.known if w == who} for who in number.values()}
+        where |= {(who, int((at - START_S) // STEP_S)): (x, y) for at, x, y in fixes}
+    known = {who: {int((at - START_S) // STEP_S) for w, at in release.known if w == who} for who in number.values()}
     rows = {(number[r.record], r.t): r for r in release.rows}
 
     def reached(i: int, j: int) -> bool:
@@ -421,7 +430,7 @@ def add_queries(evidence: ObjectEvidence, queries: Sequence[tuple[int, tuple[int
     bounds = np.array([[x0, y0, x1 + 1, y1 + 1] for _, (x0, y0, x1, y1), _, _ in queries]) * GRID_M
     return dataclasses.replace(
         evidence,
-        query_start_s=np.array([START + t * STEP_S for t, *_ in queries], np.float64),
+        query_start_s=np.array([START_S + t * STEP_S for t, *_ in queries], np.float64),
         query_bounds=bounds,
         query_possibly=np.array([query[2] for query in queries]),
         query_definitely=np.array([query[3] for query in queries]),

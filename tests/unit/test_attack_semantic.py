@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from dbanon.attacks.semantic import attack
-from tests.unit.semantic_evidence import GRID_S, PARAMS, START, Release, Row, find_broken_plainly
+from tests.unit.semantic_evidence import GRID_S, PARAMS, START_S, Release, Row, find_broken_plainly
 
 
 def make_fix(slot: float, cell: int | None) -> tuple[float, int | None]:
-    return START + slot * GRID_S + 1.0, cell
+    return START_S + slot * GRID_S + 1.0, cell
 
 
 # Six columns and three rows of cells: "a" and "b" in turn, "c" nowhere but in the last column.
@@ -85,7 +85,7 @@ def make_thinned() -> Release:
 
 
 def make_windowed() -> Release:
-    run = make_world(params=PARAMS | {"since": START + 5 * GRID_S, "until": START + 10 * GRID_S})
+    run = make_world(params=PARAMS | {"since": START_S + 5 * GRID_S, "until": START_S + 10 * GRID_S})
     run.trips = TRIPS | {105: (4, 0, [make_fix(9, 14)]), 109: (9, 0, [make_fix(20, 0)])}
     return run.publish([([(1, 0), (2, 0)], [(5, 8)]), ([(3, 0), (4, 0)], [(9, 10)])])
 
@@ -174,8 +174,8 @@ def _move(run: Release, path: int, place: int, cell: int | None) -> None:
 def _split_in_time(run: Release) -> None:
     """Cut the row of the second group where one of its members has no fix."""
     for row in [row for row in run.rows if len(row.cells) == 3]:
-        run.rows.insert(run.rows.index(row) + 1, dataclasses.replace(row, start=START + 20 * GRID_S))
-        row.end = START + 20 * GRID_S
+        run.rows.insert(run.rows.index(row) + 1, dataclasses.replace(row, start=START_S + 20 * GRID_S))
+        row.end = START_S + 20 * GRID_S
 
 
 def _publish_alone(run: Release) -> None:
@@ -212,9 +212,9 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("decidable", lambda run: setattr(run, "overlap_m2", 1.0)),
     ("decidable", lambda run: run.rows.clear()),
     ("decidable", lambda run: _change_row(run, 0, 0, start=1e300)),
-    ("period", lambda run: _change_row(run, 0, 1, start=START + 4 * GRID_S + 30.0)),
-    ("period", lambda run: _change_row(run, 0, 1, end=START + 8 * GRID_S + 1e-3)),
-    ("period", lambda run: _change_row(run, 0, 1, start=START + 2 * GRID_S)),
+    ("period", lambda run: _change_row(run, 0, 1, start=START_S + 4 * GRID_S + 30.0)),
+    ("period", lambda run: _change_row(run, 0, 1, end=START_S + 8 * GRID_S + 1e-3)),
+    ("period", lambda run: _change_row(run, 0, 1, start=START_S + 2 * GRID_S)),
     ("region", lambda run: _change_row(run, 0, 0, srid=4326)),
     ("crowd", lambda run: _change_row(run, 0, 0, subjects=2)),
     ("columns", lambda run: _change_row(run, 0, 0, other_keys=1)),
@@ -232,7 +232,7 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("size", _publish_apart),
     ("size", lambda run: run.params.update(k=3)),
     ("crowd", lambda run: _change_row(run, 0, 0, crowd=3)),
-    ("members", lambda run: setattr(run.rows[1], "end", START + 9 * GRID_S)),
+    ("members", lambda run: setattr(run.rows[1], "end", START_S + 9 * GRID_S)),
     ("members", lambda run: setattr(run.rows[1], "more_m2", 0.5)),
     ("members", lambda run: run.members.append(run.members[0])),
     ("members", lambda run: run.members.append((17, 101, True))),
@@ -281,7 +281,7 @@ def _change_pois(run: Release, cell: int, pois: list[int]) -> None:
 def _cut_by_cells(run: Release) -> None:
     """Cut the row of the second group in two, each of the cells of its fixes: {12, 13} and {13, 14}."""
     for row in [row for row in run.rows if len(row.cells) == 3]:
-        later = dataclasses.replace(row, start=START + 9 * GRID_S, cells=frozenset({13, 14}))
+        later = dataclasses.replace(row, start=START_S + 9 * GRID_S, cells=frozenset({13, 14}))
         run.rows.insert(run.rows.index(row) + 1, later)
         row.end, row.cells = later.start, frozenset({12, 13})
 
@@ -424,10 +424,10 @@ def test_a_day_left_out_of_its_group_is_noticed() -> None:
 
 def test_rows_outside_the_time_considered_are_refused() -> None:
     run = make_windowed()
-    run.params["since"] = START + 6 * GRID_S
+    run.params["since"] = START_S + 6 * GRID_S
     assert "period" in run.broken()
     run = make_windowed()
-    _change_row(run, 1, 0, end=START + 11 * GRID_S)
+    _change_row(run, 1, 0, end=START_S + 11 * GRID_S)
     assert run.broken() == {"period"}
 
 
@@ -483,7 +483,7 @@ HARMLESS: list[Callable[[Release], object]] = [
     lambda run: run.suppressed["fixes"].pop("coarse"),
     lambda run: run.suppressed["by_hour"][0]["left_out"].pop("coarse"),
     lambda run: _move(run, 101, 0, 1),
-    lambda run: run.params.update(since=START, until=START + 90 * GRID_S),
+    lambda run: run.params.update(since=START_S, until=START_S + 90 * GRID_S),
 ]
 
 
@@ -524,7 +524,7 @@ def draw_release(rng: random.Random) -> Release:
     if rng.random() < 0.3:
         run.params["suppress_span_s"] = 40 * GRID_S
     if rng.random() < 0.3:
-        run.params |= {"since": START + rng.randint(0, 9) * GRID_S, "until": START + rng.randint(60, 99) * GRID_S}
+        run.params |= {"since": START_S + rng.randint(0, 9) * GRID_S, "until": START_S + rng.randint(60, 99) * GRID_S}
     if not run.considered():
         return draw_release(rng)
     units = [unit for unit in run.units() if not run.few(unit)]
@@ -532,7 +532,7 @@ def draw_release(rng: random.Random) -> Release:
     k, groups = run.params["k"], []
     while units:
         own = [units.pop() for _ in range(min(len(units), k))]
-        fixes = sorted(run.slot(t) - START // GRID_S for u in own for t, _, c in run.fixes(u) if c is not None)
+        fixes = sorted(run.slot(t) - START_S // GRID_S for u in own for t, _, c in run.fixes(u) if c is not None)
         cut = rng.randint(0, len(fixes)) if rng.random() < 0.5 else len(fixes)
         rows = []
         for part in (fixes[:cut], fixes[cut:]):

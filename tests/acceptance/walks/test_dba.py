@@ -21,7 +21,7 @@ from tests.acceptance.terminal import Terminal
 WALK = "tests/acceptance/walks/dba.md"
 README, TUTORIAL, SET_UP = "README.md", "docs/tutorial.md", "docs/administrators/set-up.md"
 INSTALL, SCRIPT = "docs/administrators/install.md", "docs/administrators/script-and-extension.md"
-WORDS = 3100  # a quarter of an hour
+MAX_WORDS = 3100  # a quarter of an hour
 UNSYNCED = {"fsync": "off"}
 
 
@@ -47,7 +47,7 @@ def test_each_command_of_the_walk_stands_on_the_page_that_it_names(page: str) ->
 
 
 def test_the_pages_before_the_first_release_of_an_own_table_are_short() -> None:
-    assert sum(len((pages.ROOT / page).read_text().split()) for page in list_steps()) <= WORDS
+    assert sum(len((pages.ROOT / page).read_text().split()) for page in list_steps()) <= MAX_WORDS
 
 
 @pytest.fixture
