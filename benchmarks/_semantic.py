@@ -15,7 +15,7 @@ from dbanon.methods.semantic import Parameters, _graph
 
 DIVERGENCE_TOLERANCE = 1e-9  # by which a divergence may exceed t
 MIN_RETURNS = 4  # rows of somebody in a cell that make a place to which they return
-REPLAYED_ROWS = 500  # rows that are replayed
+REPLAYED_ROWS = 500
 MAX_CELLS = 14  # of a region from all pairs of whose cells it is grown again
 
 

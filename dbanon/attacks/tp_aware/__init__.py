@@ -31,7 +31,7 @@ __all__ = ["APART", "READS", "attack", "prepare", "read"]
 
 READS = ("requests",)
 APART = True
-_TOLERANCE_CELLS = 1e-6  # of a cell
+_TOLERANCE_CELLS = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _
 from dbanon.methods.kte._pairs import Pairs, is_among, sum_costs
 from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, select_part
 
-_CANDIDATES_BEYOND_K = 32  # candidates, and as many again as the group has
+_CANDIDATES_BEYOND_K = 32  # and as many again as the group has
 _MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
 _EXCHANGE_CANDIDATES = 8  # groups of candidates that an exchange is tried with
 

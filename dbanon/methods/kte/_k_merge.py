@@ -316,7 +316,7 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     Rows before the first that has every input behind it end no stretch: their cost is never read.
     """
     first: Any = n
-    width: Any = _STARTS_PER_BLOCK  # starts of a block
+    width: Any = _STARTS_PER_BLOCK
     c, before, low, hint = -1, -1, 0, 0
     x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
     # Line 6. Kept true: rows before j hold the optimal cost of all rows up to them, which depends on no later row

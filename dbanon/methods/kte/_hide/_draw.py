@@ -17,7 +17,7 @@ from dbanon.methods.kte._hide import _cycles
 from dbanon.methods.kte._hide._epochs import EpochSamples
 from dbanon.methods.kte._hide._windows import Presence, cut_at_medians
 
-MAX_PART_PEOPLE = 300  # people of a part at most: the costs of all its pairs are computed
+MAX_PART_PEOPLE = 300  # the costs of all its pairs are computed
 
 Failed = list[tuple[int, Int]]
 
