@@ -152,7 +152,7 @@ report.report[constants.VISITS_PER_TIME_TILE].data.to_pickle(sys.argv[2])
 """
 
 
-def mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
+def run_mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
     """Have dp-mobility-report count the ends of hours by square kilometre; each that it counts stays for the hour."""
     parts = [[row._replace(cab=str(i)) for row in part] for i, part in enumerate(cut_stretches(rows))]
     write(place / "in.csv", [row for part in parts for row in part])
@@ -321,7 +321,7 @@ class Rows(NamedTuple):
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, told: Movements | Rectangles) -> "Rows":
+    def from_told(cls, told: Movements | Rectangles) -> "Rows":
         """Sort what a file says by time."""
         if isinstance(told, Movements):
             bounds = np.column_stack([told.x, told.y, told.x, told.y])
@@ -424,7 +424,7 @@ def measure(name: str, make: Callable[[Path], Path], queries: int, taxis: Taxis,
         seconds = time.perf_counter() - began
         asked = ("--queries", str(queries), "--json")
         told = run_dbanon("evaluate", "--file", str(file), "--dataset", "cabs", *asked, environment=environment)
-        print_figures(name, seconds, told.printed, measure_followed(Rows.of(taxis.read(file)), taxis.cases))
+        print_figures(name, seconds, told.printed, measure_followed(Rows.from_told(taxis.read(file)), taxis.cases))
 
 
 def list_peers(
@@ -432,14 +432,14 @@ def list_peers(
 ) -> dict[str, Callable[[Path], Path]]:
     """Give what can be run, by name: a function that writes a file into a directory."""
 
-    def by_hand(place: Path, step: float | None) -> Path:
+    def run_by_hand(place: Path, step: float | None) -> Path:
         write(place / "out.csv", rows if step is None else round_places(rows, step))
         return place / "out.csv"
 
     found: dict[str, Callable[[Path], Path]] = {
-        "by hand, new names": partial(by_hand, step=None),
-        "by hand, rounded to 100 m": partial(by_hand, step=0.001),
-        "by hand, rounded to 1 km": partial(by_hand, step=0.01),
+        "by hand, new names": partial(run_by_hand, step=None),
+        "by hand, rounded to 100 m": partial(run_by_hand, step=0.001),
+        "by hand, rounded to 1 km": partial(run_by_hand, step=0.01),
         "dbanon tp-aware, k 5, half hours": partial(
             run_of, url, environment, words=("tp-aware", "-p", "k=5", "-p", "instants=30", "-p", "step_s=60")
         ),
@@ -467,7 +467,7 @@ def list_peers(
     if asked.ldptrace:
         found["LDPTrace, epsilon 1"] = partial(run_ldptrace, asked.ldptrace, rows)
     if asked.dpmr:
-        found["dp-mobility-report, epsilon 1"] = partial(mobility_report, asked.dpmr, rows)
+        found["dp-mobility-report, epsilon 1"] = partial(run_mobility_report, asked.dpmr, rows)
     if asked.adatrace:
         found["AdaTrace, epsilon 1"] = partial(run_adatrace, asked.adatrace, rows)
     return found

@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int | None], None]
 
 
 def report_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""
+    """Show nothing, where a function that reports progress must be given."""
 
 
 class Display:

@@ -51,7 +51,7 @@ def make_figures(**others: object) -> dict[str, object]:
     return {"suppressed": LEFT_OUT, "metrics": {}, **others}
 
 
-def tp_aware() -> Cloaks:
+def make_tp_aware() -> Cloaks:
     period = np.tile(list_minutes((0, 1), (1, 2)), (2, 1))
     return Cloaks.from_rows(
         record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
@@ -62,7 +62,7 @@ def tp_aware() -> Cloaks:
     )  # fmt: skip
 
 
-def sensitive_sites() -> Cloaks:
+def make_sensitive_sites() -> Cloaks:
     record = np.arange(1, 11)
     hidden = record <= 5
     return Cloaks.from_rows(
@@ -82,11 +82,11 @@ def _make_generalised(**others: object) -> Cloaks:
     )  # fmt: skip
 
 
-def k_merge() -> Cloaks:
+def make_k_merge() -> Cloaks:
     return _make_generalised(member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]))
 
 
-def kte_hide() -> Cloaks:
+def make_kte_hide() -> Cloaks:
     """p0 is suppressed from 8:04 on, but for a second member that its record carries then."""
     stretch = list_minutes((0, 4), (4, 5), (0, 0))
     window = list_minutes((0, 5), (0, 4), (4, 5))
@@ -121,7 +121,7 @@ def make_objects() -> Cloaks:
     )  # fmt: skip
 
 
-def semantic() -> Cloaks:
+def make_semantic() -> Cloaks:
     return Cloaks(
         offset=np.array([0, 2, 4]), region=np.array([0, 1, 0, 1], np.int32), period=np.array([0, 1, 0, 1], np.uint8),
         regions=Regions(
@@ -152,13 +152,13 @@ _CLOAKED = ("cloaked", "boolean", "false")
 CONTRACTS = {
     contract.name: contract
     for contract in (
-        Contract(name="bundles", k=5, hides="sender", cloaks=tp_aware, column=("requests", "jsonb", "[]")),
-        Contract(name="sites", k=5, hidden_by="region", cloaks=sensitive_sites, column=_CLOAKED),
-        Contract(name="k-merge", k=2, cloaks=k_merge),
-        Contract(name="kte-hide", k=2, stands_alone=True, cloaks=kte_hide),
+        Contract(name="bundles", k=5, hides="sender", cloaks=make_tp_aware, column=("requests", "jsonb", "[]")),
+        Contract(name="sites", k=5, hidden_by="region", cloaks=make_sensitive_sites, column=_CLOAKED),
+        Contract(name="k-merge", k=2, cloaks=make_k_merge),
+        Contract(name="kte-hide", k=2, stands_alone=True, cloaks=make_kte_hide),
         Contract(name="objects", k=2, stands_alone=True, cloaks=make_objects, column=_CLOAKED),
         Contract(
-            name="areas", k=2, stands_alone=True, cloaks=semantic,
+            name="areas", k=2, stands_alone=True, cloaks=make_semantic,
             column=("categories", "integer", "0"), region_type="MultiPolygon",
         ),
     )

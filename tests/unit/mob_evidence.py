@@ -69,7 +69,7 @@ class Release:
     def at(self, record: int, t: int) -> Row:
         return next(row for row in self.of(record) if row.t == t)
 
-    def evidence(self) -> ObjectEvidence:
+    def make_evidence(self) -> ObjectEvidence:
         records = [(r, len(list(own))) for r, own in itertools.groupby(self.rows, lambda row: row.record)]
         start = np.array([START_S + row.t * STEP_S + row.shift_s for row in self.rows], np.float64)
         sides = [[row.box[0], row.box[1], row.box[2] + 1, row.box[3] + 1] for row in self.rows]
@@ -110,8 +110,8 @@ class Release:
             query_possibly=np.empty(0, np.int64), query_definitely=np.empty(0, np.int64),
         )  # fmt: skip
 
-    def broken(self) -> set[str]:
-        return find_broken(self.evidence())
+    def find_broken(self) -> set[str]:
+        return find_broken(self.make_evidence())
 
 
 def find_broken(evidence: ObjectEvidence) -> set[str]:
@@ -279,7 +279,6 @@ def publish(
 
 
 def count_left_out(tracks: Tracks, kept: Iterable[int]) -> dict[str, Any]:
-    """Count what is left out."""
     by_hour: dict[int, list[set[int]]] = {}
     for i, track in tracks.items():
         for t in track:

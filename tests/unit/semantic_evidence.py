@@ -215,7 +215,7 @@ class Release:
 
     # What an attack is given.
 
-    def evidence(self) -> RegionEvidence:
+    def make_evidence(self) -> RegionEvidence:
         ids = sorted(self.trips)
         fixes = [fix for path in ids for fix in self.trips[path][2]]
         wide, count = self.wide, len(self.pois)
@@ -279,8 +279,8 @@ class Release:
         """What makes a stored region one of its own: all but whose row it is and when."""
         return dataclasses.astuple(dataclasses.replace(row, record=0, start=0, end=0, seq=0))
 
-    def broken(self) -> set[str]:
-        verdict = attack(self.evidence())
+    def find_broken(self) -> set[str]:
+        verdict = attack(self.make_evidence())
         assert verdict.passed == all(clause.passed for clause in verdict.clauses)
         return {clause.name for clause in verdict.clauses if not clause.passed}
 

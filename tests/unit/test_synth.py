@@ -14,6 +14,7 @@ from scipy.spatial import Voronoi, cKDTree
 
 from dbanon import synth
 from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.progress import report_nothing
 from dbanon.options.generating import Plan, _parse_limits_kmh
 from dbanon.synth import Made, Scenario, _journeys, _network, _places, _requests, _utm
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
@@ -21,10 +22,6 @@ from dbanon.synth._source import describe_source, read_network
 from tests.facts import expect_refusal
 
 ROOT = Path(__file__).parents[2]
-
-
-def report_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""
 
 
 def read_rows(file: Path) -> list[dict[str, str]]:

@@ -34,7 +34,7 @@ from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, sele
 
 _INFINITY = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
-_SAMPLE_INPUTS_PER_TASK = 1 << 23  # times inputs, of a task
+_SAMPLE_INPUTS_PER_TASK = 1 << 23  # samples times inputs
 _STARTS_PER_BLOCK = 32
 
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
