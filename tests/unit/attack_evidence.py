@@ -126,7 +126,7 @@ class World:
         )
         return tuple(edge * self.cell for edge in (*low, *high))
 
-    def evidence(
+    def make_evidence(
         self,
         groups: Mapping[int, Sequence[tuple[int, Sequence[int]]]],
         requests: Sequence[tuple[int, float, int]] = (),
