@@ -15,7 +15,7 @@ from dbanon.methods.semantic import Parameters, _graph
 
 DIVERGENCE_TOLERANCE = 1e-9  # by which a divergence may exceed t
 MIN_RETURNS = 4  # rows of somebody in a cell that make a place to which they return
-REPLAYED_ROWS = 500  # rows that are replayed
+REPLAYED_ROWS = 500
 MAX_CELLS = 14  # of a region from all pairs of whose cells it is grown again
 
 
@@ -45,7 +45,7 @@ class Release:
     stay_s: Int  # [p]
 
     @classmethod
-    def of(cls, cloaks: Cloaks, data: Trajectories, cells: Cells, params: Parameters) -> "Release":
+    def from_cloaks(cls, cloaks: Cloaks, data: Trajectories, cells: Cells, params: Parameters) -> "Release":
         """Find the row of each fix of the data in a cell."""
         first = np.flatnonzero(np.diff(cloaks.member_record, prepend=0))
         # All records of a group have the same members, and rows: the first record of each stands for it.
@@ -261,7 +261,6 @@ def count_atoms(cloaks: Any, release: Release) -> dict[str, float]:
 
 
 def measure_all(cloaks: Cloaks, data: Trajectories, cells: Cells, params: Parameters) -> dict[str, float]:
-    """Measure all of it."""
-    release = Release.of(cloaks, data, cells, params)
+    release = Release.from_cloaks(cloaks, data, cells, params)
     figures = measure_losses(release, params) | count_classes(release, params) | intersect_returns(release, params)
     return figures | replay(release, params) | count_atoms(cloaks, release)

@@ -17,7 +17,7 @@ from dbanon.database import open_database
 from dbanon.postgres import server
 from dbanon.testing import logins
 
-K, MINUTES, NAME = 10, 1440, "benchmark_analyst"
+K, INSTANT_COUNT, NAME = 10, 1440, "benchmark_analyst"
 HOUR = "'[2026-01-05 17:00Z,2026-01-05 18:00Z)'"
 QUESTIONS = {
     "a tile of the city (z 12)": (0.050, "length(published.tile(12, {x}, {y}, '{name}', '2026-01-05 17:30Z'))"),
@@ -44,7 +44,9 @@ def time_query(connection: psycopg.Connection, query: str) -> float:
 def publish(rows: int) -> None:
     """Generate so many people that about so many rows are published, and publish them."""
     with open_database() as database:
-        database.synth(NAME, objects=rows * K // MINUTES * 5 // 4, instants=MINUTES, whole_share=1.0, seed=1, **NETWORK)
+        database.synth(
+            NAME, objects=rows * K // INSTANT_COUNT * 5 // 4, instants=INSTANT_COUNT, whole_share=1.0, seed=1, **NETWORK
+        )
         database.run("tp-aware", dataset=NAME, params={"k": K}, publish=NAME)
 
 

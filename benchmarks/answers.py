@@ -30,11 +30,11 @@ from dbanon import testing
 from dbanon.postgres import server
 from tests.acceptance import analyst_truth
 from tests.acceptance.analyst_places import SRID
-from tests.acceptance.analyst_taxis import ALL_TAXIS, CABS, START
+from tests.acceptance.analyst_taxis import ALL_TAXIS, CABS, START_S
 from tests.acceptance.analyst_truth import Span, Truth
 
-MOMENT = START + 10.5 * 3600  # 17:30 UTC
-HOUR = (START + 10 * 3600, START + 11 * 3600)
+MOMENT_S = START_S + 10.5 * 3600  # 17:30 UTC
+HOUR_S = (START_S + 10 * 3600, START_S + 11 * 3600)
 CELL_M, DISTRICT_M = 1_000.0, 3_000
 QUESTIONS_EACH = 100
 DISTRICTS = {
@@ -82,7 +82,13 @@ class Asking:
 
     def ask_rows(self, query: str, **params: object) -> list[tuple]:
         """Ask a query in which RELEASE and AREA stand for the release and `area`, by default downtown."""
-        given = {"area": DOWNTOWN.wkt, "hour": format_span(HOUR), "moment": format_time(MOMENT), "srid": SRID, **params}
+        given = {
+            "area": DOWNTOWN.wkt,
+            "hour": format_span(HOUR_S),
+            "moment": format_time(MOMENT_S),
+            "srid": SRID,
+            **params,
+        }
         query = query.replace("AREA", "ST_GeomFromText(%(area)s, %(srid)s)").replace(
             "RELEASE", f"published.{self.name}"
         )
@@ -109,19 +115,19 @@ def ask_count_at_moment(asking: Asking) -> Iterator[Answer]:
         WHERE period @> %(moment)s::timestamptz AND ST_Intersects(ST_Centroid(region), AREA)"""
     asked = "SELECT * FROM published.count_inside('RELEASE', AREA, at => %(moment)s)"
     question, by_hand = "cabs downtown at 10:30", asking.ask_number(naive)
-    yield Answer(question, by_hand, *asking.ask_rows(asked)[0], asking.truth.at(MOMENT).inside(DOWNTOWN).people())
+    yield Answer(question, by_hand, *asking.ask_rows(asked)[0], asking.truth.at(MOMENT_S).inside(DOWNTOWN).people())
 
 
 def ask_count_over_hour(asking: Asking) -> Iterator[Answer]:
     naive = "SELECT sum(subjects) FROM RELEASE WHERE period && %(hour)s AND ST_Intersects(region, AREA)"
     asked = "SELECT * FROM published.count_inside('RELEASE', AREA, during => %(hour)s)"
     question, by_hand = "cabs downtown from 10 to 11", asking.ask_number(naive)
-    yield Answer(question, by_hand, *asking.ask_rows(asked)[0], asking.truth.during(HOUR).inside(DOWNTOWN).people())
+    yield Answer(question, by_hand, *asking.ask_rows(asked)[0], asking.truth.during(HOUR_S).inside(DOWNTOWN).people())
 
 
 def ask_density(asking: Asking) -> Iterator[Answer]:
-    found = read_density(asking, HOUR)
-    true = asking.truth.cells(CELL_M, HOUR)
+    found = read_density(asking, HOUR_S)
+    true = asking.truth.cells(CELL_M, HOUR_S)
     cell = max(true, key=lambda one: true[one])
     naive = """SELECT sum(subjects) FILTER (WHERE ST_Intersects(ST_Centroid(region), AREA))::float8
         / count(DISTINCT valid_from) FROM RELEASE WHERE period && %(hour)s"""
@@ -143,7 +149,7 @@ def read_density(asking: Asking, span: Span) -> dict[tuple[int, int], list[float
 
 
 def ask_flows(asking: Asking) -> Iterator[Answer]:
-    found, true = read_flows(asking, HOUR), asking.truth.flows(DISTRICTS, HOUR)
+    found, true = read_flows(asking, HOUR_S), asking.truth.flows(DISTRICTS, HOUR_S)
     pair = max((one for one in true if one[0] != one[1]), key=lambda one: true[one])
     naive = """WITH place AS (SELECT DISTINCT ON (record_id) record_id, ST_Centroid(first_value(region) OVER o) AS a,
             ST_Centroid(region) AS b FROM RELEASE WHERE period && %(hour)s
@@ -173,7 +179,7 @@ def ask_crossings(asking: Asking) -> Iterator[Answer]:
     found = asking.ask_rows(
         "SELECT * FROM published.crossings('RELEASE', AREA, %(hour)s) ORDER BY direction", area=line
     )
-    true = asking.truth.crossings(LINE, HOUR)
+    true = asking.truth.crossings(LINE, HOUR_S)
     for (direction, low, high), sign, way in zip(found, (1, -1), ("west", "east"), strict=True):
         by_hand = asking.ask_number(naive, area=line, sign=sign)
         yield Answer(f"cabs that crossed Van Ness, {way}wards", by_hand, low, None, high, true[direction])
@@ -182,7 +188,7 @@ def ask_crossings(asking: Asking) -> Iterator[Answer]:
 def ask_dwell(asking: Asking) -> Iterator[Answer]:
     naive = "SELECT count(*) FROM RELEASE WHERE period && %(hour)s AND ST_Intersects(ST_Centroid(region), AREA)"
     by_hand = asking.ask_number(naive, area=AIRPORT.wkt)
-    yield Answer("cab-minutes at the airport", by_hand, *read_dwell(asking, AIRPORT, HOUR))
+    yield Answer("cab-minutes at the airport", by_hand, *read_dwell(asking, AIRPORT, HOUR_S))
 
 
 def read_dwell(asking: Asking, area: shapely.Geometry, span: Span) -> tuple[float, ...]:
@@ -199,7 +205,7 @@ def ask_requests(asking: Asking) -> Iterator[Answer]:
     [bounds] = asking.ask_rows(asked)
     naive = """SELECT sum(jsonb_array_length(requests)) FROM RELEASE
         WHERE period && %(hour)s AND ST_Intersects(region, AREA)"""
-    true = sum(asking.truth.requests_inside(DOWNTOWN, HOUR).values())
+    true = sum(asking.truth.requests_inside(DOWNTOWN, HOUR_S).values())
     yield Answer("cabs that picked people up downtown", asking.ask_number(naive), *bounds, true)
 
 

@@ -21,7 +21,7 @@ from dbanon.database import Database, open_database
 from dbanon.postgres import server
 
 CABS = DATA / "cabspotting" / "cabs_20080604.csv.gz"
-BUNDLE = 50
+BUNDLE_PEOPLE = 50
 WHY = "both are read by one team, which has the raw data"
 
 DATASET = """INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('made', 32610, 1, 60);
@@ -137,18 +137,18 @@ def time_statement(database: Database, what: str, statement: str, values: dict[s
 
 
 def measure_made(database: Database, n: int) -> None:
-    print(f"\n{n:,} subjects in {n // BUNDLE:,} bundles of one window", flush=True)
+    print(f"\n{n:,} subjects in {n // BUNDLE_PEOPLE:,} bundles of one window", flush=True)
 
-    def write(k: int, size: int, *, apart: bool) -> int:
+    def write(k: int, size: int, *, are_apart: bool) -> int:
         run = database.connection.execute(RUN, {"k": k, "method": "tp-aware", "algorithm": "traj-anon"}).fetchone()[0]
-        execute(database, ROWS, {"run": run, "n": n, "size": size, "apart": apart})
+        execute(database, ROWS, {"run": run, "n": n, "size": size, "apart": are_apart})
         return run
 
     execute(database, DATASET, {"n": n})
-    new = write(BUNDLE, BUNDLE, apart=False)
-    sizes = {"same": BUNDLE, "halves": BUNDLE // 2, "fifths": BUNDLE // 5}
-    runs = {name: write(size, size, apart=False) for name, size in sizes.items()}
-    runs["crossing"] = write(BUNDLE, BUNDLE, apart=True)
+    new = write(BUNDLE_PEOPLE, BUNDLE_PEOPLE, are_apart=False)
+    sizes = {"same": BUNDLE_PEOPLE, "halves": BUNDLE_PEOPLE // 2, "fifths": BUNDLE_PEOPLE // 5}
+    runs = {name: write(size, size, are_apart=False) for name, size in sizes.items()}
+    runs["crossing"] = write(BUNDLE_PEOPLE, BUNDLE_PEOPLE, are_apart=True)
     with database.connection.transaction(force_rollback=True):
         time_statement(database, "its groups stored", STORE, {"run": new})
         for overridden in ((), ("halves",), ("halves", "fifths"), ("halves", "fifths", "crossing")):

@@ -17,7 +17,7 @@ from _measure import dbanon
 from dbanon.base import memory
 from dbanon.database import open_database
 
-SIZES = (200_000, 1_000_000)
+ROW_COUNTS = (200_000, 1_000_000)
 RELEASE = """
     CREATE TABLE dbanon.release_0 AS SELECT i AS cloak_id, i / 30 AS record_id, (i %% 30)::integer AS seq,
         tstzrange(t, t + interval '1 min') AS period,
@@ -71,4 +71,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["plain"]:
         export_plainly(*sys.argv[2:])
     else:
-        main([int(text) for text in sys.argv[1:]] or list(SIZES))
+        main([int(text) for text in sys.argv[1:]] or list(ROW_COUNTS))

@@ -27,9 +27,9 @@ OLDENBURG = Path(__file__).parents[2] / "shared" / "data" / "oldenburg"
 FILES = {name: OLDENBURG / f"oldenburgGen_{name[:-1]}.txt" for name in ("nodes", "edges")}
 SEED = 2009
 INSTANTS, STEP_S = 400, 10
-NUMBER = 15
-SAMPLE = 200
-BATCH = 10_000
+CLOSEST_COUNT = 15
+SAMPLED_OBJECTS = 200
+BATCH_OBJECTS = 10_000
 
 
 def make_positions(objects: int, whole_share: float) -> _positions.Positions:
@@ -38,9 +38,10 @@ def make_positions(objects: int, whole_share: float) -> _positions.Positions:
         objects=objects, instants=INSTANTS, step_s=STEP_S, start=0, whole_share=whole_share, seed=SEED,
         requests_per_subject=0, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     made = [
-        scenario.make_objects(np.arange(first, min(first + BATCH, objects)))[0] for first in range(0, objects, BATCH)
+        scenario.make_objects(np.arange(first, min(first + BATCH_OBJECTS, objects)))[0]
+        for first in range(0, objects, BATCH_OBJECTS)
     ]
     offset = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one.offset) for one in made]))])
     x, y, t = np.concatenate([one.xym for one in made]).T.copy()
@@ -72,20 +73,20 @@ def draw_known(whole: _positions.Positions, most: int) -> _positions.Positions:
 def measure(of: _positions.Positions, share: float) -> None:
     place = _positions.number_places(of)
     who, among = np.flatnonzero(np.diff(of.offset)), np.ones(len(of.subject), bool)
-    sample = who[:: max(1, len(who) // SAMPLE)]
-    _gen_ag.find_nearest(of, place, who[:2], NUMBER, among)  # compiled
-    find_nearest_by_threshold(of, place, who[:2], NUMBER, among)
+    sample = who[:: max(1, len(who) // SAMPLED_OBJECTS)]
+    _gen_ag.find_nearest(of, place, who[:2], CLOSEST_COUNT, among)  # compiled
+    find_nearest_by_threshold(of, place, who[:2], CLOSEST_COUNT, among)
     began, used = time.perf_counter(), time.process_time()
-    fast = _gen_ag.find_nearest(of, place, who, NUMBER, among)
+    fast = _gen_ag.find_nearest(of, place, who, CLOSEST_COUNT, among)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     order, asked = _gen_ag.order_candidates(of, among), _gen_ag.number_columns(of, who)[1]
     used = time.process_time()
     sort_lists(of, place, order, asked)
     lists_s = time.process_time() - used
     used = time.process_time()
-    plain = find_nearest_by_threshold(of, place, sample, NUMBER, among)
+    plain = find_nearest_by_threshold(of, place, sample, CLOSEST_COUNT, among)
     searched_s = max(time.process_time() - used - lists_s, 0) / len(sample) * len(who)
-    same = bool((plain == fast[:: max(1, len(who) // SAMPLE)]).all())
+    same = bool((plain == fast[:: max(1, len(who) // SAMPLED_OBJECTS)]).all())
     pairs_ns = cpu_s / len(who) / len(among) * 1e9
     print(
         f"{len(who):>8,}{share:>7.0%}{np.diff(of.offset).mean():>7.1f}{lists_s:>9.1f}{searched_s:>11.0f}{cpu_s:>9.1f}"
@@ -96,7 +97,7 @@ def measure(of: _positions.Positions, share: float) -> None:
 
 
 def main() -> None:
-    print(f"threshold: lists and search (of {SAMPLE} objects, multiplied up); all pairs: CPU s, seconds, ns a pair")
+    print(f"threshold: lists and search (of {SAMPLED_OBJECTS}, multiplied up); all pairs: CPU s, seconds, ns a pair")
     heads = ("whole", "mean p", "lists s", "search s", "all s", "wall s", "ns", "ratio", "peak MB")
     print(
         f"{'n':>8}" + "".join(f"{h:>{w}}" for h, w in zip(heads, (7, 7, 9, 11, 9, 9, 9, 8, 9), strict=True)) + "   same"

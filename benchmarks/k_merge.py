@@ -28,7 +28,7 @@ from tests.unit import oracles_kte as oracle
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
 SEED = 2017
-PAIRS = 50_000
+PAIR_COUNT = 50_000
 
 
 def make_walks(subjects: int, each: int, rng: np.random.Generator) -> Samples:
@@ -53,16 +53,18 @@ def time_call(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def print_merges_per_second() -> None:
-    print(f"{PAIRS:,} merges of two random walks: costs alone, and whole, with rows; a second, and a second of CPU")
+    print(
+        f"{PAIR_COUNT:,} merges of two random walks: costs alone, and whole, with rows; a second, and a second of CPU"
+    )
     print("(two free cores give twice that). Beside them the printed algorithm on 3 of them, a second of CPU")
     heads = ("samples", "cost/s", "CPU", "merge/s", "CPU", "printed", "ratio")
     print("".join(f"{head:>9}" for head in heads) + "   same")
     rng = np.random.default_rng(SEED)
     for each in (75, 150, 300):
         data = make_walks(400, each, rng)
-        a = rng.integers(0, 400, PAIRS)
-        b = (a + rng.integers(1, 400, PAIRS)) % 400
-        who, offset = np.column_stack([a, b]).ravel(), np.arange(0, 2 * PAIRS + 1, 2)
+        a = rng.integers(0, 400, PAIR_COUNT)
+        b = (a + rng.integers(1, 400, PAIR_COUNT)) % 400
+        who, offset = np.column_stack([a, b]).ravel(), np.arange(0, 2 * PAIR_COUNT + 1, 2)
         begin, end = data.offset[who], data.offset[who + 1]
         _k_merge.merge(data, offset[:2], begin[:2], end[:2])
         costs = _k_merge.compute_pair_costs(data, *find_ends(data, a[:3], b[:3]))
@@ -74,8 +76,8 @@ def print_merges_per_second() -> None:
         used = time.process_time()
         plain = [oracle.merge_as_printed([rows[a[i]], rows[b[i]]])[0] for i in range(3)]
         plain_s = (time.process_time() - used) / 3
-        figures = "".join(f"{PAIRS / seconds:>9,.0f}" for seconds in fast)
-        ratio = plain_s * PAIRS / fast[1]
+        figures = "".join(f"{PAIR_COUNT / seconds:>9,.0f}" for seconds in fast)
+        ratio = plain_s * PAIR_COUNT / fast[1]
         same = plain == costs.tolist()
         print(f"{f'{each}+{each}':>9}{figures}{1 / plain_s:>9.2f}{ratio:>9,.0f}   {same}", flush=True)
 
@@ -171,7 +173,7 @@ def make_phones(people: int) -> Trajectories:
         objects=people, calls_per_day=30, seed=SEED, instants=1440, start="2026-01-05T00:00:00Z", whole_share=1.0,
         requests_per_subject=0, **NETWORK,
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     made = [scenario.make_objects(np.arange(low, min(low + 700, people))).fixes for low in range(0, people, 700)]
     number = np.concatenate([np.diff(fixes.offset) for fixes in made])
     x, y, t = np.concatenate([fixes.xym for fixes in made]).T.copy()

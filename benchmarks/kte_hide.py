@@ -43,7 +43,7 @@ from dbanon.postgres import server
 from dbanon.runs.reading import open_reader
 
 SEED = 2017
-DAY = {"instants": 1440, "start": "2026-01-05T00:00:00Z", "whole_share": 1.0, "requests_per_subject": 0}
+DAY_OPTIONS = {"instants": 1440, "start": "2026-01-05T00:00:00Z", "whole_share": 1.0, "requests_per_subject": 0}
 CALLS_PER_DAY = 30
 ZONE = "America/Los_Angeles"
 WEDNESDAY = "2008-06-04"
@@ -70,7 +70,7 @@ def run_own_server() -> Iterator[None]:
 def make_phones(people: int) -> Trajectories:
     """Generate a day of phone records; leave them in the table ``public.calls`` too."""
     with open_database() as database:
-        database.synth("made", objects=people, calls_per_day=CALLS_PER_DAY, seed=SEED, **DAY, **NETWORK)
+        database.synth("made", objects=people, calls_per_day=CALLS_PER_DAY, seed=SEED, **DAY_OPTIONS, **NETWORK)
         database.connection.execute("DROP TABLE IF EXISTS public.calls")
         database.connection.execute(
             "CREATE TABLE public.calls AS SELECT subject, t, position FROM dbanon.fix JOIN dbanon.dataset d "

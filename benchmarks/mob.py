@@ -32,8 +32,8 @@ OLDENBURG = Path(__file__).parents[2] / "shared" / "data" / "oldenburg"
 FILES = {name: OLDENBURG / f"oldenburgGen_{name[:-1]}.txt" for name in ("nodes", "edges")}
 SEED = 2009
 INSTANTS, STEP_S = 400, 60
-BATCH = 2500
-QUERIES = 100
+BATCH_OBJECTS = 2500
+QUERY_COUNT = 100
 WAYS = {
     "improve": ("symmetric", {}),
     "symmetric": ("symmetric", {"improve": False}),
@@ -48,8 +48,11 @@ def make_objects(objects: int, size: int, instants: int) -> tuple[Trajectories, 
         objects=objects, instants=INSTANTS, step_s=STEP_S, whole_share=1.0, seed=SEED, requests_per_subject=0,
         quasi_identifiers="random", quasi_identifier_size=size, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
-    made = [scenario.make_objects(np.arange(low, min(low + BATCH, objects))) for low in range(0, objects, BATCH)]
+    scenario = Scenario.from_plan(plan, read_network(plan))
+    made = [
+        scenario.make_objects(np.arange(low, min(low + BATCH_OBJECTS, objects)))
+        for low in range(0, objects, BATCH_OBJECTS)
+    ]
     x, y, t = np.concatenate([one.fixes.xym for one in made]).T.copy()
     number, known = (np.concatenate([getattr(one.known, name) for one in made]) for name in ("number", "t"))
     lengths = np.concatenate([np.diff(one.fixes.offset) for one in made])
@@ -66,10 +69,10 @@ def measure_distortions(positions: _positions.Positions, found: _classes.Classes
     """Compare counts of what is published in random rectangles at random instants with those of the objects."""
     rng = np.random.default_rng(SEED)
     extent = np.array([positions.x.max() + 1, positions.y.max() + 1])
-    side = 1 + np.floor(rng.random((QUERIES, 2)) * 0.1 * extent)
-    low = np.floor(rng.random((QUERIES, 2)) * (extent - side + 1))
+    side = 1 + np.floor(rng.random((QUERY_COUNT, 2)) * 0.1 * extent)
+    low = np.floor(rng.random((QUERY_COUNT, 2)) * (extent - side + 1))
     off = []
-    for t in rng.integers(0, positions.x.shape[1], QUERIES):
+    for t in rng.integers(0, positions.x.shape[1], QUERY_COUNT):
         x, y, of = positions.x[:, t], positions.y[:, t], found.of[:, t]
         exact = np.stack([x, y, x, y])
         box = np.where(of >= 0, found.box[of].T, exact) if len(found.box) else exact

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._measure import run_private_server
 from dbanon import schema
 
-CABS, FIXES, DAY = 1000, 200, 86400
-START = 1704067200  # 2024-01-01
+CAB_COUNT, FIXES_PER_CAB, DAY_S = 1000, 200, 86400
+START_S = 1704067200  # 2024-01-01
 SOURCE = """
 CREATE TABLE public.gps (cab text, ts timestamptz, lon float8, lat float8);
 CREATE INDEX ON public.gps (ts);
@@ -59,32 +59,34 @@ def main() -> None:
     with run_private_server() as (server, _):
         schema.upgrade(server.url)
         with psycopg.connect(server.url, autocommit=True) as connection:
-            measure(connection, asked.nights, FIXES if asked.whole else 20)
+            measure(connection, asked.nights, FIXES_PER_CAB if asked.whole else 20)
 
 
 def measure(connection: psycopg.Connection[Any], nights: list[int], fixes: int) -> None:
     connection.execute(SOURCE)
-    connection.execute(NIGHT, {"from": START - DAY, "cabs": CABS, "fixes": FIXES})
-    connection.execute(LOAD, [START - 2 * DAY])
+    connection.execute(NIGHT, {"from": START_S - DAY_S, "cabs": CAB_COUNT, "fixes": FIXES_PER_CAB})
+    connection.execute(LOAD, [START_S - 2 * DAY_S])
     done = 0
     for before in nights:
         for first in range(done, before, 20):
             last = min(first + 20, before)
-            connection.execute(BEFORE, {"start": START, "cabs": CABS, "first": first, "last": last, "fixes": fixes})
+            connection.execute(
+                BEFORE, {"start": START_S, "cabs": CAB_COUNT, "first": first, "last": last, "fixes": fixes}
+            )
         connection.execute("TRUNCATE public.gps")
-        night = START + before * DAY
-        connection.execute(NIGHT, {"from": night, "cabs": CABS, "fixes": FIXES})
+        night = START_S + before * DAY_S
+        connection.execute(NIGHT, {"from": night, "cabs": CAB_COUNT, "fixes": FIXES_PER_CAB})
         connection.execute("VACUUM ANALYZE")
         [there] = fetch_one(connection, "SELECT count(*) FROM dbanon.trajectory")
         heap, toast = count_blocks(connection)
         began = time.perf_counter()
-        _, kept, _ = fetch_one(connection, LOAD, [night - DAY])
+        _, kept, _ = fetch_one(connection, LOAD, [night - DAY_S])
         first_s = time.perf_counter() - began
         read = [after - earlier for after, earlier in zip(count_blocks(connection), (heap, toast), strict=True)]
         began = time.perf_counter()
-        _, none, known = fetch_one(connection, LOAD, [night - DAY])
+        _, none, known = fetch_one(connection, LOAD, [night - DAY_S])
         again_s = time.perf_counter() - began
-        if (kept, none, known) != (CABS * FIXES, 0, CABS * FIXES):
+        if (kept, none, known) != (CAB_COUNT * FIXES_PER_CAB, 0, CAB_COUNT * FIXES_PER_CAB):
             raise SystemExit(f"a night was not loaded once: {(kept, none, known)}")
         print(
             f"| {before} | {there:,} | {kept:,} | {first_s:.1f} | {again_s:.1f} | {read[0]:,} | {read[1]:,} |",

@@ -56,7 +56,7 @@ from dbanon.runs import reading
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
-MIDNIGHT = 1_212_562_800  # 2008-06-04 00:00 in San Francisco
+MIDNIGHT_S = 1_212_562_800  # 2008-06-04 00:00 in San Francisco
 BOX = (-122.52, 37.60, -122.35, 37.82)
 DEGREE_M = 111_320.0
 SEED = 2018
@@ -152,13 +152,13 @@ report.report[constants.VISITS_PER_TIME_TILE].data.to_pickle(sys.argv[2])
 """
 
 
-def mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
+def run_mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
     """Have dp-mobility-report count the ends of hours by square kilometre; each that it counts stays for the hour."""
     parts = [[row._replace(cab=str(i)) for row in part] for i, part in enumerate(cut_stretches(rows))]
     write(place / "in.csv", [row for part in parts for row in part])
     (place / "report.py").write_text(REPORT)
     side = (1_000 / DEGREE_M / math.cos(math.radians(BOX[1])), 1_000 / DEGREE_M)
-    run_program(python, "report.py", "in.csv", "counts.pkl", *map(str, (*BOX, *side, EPSILON, MIDNIGHT)), where=place)
+    run_program(python, "report.py", "in.csv", "counts.pkl", *map(str, (*BOX, *side, EPSILON, MIDNIGHT_S)), where=place)
     run_program(python, "-c", "import pandas; pandas.read_pickle('counts.pkl').to_csv('counts.csv')", where=place)
     with (place / "counts.csv").open(newline="") as file:
         _, windows, *counts = (row for row in csv.reader(file))
@@ -168,7 +168,7 @@ def mobility_report(python: Path, rows: list[Fix], place: Path) -> Path:
             continue
         x, y = map(float, name.split())
         for window, number in zip(windows[1:], numbers, strict=True):
-            begin = MIDNIGHT + HOUR_S * (int(window.split(":")[0]) - 1)
+            begin = MIDNIGHT_S + HOUR_S * (int(window.split(":")[0]) - 1)
             for _ in range(round(float(number))):
                 at = x + draw.random() * side[0], y + draw.random() * side[1]
                 made += [Fix(str(len(made)), begin + MINUTE_S * minute, *at) for minute in range(0, 60, 5)]
@@ -321,7 +321,7 @@ class Rows(NamedTuple):
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, told: Movements | Rectangles) -> "Rows":
+    def from_told(cls, told: Movements | Rectangles) -> "Rows":
         """Sort what a file says by time."""
         if isinstance(told, Movements):
             bounds = np.column_stack([told.x, told.y, told.x, told.y])
@@ -424,7 +424,7 @@ def measure(name: str, make: Callable[[Path], Path], queries: int, taxis: Taxis,
         seconds = time.perf_counter() - began
         asked = ("--queries", str(queries), "--json")
         told = run_dbanon("evaluate", "--file", str(file), "--dataset", "cabs", *asked, environment=environment)
-        print_figures(name, seconds, told.printed, measure_followed(Rows.of(taxis.read(file)), taxis.cases))
+        print_figures(name, seconds, told.printed, measure_followed(Rows.from_told(taxis.read(file)), taxis.cases))
 
 
 def list_peers(
@@ -432,14 +432,14 @@ def list_peers(
 ) -> dict[str, Callable[[Path], Path]]:
     """Give what can be run, by name: a function that writes a file into a directory."""
 
-    def by_hand(place: Path, step: float | None) -> Path:
+    def run_by_hand(place: Path, step: float | None) -> Path:
         write(place / "out.csv", rows if step is None else round_places(rows, step))
         return place / "out.csv"
 
     found: dict[str, Callable[[Path], Path]] = {
-        "by hand, new names": partial(by_hand, step=None),
-        "by hand, rounded to 100 m": partial(by_hand, step=0.001),
-        "by hand, rounded to 1 km": partial(by_hand, step=0.01),
+        "by hand, new names": partial(run_by_hand, step=None),
+        "by hand, rounded to 100 m": partial(run_by_hand, step=0.001),
+        "by hand, rounded to 1 km": partial(run_by_hand, step=0.01),
         "dbanon tp-aware, k 5, half hours": partial(
             run_of, url, environment, words=("tp-aware", "-p", "k=5", "-p", "instants=30", "-p", "step_s=60")
         ),
@@ -467,7 +467,7 @@ def list_peers(
     if asked.ldptrace:
         found["LDPTrace, epsilon 1"] = partial(run_ldptrace, asked.ldptrace, rows)
     if asked.dpmr:
-        found["dp-mobility-report, epsilon 1"] = partial(mobility_report, asked.dpmr, rows)
+        found["dp-mobility-report, epsilon 1"] = partial(run_mobility_report, asked.dpmr, rows)
     if asked.adatrace:
         found["AdaTrace, epsilon 1"] = partial(run_adatrace, asked.adatrace, rows)
     return found

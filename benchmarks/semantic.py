@@ -147,7 +147,7 @@ def measure_case(file: str, whose: str, asked: str, kind: str) -> None:
     if kind == "table":
         print(json.dumps(cost | _semantic.measure_all(cloaks, data, cells, params)))
         return
-    release = _semantic.Release.of(cloaks, data, cells, params)
+    release = _semantic.Release.from_cloaks(cloaks, data, cells, params)
     np.savez(f"{file}.npz", **_semantic.collect_distributions(release))
     asked_of = (params.l, params.t) if params.l else (L, T)
     left_out = 100 * float((release.fix_row < 0).mean())

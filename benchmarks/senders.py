@@ -22,14 +22,14 @@ from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES
 
 CABS, EVENTS = (DATA / "cabspotting" / name for name in ("cabs_20080604.csv.gz", "pickups_dropoffs.csv.gz"))
-BEGIN = 1212562800 + 18 * 3600  # 18:00 in San Francisco
-END = BEGIN + 3 * 3600
+BEGIN_S = 1212562800 + 18 * 3600  # 18:00 in San Francisco
+END_S = BEGIN_S + 3 * 3600
 FAMILY = methods.find_method("tp-aware")
 
 
 def read_evening(file: Path) -> list[dict[str, str]]:
     with gzip.open(file, "rt", newline="") as source:
-        return [row for row in csv.DictReader(source) if BEGIN <= float(row["t"]) < END]
+        return [row for row in csv.DictReader(source) if BEGIN_S <= float(row["t"]) < END_S]
 
 
 def read_taxis() -> tuple[Trajectories, dict[str, int]]:

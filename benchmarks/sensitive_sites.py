@@ -48,11 +48,11 @@ def compare_with_paper() -> None:
     rng = np.random.default_rng(SEED)
     for n, m in ((500, 20), (1_000, 40), (2_000, 80)):
         users, sites = (sort_cells(rng.integers(0, 2048, (count, 2))) for count in (n, m))
-        _bichromatic.find_best_starts(Boxes.of(users), Boxes.of(sites), 5)
+        _bichromatic.find_best_starts(Boxes.from_array(users), Boxes.from_array(sites), 5)
         began = time.perf_counter()
         slow, _ = oracle.group_by_bk(users.tolist(), sites.tolist(), 5)
         middle = time.perf_counter()
-        fast = _bichromatic.find_best_starts(Boxes.of(users), Boxes.of(sites), 5)
+        fast = _bichromatic.find_best_starts(Boxes.from_array(users), Boxes.from_array(sites), 5)
         ended = time.perf_counter()
         slow_s, fast_s = middle - began, ended - middle
         same = bool((fast == np.asarray(slow)).all())

@@ -105,7 +105,7 @@ def move_plainly(scenario: Scenario, objects: int) -> int:
 def compare_with_one_path_at_a_time() -> None:
     plan = Plan(objects=200_000, whole_share=1, **NETWORK)
     began = time.perf_counter()
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     routes_s = time.perf_counter() - began
     _journeys.walk(
         scenario.routes, timetable := _journeys.Timetable(start_s=0, instants=30, step_s=60), 1, np.arange(10)

@@ -39,10 +39,10 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 TAXIS = DATA / "cabspotting" / "cabs_20080602_08.parquet"
 TOWERS = DATA / "sf_cell_towers" / "cell_towers_san_francisco.csv.gz"
 SRID = 32610
-MIDNIGHT = 1_212_390_000  # 2008-06-02 00:00 in San Francisco
+MIDNIGHT_S = 1_212_390_000  # 2008-06-02 00:00 in San Francisco
 DAY_S = 86_400
 GRID_S, GRID_M = 60, 100.0
-TUPLES = 100
+TUPLE_COUNT = 100
 SEED = 2017
 PEOPLE, CALLS, AT_ONCE = 10_000, 24.0, 1_000
 
@@ -62,7 +62,7 @@ def read_cab_days() -> tuple[Trajectories, np.ndarray]:
     degrees, stations = read_base_stations()
     low, high = degrees.min(0), degrees.max(0)
     inside = (lon >= low[0]) & (lon <= high[0]) & (lat >= low[1]) & (lat <= high[1])
-    day = (t - MIDNIGHT) // DAY_S
+    day = (t - MIDNIGHT_S) // DAY_S
     inside &= (day >= 0) & (day < 7)
     cab, t, lon, lat, day = (values[inside] for values in (cab, t, lon, lat, day))
     order = np.lexsort((t, day, cab))
@@ -85,10 +85,10 @@ def read_cab_days() -> tuple[Trajectories, np.ndarray]:
 def make_phone_records() -> Trajectories:
     """A day of people who call and write now and then. Some are made at a time: all their ways take much memory."""
     plan = Plan(
-        objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start=MIDNIGHT, seed=SEED, requests_per_subject=0,
+        objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start=MIDNIGHT_S, seed=SEED, requests_per_subject=0,
         calls_per_day=CALLS, **NETWORK,
     )  # fmt: skip
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     made = [scenario.make_objects(np.arange(low, low + AT_ONCE))[0] for low in range(0, PEOPLE, AT_ONCE)]
     number, xym = np.concatenate([part.number for part in made]), np.concatenate([part.xym for part in made])
     size = np.concatenate([np.diff(part.offset) for part in made])
@@ -121,7 +121,7 @@ def thin_samples(whole: Samples, rng: np.random.Generator) -> tuple[Samples, np.
 def draw_tuples(person: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     """Draw positions of subjects, no person twice in a tuple: int64[TUPLES, k]."""
     people = np.unique(person)
-    drawn = (rng.choice(people, k, replace=False) for _ in range(TUPLES))
+    drawn = (rng.choice(people, k, replace=False) for _ in range(TUPLE_COUNT))
     return np.array([[rng.choice(np.flatnonzero(person == one)) for one in these] for these in drawn])
 
 

@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import benchmarks.papers.tp_aware  # noqa: F401 - adds bulk-dp, fast-tga, slow-tga and hilbert
 from benchmarks._data import CITY, NETWORK, drop, fill
 from benchmarks._measure import run_dbanon
-from benchmarks.table2 import DAY_S, MIDNIGHT, SRID, TAXIS
+from benchmarks.table2 import DAY_S, MIDNIGHT_S, SRID, TAXIS
 from dbanon.base import memory
 from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
@@ -64,7 +64,7 @@ SIZES = {
     "growth": [200_000, 2_000_000],
     "database": [10_000, 50_000, 200_000],
 }
-BATCH = 20_000
+BATCH_SUBJECTS = 20_000
 BOX = (-123.0, 37.0, -121.5, 38.5)  # beyond it a taxi's position is an error
 SHARES = 4, 2, 1
 PHASES = {"tree": "build", "configuration": "find_best_configuration", "policy": "assign"}
@@ -207,11 +207,11 @@ def generate(place: Path, objects: int) -> None:
     plan = Plan(
         objects=objects, instants=instants, step_s=STEP_S, whole_share=1.0, seed=1, requests_per_subject=0, **NETWORK
     )
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     shape = (objects, instants, 3)
     written = np.lib.format.open_memmap(place / "network.npy", mode="w+", dtype=np.float64, shape=shape)
-    for low in range(0, objects, BATCH):
-        which = np.arange(low, min(low + BATCH, objects))
+    for low in range(0, objects, BATCH_SUBJECTS):
+        which = np.arange(low, min(low + BATCH_SUBJECTS, objects))
         written[which] = scenario.make_objects(which).fixes.xym.reshape(len(which), instants, 3)
     written.flush()
 
@@ -224,7 +224,7 @@ def read_taxis(place: Path) -> int:
     table = pyarrow.parquet.read_table(TAXIS)
     cab, t, lon, lat = (table[name].to_numpy() for name in ("cab_id", "t", "lon", "lat"))
     inside = (lon >= BOX[0]) & (lat >= BOX[1]) & (lon <= BOX[2]) & (lat <= BOX[3])
-    inside &= (t >= MIDNIGHT) & (t < MIDNIGHT + 7 * DAY_S)
+    inside &= (t >= MIDNIGHT_S) & (t < MIDNIGHT_S + 7 * DAY_S)
     x, y = Transformer.from_crs(4326, SRID, always_xy=True).transform(lon[inside], lat[inside])
     cab = np.unique(cab[inside], return_inverse=True)[1]
     fixes = np.column_stack([cab, t[inside].astype(np.float64), x, y])

@@ -242,12 +242,12 @@ def draw_sensitive_sites() -> str:
     )
 
 
-HOURS = 6
+HOUR_COUNT = 6
 
 
 def compute_kte() -> tuple[Trajectories, Cloaks]:
     """Compute the rows of ten people over six hours, each seen once an hour."""
-    hours, rng = HOURS, np.random.default_rng(7)
+    hours, rng = HOUR_COUNT, np.random.default_rng(7)
     times = [[60 * hour + int(rng.integers(2, 58)) for hour in range(hours)] for _ in range(10)]
     places = [[(float(rng.integers(0, 4000)), float(rng.integers(0, 4000))) for _ in range(hours)] for _ in range(10)]
     data = make_people(times, places)
@@ -256,7 +256,7 @@ def compute_kte() -> tuple[Trajectories, Cloaks]:
 
 def draw_kte() -> str:
     """Draw six hours of ten people: the records that fit the movements of one of them, hour by hour."""
-    hours, (data, cloaks) = HOURS, compute_kte()
+    hours, (data, cloaks) = HOUR_COUNT, compute_kte()
     minutes = (data.t[: data.offset[1]] - EIGHT) / 60
     fits = {
         int(cloaks.member_trajectory[cloaks.member_record == record][0]) - 100: [
@@ -387,7 +387,7 @@ SPOTS = (
 """Two positions of each of ten people."""
 
 
-def _corner(cell: int) -> tuple[float, float]:
+def _find_corner(cell: int) -> tuple[float, float]:
     """Find the upper left corner of a cell."""
     return cell % ACROSS * float(EDGE), 18.0 + EDGE * (DOWN - 1 - cell // ACROSS)
 
@@ -434,11 +434,12 @@ def draw_semantic() -> str:
     regions = [own - 1 for own in np.split(visited.cell, visited.cell_offset[1:-1])]
     everywhere = range(ACROSS * DOWN)
     parts = [
-        svg.make_element("rect", x=x, y=y, width=EDGE, height=EDGE, class_="line") for x, y in map(_corner, everywhere)
+        svg.make_element("rect", x=x, y=y, width=EDGE, height=EDGE, class_="line")
+        for x, y in map(_find_corner, everywhere)
     ]
-    parts += [_draw_union([_corner(int(cell)) for cell in region], EDGE) for region in regions]
+    parts += [_draw_union([_find_corner(int(cell)) for cell in region], EDGE) for region in regions]
     for cell, counts in enumerate(POIS):
-        x, y = _corner(cell)
+        x, y = _find_corner(cell)
         marks = [kind for kind, count in enumerate(counts) for _ in range(count)]
         parts += [_draw_place(kind, x + 5 + 7.4 * at, y + EDGE - 7) for at, kind in enumerate(marks)]
     bottom = 18.0 + EDGE * DOWN

@@ -105,7 +105,7 @@ def decide_clauses(evidence: Evidence, *, by_day: bool) -> tuple[Clause, Clause]
     groups = _group_pieces(pieces)
     twice, overstated = _count_in_two_groups(pieces, groups), _count_overstated(evidence, records, pieces, groups)
     people, number = len(sort_distinct(pieces.member)), len(groups.piece)
-    return ONE_GROUP.count(twice, {}, among=people), SUBJECTS_SUM.count(overstated, {}, among=number)
+    return ONE_GROUP.make_clause(twice, {}, among=people), SUBJECTS_SUM.make_clause(overstated, {}, among=number)
 
 
 def _number_people(data: Trajectories, *, by_day: bool) -> Int:

@@ -16,11 +16,11 @@ def run_in_background(call: Callable[P, T], *arguments: P.args, **words: P.kwarg
     """Make a call in another thread; its result is waited for, and its exception raised, by ``.result()``."""
     future: Future[T] = Future()
 
-    def work() -> None:
+    def run() -> None:
         try:
             future.set_result(call(*arguments, **words))
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=run, daemon=True).start()
     return future

@@ -52,11 +52,11 @@ class Regions:
         columns = [a for a in (self.subjects, self.bounds, self.extra) if a is not None]
         _demand(all(len(a) == r for a in columns), "columns of regions must have one length")
         if self.cell is None or self.cell_offset is None:
-            rectangles = self.bounds is not None and self.bounds.shape == (r, 4)
-            _demand(rectangles, "regions must be rectangles or sets of cells")
+            are_rectangles = self.bounds is not None and self.bounds.shape == (r, 4)
+            _demand(are_rectangles, "regions must be rectangles or sets of cells")
         else:
-            sets = self.bounds is None and _is_ragged(self.cell_offset, r, len(self.cell))
-            _demand(sets, "every region must have cells, or every one be a rectangle")
+            are_sets = self.bounds is None and _is_ragged(self.cell_offset, r, len(self.cell))
+            _demand(are_sets, "every region must have cells, or every one be a rectangle")
             within = np.ones(len(self.cell), bool)
             within[self.cell_offset[:-1]] = False
             _demand(not (np.diff(self.cell, prepend=0)[within] <= 0).any(), "the cells of a region must ascend")
@@ -184,7 +184,7 @@ class Cloaks:
         freeze(self)
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         *,
         record_id: Int,
@@ -346,13 +346,13 @@ def count_by_hour(
     hour, of = np.unique(np.asarray(start_s, np.int64) // 3600, return_inverse=True)
     names = np.datetime_as_string((hour * 60).astype("datetime64[m]")).tolist()
 
-    def total(counts: NDArray[Any]) -> list[int]:
+    def sum_by_hour(counts: NDArray[Any]) -> list[int]:
         sums = np.zeros(len(hour), np.int64)
         np.add.at(sums, of, np.asarray(counts))
         return [int(number) for number in sums]
 
-    all_seen, all_published = total(seen), total(published)
-    reasons = {reason: total(counts) for reason, counts in left_out.items()}
+    all_seen, all_published = sum_by_hour(seen), sum_by_hour(published)
+    reasons = {reason: sum_by_hour(counts) for reason, counts in left_out.items()}
     return [
         {
             "hour": f"{name}Z",

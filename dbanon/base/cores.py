@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
-_SHARES_PER_THREAD = 8  # a thread: so that none is left waiting for another's last
+_SHARES_PER_THREAD = 8  # so that none is left waiting for another's last
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 

@@ -139,7 +139,7 @@ class Described:
         return sum(clause.passed for clause in self.clauses)
 
     @classmethod
-    def of_card(cls, card: Mapping[str, Any]) -> Self:
+    def from_card(cls, card: Mapping[str, Any]) -> Self:
         """Make it of the record of SQL."""
         attack, left_out = card["attack"], card["left_out"]
         versions = {"dbanon": card["program_version"], **card["versions"]}

@@ -44,11 +44,11 @@ def needs(*parts: Part) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
 
     def decorate(verb: Callable[P, Result]) -> Callable[P, Result]:
         @functools.wraps(verb)
-        def called(*given: P.args, **asked: P.kwargs) -> Result:
+        def call(*given: P.args, **asked: P.kwargs) -> Result:
             demand(*parts)
             return verb(*given, **asked)
 
-        return called
+        return call
 
     return decorate
 

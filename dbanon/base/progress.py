@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int | None], None]
 
 
 def report_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""
+    """Show nothing, where a function that reports progress must be given."""
 
 
 class Display:
@@ -35,12 +35,12 @@ class Display:
     ----------
     stream : file, optional
         Instead of stderr.
-    lines : bool
+    with_lines : bool
         Write a line for each stage, and every five seconds, where there can be no bar.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, lines: bool = False) -> None:
-        self._stream, self._lines = stream, lines
+    def __init__(self, stream: TextIO | None = None, *, with_lines: bool = False) -> None:
+        self._stream, self._lines = stream, with_lines
         self._bar: Bar | None = None
         self._task: Any = None
         self._stage = ""
@@ -117,11 +117,11 @@ def finish_progress(verb: Callable[Concatenate[Owner, P], Result]) -> Callable[C
     """Take the bar away when a verb ends, however it ends."""
 
     @functools.wraps(verb)
-    def called(owner: Owner, /, *given: P.args, **asked: P.kwargs) -> Result:
+    def call(owner: Owner, /, *given: P.args, **asked: P.kwargs) -> Result:
         try:
             return verb(owner, *given, **asked)
         finally:
             if isinstance(owner.progress, Display):
                 owner.progress.finish()
 
-    return called
+    return call

@@ -76,13 +76,13 @@ class Setting:
         ``peak_rss_mb``, ``overlap`` with earlier releases, and ``replicates``, from which differences are computed.
     run_id : int or None
         Its run, if that was kept.
-    earlier : bool
+    is_earlier : bool
         Whether an earlier sweep measured it.
     minute : Minute or None
         Its rows at a moment that all settings have in common, if they were computed in this call.
     side_m : float
         Side of the squares whose counts are compared.
-    front, meets, chosen : bool
+    is_on_front, meets, chosen : bool
         See `dbanon.metrics.settings.judge`.
     """
 
@@ -95,10 +95,10 @@ class Setting:
     evaluation: Evaluation | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
     run_id: int | None = None
-    earlier: bool = False
+    is_earlier: bool = False
     minute: Minute | None = None
     side_m: float = SIDE_M
-    front: bool = False
+    is_on_front: bool = False
     meets: bool = False
     chosen: bool = False
 
@@ -306,5 +306,5 @@ def _make_row(setting: Setting, columns: Mapping[str, bool]) -> Iterator[tuple[s
         yield name, setting.run.get(name)
     overlap = setting.run.get("overlap") or {}
     yield from (("overlap", overlap.get("relation")), ("publishable", setting.publishable), ("run_id", setting.run_id))
-    yield from (("measured_earlier", setting.earlier), ("front", setting.front))
+    yield from (("measured_earlier", setting.is_earlier), ("front", setting.is_on_front))
     yield from (("meets", setting.meets), ("chosen", setting.chosen))

@@ -22,15 +22,15 @@ def add_options(record: type) -> Callable[[Command], Command]:
         own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
 
         @functools.wraps(command)
-        def called(**given: Any) -> None:
+        def call(**given: Any) -> None:
             asked = {one.name: _make_value(one, given) for one in offered}
             command(**{one.name: given[one.name] for one in own}, **asked)
 
         made = [*own, *(parameter for one in offered for parameter in _make_parameters(one))]
-        called.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        call.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[one.replace(kind=one.KEYWORD_ONLY) for one in made]
         )
-        return called
+        return call
 
     return decorate
 

@@ -137,14 +137,14 @@ def generate(
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither. Choose one.")
     if csv is not None:
         plan = generating.Generating(**asked)
-        of_dataset = any(getattr(plan, one.name) != one.default for one in list_fields(generating.OfDataset))
-        if plan.mode == "append" or of_dataset:
+        is_for_dataset = any(getattr(plan, one.name) != one.default for one in list_fields(generating.OfDataset))
+        if plan.mode == "append" or is_for_dataset:
             raise ParameterError(
                 "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv. "
                 "Leave it out, and give it when you load the files."
             )
-        with Display(lines=True) as progress:
-            made = synth.into_files(csv, plan, replace=plan.mode == "replace", progress=progress)
+        with Display(with_lines=True) as progress:
+            made = synth.write_files(csv, plan, replace=plan.mode == "replace", progress=progress)
     else:
         with open_database() as database:
             made = database.synth(str(dataset), **asked)

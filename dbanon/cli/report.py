@@ -203,7 +203,9 @@ def draw_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
         lines.append(
             f"regions   {low:>7} {draw_sparkline([share for _, _, share in shares])} {high} wide, half under {half}"
         )
-    left_out = ((kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.left_out())
+    left_out = (
+        (kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.list_left_out()
+    )
     lines += [
         f"left out  {100 * sum(reasons.values()) / total:>5.0f} % of {total:,} {kind.replace('_', ' ')}: "
         + ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
@@ -250,7 +252,7 @@ def format_card(card: Mapping[str, Any]) -> str:
     ]
     parts.append(format_table([f"release {card['release']}", ""], facts))
     parts.append(format_table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
-    record = Described.of_card(card)
+    record = Described.from_card(card)
     clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations, c.test) for c in record.clauses]
     if clauses:
         parts.append(format_table(["clause", "verdict", "violations", "test of"], clauses))
@@ -331,8 +333,8 @@ def format_sweep(found: "Sweep", file: Path | None) -> str:
 
 
 def _write_sweep_row(one: "Setting") -> list[Any]:
-    name = f"{'* ' if one.front else '  '}{one.name}"
-    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
+    name = f"{'* ' if one.is_on_front else '  '}{one.name}"
+    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.is_earlier)) if is_so)
     if one.outcome != "verified":
         return [name, "", "", "", "", "", "no", one.outcome]
     error = one.error

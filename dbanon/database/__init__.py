@@ -110,7 +110,7 @@ class Database(Datasets):
         from dbanon import methods
 
         family = methods.find_method(method)
-        chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
+        chosen = replace(asked, algorithm=family.find_algorithm(asked.algorithm).name)
         asks = any(getattr(asked, option.name) != option.default for option in list_fields(publishing.Publishing))
         if asked.publish is None and asks:
             raise ParameterError(
@@ -616,16 +616,16 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
     with translate_errors():
         database = Database(target)
         try:
-            _check_or_migrate(database)
+            _prepare_schema(database)
         except BaseException:
             database.close()
             raise
     return database
 
 
-def _check_or_migrate(database: Database) -> None:
-    """Check the schema; only the embedded server is migrated unasked."""
+def _prepare_schema(database: Database) -> None:
+    """Migrate the embedded server, and no other, unasked; demand the revision that this program needs."""
     if database.target.embedded:
         schema.upgrade_embedded(database.target.url)
     if schema.is_open(database.connection):
-        schema.check(database.connection)
+        schema.demand_revision(database.connection)

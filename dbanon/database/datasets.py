@@ -46,8 +46,8 @@ class Datasets:
             If a file is no table or no row is usable; nothing is stored then.
         """
         # A table may be a sequence of columns as well.
-        alone = isinstance(source, str) or not isinstance(source, Sequence) or hasattr(source, "__arrow_c_stream__")
-        several = [cast("load.Table", source)] if alone else cast("Sequence[load.Table]", source)
+        is_alone = isinstance(source, str) or not isinstance(source, Sequence) or hasattr(source, "__arrow_c_stream__")
+        several = [cast("load.Table", source)] if is_alone else cast("Sequence[load.Table]", source)
         return load.load_trajectories(self.connection, several, asked, self.progress)
 
     @finish_progress
@@ -121,7 +121,7 @@ class Datasets:
         from dbanon import synth  # slow to import, and seldom needed
 
         with translate_errors():
-            return synth.into_database(self.connection, dataset, asked, self.progress)
+            return synth.fill_dataset(self.connection, dataset, asked, self.progress)
 
     def forget(self, dataset: str, subject: str, *, again: bool = False) -> tuple[dict[str, int], tuple[str, ...]]:
         """Erase a person from a dataset. Returns counts of deleted rows, and notices of live releases with the data.

@@ -87,11 +87,11 @@ class _Clock:
 def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
     """Measure all settings; see `dbanon.database.Database.sweep`."""
     family = methods.find_method(method)
-    algorithm = family.algorithm(asked.algorithm).name
+    algorithm = family.find_algorithm(asked.algorithm).name
     connection = database.connection
     dataset = stored.find_dataset(connection, asked.dataset)
     _demand_allowed(connection, asked)
-    combinations = _check_combinations(connection, family, algorithm, dataset, asked)
+    combinations = _list_combinations(connection, family, algorithm, dataset, asked)
     found = _find_measured(connection, combinations, asked)
     _demand_known(asked.wants, found.values())
     missing = {place: one for place, one in enumerate(combinations) if place not in found}
@@ -103,7 +103,7 @@ def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
             work = _Work(database, family, algorithm, asked, lock_key)
             for nth, (place, one) in enumerate(missing.items()):
                 with clock.measure_time(place + 1, len(missing) - nth, one.name):
-                    found[place] = replace(_make_setting(one, work.measure(one), earlier=False), minute=work.minute)
+                    found[place] = replace(_make_setting(one, work.measure(one), is_earlier=False), minute=work.minute)
                 _demand_known(asked.wants, found.values())
     marked = settings.judge((found[place] for place in range(len(combinations))), asked.wants)
     made = _Shown(
@@ -141,7 +141,7 @@ def _find_measured(connection: Connection, combinations: list[_Combination], ask
     """Find the settings that were measured earlier, by their places among all."""
     kept_ones = ((place, one, kept.find(connection, one.key, asked.dataset)) for place, one in enumerate(combinations))
     return {
-        place: _make_setting(one, known, earlier=True)
+        place: _make_setting(one, known, is_earlier=True)
         for place, one, known in kept_ones
         if known is not None and (known.run_id is not None or not asked.keep)
     }
@@ -164,10 +164,10 @@ def _summarise(one: Setting) -> tuple[str, float | None, str]:
     return one.name, one.share, f"half under {format_metres(side_m)}" + (", chosen" if one.chosen else "")
 
 
-def _check_combinations(
+def _list_combinations(
     connection: Connection, family: methods.Method, algorithm: str, dataset: DatasetRow, asked: Sweeping
 ) -> list[_Combination]:
-    """Check all combinations before anything is computed."""
+    """List all combinations; the server checks each before anything is computed."""
     several = {name for name, values in asked.values.items() if len(values) > 1}
     described = methods.describe(family)
     made = []
@@ -310,7 +310,7 @@ def _measure_overlap(connection: Connection, run_id: int) -> dict[str, Any]:
         return {"relation": "not known", "below": 1, "reason": str(error)}
 
 
-def _make_setting(one: _Combination, measured: Evaluation, *, earlier: bool) -> Setting:
+def _make_setting(one: _Combination, measured: Evaluation, *, is_earlier: bool) -> Setting:
     status = measured.run.get("status")
     return Setting(
         params=one.params,
@@ -322,7 +322,7 @@ def _make_setting(one: _Combination, measured: Evaluation, *, earlier: bool) -> 
         evaluation=measured if measured.figures else None,
         run=measured.run,
         run_id=measured.run_id,
-        earlier=earlier,
+        is_earlier=is_earlier,
     )
 
 

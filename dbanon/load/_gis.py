@@ -85,7 +85,7 @@ def _ask_reader(
 ) -> tuple[tuple[dict[bytes, bytes], list[pa.RecordBatch]] | dict[str, Any], int]:
     """Have `_gis_reader` read files; returns what it wrote, and its exit code."""
     for path in paths:
-        _check_place(path)
+        _demand_plain_file(path)
     asked |= {"files": [str(path.resolve()) for path in paths], "limits": LIMITS, "parent": os.getpid()}
     command, pipe = [sys.executable, "-I", str(_READER), json.dumps(asked)], subprocess.PIPE
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.DEVNULL) as reader:
@@ -98,7 +98,7 @@ def _ask_reader(
     return read, ended
 
 
-def _check_place(path: Path) -> None:
+def _demand_plain_file(path: Path) -> None:
     place = path.resolve()
     if str(place).startswith("/vsi") or "!" in str(place) or place.suffix.lower() in (".zip", ".shz"):
         raise DataError(

@@ -88,7 +88,7 @@ def _read_features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatc
 
 
 def _parse_json(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa.RecordBatch:
-    def kind(member: str) -> pa.DataType:
+    def choose_type(member: str) -> pa.DataType:
         return _NUMBER if member in numbers else pa.string()
 
     times = pa.list_(pa.float64() if "datetimes" in numbers else pa.string())
@@ -96,8 +96,8 @@ def _parse_json(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa
     moving = {"type": pa.string(), "crs": crs}
     moving |= {"datetimes": times, "coordinates": pa.list_(pa.list_(pa.float64()))}
     feature = {"type": pa.string(), "crs": crs, "temporalGeometry": pa.struct(moving)}
-    feature |= {name: kind(name) for name in properties if name == "id"}
-    feature["properties"] = pa.struct({name: kind(f"properties.{name}") for name in properties})
+    feature |= {name: choose_type(name) for name in properties if name == "id"}
+    feature["properties"] = pa.struct({name: choose_type(f"properties.{name}") for name in properties})
     schema = pa.schema({**feature, "features": pa.list_(pa.struct(feature))})
     table = pajson.read_json(
         pa.BufferReader(text),

@@ -82,14 +82,14 @@ def _leave_out(found: Instants, broken: NDArray[np.bool_], texts: pa.Array) -> I
     order = np.argsort(np.concatenate([found.row[~broken[found.row]], lost]), kind="stable")
     nowhere = pa.nulls(len(lost), pa.float64())
 
-    def merged(old: pa.Array, new: pa.Array) -> pa.Array:
+    def merge(old: pa.Array, new: pa.Array) -> pa.Array:
         return pa.concat_arrays([old.filter(keep), new]).take(pa.array(order))
 
     return Instants(
         np.concatenate([found.row[~broken[found.row]], lost])[order],
-        merged(found.t, pa.array(np.zeros(len(lost)))),
-        merged(found.x, nowhere),
-        merged(found.y, nowhere),
-        merged(found.text, texts.take(pa.array(lost))),
+        merge(found.t, pa.array(np.zeros(len(lost)))),
+        merge(found.x, nowhere),
+        merge(found.y, nowhere),
+        merge(found.text, texts.take(pa.array(lost))),
         found.srids,
     )

@@ -124,7 +124,7 @@ def _survey_file(path: Path, file: pq.ParquetFile, names: Sequence[str], geometr
 
 def _survey(leaf: Any, number: int, raw: io.BufferedReader, groups: Sequence[dict[int, Any]]) -> _Column:
     column = _Column(leaf.path, leaf.physical_type == "BYTE_ARRAY", max(leaf.length, 8))
-    with _refuse_broken():
+    with _translate_errors():
         for group in groups:
             # RowGroup 1: chunks; ColumnChunk 3: meta data, of which 5 counts values, 9 and 11 say where pages begin.
             chunk = group[1][number][3]
@@ -140,7 +140,7 @@ def _survey(leaf: Any, number: int, raw: io.BufferedReader, groups: Sequence[dic
 
 
 @contextmanager
-def _refuse_broken() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn what is no Thrift, or lacks a field, into Arrow's error of a broken file."""
     try:
         yield
@@ -150,7 +150,7 @@ def _refuse_broken() -> Iterator[None]:
 
 def _read_row_groups(raw: io.BufferedReader) -> list[dict[int, Any]]:
     """Read what the file's footer says of its row groups; asked for a column of one, Arrow may abort the process."""
-    with _refuse_broken():
+    with _translate_errors():
         # The file ends with the footer, its length in 32 bits, and PAR1; field 4 of the footer lists row groups.
         raw.seek(-8, io.SEEK_END)
         length = int.from_bytes(raw.read(4), "little")

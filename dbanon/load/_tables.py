@@ -162,23 +162,23 @@ def _name_position(asked: LoadingPlaces) -> tuple[str, str]:
     return asked.x or "x", asked.y or "y"
 
 
-def _check_columns(asked: LoadingPlaces) -> list[str]:
+def _choose_columns(asked: LoadingPlaces) -> list[str]:
     """Name the columns to read from a table.
 
     Raises `ParameterError` if there are two places in a row, or one column is to be two things.
     """
-    _trajectories.refuse_two_positions(asked.geom, asked.x, asked.y)
+    _trajectories.demand_one_position(asked.geom, asked.x, asked.y)
     place = _name_position(asked) if asked.geom is None else (asked.geom,)
     names = [*place, *([] if asked.name is None else [asked.name])]
     _trajectories.demand_different(names, "position and name")
     if asked.geom is None:
-        _trajectories.refuse_names_of_each_other(*_name_position(asked))
+        _trajectories.demand_unswapped(*_name_position(asked))
     return names
 
 
 def _read_placed(source: _sources.Source, asked: LoadingPlaces, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
-    names, kind = _check_columns(asked), asked.kind
+    names, kind = _choose_columns(asked), asked.kind
     if asked.layer is not None:
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
     options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"

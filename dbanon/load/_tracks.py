@@ -156,14 +156,14 @@ def _name_subject(top: Path, path: Path) -> str:
     """Name the person whose track a file is; see the top of this module."""
     place = path.resolve()
     if place.parent.name.lower() == _GEOLIFE_FOLDER:
-        return _check_text(place.parent.parent.name)
+        return _replace_bytes(place.parent.parent.name)
     within = path.relative_to(top).parts[:-1] if path != top else ()
-    return _check_text(within[0] if within else path.stem)
+    return _replace_bytes(within[0] if within else path.stem)
 
 
 def _name_trip(top: Path, path: Path) -> str:
-    return _check_text(str(path.relative_to(top)) if path != top else path.name)
+    return _replace_bytes(str(path.relative_to(top)) if path != top else path.name)
 
 
-def _check_text(name: str) -> str:
+def _replace_bytes(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "replace")

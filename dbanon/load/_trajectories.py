@@ -100,7 +100,7 @@ class Fixes:
                     if where.is_moving
                     else self._read(batch, where, times)
                 )
-                self._check_system(source, read.systems)
+                self._demand_system(source, read.systems)
                 placed = placed or read.x.null_count < len(read.x)
                 shaped = shaped or (where.is_geometry and _geometry.are_other_shapes(batch.columns[where.columns[0]]))
                 for start in range(0, len(read.line), _arrow.ROWS_PER_SLICE):
@@ -134,7 +134,7 @@ class Fixes:
         line = first + np.arange(len(row), dtype=np.int64)
         return _Rows(line, found.t, found.x, found.y, columns | {name: found.text}, systems)
 
-    def _check_system(self, source: _sources.Source, systems: frozenset[str]) -> None:
+    def _demand_system(self, source: _sources.Source, systems: frozenset[str]) -> None:
         other = next((crs for crs in sorted(systems) if _crs.parse_number(crs) != _crs.parse_number(self.crs)), None)
         if other is not None and len(systems) == 1:
             raise ParameterError(f"{source.name} is in {other}. Got {self.crs} for it. Give --crs {other}.")
@@ -212,14 +212,14 @@ def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
     if not given:
         raise ParameterError("At least one file or table must be given. Got none. Name a CSV or Parquet file.")
     sources = tuple(_sources.open_fixes(one) for one in given)
-    _check_others(sources)
+    _demand_single_mentions(sources)
     positions = tuple(_choose_position(source, asked) for source in sources)
     for where in set(positions):
         _demand_columns(asked, where)
     return Fixes(sources, positions, _choose_system(sources, positions, asked.crs), asked)
 
 
-def _check_others(sources: Sequence[_sources.Source]) -> None:
+def _demand_single_mentions(sources: Sequence[_sources.Source]) -> None:
     places = [os.path.realpath(source.path) for source in sources if isinstance(source, _sources.File)]
     twice = next((place for place in places if places.count(place) > 1), None)
     if twice is not None:
@@ -229,7 +229,7 @@ def _check_others(sources: Sequence[_sources.Source]) -> None:
 
 def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:
     """Find where the position of a source is: as asked for, else in its geometry, else in x and y."""
-    refuse_two_positions(asked.geom, asked.x, asked.y)
+    demand_one_position(asked.geom, asked.x, asked.y)
     if asked.x is None and asked.y is None:
         found = source.geometries.choose_column(source.name, asked.geom)
         if found is not None:
@@ -269,10 +269,10 @@ def _demand_columns(asked: LoadingTrajectories, where: _Position) -> None:
             f"Only the 'subject' column can be '{OWN_SUBJECT}'. Got it for another column. Name that column."
         )
     if len(where.columns) == 2:
-        refuse_names_of_each_other(*where.columns)
+        demand_unswapped(*where.columns)
 
 
-def refuse_two_positions(geom: str | None, x: str | None, y: str | None) -> None:
+def demand_one_position(geom: str | None, x: str | None, y: str | None) -> None:
     """Raise `ParameterError` if there are to be two places in a row."""
     if geom is not None and (x is not None or y is not None):
         raise ParameterError(
@@ -284,7 +284,7 @@ def _mark_nulls(column: pa.Array) -> pa.Array:
     return binary_copy.mark_nulls(_staging.convert_to_floats(column), _staging.is_null(column))
 
 
-def refuse_names_of_each_other(x: str, y: str) -> None:
+def demand_unswapped(x: str, y: str) -> None:
     """Raise `ParameterError` if the columns of x and y are called latitude and longitude, in this order."""
     if x.strip().lower() in _LATITUDE_NAMES and y.strip().lower() in _LONGITUDE_NAMES:
         raise ParameterError(

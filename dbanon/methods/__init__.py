@@ -185,7 +185,7 @@ class Method:
         releases speak of one moment.
     window : str, optional
         The parameter with the number of instants after which a person's record ends, and another one begins.
-    days : bool
+    has_days : bool
         Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
     notices : mapping
         By figure of the attack: what a run and its publication say if it is not 0, ``%s`` being the figure. And under
@@ -227,7 +227,7 @@ class Method:
     shares: bool = False
     every: str | None = None
     window: str | None = None
-    days: bool = False
+    has_days: bool = False
     notices: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -235,10 +235,9 @@ class Method:
         """What core SQL reads of a family in ``dbanon.method.traits``."""
         names = (
             *("hides", "holds", "hidden_by", "reads", "joins", "begins", "instant", "oldest"),
-            *("every", "window", "days"),
-            *("notices", "totals", "reasons"),
+            *("every", "window", "notices", "totals", "reasons"),
         )
-        return {name: getattr(self, name) for name in names}
+        return {"days": self.has_days} | {name: getattr(self, name) for name in names}
 
     @property
     def parameters(self) -> type[Any]:
@@ -248,7 +247,7 @@ class Method:
     def _load_attribute(self, name: str) -> Any:
         return getattr(importlib.import_module(self.module), name)
 
-    def algorithm(self, name: str | None) -> Algorithm:
+    def find_algorithm(self, name: str | None) -> Algorithm:
         """Look up an algorithm by name; the first is the default."""
         if name is None:
             return self.algorithms[0]
@@ -273,7 +272,7 @@ class Method:
             For an unknown name, a value outside its limits or that does not fit another's, or one the algorithm (by
             default the first) would not use.
         """
-        chosen = self.algorithm(algorithm)
+        chosen = self.find_algorithm(algorithm)
         items = dataclasses.fields(self.parameters)
         known = [item.name for item in items]
         unknown = set(given).difference(known)

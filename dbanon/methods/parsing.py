@@ -57,8 +57,8 @@ def _convert_number(about: Mapping[str, Any], value: Any) -> int | float | None:
         return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_MAGNITUDE:
         return None
-    instant = about["type"] == "instant"
-    low, high = (-LATEST_S, LATEST_S) if instant else (about["minimum"], about["maximum"])
+    is_instant = about["type"] == "instant"
+    low, high = (-LATEST_S, LATEST_S) if is_instant else (about["minimum"], about["maximum"])
     if (low is not None and value < low) or (high is not None and value > high):
         return None
     if about["type"] == "number":

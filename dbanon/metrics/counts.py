@@ -128,12 +128,12 @@ class _Sums:
 
 
 def _make_ratio(above: int, below: int, noise: int | None = None) -> Any:
-    def of(sums: Float) -> Float:
+    def divide(sums: Float) -> Float:
         left = sums[above] if noise is None else np.sqrt(np.maximum(sums[above] ** 2 - sums[noise] ** 2, 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(sums[below] > 0, left / sums[below], np.nan)
 
-    return of
+    return divide
 
 
 # Rows of _Sums: questions, true answers, absolute errors, signed errors, widths, query errors, and both of the noise.

@@ -103,7 +103,7 @@ def count_true_answers(movements: Movements, questions: Questions) -> Float:
 
     def count(part: Int | slice) -> Int:
         counts = np.zeros(len(order), np.int64)
-        slot = times.slot(movements.t[part])
+        slot = times.find_slots(movements.t[part])
         in_time = np.argsort(slot, kind="stable")
         columns = [values[part][in_time] for values in (movements.person, movements.x, movements.y)]
         for asked, first, last in times.iter_groups(slot[in_time]):
@@ -131,7 +131,7 @@ class _Times:
         self._begin = np.flatnonzero(np.append(True, (np.diff(low) != 0) | (np.diff(high) != 0))[: len(since)])
         self._low, self._high, self._questions = low[self._begin], high[self._begin], len(since)
 
-    def slot(self, t: Float) -> Int:
+    def find_slots(self, t: Float) -> Int:
         """Find the slot of each time; two bytes are used if they suffice, since NumPy sorts them ten times as fast."""
         above = np.searchsorted(self._bounds, t, side="right")
         exactly = np.append(np.nan, self._bounds)[above] == t
@@ -169,12 +169,12 @@ def _count(  # noqa: PLR0917 - Numba kernels take arrays by position
     person: Any, x: Any, y: Any, left: Any, right: Any, bottom: Any, top: Any, counts: Any
 ) -> None:
     """Count people by square; positions are in the order of people, and a person may have several."""
-    once = True
+    are_once = True
     for i in range(1, len(person)):
-        once &= person[i] != person[i - 1]
+        are_once &= person[i] != person[i - 1]
     for q in range(len(counts)):
         number = 0
-        if once:  # without a branch, for the processor does four at once
+        if are_once:  # without a branch, for the processor does four at once
             for i in range(len(person)):
                 number += (left[q] <= x[i]) & (x[i] <= right[q]) & (bottom[q] <= y[i]) & (y[i] <= top[q])
         else:

@@ -92,7 +92,7 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
     settings = [replace(one, side_m=side) for one in settings]
     marked = [replace(one, meets=_meets(one, wants)) for one in settings]
     front = {id(one) for group in _group_by_promise(marked).values() for one in _find_front(group)}
-    marked = [replace(one, front=id(one) in front) for one in marked]
+    marked = [replace(one, is_on_front=id(one) in front) for one in marked]
     eligible = [one for one in marked if one.meets and _is_comparable(one) and one.publishable is not False]
     if not eligible:
         return tuple(marked)
@@ -118,13 +118,13 @@ def _group_by_promise(settings: Iterable[Setting]) -> dict[tuple[Any, ...], list
 
 
 def _find_front(group: Sequence[Setting]) -> list[Setting]:
-    def beaten(one: Setting) -> bool:
+    def is_beaten(one: Setting) -> bool:
         mine = _locate(one)
         return any(
             _locate(o)[0] >= mine[0] and _locate(o)[1] <= mine[1] and _locate(o) != mine for o in group if o is not one
         )
 
-    return [one for one in group if not beaten(one)]
+    return [one for one in group if not is_beaten(one)]
 
 
 def _locate(setting: Setting) -> tuple[float, float]:
@@ -220,11 +220,16 @@ def _is_best(name: str, value: Any, line: Sequence[Setting]) -> bool:
 def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> str:
     """Note the cases in which the best value at moments is not the best over ten minutes."""
 
-    def off(one: Setting) -> float:
+    def measure_error(one: Setting) -> float:
         found = one.find_figure("count_error", side_m=one.side_m, asked="span")
         return float("inf") if found is None or found.value is None else found.value
 
-    worse = sum(off(one) > min(map(off, line)) for line in lines for one in line if one.varied[name] == value)
+    worse = sum(
+        measure_error(one) > min(map(measure_error, line))
+        for line in lines
+        for one in line
+        if one.varied[name] == value
+    )
     return (
         f". Over ten minutes another value errs less in {format_count(worse, 'case')} of {len(lines)}" if worse else ""
     )

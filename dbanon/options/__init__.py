@@ -88,7 +88,7 @@ class Field:
         """The keyword of Python."""
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=self.type)
 
-    def check(self, value: Any) -> None:
+    def demand_valid(self, value: Any) -> None:
         """Raise `ParameterError` if a value is of another type, outside the limits, or none of the choices."""
         option, name = self.option, f"--{self.name.replace('_', '-')}"
         if not _is_of_type(value, self.type):
@@ -99,9 +99,9 @@ class Field:
         if option.choices and value not in option.choices:
             raise ParameterError(f"{name} must be one of {', '.join(option.choices)}. Got {value!r} instead.")
         if option.minimum is not None and option.maximum is not None and not option.minimum <= value <= option.maximum:
-            whole = int in (self.type, *get_args(self.type))
-            most = f"{option.maximum:,}" if whole else f"{option.maximum:g}"
-            kind = "a whole number" if whole else "a number"
+            is_whole = int in (self.type, *get_args(self.type))
+            most = f"{option.maximum:,}" if is_whole else f"{option.maximum:g}"
+            kind = "a whole number" if is_whole else "a number"
             raise ParameterError(f"{name} must be {kind} from {option.minimum} to {most}. Got {value} instead.")
 
     @property
@@ -117,8 +117,8 @@ def _is_of_type(value: Any, kind: Any) -> bool:
     if origin in (UnionType, Union):
         return any(_is_of_type(value, one) for one in inner)
     if origin in (tuple, Sequence):  # a text is a sequence, too, but of letters
-        listed = isinstance(value, Sequence) and not isinstance(value, str)
-        return listed and all(_is_of_type(one, inner[0]) for one in value)
+        is_listed = isinstance(value, Sequence) and not isinstance(value, str)
+        return is_listed and all(_is_of_type(one, inner[0]) for one in value)
     if origin in (int, float):  # also those of NumPy; True is no number
         return isinstance(value, Integral if origin is int else Real) and not isinstance(value, bool)
     return isinstance(value, str if origin is Literal else origin)
@@ -139,7 +139,7 @@ def make_record(record: Callable[..., Asked], asked: Mapping[str, Any]) -> Asked
     """Make a record of what was asked; raises `ParameterError` for a value that it does not take."""
     for one in list_fields(cast("type", record)):
         if one.name in asked:
-            one.check(asked[one.name])
+            one.demand_valid(asked[one.name])
     return record(**asked)
 
 
@@ -172,16 +172,16 @@ class _Keywords(Generic[P, Asked]):
         signature = signature.replace(parameters=[*before, *(one.parameter for one in offered)])
 
         @functools.wraps(verb)
-        def called(*given: Any, **asked: Any) -> Result:
+        def call(*given: Any, **asked: Any) -> Result:
             try:
                 signature.bind(*given, **asked)  # says which keyword is missing or unknown
             except TypeError as error:
                 raise TypeError(f"{verb.__qualname__}(): {error}") from None
             return verb(*given, make_record(self._record, asked))
 
-        called.__signature__ = signature  # type: ignore[attr-defined]
-        called.__doc__ = f"{inspect.getdoc(verb)}\n\n{_describe_fields(offered)}"
-        return called
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = f"{inspect.getdoc(verb)}\n\n{_describe_fields(offered)}"
+        return call
 
 
 def take_keywords(record: Callable[P, Asked]) -> _Keywords[P, Asked]:

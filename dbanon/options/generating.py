@@ -130,7 +130,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for option in list_fields(Plan):
-            option.check(getattr(self, option.name))
+            option.demand_valid(getattr(self, option.name))
         most = max(1, self.quasi_identifier_size // 2)
         if not 0 <= self.quasi_identifier_overlap <= most:
             raise ParameterError(

@@ -235,12 +235,12 @@ def draw_ranges(
     right = FIGURE_WIDTH - 14 - _LETTER_WIDTH_PX * max((len(row.text) for row in rows), default=0)
     bottom = len(rows) * _ROW_HEIGHT_PX + 4
 
-    def at(value: float) -> float:
+    def place_value(value: float) -> float:
         return start + x.find_share(value) * (right - start)
 
     drawn: list[Markup] = [
         make_element(
-            "path", d="".join(f"M{format_number(at(value))} 2V{bottom}" for value, _ in x.ticks), class_="line"
+            "path", d="".join(f"M{format_number(place_value(value))} 2V{bottom}" for value, _ in x.ticks), class_="line"
         )
     ]
     for place, row in enumerate(rows):
@@ -248,17 +248,24 @@ def draw_ranges(
         drawn += [
             draw_text(start - 6, y + 4, _shorten(row.label, 24), anchor="end"),
             make_element(
-                "rect", x=at(row.low), y=y - 5, width=max(at(row.high) - at(row.low), 1), height=10, class_=row.kind
+                "rect",
+                x=place_value(row.low),
+                y=y - 5,
+                width=max(place_value(row.high) - place_value(row.low), 1),
+                height=10,
+                class_=row.kind,
             ),
         ]
         if row.dot is not None:
-            drawn.append(make_element("circle", cx=at(row.dot), cy=y, r=4, class_="published"))
+            drawn.append(make_element("circle", cx=place_value(row.dot), cy=y, r=4, class_="published"))
         if row.true is not None:
-            d = f"M{format_number(at(row.true))} {y - 6}l6 6l-6 6l-6 -6z"
+            d = f"M{format_number(place_value(row.true))} {y - 6}l6 6l-6 6l-6 -6z"
             drawn.append(make_element("path", d=d, class_="private", stroke="var(--paper)"))
         if row.text:
             drawn.append(draw_text(right + 10, y + 4, row.text, class_="soft"))
-    drawn += [draw_text(at(value), bottom + 13, said, anchor="middle", class_="soft") for value, said in x.ticks]
+    drawn += [
+        draw_text(place_value(value), bottom + 13, said, anchor="middle", class_="soft") for value, said in x.ticks
+    ]
     if x.name:
         drawn.append(draw_text((start + right) / 2, bottom + 28, x.name, anchor="middle", class_="soft"))
     drawn += [_mark_private(bottom + 28)] if private else []

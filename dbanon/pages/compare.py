@@ -33,7 +33,7 @@ def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
     """Make the page, from nothing but what the pages for files of the two show."""
     sides = {"A": one, "B": other}
     names = [side.record.name for side in sides.values()]
-    same = one.promised == other.promised
+    is_same = one.promised == other.promised
     around = frame.Frame(
         title=f"{names[0]} beside {names[1]}",
         band="To choose between two. Shows no true position.",
@@ -42,7 +42,7 @@ def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
     )
     lead = (
         "Both keep the same promise. The differences are below."
-        if same
+        if is_same
         else "They promise different things, so neither is better by a figure of this page."
     )
     about = [f"{letter}: {side.record.name}" for letter, side in sides.items()]

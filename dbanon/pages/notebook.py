@@ -164,12 +164,12 @@ def make_view(
 def scope_style(style: str, name: str) -> str:
     """Limit a style sheet to the element with the class `name`, which ``:root`` becomes, and its content."""
 
-    def within(found: re.Match[str]) -> str:
+    def limit_rule(found: re.Match[str]) -> str:
         selectors = [one.strip() for one in found[2].split(",")]
         inside = [f".{name}" if one == ":root" else f".{name} {one}" for one in selectors]
         return f"{found[1]}{','.join(inside)}{{"
 
-    return re.sub(r"(^|[{}])\s*([^{}@]+)\{", within, style.strip())
+    return re.sub(r"(^|[{}])\s*([^{}@]+)\{", limit_rule, style.strip())
 
 
 def _make_name() -> str:

@@ -183,7 +183,7 @@ def _draw_setting(one: Setting, across: float, up: float, above: str | None, bes
     """Draw the dot of a setting, ringed if it is chosen, with its names above and beside it."""
     if one.chosen:
         yield make_element("circle", cx=across, cy=up, r=9, class_="ink", stroke_width=1.5)
-    colour = "published" if one.front else "paper"
+    colour = "published" if one.is_on_front else "paper"
     yield make_element("circle", cx=across, cy=up, r=4.5, class_=colour, stroke="var(--published)", stroke_width=1.6)
     if above:
         yield draw_text(across, up - 11, above, anchor="end" if across > FIGURE_WIDTH - 40 else "middle", class_="halo")
@@ -335,7 +335,7 @@ def _write_grid(sweep: Sweep) -> Markup:
 
 
 def _write_row(one: Setting, worst: float) -> list[Any]:
-    name = Markup("{}{}{}").format("● " if one.front else "", one.name, " (chosen)" if one.chosen else "")
+    name = Markup("{}{}{}").format("● " if one.is_on_front else "", one.name, " (chosen)" if one.chosen else "")
     if one.outcome != "verified":
         return [name, "–", "–", "–", "–", "–", "no", Markup('<b class="warn">{}</b>').format(one.reason or one.outcome)]
     limits = ", ".join(f"{_write_percent(part)} {_write_reason(reason)}" for reason, part in one.limits.items())

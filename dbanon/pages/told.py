@@ -252,13 +252,13 @@ class Told(Blocks):
         """Say which questions the rows answer."""
         offered = {column for column, _ in self.record.columns}
         names = [name for name in _FUNCTION_ANSWERS if name != "requests_inside" or "requests" in offered]
-        instant = self.record.holds == "instant"  # the others have no moments
+        is_instant = self.record.holds == "instant"  # the others have no moments
         asked = (
             {**_FUNCTION_ANSWERS, "count_inside": "how many people in an area, at a moment or over a time"}
-            if instant
+            if is_instant
             else _FUNCTION_ANSWERS
         )
-        when = "at => '...'" if instant else "during => '[...]'"
+        when = "at => '...'" if is_instant else "during => '[...]'"
         return frame.make_section(
             "Questions that you may ask",
             frame.make_table(

@@ -64,13 +64,13 @@ def format_usable_resolution(figures: Sequence[Figure], asked: str | None = None
         return "–"
     widest = max((one.side_m for one in figures if one.side_m is not None), default=0)
 
-    def side(value: float) -> str:
+    def format_side(value: float) -> str:
         return f"over {to_metres(widest)}" if math.isinf(value) else to_metres(value)
 
     usable = found[0]
     if usable.low is None or usable.high is None:
-        return side(found[0].value)
-    return f"{side(found[0].value)} [{side(usable.low)} to {side(usable.high)}]"
+        return format_side(found[0].value)
+    return f"{format_side(found[0].value)} [{format_side(usable.low)} to {format_side(usable.high)}]"
 
 
 def describe_crowd(record: Described, exact: float) -> tuple[str, str] | None:

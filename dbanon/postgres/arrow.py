@@ -23,8 +23,8 @@ from dbanon.postgres.connection import find_postgis_schema, make_sql
 
 _FIX_BYTES = 24  # bytes of one point of WKB with M: x, y, m
 _WKB_HEADER_BYTES = 5, 9  # bytes before the points: of a point, of a line
-_BATCH_BYTES = 1 << 22  # bytes: they stay in the cache, and in memory used before
-_LONG_BYTES = 64  # bytes: from here on values are better copied one by one
+_BATCH_BYTES = 1 << 22  # they stay in the cache, and in memory used before
+_LONG_BYTES = 64  # from here on values are better copied one by one
 _BLOCK_BITS = 8  # bits of an id that do not tell which block of trajectories it is in, which the server puts together
 _MAX_BLOCK_BYTES = 1 << 24  # bytes of their paths; of a heavier block each trajectory comes alone
 _ID_BITS = 14  # bits of an id below those that say which piece it is in, where fixes are left out
@@ -199,7 +199,7 @@ class TextCodes:
     texts: pa.Array
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray) -> "TextCodes":
+    def from_column(cls, column: pa.ChunkedArray) -> "TextCodes":
         """Number the distinct texts of a column."""
         distinct = column.chunk(0).dictionary if pa.types.is_dictionary(column.type) else pc.unique(column)
         return cls(distinct.take(pc.sort_indices(distinct)))

@@ -29,7 +29,7 @@ class Binaries:
 
     bindir: Path
     major: int
-    postgis: bool
+    has_postgis: bool
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def find_installations() -> list[Binaries]:
     """Every PostgreSQL server installed here that is recent enough: with PostGIS first, then newest first."""
     found = {directory.resolve(): None for directory in _list_directories()}
     known = [item for directory in found if (item := _examine(directory)) is not None]
-    return sorted(known, key=lambda item: (item.postgis, item.major), reverse=True)
+    return sorted(known, key=lambda item: (item.has_postgis, item.major), reverse=True)
 
 
 def find_binaries(major: int | None = None) -> Binaries:
@@ -57,7 +57,7 @@ def find_binaries(major: int | None = None) -> Binaries:
         Naming what is missing, and the packages that provide it.
     """
     known = [item for item in find_installations() if major in (None, item.major)]
-    if known and known[0].postgis:
+    if known and known[0].has_postgis:
         return known[0]
     if known:
         raise StoreError(

@@ -200,12 +200,12 @@ def _name_socket_directory(words: dict[str, str]) -> None:
 
 
 def _make_label(words: Mapping[str, str]) -> str:
-    def word(key: str, variable: str) -> str:
+    def find_word(key: str, variable: str) -> str:
         return words.get(key) or os.environ.get(variable) or ""
 
-    service = word("service", "PGSERVICE")
-    place = word("host", "PGHOST") or word("hostaddr", "PGHOSTADDR") or ("" if service else "localhost")
-    port, database, user = word("port", "PGPORT"), word("dbname", "PGDATABASE"), word("user", "PGUSER")
+    service = find_word("service", "PGSERVICE")
+    place = find_word("host", "PGHOST") or find_word("hostaddr", "PGHOSTADDR") or ("" if service else "localhost")
+    port, database, user = find_word("port", "PGPORT"), find_word("dbname", "PGDATABASE"), find_word("user", "PGUSER")
     parts = [
         f"service {service}" if service else "",
         f"database {database}" if database else "",
@@ -313,10 +313,10 @@ class EmbeddedServer:
         Raises `StoreError` if programs, permissions or the server itself prevent it; says what to do.
         """
         if not self._is_ready():
-            self._check_platform()
+            self._demand_programs()
             self._make_home()
             with self._hold_lock():
-                self._check_owner()
+                self._demand_owner()
                 if not self.data.exists():
                     self._create()
                 if not self._is_ready():
@@ -328,13 +328,13 @@ class EmbeddedServer:
         if not self.data.exists():
             return False
         with self._hold_lock():
-            up = self._find_postmaster() is not None
-            if up:
+            was_up = self._find_postmaster() is not None
+            if was_up:
                 self._run_pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
         if self._socket_directory.parent == _TEMPORARY_DIRECTORY:
             with suppress(OSError):
                 self._socket_directory.rmdir()
-        return up
+        return was_up
 
     def status(self) -> Status:
         """Report whether it runs, where, and which version its cluster has; starts and changes nothing."""
@@ -366,26 +366,26 @@ class EmbeddedServer:
     def _socket(self) -> Path:
         return self._socket_directory / f".s.PGSQL.{PORT}"
 
-    def _check_platform(self) -> None:
+    def _demand_programs(self) -> None:
         if not self.data.exists():
             find_binaries()  # before a directory or a user is made for nothing
 
     def _make_home(self) -> None:
         """Make `home` and its directories. Root's can be entered by the server's user, who owns only what is inside."""
-        root = os.geteuid() == 0
+        is_root = os.geteuid() == 0
         try:
-            self.home.mkdir(mode=0o711 if root else 0o700, parents=True, exist_ok=True)
-            if root and stat.S_IMODE(self.home.stat().st_mode) == 0o700:
+            self.home.mkdir(mode=0o711 if is_root else 0o700, parents=True, exist_ok=True)
+            if is_root and stat.S_IMODE(self.home.stat().st_mode) == 0o700:
                 self.home.chmod(0o711)  # the umask may have been stricter than what the server's user needs
         except OSError as error:
             raise StoreError(
                 f"DBANON_HOME must be a directory that can be written. Got {self.home}: {error.strerror}."
             ) from None
-        self._check_home()
+        self._demand_safe_home()
         for directory in (self.log.parent, self._socket_directory):
             self._make_private(directory)
 
-    def _check_home(self) -> None:
+    def _demand_safe_home(self) -> None:
         found = self.home.stat()
         if found.st_uid not in (0, os.geteuid(), self._account.uid) or found.st_mode & stat.S_IWOTH:
             raise StoreError(
@@ -416,7 +416,7 @@ class EmbeddedServer:
                 f"else. Remove it, or set DBANON_HOME to another directory."
             )
 
-    def _check_owner(self) -> None:
+    def _demand_owner(self) -> None:
         """Refuse a cluster that belongs to another user: PostgreSQL's own refusal explains less."""
         owner = self.data.stat().st_uid if self.data.exists() else self._account.uid
         if owner != self._account.uid:

@@ -173,7 +173,7 @@ def adapt_to_command_line(text: str) -> str:
     An argument ``grid_m => 1`` is ``--grid-m 1``, a statement ``SELECT dbanon.cancel_run(1)`` is ```dbanon cancel 1```.
     """
 
-    def command(found: re.Match[str]) -> str:
+    def write_command(found: re.Match[str]) -> str:
         words = [re.sub(r"^'([^']*)'$", r"\1", word.strip()) for word in _WORD.findall(found[2] or "")]
         if found[1] == "steer_job":
             name, action, *since = words
@@ -184,13 +184,13 @@ def adapt_to_command_line(text: str) -> str:
             f"`{' '.join(['dbanon', _COMMAND_NAMES[found[1]], *(word for word in words if word not in ('', '...'))])}`"
         )
 
-    return _STATEMENT.sub(command, _replace_options(text))
+    return _STATEMENT.sub(write_command, _replace_options(text))
 
 
 def _replace_options(text: str) -> str:
     """Write the arguments of SQL functions as options; not where they begin a quoted text, which users have written."""
 
-    def option(found: re.Match[str]) -> str:
+    def write_option(found: re.Match[str]) -> str:
         name, value = found[1].replace("_", "-"), found[2].strip("'")
         if name == "reason" and value != "...":
             escaped = found[2].startswith("E")  # as the server quotes a text with a backslash
@@ -205,7 +205,7 @@ def _replace_options(text: str) -> str:
             return f"--{value}"
         return f"--{name}" if value in ("true", "...") else f"--{name} {value}"
 
-    return _ARGUMENT.sub(option, text)
+    return _ARGUMENT.sub(write_option, text)
 
 
 def _translate_own(error: psycopg.Error, state: str) -> DbanonError:

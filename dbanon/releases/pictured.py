@@ -52,8 +52,8 @@ def collect_shown(
     zone: ZoneInfo,
     backdrop: str | None = None,
     *,
-    hours: bool = False,
-    questions: bool = False,
+    with_hours: bool = False,
+    with_questions: bool = False,
 ) -> shown.Shown:
     """Read what pages for readers show of rows, hours and questions if asked for; an empty one where there are none."""
     reader = _Reader(connection, rows)
@@ -68,13 +68,13 @@ def collect_shown(
         k=rows.k,
         window=window,
         moment=reader.choose_moment(window),
-        hours=reader.draw_hours(window, cell_m, zone, few=not exact) if hours else (),
+        hours=reader.draw_hours(window, cell_m, zone, are_few=not exact) if with_hours else (),
         cell_m=cell_m,
         sizes=shown.make_bars(hidden),
         sides=shown.compute_quantiles(bins) if hidden else (),
         crowds=shown.make_crowd_bars(crowds, rows.k),
         exact=exact,
-        questions=reader.ask_questions(window, zone) if questions else (),
+        questions=reader.ask_questions(window, zone) if with_questions else (),
         atoms=reader.draw_atoms(window),
         lines=lines,
         areas=areas,
@@ -146,7 +146,7 @@ class _Reader:
             **scale_to_window(within),
         )
 
-    def draw_hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
+    def draw_hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, are_few: bool) -> list[Any]:
         """Draw the last day of the rows hour by hour."""
         since = max(self._rows.since, self._rows.until - timedelta(days=1))
         hour = since.replace(minute=0, second=0, microsecond=0)
@@ -157,13 +157,13 @@ class _Reader:
         for at, *cell in self._ask_cells(cell_m, since, window):
             cells[at].append(cell)
         return [
-            (at.astimezone(zone), shown.draw_squares(found, cell_m, window, self._rows.k, few=few))
+            (at.astimezone(zone), shown.draw_squares(found, cell_m, window, self._rows.k, are_few=are_few))
             for at, found in cells.items()
         ]
 
     def choose_moment(self, window: Window) -> shown.Moment | None:
         """Choose a time by a fixed rule, the median number of rows, and draw the regions that hide people then."""
-        instant = self._rows.holds == "instant"
+        is_instant = self._rows.holds == "instant"
         times = self.ask(
             """
             SELECT CASE WHEN %(instant)s THEN c.valid_from ELSE date_bin('1 hour', c.valid_from, 'epoch') END AS at,
@@ -171,12 +171,12 @@ class _Reader:
             FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
             GROUP BY 1 ORDER BY 2, 1
             """,
-            instant=instant,
+            instant=is_instant,
         )
         if not times:
             return None
         at = times[(len(times) - 1) // 2][0]
-        at = at if instant else min(at + timedelta(minutes=30), self._rows.until - timedelta(seconds=1))
+        at = at if is_instant else min(at + timedelta(minutes=30), self._rows.until - timedelta(seconds=1))
         found = self.ask(
             """
             SELECT {path}
@@ -247,7 +247,7 @@ class _Reader:
                 for low, size, base in ((window.x0, wide, 2), (window.y0, high, 3))
             )
             at = self._rows.since + (self._rows.until - self._rows.since) * _compute_halton(n, 5)
-            span = self._rows.holds != "instant"
+            is_span = self._rows.holds != "instant"
             [(least, expected, most)] = self.ask(
                 """
                 SELECT c.at_least, c.expected, c.at_most FROM published.count_inside_of({about}, {named}::regclass,
@@ -256,7 +256,7 @@ class _Reader:
                     CASE WHEN %(span)s
                         THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10 minutes') END) c
                 """,
-                **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": span},
+                **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": is_span},
             )
             label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
             told.append(shown.Question(label, least, expected, most))

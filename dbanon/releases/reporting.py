@@ -65,21 +65,21 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
     Raises `ParameterError` if there is no such thing that this login may read, or a run that is not verified is to have
     a page for others.
     """
-    asked.check()
+    asked.demand_valid()
     zone = find_zone(asked.tz)
     if asked.audience == "analysts":
         if not isinstance(what, str):
             raise ParameterError(f"A page for analysts must be of a release. Got run {what}. Publish it first.")
         with _lock_for_reading(connection, what):
             record, rows = describe_by_view(connection, what)
-            shown = _collect_shown(connection, rows, zone, asked, hours=True, questions=True)
+            shown = _collect_shown(connection, rows, zone, asked, with_hours=True, with_questions=True)
             return pages.make_page(record, shown, "analysts", zone)
     if not asked.with_truth or private is None:
         record, shown = _read_known(connection, what, zone, asked)
         return pages.make_page(record, shown, "file", zone)
     with translate_errors():
         run_id, parts, before = private.part(what) if isinstance(what, str) else (what, (), {})
-    record, shown = _read_known(connection, what, zone, asked, of_run=run_id, hours=True, verified=False)
+    record, shown = _read_known(connection, what, zone, asked, of_run=run_id, with_hours=True, verified=False)
     truth, shown = _read_truth(connection, record, shown, private)
     measured, unmeasured = None, ""
     try:
@@ -119,7 +119,7 @@ def _read_known(
     asked: Showing,
     *,
     of_run: int | None = None,
-    hours: bool = False,
+    with_hours: bool = False,
     verified: bool = True,
 ) -> tuple[Described, Shown]:
     """Read all that is known of a release or run, and what is drawn of its rows with the rights of their readers.
@@ -128,22 +128,22 @@ def _read_known(
     """
     known = describe_release_or_run(connection, what, of_run)
     if verified and not isinstance(what, str):
-        _require_verified(known)
+        _demand_verified(known)
     with _lock_for_reading(connection, what) if isinstance(what, str) else _use_own_rows(connection):
         seen, rows = (
             describe_by_view(connection, what, known.since)
             if isinstance(what, str)
             else _find_run_rows(connection, known)
         )
-        shown = _collect_shown(connection, rows, zone, asked, hours=hours)
+        shown = _collect_shown(connection, rows, zone, asked, with_hours=with_hours)
     if isinstance(what, str):
-        _require_unchanged(connection, what, of_run, known)
+        _demand_unchanged(connection, what, of_run, known)
     # A card speaks of the newest part of a release that grows, its view of all.
     names = ("columns", "window_s", "rows", "since", "until")
     return replace(known, **{name: getattr(seen, name) for name in names}), shown
 
 
-def _require_unchanged(connection: Connection, name: str, of_run: int | None, record: Described) -> None:
+def _demand_unchanged(connection: Connection, name: str, of_run: int | None, record: Described) -> None:
     """Raise `StoreError` if a release is another than when its record was read.
 
     The rows are read under a lock, with the rights of analysts, who may not read the record.
@@ -152,7 +152,7 @@ def _require_unchanged(connection: Connection, name: str, of_run: int | None, re
         raise StoreError(f"Release {name} changed while its page was made. Nothing was written. Make the page again.")
 
 
-def _require_verified(record: Described) -> None:
+def _demand_verified(record: Described) -> None:
     """Raise `ParameterError` unless every clause holds of a run's rows as they are."""
     if not record.clauses:
         found = "was not attacked"
@@ -177,7 +177,7 @@ def describe_release_or_run(connection: Connection, what: str | int, of_run: int
     query = release if isinstance(what, str) else "SELECT dbanon.run_card(%(what)s)"
     with translate_errors():
         row = connection.execute(make_sql(query), {"what": what, "run": of_run}).fetchone()
-    return Described.of_card(cast("tuple[dict[str, Any]]", row)[0])
+    return Described.from_card(cast("tuple[dict[str, Any]]", row)[0])
 
 
 def describe_by_view(

@@ -90,17 +90,17 @@ def measure_unicity(raw: Movements, rng: np.random.Generator) -> tuple[Figure, .
 
 
 def measure_linking(
-    true: Movements, told: Movements, member_of: tuple[Int, Int], *, rounded: bool, rng: np.random.Generator
+    true: Movements, told: Movements, member_of: tuple[Int, Int], *, is_rounded: bool, rng: np.random.Generator
 ) -> Figure:
     """Take for each person the published record that is nearest to the person's true way.
 
     Parameters
     ----------
-    rounded : bool
+    is_rounded : bool
         Whether positions are compared in slots of ten minutes, because rows that hold at some time share no instants
         with fixes.
     """
-    if rounded:
+    if is_rounded:
         true, told = _round_times(true), _round_times(told)
     return outside.link_nearest(true, told, member_of, rng)
 

@@ -347,7 +347,7 @@ class Measurement:
             )
         yield from _field.measure_unicity(self.truth.find_fixes(people), self.rng)
         yield _field.measure_linking(
-            true, told, self.truth.list_members(told.track), rounded=instants is None, rng=self.rng
+            true, told, self.truth.list_members(told.track), is_rounded=instants is None, rng=self.rng
         )
 
     def _read_tracks(self) -> tuple[Movements, Rows]:

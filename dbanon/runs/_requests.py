@@ -47,7 +47,7 @@ def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
 
 def encode_requests(table: pa.Table, subjects: arrow.TextCodes) -> Requests:
     """Put codes for the texts of what was read."""
-    contents = arrow.TextCodes.of(table["content"])
+    contents = arrow.TextCodes.from_column(table["content"])
     return Requests(
         subject=subjects.encode(table["subject"]),
         t=arrow.convert_to_numbers(table["t"]),

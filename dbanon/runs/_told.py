@@ -24,7 +24,7 @@ SPAN_S = 600.0
 """How long the spans last that are asked about."""
 _ROWS_VIEW = "'pg_temp.asked_rows'"
 _HALF_VIEW = "'pg_temp.asked_half'"
-_QUESTIONS_PER_STATEMENT = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
+_QUESTIONS_PER_STATEMENT = 100  # so that progress is shown and Ctrl-C is heard
 _MAX_ZONES = 400  # each pair is compared
 
 

@@ -128,7 +128,7 @@ class Truth:
         """Give all fixes within spans; a person is one track."""
         data, spans = self._data, _join_spans(spans)
         trajectory = np.arange(len(data.trajectory_id))
-        parts = [self._between(trajectory, *np.full((2, len(trajectory)), span[:, None]))[1] for span in spans]
+        parts = [self._list_between(trajectory, *np.full((2, len(trajectory)), span[:, None]))[1] for span in spans]
         fix = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
         person = data.subject[np.searchsorted(data.offset, fix, "right") - 1]
         return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
@@ -151,7 +151,7 @@ class Truth:
         """Give the fixes that rows cover, each once a record; a person of a record is one track."""
         data = self._data
         row, trajectory = self._members.list_members(rows.record)
-        pair, fix = self._between(trajectory, rows.since[row], rows.until[row])
+        pair, fix = self._list_between(trajectory, rows.since[row], rows.until[row])
         row, owner = row[pair], data.subject[trajectory[pair]]
         inside = shapely.intersects_xy(rows.shapes[rows.shape[row]], data.x[fix], data.y[fix])
         # A record may cover a fix by two rows.
@@ -164,7 +164,7 @@ class Truth:
         record, owner, fix = record[once], owner[once], fix[once]
         return _make_movements(owner, record, data.t[fix], data.x[fix], data.y[fix])
 
-    def _between(self, trajectory: Int, since: Float, until: Float) -> tuple[Int, Int]:
+    def _list_between(self, trajectory: Int, since: Float, until: Float) -> tuple[Int, Int]:
         """List the fixes of trajectories from a time until before another: the place in `trajectory`, and the fix."""
         ends = self._data.offset[trajectory], self._data.offset[trajectory + 1]
         low, high = (_bisect(self._data.t, *ends, t) for t in (since, until))

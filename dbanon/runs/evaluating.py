@@ -65,7 +65,7 @@ class _Part:
 
     run_id: int
     period: tuple[datetime, datetime] | None
-    fit: bool
+    is_unchanged: bool
 
 
 def _list_parts(connection: Connection, name: str) -> list[_Part]:
@@ -78,8 +78,8 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
     )
     found = connection.execute(query, [name]).fetchall()
     live = [
-        _Part(run_id=run_id, period=(since, until) if since else None, fit=fit)
-        for run_id, shown, since, until, fit in found
+        _Part(run_id=run_id, period=(since, until) if since else None, is_unchanged=is_unchanged)
+        for run_id, shown, since, until, is_unchanged in found
         if shown
     ]
     if not live:
@@ -93,7 +93,7 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
 
 def _find_first(parts: list[_Part]) -> _Part:
     """Choose the newest part whose data are as they were; the newest of all where there is none."""
-    return next((part for part in parts if part.fit), parts[0])
+    return next((part for part in parts if part.is_unchanged), parts[0])
 
 
 def _note_parts(name: str, parts: list[_Part]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _note_parts(name: str, parts: list[_Part]) -> tuple[str, ...]:
     if len(parts) == 1:
         return ()
     said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {_find_first(parts).run_id}."]
-    if gone := [str(part.run_id) for part in parts if not part.fit]:
+    if gone := [str(part.run_id) for part in parts if not part.is_unchanged]:
         said.append(
             f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "
             "measured again."
@@ -194,8 +194,8 @@ def _evaluate_parts(connection: Connection, url: str, name: str, asked: Evaluati
     """Measure the live parts of a release whose data are as they were; of the others, give what was kept before."""
     parts = _list_parts(connection, name)
     first = _find_first(parts)
-    chosen = [part.run_id for part in parts if part.fit or part is first]
-    found = kept.find_latest(connection, [part.run_id for part in parts if not part.fit], asked.against)
+    chosen = [part.run_id for part in parts if part.is_unchanged or part is first]
+    found = kept.find_latest(connection, [part.run_id for part in parts if not part.is_unchanged], asked.against)
     for number, run_id in enumerate(chosen, 1):
         about = f"part {number} of {len(chosen)} (run {run_id}): " if len(chosen) > 1 else ""
         found[run_id] = _evaluate_and_keep(connection, url, run_id, asked, _prefix_progress(progress, about))

@@ -37,7 +37,7 @@ T = TypeVar("T")
 PART_THREADS = 4  # that a part keeps busy on one machine: below twice as many cores one process has all
 # Fixes of a part: of fewer, reading the rows again costs more; more take memory.
 _MIN_PART_FIXES, _MAX_PART_FIXES = 1 << 22, 1 << 24
-_PARTS_PER_READER = 2  # parts for each: none of them waits long for another's last
+_PARTS_PER_READER = 2  # none of them waits long for another's last
 # Ranges of ids that a part is read in; where people's trajectories lie scattered, one, and more than it has.
 _MAX_ID_RANGES = 64
 _NONE, _NO_TIMES = np.empty(0, np.int64), np.empty(0)

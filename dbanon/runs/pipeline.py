@@ -19,7 +19,7 @@ import psycopg
 from dbanon import methods
 from dbanon.attacks import Evidence, Verdict, import_attacker, once
 from dbanon.attacks.shared.apart import is_without_fixes
-from dbanon.attacks.shared.frame import refuse_undecided
+from dbanon.attacks.shared.frame import make_refusal
 from dbanon.base import (
     kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions/runs.md says why
     memory,
@@ -106,7 +106,7 @@ class _Run:
         tasks: Tasks,
     ) -> None:
         self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
-        self.progress = watch.progress
+        self.progress = watch.note_progress
         self.asked, self.tasks = asked, tasks
         self.data = partial(replica.open_snapshot, connection, asked, claim, self.progress)
         self.family = methods.find_method(row.method)
@@ -273,7 +273,7 @@ class _Run:
         self.ready.result()
         with compiling.notify(self._report_compiling):
             verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
-        return once.add_clauses(verdict, evidence, by_day=self.family.days)
+        return once.add_clauses(verdict, evidence, by_day=self.family.has_days)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""
@@ -337,7 +337,7 @@ def _try_step(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
         why = str(error)
     except Exception as error:
         why = f"The attack stopped with {type(error).__name__}, which is a defect. Report it."
-    return refuse_undecided(family.name, why)
+    return make_refusal(family.name, why)
 
 
 def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:

@@ -118,7 +118,7 @@ def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     """Read the cells of a dataset, what lies in them and which are neighbours, as PostGIS finds it."""
     table = source.call("count_cell_pois")
     cell_id, first, cell = np.unique(arrow.convert_to_numbers(table["cell_id"]), return_index=True, return_inverse=True)
-    categories = arrow.TextCodes.of(table["category"].drop_null())
+    categories = arrow.TextCodes.from_column(table["category"].drop_null())
     category, number = categories.encode(table["category"]), arrow.convert_to_numbers(table["pois"])
     pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
     pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
@@ -231,7 +231,7 @@ class _Source:
     def _convert_column(self, name: str, column: pa.ChunkedArray) -> Any:
         if column.type != pa.string() and not pa.types.is_dictionary(column.type):
             return arrow.convert_to_numbers(column)
-        codes = self.dataset.subjects if name == "subject" else arrow.TextCodes.of(column)
+        codes = self.dataset.subjects if name == "subject" else arrow.TextCodes.from_column(column)
         return codes.encode(column)
 
     def read_inputs(self, *names: str) -> dict[str, Any]:

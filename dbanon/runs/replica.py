@@ -78,7 +78,7 @@ def open_snapshot(
         with arrow.open_snapshot(connection) as found, _name_server(connection):
             key = fetch_value(connection, _KEY_QUERY, [claim.run_id])
             if key != claim.lock_key:
-                raise _refuse_stranger("one that has left the history of the primary")
+                raise _make_stranger_error("one that has left the history of the primary")
             yield found
 
 
@@ -108,14 +108,14 @@ def _open(primary: Connection, dsn: str) -> Session:
 
 def _demand_replica(connection: Session, primary: Connection) -> None:
     if connection.pooled:  # the next transaction might be on another server
-        raise _refuse_stranger("a pooler")
+        raise _make_stranger_error("a pooler")
     if not fetch_value(connection, "SELECT pg_is_in_recovery()"):
-        raise _refuse_stranger("a server that accepts writing")
+        raise _make_stranger_error("a server that accepts writing")
     if connection.execute(IDENTITY_QUERY).fetchone() != primary.execute(IDENTITY_QUERY).fetchone():
-        raise _refuse_stranger("another database, or that of another server")
+        raise _make_stranger_error("another database, or that of another server")
 
 
-def _refuse_stranger(got: str) -> ParameterError:
+def _make_stranger_error(got: str) -> ParameterError:
     return ParameterError(
         f"--read-dsn must name a streaming replica of the database that runs are in. Got {got}. Name a replica of "
         "this server, or leave the option out."

@@ -283,7 +283,7 @@ class RunResult:
     refusal: str | None = None
     k: int | None = None
 
-    def left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
+    def list_left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
         """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
         from dbanon import methods
 
@@ -301,7 +301,7 @@ class RunResult:
             sum(clause.passed for clause in clauses),
             len(clauses),
             self.metrics,
-            [(reason, n, total) for _, reasons, total in self.left_out() for reason, n in reasons.items()],
+            [(reason, n, total) for _, reasons, total in self.list_left_out() for reason, n in reasons.items()],
             k=self.k,
         )
 

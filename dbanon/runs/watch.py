@@ -79,7 +79,7 @@ class Watch:
         if self.for_worker:
             self._stopping.wait(seconds)
 
-    def progress(self, stage: str, done: int, total: int | None) -> None:
+    def note_progress(self, stage: str, done: int, total: int | None) -> None:
         """Note how far the work is; interrupts it here if a signal could not."""
         if self.why is not None and not self._over.is_set():
             raise KeyboardInterrupt

@@ -41,7 +41,7 @@ def write_cloaks(
 
     Raises `StoreError` if they would take more than `LARGEST_RUN_BYTES`; nothing is written then.
     """
-    _check_size(cloaks)
+    _demand_size(cloaks)
     with translate_errors():
         if cloaks.regions.bounds is None:
             _write_unions(connection, run_id, dataset.srid, cloaks.regions, progress)
@@ -79,9 +79,9 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
     fifteen times as quick as PostGIS, which unites cells that do not, some thousand at a time.
     """
     cells = _read_cells(connection, run_id, cast("Int", regions.cell))
-    fit = shapely.coverage_is_valid(list(cells.values()), gap_width=_NEAR_M)
+    are_exact = shapely.coverage_is_valid(list(cells.values()), gap_width=_NEAR_M)
     for part in binary_copy.split_at_offsets(cast("Int", regions.cell_offset), _CELLS_PER_STATEMENT):
-        if fit:
+        if are_exact:
             _write_united(connection, run_id, srid, regions, part, cells=cells)
         else:
             _unite_in_postgis(connection, run_id, regions, part)
@@ -193,7 +193,7 @@ def _write(copy: psycopg.Copy, run_id: int, columns: list[binary_copy.Column]) -
     copy.write(memoryview(binary_copy.encode_rows([np.full(len(columns[0]), run_id, np.int64), *columns])))
 
 
-def _check_size(cloaks: Cloaks) -> None:
+def _demand_size(cloaks: Cloaks) -> None:
     regions, records = cloaks.regions, len(cloaks.offset) - 1
     size = len(regions) * _REGION_BYTES + len(cloaks.periods) * _PERIOD_BYTES + records * _RECORD_BYTES
     size += cloaks.rows * _ROW_BYTES + len(cloaks.member_record) * _MEMBER_BYTES

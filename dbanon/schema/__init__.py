@@ -23,11 +23,8 @@ EXPECTED_REVISION = _text.EXPECTED_REVISION
 _NOTICE_STATE = "DA018"  # by the text, to the user
 
 
-def check(connection: psycopg.Connection) -> None:
-    """Check that the schema is at the revision this program needs.
-
-    Raises `SchemaMismatch` if the schema is missing, older or newer.
-    """
+def demand_revision(connection: psycopg.Connection) -> None:
+    """Raise `SchemaMismatch` unless the schema is at the revision that this program needs."""
     revision = _read_revision(connection)
     if revision is None:
         raise SchemaMismatch(

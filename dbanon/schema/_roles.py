@@ -31,7 +31,7 @@ def list_names(prefix: str) -> list[str]:
     return [f"{prefix}_{role}" for role in PURPOSES]
 
 
-def check_prefix(prefix: str) -> str:
+def demand_prefix(prefix: str) -> str:
     """Return a prefix; raises `ParameterError` if it cannot be one."""
     if re.fullmatch(r"(?!pg_)[a-z][a-z0-9_]{0,39}", prefix):
         return prefix
@@ -57,4 +57,4 @@ def read_recorded(connection: Connection) -> str | None:
     if not is_there(connection, "installation"):
         return None
     prefix = fetch_value(connection, "SELECT role_prefix FROM dbanon.installation")
-    return None if prefix is None else check_prefix(prefix)
+    return None if prefix is None else demand_prefix(prefix)

@@ -156,7 +156,7 @@ def _list_option_words() -> dict[str, str]:
 
 def _list_answers(asked: Asked) -> dict[str, str]:
     """Marks for what is asked."""
-    _roles.check_prefix(asked.prefix)
+    _roles.demand_prefix(asked.prefix)
     if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", asked.postgis):
         raise ParameterError(
             f"The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "

@@ -47,9 +47,9 @@ from dbanon.synth._source import describe_source, read_network
 __all__ = [
     "CSV_COLUMNS",
     "SynthReport",
-    "into_database",
-    "into_files",
+    "fill_dataset",
     "write_demo",
+    "write_files",
 ]
 
 T = TypeVar("T")
@@ -115,13 +115,13 @@ class Scenario:
     places: _places.Places
 
     @classmethod
-    def of(cls, plan: Plan, network: _network.Network) -> "Scenario":
+    def from_plan(cls, plan: Plan, network: _network.Network) -> "Scenario":
         """Find the quickest ways for a plan."""
-        districts = _requests.Districts.of(network)
+        districts = _requests.Districts.from_network(network)
         attraction = districts.compute_attraction(network.x, network.y)
         rng = np.random.default_rng([plan.seed, 1])  # the city was made from the seed alone
         routes = _journeys.find_routes(network, attraction, plan.destinations, rng)
-        places = _places.Places.of(network, districts, plan.seed, pois=plan.pois, stations=plan.stations)
+        places = _places.Places.from_network(network, districts, plan.seed, pois=plan.pois, stations=plan.stations)
         return cls(plan, network, districts, routes, places)
 
     def make_objects(self, numbers: Int) -> "Made":
@@ -219,7 +219,7 @@ class _Tally:
         )
 
 
-def into_database(
+def fill_dataset(
     connection: Connection, dataset: str, asked: Generating, progress: Progress = report_nothing
 ) -> SynthReport:
     """Generate into a dataset, in one transaction.
@@ -243,9 +243,9 @@ def into_database(
     described |= {"dataset": dataset, "mode": mode}
     with translate_errors(), connection.transaction():
         old = datasets.claim(connection, described)
-        _check_srid(connection, network.srid, old if mode == "append" else None)
+        _demand_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
-        scenario = tally.time_call("routes_s", Scenario.of, asked, network)
+        scenario = tally.time_call("routes_s", Scenario.from_plan, asked, network)
         dataset_id = datasets.write(connection, described, network.srid)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
@@ -269,7 +269,7 @@ def into_database(
     return tally.report(scenario, dataset=dataset, files=(), **places)
 
 
-def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> None:
+def _demand_srid(connection: Connection, srid: int, old: DatasetRow | None) -> None:
     connection.execute("SELECT dbanon_internal.demand_metric(%s)", [srid])
     if old is not None and old.srid != srid:
         raise ParameterError(
@@ -396,7 +396,7 @@ def _name_categories(places: _places.Places) -> pa.Array:
 # ---- into files ------------------------------------------------------------------------------------------------------
 
 
-def into_files(
+def write_files(
     directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = report_nothing
 ) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
@@ -438,7 +438,7 @@ def into_files(
             f"into a dataset."
         )
     progress("finding the quickest ways", 0, None)
-    scenario = tally.time_call("routes_s", Scenario.of, plan, network)
+    scenario = tally.time_call("routes_s", Scenario.from_plan, plan, network)
     with _open_replacements(names) as opened:
         files = dict(zip(headers, opened, strict=True))
         for file, header in zip(opened, headers.values(), strict=True):
@@ -532,5 +532,5 @@ def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:
     tuple of Path
         ``trajectories.csv`` and ``requests.csv``.
     """
-    into_files(directory, Plan(objects=300, seed=seed), replace=True, progress=lambda stage, done, total: None)
+    write_files(directory, Plan(objects=300, seed=seed), replace=True, progress=lambda stage, done, total: None)
     return directory / "trajectories.csv", directory / "requests.csv"

@@ -283,7 +283,7 @@ def _put(x: Float, y: Float, lon: float | None, lat: float | None) -> tuple[Floa
 
 def _read_nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     """Read a file of nodes; returns their ids as text, both coordinates, and whether these are degrees."""
-    table = _Table.of(path, ["id", "x", "y"], _NODE_COLUMNS)
+    table = _Table.from_file(path, ["id", "x", "y"], _NODE_COLUMNS)
     table.demand("id", "x", "y")
     ids = table.columns["id"]
     twice = len(ids) - len(pc.unique(ids))
@@ -291,15 +291,15 @@ def _read_nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
         raise DataError(
             f"The ids of nodes must be unique. {path.name} repeats {format_count(twice, 'id')}. Keep each once."
         )
-    degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
-    return ids, table.read_numbers("x"), table.read_numbers("y"), degrees
+    are_degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
+    return ids, table.read_numbers("x"), table.read_numbers("y"), are_degrees
 
 
 def _read_edges(
     path: Path, ids: pa.Array, nodes: str, limits_kmh: Mapping[int, float] | None
 ) -> tuple[Int, Int, Float | None, Float]:
     """Read a file of edges; returns nodes by their number, lengths where the file has them, limits in m/s."""
-    table = _Table.of(path, ["id", "from", "to", "length"], _EDGE_COLUMNS)
+    table = _Table.from_file(path, ["id", "from", "to", "length"], _EDGE_COLUMNS)
     table.demand("from", "to")
     ends = [pc.index_in(table.columns[name], value_set=ids) for name in ("from", "to")]
     unknown = int(pc.sum(pc.or_(pc.is_null(ends[0]), pc.is_null(ends[1])).cast(pa.int64())).as_py())
@@ -367,7 +367,7 @@ class _Table:
     columns: dict[str, pa.Array]
 
     @classmethod
-    def of(cls, path: Path, order: list[str], synonyms: Mapping[str, tuple[str, ...]]) -> "_Table":
+    def from_file(cls, path: Path, order: list[str], synonyms: Mapping[str, tuple[str, ...]]) -> "_Table":
         """Read a table with a header, or without one in the `order` given."""
         text = _read_text(path)
         first = text.split("\n", 1)[0].strip()

@@ -22,7 +22,7 @@ STREET_M = 25.0
 
 _CLOSEST_M = 0.025  # centimetres still tell such places apart, in degrees, too
 _DRAWING_ROUNDS = 50
-_SQUARES_PER_PLACE = 16  # for each place: fewer would fill up where places are dense
+_SQUARES_PER_PLACE = 16  # fewer would fill up where places are dense
 _POIS, _STATIONS = 2, 3  # the network is drawn with the seed alone, destinations with 1
 
 
@@ -35,7 +35,7 @@ class Places:
     stations: Float  # [s, 2]
 
     @classmethod
-    def of(cls, network: Network, districts: Districts, seed: int, *, pois: int, stations: int) -> Self:
+    def from_network(cls, network: Network, districts: Districts, seed: int, *, pois: int, stations: int) -> Self:
         """Lay out the places of a network."""
         rng, for_stations = (np.random.default_rng([seed, purpose]) for purpose in (_POIS, _STATIONS))
         at = _draw_beside_streets(network, districts, pois, rng)

@@ -43,7 +43,7 @@ class Districts:
     places: Float  # [districts - 1, 2]: their middles, each at a node; the suburbs have none
 
     @classmethod
-    def of(cls, network: Network) -> Self:
+    def from_network(cls, network: Network) -> Self:
         """Lay districts over a network."""
         at = _scale_positions(network.extent, network.x, network.y)
         nearest = [int(np.argmin(((at - place) ** 2).sum(axis=1))) for place in np.array(_DISTRICT_MIDDLES)]

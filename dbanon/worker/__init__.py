@@ -127,7 +127,7 @@ def serve(
         events.write_event("server", line)
 
     if scheduler is not None:
-        Cluster(scheduler).check(announce)
+        Cluster(scheduler).try_out(announce)
     with open_database(dsn, announce=announce) as database, connect_to_hold(database.lock_url):
         if schedule:
             demand_operator(database.connection)
@@ -333,7 +333,7 @@ class _Process:
         """Do the next run; whether there was one. What is wrong with a run is recorded with the run."""
         began = time.perf_counter()
         self.claim = None
-        schema.check(database.connection)  # an upgrade does not wait for workers that are idle
+        schema.demand_revision(database.connection)  # an upgrade does not wait for workers that are idle
         try:
             result = database.run_next(
                 holder,

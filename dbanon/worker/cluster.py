@@ -47,7 +47,7 @@ class Cluster:
         parts.demand("dask", what="--scheduler")
         self._address = address
 
-    def check(self, say: Callable[[str], None]) -> None:
+    def try_out(self, say: Callable[[str], None]) -> None:
         """Connect once, and say how many processes there are now.
 
         Raises

@@ -47,7 +47,7 @@ class Log:
         sys.stderr.flush()
 
     def write_failure(self, event: str, text: str, error: DbanonError, **fields: Any) -> None:
-        """Write an event that an error is."""
+        """Write an event for an error, with its SQLSTATE if it has one."""
         state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
         self.write_event(
             event, text, level="error", sqlstate=state, sentence=choose_quotable(state, str(error)), **fields

@@ -22,8 +22,8 @@ PICK_UPS = DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
 HOSPITALS = DATA / "sf_pois" / "sf_health_care_facilities.csv"
 TOWERS = DATA / "sf_cell_towers" / "cell_towers_san_francisco.csv.gz"
 CORNER, SIDE_M = np.array([542_000.0, 4_173_000.0]), 12_000
-DAY = "2008-06-04T{}:00Z"
-START = 1_212_562_800  # 07:00 UTC, midnight there
+TIME_TEMPLATE = "2008-06-04T{}:00Z"
+START_S = 1_212_562_800  # 07:00 UTC, midnight there
 SOME_TIME = ("-p", "k=2", "-p", "tau_s=1800", "-p", "leak_s=1800")
 SEMANTIC = ("semantic", "-p", "k=2", "-p", "l=6", "-p", "t=0.01")
 
@@ -71,7 +71,7 @@ def _is_in_box(x: str, y: str) -> bool:
 
 def _list_runs(at: str) -> dict[str, tuple[str, ...]]:
     return {
-        "sites": ("sensitive-sites", "-p", "k=5", "-p", f"at={DAY.format(at)}"),
+        "sites": ("sensitive-sites", "-p", "k=5", "-p", f"at={TIME_TEMPLATE.format(at)}"),
         "mob": ("mob", "-p", "k=5", "-p", "qid_only=off"),
         "kte": ("kte", *SOME_TIME),
         "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=2"),
@@ -80,10 +80,11 @@ def _list_runs(at: str) -> dict[str, tuple[str, ...]]:
 
 
 SOME_TAXIS = Place(
-    "taxis", 4326, "event", partial(write, since=START + 8 * 3600, until=START + 11 * 3600, every=6), CORNER, SIDE_M,
+    "taxis", 4326, "event", partial(write, since=START_S + 8 * 3600, until=START_S + 11 * 3600, every=6),
+    CORNER, SIDE_M,
     {"tp": ("tp-aware", "-p", "k=5"), **_list_runs("16:30")},
 )  # fmt: skip
 ALL_TAXIS = Place(
-    "cabs", 4326, "event", partial(write, since=START, until=START + 24 * 3600), CORNER, SIDE_M,
+    "cabs", 4326, "event", partial(write, since=START_S, until=START_S + 24 * 3600), CORNER, SIDE_M,
     {"cabs_k5": ("tp-aware", "-p", "k=5"), "cabs_k20": ("tp-aware", "-p", "k=20"), **_list_runs("17:30")},
 )  # fmt: skip

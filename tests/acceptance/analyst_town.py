@@ -6,11 +6,11 @@ import numpy as np
 
 from tests.acceptance.analyst_places import SRID, Place
 
-START = 1_767_600_000
+START_S = 1_767_600_000
 CORNER = np.array([550_000.0, 4_180_000.0])
 PEOPLE = 90
 SIDE_M = 3_000
-ZONE = "America/Los_Angeles"  # whose midnight START is
+ZONE = "America/Los_Angeles"  # whose midnight START_S is
 NIGHT_PEOPLE = 25
 RUNS = {
     "tp": ("tp-aware", "-p", "k=4", "-p", "instants=6"),
@@ -19,8 +19,8 @@ RUNS = {
         *("-p", "align=linear", "-p", "min_contents=2"),
     ),
     "tp_quadrants": ("tp-aware", "-p", "k=7", "-p", "instants=4", "-p", "cloak=quadrant", "-p", "min_cloak_m=50"),
-    "sites_bk": ("sensitive-sites", "-p", "k=4", "-p", f"at={START + 900}"),
-    "sites_mk": ("sensitive-sites", "--algorithm", "mk", "-p", "k=4", "-p", f"at={START + 900}"),
+    "sites_bk": ("sensitive-sites", "-p", "k=4", "-p", f"at={START_S + 900}"),
+    "sites_mk": ("sensitive-sites", "--algorithm", "mk", "-p", "k=4", "-p", f"at={START_S + 900}"),
     "mob": ("mob", "-p", "k=3", "-p", "qid_only=off"),
     "mob_hidden": ("mob", "-p", "k=3"),
     "mob_union": ("mob", "--algorithm", "extreme-union", "-p", "k=3", "-p", "qid_only=off"),
@@ -42,9 +42,9 @@ def write(folder: Path) -> None:
         legs = convoys[i // 6]
         walk = np.stack([np.interp(t, np.arange(0, 3000, 300), legs[:, axis]) for axis in (0, 1)], axis=1)
         walk += rng.normal(0, 15, walk.shape) + CORNER
-        trips += [f"p{i},{START + s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, walk, strict=True)]
-        asked += [f"p{i},{START + rng.uniform(0, 2400):.0f},{rng.choice(['bank', 'bar', 'bus'])}" for _ in range(3)]
-        known += [f"p{i},{START + 60 * rng.integers(6, 38)}" for _ in range(4)]
+        trips += [f"p{i},{START_S + s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, walk, strict=True)]
+        asked += [f"p{i},{START_S + rng.uniform(0, 2400):.0f},{rng.choice(['bank', 'bar', 'bus'])}" for _ in range(3)]
+        known += [f"p{i},{START_S + 60 * rng.integers(6, 38)}" for _ in range(4)]
     spots = rng.uniform(-500, SIDE_M + 500, (4, 2)) + CORNER
     files = {
         "trips": ["subject,time,x,y", *trips],
@@ -65,7 +65,7 @@ def write_nights(folder: Path) -> None:
             t = np.linspace(-5100, 5100, 18) + rng.uniform(-250, 250, 18)
             stays = west + rng.normal(0, 100, (18, 2)) + CORNER
             stays[(abs(t) > 1800) & (abs(t) < 3600), 0] += SIDE_M * 2 / 3
-            t += START + 86_400 * night
+            t += START_S + 86_400 * night
             trips += [f"n{i},{s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, stays, strict=True)]
     _write(folder, rng, {"trips": ["subject,time,x,y", *trips]})
 
@@ -81,7 +81,7 @@ def _write(folder: Path, rng: np.random.Generator, files: dict[str, list[str]]) 
 
 
 # Each of these in three parts, of which two follow one another and the third comes after a gap.
-PARTS = ((START, START + 720), (START + 720, START + 1440), (START + 1560, START + 2280))
+PARTS = ((START_S, START_S + 720), (START_S + 720, START_S + 1440), (START_S + 1560, START_S + 2280))
 GROWN = {
     **{name: RUNS[name] for name in ("tp", "mob_hidden", "kte_groups", "semantic")},
     "sites": ("sensitive-sites", "-p", "k=4", "-p", "at={middle}"),

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 HEAD = "subject,time,x,y\n"
-START = 1_212_566_400
+START_S = 1_212_566_400
 # What no message may hold: who was where.
 SECRETS = ("ysolde", "tristan", "8.2173", "53.1415")
 
 
 def format_fixes(subjects: int, instants: int = 3, lon: str = "8.2173", lat: str = "53.1415") -> str:
     """Rows of people who all stand at one point."""
-    rows = [f"ysolde{s},{START + 60 * t},{lon},{lat}" for s in range(subjects) for t in range(instants)]
+    rows = [f"ysolde{s},{START_S + 60 * t},{lon},{lat}" for s in range(subjects) for t in range(instants)]
     return "\n".join(rows) + "\n"
 
 

@@ -46,7 +46,7 @@ class Terminal:
     environment: Mapping[str, str]
     typed: list[Typed] = field(default_factory=list)
 
-    def bash(self, script: str) -> tuple[int, str]:
+    def run(self, script: str) -> tuple[int, str]:
         """Run a script; returns its exit code and all that it printed."""
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PGTZ": "UTC"}
         done = subprocess.run(
@@ -62,9 +62,9 @@ class Terminal:
         )
         return done.returncode, done.stdout
 
-    def must(self, script: str) -> str:
+    def demand(self, script: str) -> str:
         """Run a script that must succeed."""
-        code, printed = self.bash(script)
+        code, printed = self.run(script)
         assert code == 0, f"{script}\n{printed}"
         return printed
 
@@ -80,7 +80,7 @@ class Terminal:
                 continue
             commands = pages.split_typed(block) if kind == "console" else [(block, list[str]())]
             for command, shown in commands:
-                code, printed = self.bash(change(command))
+                code, printed = self.run(change(command))
                 self.typed.append(Typed(command, shown, code, printed))
                 assert code == self.typed[-1].expected, f"{command}\n{printed}"
 

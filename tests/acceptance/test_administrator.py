@@ -69,7 +69,7 @@ NOT_TYPED = {
 """Why no test types the blocks of a kind, unless `ELSEWHERE` names one."""
 
 
-def kinds(page: Path) -> set[str]:
+def list_kinds(page: Path) -> set[str]:
     return {kind for kind, _ in pages.split(page.read_text())}
 
 
@@ -162,18 +162,18 @@ def test_every_block_of_a_page_is_typed_or_of_a_kind_that_says_why_not(page: Pat
     text = page.read_text()
     assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(pages.split(text))
     if page.stem not in SESSION:
-        assert [kind for kind in kinds(page) if not is_left_out(page.stem, kind)] == []
+        assert [kind for kind in list_kinds(page) if not is_left_out(page.stem, kind)] == []
 
 
 @pytest.mark.parametrize(("page", "kind"), ELSEWHERE)
 def test_the_blocks_that_another_test_types_are_there_and_it_names_their_page(page: str, kind: str) -> None:
-    assert kind in kinds(FOLDER / f"{page}.md")
+    assert kind in list_kinds(FOLDER / f"{page}.md")
     assert re.search(rf"\b{page}\b", (pages.ROOT / ELSEWHERE[page, kind]).read_text())
 
 
 @pytest.mark.parametrize("kind", NOT_TYPED)
 def test_a_kind_that_is_not_typed_is_in_use_and_the_test_beside_it_is_there(kind: str) -> None:
-    assert any(kind in kinds(page) and (page.stem, kind) not in ELSEWHERE for page in FOLDER.glob("*.md"))
+    assert any(kind in list_kinds(page) and (page.stem, kind) not in ELSEWHERE for page in FOLDER.glob("*.md"))
     assert all((pages.ROOT / path).is_file() for path in re.findall(r"tests/[\w/]+\.py", NOT_TYPED[kind]))
 
 

@@ -19,7 +19,7 @@ from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
 from tests.acceptance.commands import call, read_json
-from tests.acceptance.samples import GOOD, HEAD, SECRETS, START, format_fixes, make_parquet
+from tests.acceptance.samples import GOOD, HEAD, SECRETS, START_S, format_fixes, make_parquet
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
@@ -49,7 +49,7 @@ FILES: dict[str, bytes | None] = {
     "nul.csv": GOOD.replace("ysolde1", "ysolde\0001").encode(),
     "latin.csv": GOOD.replace("ysolde1", "ysoldé").encode("latin-1"),
     "wide.csv": GOOD.encode("utf-16"),
-    "twice.csv": f"subject,time,x,y,x\nysolde,{START},8.2173,53.1415,1\n".encode(),
+    "twice.csv": f"subject,time,x,y,x\nysolde,{START_S},8.2173,53.1415,1\n".encode(),
     "twice.parquet": b"",  # made below: pyarrow's dictionary of columns cannot name one twice
     "none.parquet": make_parquet(subject=pa.array([], pa.string()), time=[], x=[], y=[]),
     "naive.csv": (HEAD + "ysolde,2008-06-04 08:00:00,8.2173,53.1415\n").encode(),

@@ -173,7 +173,7 @@ def test_names_and_texts_of_users_are_text(browser: Browser, city: str, tmp_path
     card["attack"] |= {"checked_by": HOSTILE}
     card["left_out"] |= {"meaning": HOSTILE}
     window = Window(x0=0, y0=0, x1=3600, y1=3600)
-    record = replace(Described.of_card(card), columns=((HOSTILE, HOSTILE),))
+    record = replace(Described.from_card(card), columns=((HOSTILE, HOSTILE),))
     shown = Shown(k=5, window=window, moment=Moment(at=record.since, regions=["M0 0h9v9h-9z"], rows=1))
     for audience in ("file", "operators"):
         file = tmp_path / f"{audience}{'-PRIVATE' * (audience == 'operators')}.html"

@@ -49,7 +49,7 @@ def read_statements(kind: str, names: dict[str, str]) -> list[str]:
     return [statement for statement in re.split(r";\n", text) if statement.strip()]
 
 
-def commands() -> list[tuple[list[str], list[str]]]:
+def list_commands() -> list[tuple[list[str], list[str]]]:
     """Give the words of each command that nina types, and the lines shown below it."""
     typed = [pair for text, kind in SECTIONS.items() if kind == "console nina" for pair in pages.split_typed(text)]
     return [(command.split(), shown) for command, shown in typed]
@@ -73,7 +73,7 @@ def test_a_table_is_published_every_night_as_the_page_says(
         dba.execute(ROWS)
         dba.execute(f"CREATE ROLE {names['anna']} LOGIN IN ROLE dbanon_analyst PASSWORD 'change me'")  # type: ignore[arg-type]
         nina = database_url(database, user=names["nina"], password="change me")
-        (worker_typed, _), (check, shown) = commands()
+        (worker_typed, _), (check, shown) = list_commands()
         with psycopg.connect(nina, autocommit=True) as owner:
             *_, plan = [owner.execute(statement) for statement in read_statements("nina", names)]  # type: ignore[arg-type]
             assert plan.rowcount == 3

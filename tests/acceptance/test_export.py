@@ -83,12 +83,12 @@ def read_back(file: Path) -> tuple[pd.DataFrame, str]:
     return pd.DataFrame(rows), promise
 
 
-def demand_same(found: pd.DataFrame, expected: pd.DataFrame, *, degrees: bool = False) -> None:
+def demand_same(found: pd.DataFrame, expected: pd.DataFrame, *, in_degrees: bool = False) -> None:
     assert set(found.columns) == set(expected.columns)
     assert len(found) == len(expected)
     for name in expected.columns:
         values, wanted = found[name], expected[name]
-        if name == "region" and degrees:
+        if name == "region" and in_degrees:
             metres = geopandas.GeoSeries(values.to_list(), crs=4326).to_crs(32632).to_numpy()
             assert (shapely.hausdorff_distance(metres, wanted.to_numpy()) < 0.02).all()
         elif name == "region":
@@ -112,7 +112,7 @@ def test_a_file_holds_the_rows_of_the_view_and_its_promise(
     expected, promise = read_view(city, name)
     assert read_json(done) == {"release": name, "file": str(file), "rows": len(expected)}
     found, said = read_back(file)
-    demand_same(found, expected, degrees=suffix == ".geojson")
+    demand_same(found, expected, in_degrees=suffix == ".geojson")
     assert promise.startswith("Rows: ")
     assert said == promise
     beside = {f"{file.name}.txt"} if suffix == ".csv" else set()

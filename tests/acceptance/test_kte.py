@@ -16,7 +16,7 @@ from tests.facts import demand_named, demand_refused
 pytestmark = pytest.mark.db
 
 K = 3
-DAY = ("--instants", "720", "--start", "2026-01-05T08:00:00Z")
+DAY_OPTIONS = ("--instants", "720", "--start", "2026-01-05T08:00:00Z")
 
 
 def run(url: str, *options: str) -> Done:
@@ -32,7 +32,9 @@ def demand_done(told: Done) -> Done:
 def phones_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     """Name of a database with half a day of calls, and verified runs: everyone hidden, groups, hidden for longer."""
     with cloned_database(dbanon_server, dbanon_template) as url:
-        demand_done(call(url, "synth", "--dataset", "phones", "--objects", "200", *DAY, "--calls-per-day", "60"))
+        demand_done(
+            call(url, "synth", "--dataset", "phones", "--objects", "200", *DAY_OPTIONS, "--calls-per-day", "60")
+        )
         demand_done(run(url))
         demand_done(run(url, "--algorithm", "k-merge"))
         demand_done(run(url, "-p", "tau_s=7200"))  # leaves some out
@@ -167,12 +169,12 @@ def test_what_cannot_be_is_one_sentence(database: str, options: tuple[str, ...],
 
 
 HEAD = "subject,time,x,y\n"
-MIDNIGHT = 1_767_571_200
+MIDNIGHT_S = 1_767_571_200
 ALIKE, OFTEN = [f"alike{i}" for i in range(30)], range(0, 2 * 3600, 600)
 
 
 def format_rows(subject: str, times: Iterable[int], place: float = 0.0) -> str:
-    return "".join(f"{subject},{MIDNIGHT + at},{-122.4 + place:.4f},37.75\n" for at in times)
+    return "".join(f"{subject},{MIDNIGHT_S + at},{-122.4 + place:.4f},37.75\n" for at in times)
 
 
 CROWD = "".join(format_rows(subject, OFTEN, 2e-4 * i) for i, subject in enumerate(ALIKE))

@@ -286,14 +286,14 @@ def test_generated_files_give_the_quasi_identifiers_of_a_generated_dataset(datab
 
 # ---- odd input -------------------------------------------------------------------------------------------------------
 
-MIDNIGHT = 1_767_571_200
-MINUTES = 10
+MIDNIGHT_S = 1_767_571_200
+INSTANT_COUNT = 10
 Row = tuple[str, float]
 
 
-def format_fixes(person: str, minutes: Iterable[int] = range(MINUTES), place: int = 0) -> str:
+def format_fixes(person: str, minutes: Iterable[int] = range(INSTANT_COUNT), place: int = 0) -> str:
     return "".join(
-        f"{person},{MIDNIGHT + 60 * m},{500_000 + 20 * place + 5 * m},{5_000_000 + 7 * m}\n" for m in minutes
+        f"{person},{MIDNIGHT_S + 60 * m},{500_000 + 20 * place + 5 * m},{5_000_000 + 7 * m}\n" for m in minutes
     )
 
 
@@ -308,14 +308,14 @@ def load_fixes(url: str, place: Path, rows: str, known: Sequence[Row]) -> Done:
     """Load fixes in metres, and quasi-identifiers by minute; give what loading the latter ended with."""
     people, times = place / "people.csv", place / "known.csv"
     people.write_text("subject,time,x,y\n" + rows)
-    times.write_text("subject,time\n" + "".join(f"{who},{MIDNIGHT + 60 * minute:.0f}\n" for who, minute in known))
+    times.write_text("subject,time\n" + "".join(f"{who},{MIDNIGHT_S + 60 * minute:.0f}\n" for who, minute in known))
     metres = ("--crs", "EPSG:32632", "--srid", "32632")
     demand_done(call(url, "load", "trajectories", str(people), "--dataset", "odd", *metres))
     return call(url, "load", "quasi-identifiers", str(times), "--dataset", "odd")
 
 
 def run_odd(url: str, *options: str) -> Done:
-    return run(url, *ALL_ROWS, "-p", f"start={MIDNIGHT}", *options, dataset="odd")
+    return run(url, *ALL_ROWS, "-p", f"start={MIDNIGHT_S}", *options, dataset="odd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,13 +344,15 @@ ODD = {
     "a subject with none": Odd(known=EACH[1:], minutes={1, 2, 3, 4, 5}),
     "all but one with none": Odd(known=EACH[3:4], minutes={3}),
     "all with one shared time": Odd(known=[(person, 4) for person in PEOPLE], minutes={4}),
-    "all with all times": Odd(known=[(p, m) for p in PEOPLE for m in range(MINUTES)], minutes={*range(MINUTES)}),
+    "all with all times": Odd(
+        known=[(p, m) for p in PEOPLE for m in range(INSTANT_COUNT)], minutes={*range(INSTANT_COUNT)}
+    ),
     "subjects identical at all times": Odd(rows="".join(map(format_fixes, PEOPLE)), known=EACH, minutes=SIX_MINUTES),
     "off the grid of instants": Odd(known=[(person, 3.99) for person in PEOPLE], minutes={3}),
     "two in one slot": Odd(known=[(p, m) for p in PEOPLE for m in (3, 3.5)], minutes={3}),
     "before the first instant and after the last": Odd(
         known=[*EACH, ("p0", -0.5), ("p1", 10), ("p2", 9.5)],
-        options=("-p", f"since={MIDNIGHT - 60}", "-p", f"until={MIDNIGHT + 660}"),
+        options=("-p", f"since={MIDNIGHT_S - 60}", "-p", f"until={MIDNIGHT_S + 660}"),
         minutes={*SIX_MINUTES, 9},
         unused={"outside": 2},
     ),
@@ -358,7 +360,7 @@ ODD = {
     "of a subject whom nothing is considered of": Odd(
         rows=SIX + format_fixes("late", range(30, 40)),
         known=[*EACH, ("late", 30), ("nobody", 3)],
-        options=("-p", f"until={MIDNIGHT + 600}"),
+        options=("-p", f"until={MIDNIGHT_S + 600}"),
         minutes=SIX_MINUTES,
         unused={"without_subject": 1},
     ),
@@ -383,7 +385,7 @@ def test_odd_quasi_identifiers_are_hidden_or_counted(
         cloaked, least = owner.execute(
             "SELECT array_agg(DISTINCT (extract(epoch FROM lower(period))::int - %s) / 60), min(crowd)"
             " FROM published.odd WHERE cloaked",
-            [MIDNIGHT],
+            [MIDNIGHT_S],
         ).fetchone()
     assert least >= K
     assert set(cloaked) == given.minutes
@@ -398,7 +400,7 @@ REFUSED: dict[str, tuple[list[Row], tuple[str, ...], int, tuple[object, ...]]] =
     "none at an instant": ([("p0", 11), ("p1", -1)], (), 3, ("quasi-identifier", "qid_set")),
     "none of a known subject": ([("nobody", 3)], (), 3, ("quasi-identifier", "qid_set")),
     "another set": (EACH, ("qid_set=other",), 2, ("quasi-identifiers", "'other'", "'default'")),
-    "no instant": (EACH, (f"start={MIDNIGHT + 6000}",), 3, ("start",)),
+    "no instant": (EACH, (f"start={MIDNIGHT_S + 6000}",), 3, ("start",)),
     "k of one": (EACH, ("k=1",), 2, ("'k'", ">= 2", 1)),
     "a set without a name": (EACH, ("qid_set=",), 2, ("'qid_set'",)),
     "a speed below nothing": (EACH, ("speed_m_s=-1",), 2, ("'speed_m_s'", -1)),
@@ -413,7 +415,7 @@ REFUSED: dict[str, tuple[list[Row], tuple[str, ...], int, tuple[object, ...]]] =
 def test_what_cannot_be_is_one_sentence(dbanon_database: str, tmp_path: Path, case: str) -> None:
     known, params, code, facts = REFUSED[case]
     demand_done(load_fixes(dbanon_database, tmp_path, SIX, known))
-    given = {"k": str(K), "start": str(MIDNIGHT), **dict(param.split("=") for param in params)}
+    given = {"k": str(K), "start": str(MIDNIGHT_S), **dict(param.split("=") for param in params)}
     options = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
     demand_refused(call(dbanon_database, "run", "mob", "--dataset", "odd", *options), code, *facts)
 

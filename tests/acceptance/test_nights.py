@@ -76,8 +76,8 @@ class Nights:
         Whether psql calls ``dbanon.run_jobs`` again and again, as pg_cron does each minute.
     """
 
-    def __init__(self, server: EmbeddedServer, log: Path, *options: str, calls: bool) -> None:
-        self.server, self.log, self.options, self.calls = server, log, options, calls
+    def __init__(self, server: EmbeddedServer, log: Path, *options: str, with_calls: bool) -> None:
+        self.server, self.log, self.options, self.calls = server, log, options, with_calls
         self.url = server.target.url
         self.random = random.Random(int(os.environ["DBANON_TEST_SEED"]))
         self.runners: list[subprocess.Popen[bytes]] = []
@@ -199,14 +199,14 @@ def count_made(connection: psycopg.Connection) -> tuple[int, ...]:
 
 
 def test_fourteen_nights_with_kills_leave_fourteen_of_each(server: EmbeddedServer, tmp_path: Path) -> None:
-    Nights(server, tmp_path / "log", "--schedule", calls=False).play()
+    Nights(server, tmp_path / "log", "--schedule", with_calls=False).play()
     check(server.target.url)
 
 
 def test_fourteen_nights_that_psql_calls_each_minute_leave_fourteen_of_each(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
-    Nights(server, tmp_path / "log", calls=True).play()
+    Nights(server, tmp_path / "log", with_calls=True).play()
     check(server.target.url)
 
 

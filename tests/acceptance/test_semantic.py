@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.db, pytest.mark.usefixtures("short_search")]
 
 TOWN = ("--objects", "40", "--instants", "40", "--requests-per-subject", "0", "--pois", "3000", "--stations", "80")
 STRICT = ("-p", "l=6", "-p", "t=0.05")
-START = 1_767_600_000
+START_S = 1_767_600_000
 
 
 def run(url: str, *options: str, dataset: str = "town") -> Done:
@@ -211,7 +211,7 @@ def test_cells_that_cannot_be_used_are_one_sentence(
     dbanon_database: str, tmp_path: Path, cells: list[str], code: int, facts: tuple[str, ...]
 ) -> None:
     file = tmp_path / "few.csv"
-    file.write_text("subject,time,x,y\n" + "".join(f"p{i % 4},{START + 60 * i},{10 + i},10\n" for i in range(12)))
+    file.write_text("subject,time,x,y\n" + "".join(f"p{i % 4},{START_S + 60 * i},{10 + i},10\n" for i in range(12)))
     metric = ("--crs", "EPSG:32632", "--srid", "32632")
     demand_done(call(dbanon_database, "load", "trajectories", str(file), "--dataset", "few", *metric))
     with psycopg.connect(dbanon_database, autocommit=True) as owner:
@@ -231,7 +231,7 @@ def test_cells_that_cannot_be_used_are_one_sentence(
 def street(dbanon_database: str, tmp_path: Path) -> str:
     """A database with the dataset street: two days of four people in three cells, and at last outside them."""
     lines = [
-        f"p{person},{START + 86_400 * day + 600 * step},{50 + 100 * (step % 3) + 900 * (step == 5)},50"
+        f"p{person},{START_S + 86_400 * day + 600 * step},{50 + 100 * (step % 3) + 900 * (step == 5)},50"
         for person in range(4) for day in range(2) for step in range(6)
     ]  # fmt: skip
     (tmp_path / "days.csv").write_text("subject,time,x,y\n" + "\n".join(lines) + "\n")
@@ -269,7 +269,7 @@ def test_a_category_that_is_in_no_cell_does_not_count(street: str, tmp_path: Pat
 
 
 def test_records_of_few_cells_are_counted(street: str, tmp_path: Path) -> None:
-    (tmp_path / "more.csv").write_text(f"subject,time,x,y\np8,{START},50,50\np9,{START},50,50\n")
+    (tmp_path / "more.csv").write_text(f"subject,time,x,y\np8,{START_S},50,50\np9,{START_S},50,50\n")
     load_pois(street, tmp_path / "pois.csv", {50: "shop", 150: "shop", 250: "shop"})
     metric = ("--dataset", "street", "--crs", "EPSG:32632", "--append", "--subject-per-day", "--tz", "UTC")
     demand_done(call(street, "load", "trajectories", str(tmp_path / "more.csv"), *metric))

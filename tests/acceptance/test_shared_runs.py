@@ -30,7 +30,7 @@ CROWD = """CREATE TABLE public.crowd AS
     FROM public.gps, generate_series(1, 2) AS n"""
 IMPORT = """SELECT * FROM dbanon.import_trajectories('public.crowd', dataset => 'crowd', subject => 'subject',
     "time" => 't', geom => 'position')"""
-ALONE = 2  # the run that one process has computed
+ALONE_RUN = 2  # the run that one process has computed
 SUBMIT = "SELECT dbanon.submit_run('crowd', 'tp-aware', '{\"k\": 7, \"instants\": 1}')"
 FEW = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 5, \"instants\": 30}')"
 # Seconds instead of milliseconds: time to do something meanwhile. Two helpers a run, on whatever machine.
@@ -39,7 +39,7 @@ SLOW = {"NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "3"}
 
 @pytest.fixture(scope="module")
 def crowd_template(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str]:
-    """Name of a database with the crowd, whose run ALONE one process has computed."""
+    """Name of a database with the crowd, whose run ALONE_RUN one process has computed."""
 
     def fill(url: str) -> None:
         with psycopg.connect(url) as connection:
@@ -47,7 +47,7 @@ def crowd_template(dbanon_server: Target, city_template: tuple[str, int]) -> Ite
             connection.execute(IMPORT)
         with dbanon.connect(url) as database:
             alone = database.run("tp-aware", dataset="crowd", params={"k": 7, "instants": 1})
-            assert (alone.run_id, alone.status) == (ALONE, "verified")
+            assert (alone.run_id, alone.status) == (ALONE_RUN, "verified")
 
     with shared_database(dbanon_server, "crowd", fill, template=city_template[0]) as name:
         yield name
@@ -130,7 +130,7 @@ def test_helpers_compute_a_run_and_the_rows_are_those_of_one_process(
         wait_until(lambda: read_run(city, shared) == ("verified",), 120, worker)
         assert list_helpers(process) == []
         assert workers.stop(worker) == 0
-    assert hash_rows(city, shared) == hash_rows(city, ALONE)
+    assert hash_rows(city, shared) == hash_rows(city, ALONE_RUN)
     check_whole(city)
 
 
@@ -159,7 +159,7 @@ def test_a_run_is_done_whichever_of_its_processes_is_killed(
         assert read_run(city, run, "attempts") == (1 if killed == "helper" else 2,)
         assert (process in worker.children()) == (killed == "helper")
         assert workers.stop(worker) == 0
-    assert hash_rows(city, run) == hash_rows(city, ALONE)
+    assert hash_rows(city, run) == hash_rows(city, ALONE_RUN)
     check_whole(city)
 
 
@@ -214,7 +214,7 @@ def test_a_cluster_does_the_tasks_of_a_worker(city_url: str, city: psycopg.Conne
         assert "true positions" in worker.said()
         assert "do" in cluster.scheduler.task_prefixes
         assert workers.stop(worker) == 0
-    assert hash_rows(city, run) == hash_rows(city, ALONE)
+    assert hash_rows(city, run) == hash_rows(city, ALONE_RUN)
     check_whole(city)
 
 

@@ -54,7 +54,7 @@ def swept(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str
             assert count_runs(url) == earlier + 2
         with open_database(url) as database:
             found = database.sweep("tp-aware", **ASKED)
-        assert [one.earlier for one in found.settings] == [True, False, False, False]
+        assert [one.is_earlier for one in found.settings] == [True, False, False, False]
         assert [one.minute is None for one in found.settings] == [True, False, True, True]
         assert count_runs(url) == earlier + 5
         assert count_tables(url) == before
@@ -145,7 +145,7 @@ def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept
     assert (one.outcome, one.publishable, found.people) == ("verified", None, 100)
     assert "100 people drawn at random" in found.notes[0]
     assert count_tables(swept) == before
-    assert database.sweep("tp-aware", **asked).settings[0].earlier
+    assert database.sweep("tp-aware", **asked).settings[0].is_earlier
 
 
 def test_a_sweep_ends_where_its_data_change_and_keeps_no_figures_of_both(

@@ -67,22 +67,22 @@ def test_a_sweep_ends_as_the_page_on_settings_shows(database: str, tmp_path: Pat
     for command in (load, sweep):
         done = run_typed(database, tmp_path, command)
         assert done.code == 0, command + done.stderr
-    printed = without_seconds(done.stdout)
+    printed = drop_seconds(done.stdout)
     assert pages.find_missing(shown, printed) == [], done.stdout
-    said, true = settings("\n".join(shown)), settings(printed)
+    said, true = read_settings("\n".join(shown)), read_settings(printed)
     assert len(true) == 4
     for (*exact, error, _, _), (*measured, _, low, high) in zip(said, true, strict=True):
         assert exact == measured
         assert int(low) <= int(error) <= int(high)
 
 
-def settings(table: str) -> list[tuple[str, ...]]:
+def read_settings(table: str) -> list[tuple[str, ...]]:
     """Read the name, the share published, the rows and the error with its interval of each setting of a sweep."""
     line = r"^[* ] (k .+?)  +(\d+)% +(?=(\d+)% \[(\d+)%, (\d+)%\]).+? ([\d,]+) +yes"
     return [(name, share, rows, *error) for name, share, *error, rows in re.findall(line, table, re.MULTILINE)]
 
 
-def without_seconds(printed: str) -> str:
+def drop_seconds(printed: str) -> str:
     """Leave the column of seconds out of the table, as the page does."""
     table, blank, rest = printed.partition("\n\n")
     head, rules, *rows = table.splitlines()

@@ -9,14 +9,14 @@ from dbanon.attacks import import_attacker, once
 from dbanon.attacks.shared.frame import DECIDABLE, TESTS
 from dbanon.methods import METHODS
 
-MOST_WORDS = 30
+MAX_WORDS = 30
 SHARED = {"period", "region", "columns", "members", "crowd", "size", "covers", "complete", "left-out"}
 every_family = pytest.mark.parametrize("family", [pytest.param(METHODS[name], id=name) for name in METHODS])
 
 
 def demand_sentences(text):
     assert re.fullmatch(r"[A-Z][^.!?]*\.(?: [A-Z][^.!?]*\.)*", text.replace("suppress_*", "")), text
-    assert len(text.split()) <= MOST_WORDS, text
+    assert len(text.split()) <= MAX_WORDS, text
     assert text.count(";") + text.count(": ") <= 1, text
 
 

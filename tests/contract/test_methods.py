@@ -89,7 +89,7 @@ def test_the_entry_of_a_family_says_what_core_functions_ask(family):
     assert family.holds in ("instant", "some time")
     assert family.hidden_by in ("record", "region")
     assert {*family.reads, *family.joins} <= {"requests", "sites", "quasi_identifiers", "cells"}
-    assert not (family.days and family.window)
+    assert not (family.has_days and family.window)
     named = (family.instant, family.oldest, family.every, family.window)
     asked = {*family.begins, *filter(None, named), "k", "since", "until"}
     assert asked <= {item.name for item in dataclasses.fields(family.parameters)}
@@ -107,7 +107,7 @@ def test_k_holds_in_distinct_subjects(family, algorithm):
 def test_people_have_a_record_each_day_only_where_the_family_says_so(family, algorithm):
     data = make_people(60)
     cut = dataclasses.replace(data, day=(np.diff(data.subject, prepend=-1) == 0).astype(np.int64))
-    assert is_same(run(family, algorithm, data), run(family, algorithm, cut)) != family.days
+    assert is_same(run(family, algorithm, data), run(family, algorithm, cut)) != family.has_days
 
 
 @every_algorithm
@@ -253,7 +253,7 @@ def join_rows(cloaks):
     kept = np.arange(cloaks.rows) != 1
     columns = {name: getattr(cloaks, name)[kept] for name in ("record_id", "start", "crowd", "subjects")}
     others = {n: getattr(cloaks, n) for n in ("member_record", "member_trajectory", "suppressed", "metrics")}
-    return Cloaks.of_rows(**columns, end=last[kept], bounds=bounds[kept], **others)
+    return Cloaks.from_rows(**columns, end=last[kept], bounds=bounds[kept], **others)
 
 
 def enlarge_row(cloaks):
@@ -261,7 +261,7 @@ def enlarge_row(cloaks):
     bounds[1] += [-1, -1, 1, 1]
     columns = {n: getattr(cloaks, n) for n in ("record_id", "start", "end", "crowd", "subjects", "member_record")}
     others = {n: getattr(cloaks, n) for n in ("member_trajectory", "suppressed", "metrics")}
-    return Cloaks.of_rows(**columns, bounds=bounds, **others)
+    return Cloaks.from_rows(**columns, bounds=bounds, **others)
 
 
 @every_algorithm_that_joins
@@ -334,7 +334,7 @@ def remake_cloaks(cloaks, rows=slice(None), **changed):
     columns = {name: getattr(cloaks, name)[rows] for name in ROWS if name not in ("seq", "extra", "extras")}
     extra = None if cloaks.extra is None else cloaks.extra[rows]
     others = {name: getattr(cloaks, name) for name in OTHERS}
-    return Cloaks.of_rows(**{**columns, **changed}, extra=extra, extras=cloaks.extras, **others)
+    return Cloaks.from_rows(**{**columns, **changed}, extra=extra, extras=cloaks.extras, **others)
 
 
 def shrink_row(cloaks):
@@ -402,7 +402,7 @@ def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
 def find_broken_clauses(family, algorithm, data, cloaks):
     """Name the clauses of core that cloaks break."""
     evidence = store_cloaks(family, algorithm, family.parse(family.example), data, cloaks)
-    return {clause.name for clause in once.decide_clauses(evidence, by_day=family.days) if not clause.passed}
+    return {clause.name for clause in once.decide_clauses(evidence, by_day=family.has_days) if not clause.passed}
 
 
 @every_algorithm

@@ -10,9 +10,9 @@ from dbanon.base.trajectory import QuasiIdentifiers, Requests, Trajectories
 from dbanon.methods import METHODS
 from tests.contract import evidence
 
-EVENING = 1_212_609_600  # 2008-06-04 20:00 UTC
-DAY = 86_400
-SINCE, UNTIL = EVENING - 60, EVENING + 660
+EVENING_S = 1_212_609_600  # 2008-06-04 20:00 UTC
+DAY_S = 86_400
+SINCE_S, UNTIL_S = EVENING_S - 60, EVENING_S + 660
 
 EVERY = [
     pytest.param(family, algorithm.name, id=f"{family.name}-{algorithm.name}")
@@ -24,7 +24,7 @@ every_algorithm = pytest.mark.parametrize(("family", "algorithm"), EVERY)
 
 def make_evening(seed, names, at):
     """Let people of these names walk about for eight minutes; twice as far out on other evenings."""
-    data = evidence.make_people(len(names), seed=seed, side=400.0 if at == EVENING else 800.0)
+    data = evidence.make_people(len(names), seed=seed, side=400.0 if at == EVENING_S else 800.0)
     return data, names, at
 
 
@@ -56,7 +56,7 @@ def join_evenings(evenings):
     return whole, {
         "requests": requests,
         "quasi_identifiers": QuasiIdentifiers(subject=subject[order], t=times[order]),
-        "sites": evidence.make_sites(make_evening(5, range(60), EVENING)[0]),
+        "sites": evidence.make_sites(make_evening(5, range(60), EVENING_S)[0]),
         "cells": make_cells(whole),
     }
 
@@ -69,16 +69,16 @@ def make_cells(data):
     return dataclasses.replace(cells, fix_cell=row * wide + column)
 
 
-OWN = make_evening(5, [f"p{number:02}" for number in range(60)], EVENING)
-BEFORE = make_evening(6, [f"p{number:02}" for number in range(40, 90)], EVENING - DAY)
+OWN = make_evening(5, [f"p{number:02}" for number in range(60)], EVENING_S)
+BEFORE = make_evening(6, [f"p{number:02}" for number in range(40, 90)], EVENING_S - DAY_S)
 AFTER = make_evening(
-    7, [f"a{number:02}" for number in range(30)] + [f"p{number:02}" for number in range(9)], EVENING + DAY
+    7, [f"a{number:02}" for number in range(30)] + [f"p{number:02}" for number in range(9)], EVENING_S + DAY_S
 )
 
 
 def collect_figures(family, algorithm, data, given, **period):
     """All that a run says: of itself, of what it left out, and what its attack counts."""
-    shifted = {family.instant: EVENING + 120} if family.instant else {}
+    shifted = {family.instant: EVENING_S + 120} if family.instant else {}
     params = family.parse({**family.example, **shifted, **period}, algorithm)
     reads, joins = ({name: given[name] for name in names} for names in (family.reads, family.joins))
     cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(3), **reads)
@@ -92,13 +92,13 @@ def collect_figures(family, algorithm, data, given, **period):
 
 @every_algorithm
 def test_a_run_from_since_to_until_says_nothing_of_other_evenings(family, algorithm):
-    period = {"since": SINCE, "until": UNTIL}
+    period = {"since": SINCE_S, "until": UNTIL_S}
     alone = collect_figures(family, algorithm, *join_evenings([OWN]), **period)
     assert collect_figures(family, algorithm, *join_evenings([BEFORE, OWN, AFTER]), **period) == alone
 
 
 @every_algorithm
 def test_a_run_that_begins_within_the_data_says_nothing_of_what_was_before(family, algorithm):
-    period = {next(name for name in (family.instant, *family.begins) if name): EVENING + 120}
+    period = {next(name for name in (family.instant, *family.begins) if name): EVENING_S + 120}
     alone = collect_figures(family, algorithm, *join_evenings([OWN]), **period)
     assert collect_figures(family, algorithm, *join_evenings([BEFORE, OWN]), **period) == alone

@@ -8,7 +8,7 @@ CONFIRM = "SELECT dbanon.confirm_history('[]', 'a copy of a test')"  # before a 
 TEN = range(10)
 FIVES = ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
 HALVES = ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9])
-NEAR = 15  # settle_s, in minutes
+SETTLE_MIN = 15  # settle_s, in minutes
 PAIR = frozenset({0, 1})
 
 
@@ -27,11 +27,11 @@ def make_snapshot(k: int, *crowds: Iterable[int], at: int = 0, shown: Iterable[i
     others = {*TEN} - {person for person, _ in hidden} if shown is None else shown
     rows = [*hidden, *((person, Row(at, at + 1, person, exact=True)) for person in others)]
     records = tuple(Record(frozenset({person}), (row,)) for person, row in rows)
-    return Release(k, "place", "region", records, snapshot=True, max_gap=5, settle=NEAR)
+    return Release(k, "place", "region", records, snapshot=True, max_gap=5, settle=SETTLE_MIN)
 
 
-def make_release(k: int, secret: str, hidden_by: str, records: Iterable[Record], **others: bool) -> Release:
-    return Release(k, secret, hidden_by, tuple(records), max_gap=5, settle=NEAR, **others)  # type: ignore[arg-type]
+def make_release(k: int, secret: str, hidden_by: str, records: Iterable[Record], **with_others: bool) -> Release:
+    return Release(k, secret, hidden_by, tuple(records), max_gap=5, settle=SETTLE_MIN, **with_others)  # type: ignore[arg-type]
 
 
 def make_two_rows(middle: int, last: int) -> tuple[Row, Row]:

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from dbanon.base.cloaks import Atoms, Cloaks, Regions
 from dbanon.runs import reading, stored, writing
 from tests.db.test_concurrency import start_statement
-from tests.db.written import AT, LEFT_OUT
+from tests.db.written import AT_S, LEFT_OUT
 
 DAY_S = 86_400
 CELLS = 8  # in a row; every other one has a bar, the others a clinic
@@ -72,7 +72,7 @@ def add_dataset(connection: psycopg.Connection, name: str, population: str | Non
     connection.execute(
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) SELECT 1000 * %s + i, %s, 'q' || i,"
         " ST_SetSRID(ST_MakePointM(i, i, %s), 32610) FROM generate_series(0, 1) i",
-        [dataset, dataset, AT],
+        [dataset, dataset, AT_S],
     )
     return dataset
 
@@ -98,7 +98,7 @@ def write(
         connection.execute(METHOD)
         given = {"k": 2, "l": 2, "t": 0.1, **params}
         run = int(str(read_value(connection, RUN, Jsonb(given), Jsonb(LEFT_OUT), dataset)))
-        start = AT + run * 30 * DAY_S
+        start = AT_S + run * 30 * DAY_S
         cloaks = Cloaks(
             offset=np.array([0, rows]), region=np.arange(rows, dtype=np.int32), period=np.arange(rows),
             regions=Regions(
@@ -475,7 +475,7 @@ def test_analysts_see_the_atoms_of_the_releases_they_may_read(city: psycopg.Conn
 
 def publish_part(connection: psycopg.Connection, atoms: list[list[int]]) -> None:
     """Publish a run with some atoms as a part of the release `areas`."""
-    start = AT + DAY_S * 30 * int(str(read_value(connection, "SELECT max(run_id) + 1 FROM dbanon.run")))
+    start = AT_S + DAY_S * 30 * int(str(read_value(connection, "SELECT max(run_id) + 1 FROM dbanon.run")))
     run = write(connection, atoms, since=start, until=start + DAY_S)
     connection.execute("SELECT dbanon.publish(%s, 'areas', grow => true)", [run])
 

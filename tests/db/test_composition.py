@@ -31,11 +31,11 @@ class Release(NamedTuple):
 
     k: int
     groups: tuple[Group, ...]
-    sites: bool = False
+    around_sites: bool = False
 
     @property
     def method(self) -> tuple[str, str]:
-        return ("sensitive-sites", "bk") if self.sites else ("tp-aware", "traj-anon")
+        return ("sensitive-sites", "bk") if self.around_sites else ("tp-aware", "traj-anon")
 
 
 @pytest.fixture
@@ -66,7 +66,9 @@ def write_run(connection: psycopg.Connection, release: Release, dataset: int = 1
         " VALUES (%s, %s, %s, jsonb_build_object('k', %s::int), 'verified') RETURNING run_id",
         *(dataset, *release.method, release.k),
     )
-    rows = [row for place, group in enumerate(release.groups) for row in make_records(place, group, release.sites)]
+    rows = [
+        row for place, group in enumerate(release.groups) for row in make_records(place, group, release.around_sites)
+    ]
     for record, (place, group, people) in enumerate(rows, start=1):
         connection.execute(
             "INSERT INTO dbanon.cloak SELECT %s, %s, s, tstzrange(%s + (s - 1) * width, %s + s * width),"
@@ -75,7 +77,11 @@ def write_run(connection: psycopg.Connection, release: Release, dataset: int = 1
             [
                 *(run, record, find_period(group)[0], find_period(group)[0], 100 * place, 100 * place + 90),
                 *(1 if group.alone else max(len(group.people), 2), 1, None),
-                *((steps := 1 if release.sites else group.last - group.first), *reversed(find_period(group)), steps),
+                *(
+                    (steps := 1 if release.around_sites else group.last - group.first),
+                    *reversed(find_period(group)),
+                    steps,
+                ),
             ],
         )
         connection.execute(
@@ -295,7 +301,7 @@ def write_snapshot(
     first, last = at_s / 60, (at_s + 1) / 60
     others = TEN.difference(*hidden)
     groups = [Group(first, last, people) for people in hidden] + ([Group(first, last, others, True)] if others else [])
-    release = Release(k, tuple(groups), sites=True)
+    release = Release(k, tuple(groups), around_sites=True)
     return write_verified(connection, release, dataset, at=int(START.timestamp()) + int(at_s), max_gap_s=max_gap_s)
 
 
@@ -702,7 +708,7 @@ def test_where_columns_differ_views_on_it_go_and_a_notice_says_so(own: psycopg.C
     publish(own, 1, "ten")
     own.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
     sites = write_verified(
-        own, Release(5, (Group(10, 12, FIVES[0].people), Group(10, 12, FIVES[1].people, True)), sites=True)
+        own, Release(5, (Group(10, 12, FIVES[0].people), Group(10, 12, FIVES[1].people, True)), around_sites=True)
     )
     notices = publish(own, sites, "ten", ", replace => true")
     assert "drop cascades to view public.mine" in notices

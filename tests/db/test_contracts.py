@@ -15,7 +15,16 @@ from dbanon.base.cloaks import Cloaks, Hiding
 from dbanon.postgres import arrow
 from dbanon.runs import _rows
 from tests.acceptance.workers import wait_until
-from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, list_minutes, make_figures, semantic, write
+from tests.db.written import (
+    CONTRACTS,
+    Contract,
+    list_minutes,
+    make_figures,
+    make_k_merge,
+    make_kte_hide,
+    make_semantic,
+    write,
+)
 
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
 TABLES = ("region", "period", "record", "membership", "hiding", "atom")
@@ -136,7 +145,7 @@ CHANGED = {
 
 def write_full_run(connection: psycopg.Connection) -> int:
     """Write a run that has something in every column: regions of cells, stretches, hiding sets and atoms."""
-    cells, hidden = semantic(), kte_hide()
+    cells, hidden = make_semantic(), make_kte_hide()
     cloaks = Cloaks(
         offset=cells.offset, region=cells.region, period=cells.period, regions=cells.regions, periods=cells.periods,
         member_record=hidden.member_record, member_trajectory=hidden.member_trajectory,
@@ -449,10 +458,10 @@ def test_what_stands_alone_is_refused_beside_others_that_speak_of_its_people(ten
 
 def make_rings(step: int) -> Cloaks:
     """Ten records in one region, each hidden among those `step` and twice `step` later: sets that overlap."""
-    cloaks, record = kte_hide(), np.arange(1, 11)
+    cloaks, record = make_kte_hide(), np.arange(1, 11)
     start = cloaks.start[0]
     others = (record[:, None] - 1 + step * np.array([1, 2])) % 10 + 1
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record, start=np.full(10, start), end=np.full(10, start + 60),
         bounds=np.tile([0.0, 0.0, 100.0, 100.0], (10, 1)), crowd=np.full(10, 3), subjects=np.ones(10, np.int64),
         member_record=record, member_trajectory=record + 99,
@@ -471,7 +480,7 @@ def test_other_hiding_sets_that_overlap_are_refused(ten: psycopg.Connection) -> 
 
 
 def test_a_run_with_a_record_without_members_is_not_published(ten: psycopg.Connection) -> None:
-    nobody = k_merge()
+    nobody = make_k_merge()
     first = nobody.member_record == 1
     members = {"member_record": nobody.member_record[first], "member_trajectory": nobody.member_trajectory[first]}
     for contract in (CONTRACTS["k-merge"], CONTRACTS["areas"]):
@@ -531,7 +540,7 @@ def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connec
     )
     bounds = np.column_stack([people, people * 0, people + 1, people * 0 + 1]).astype(float)
     start, end = np.repeat(list_minutes((0, 1)), len(people), axis=0).T
-    cloaks = Cloaks.of_rows(
+    cloaks = Cloaks.from_rows(
         record_id=people + 1, start=start, end=end, bounds=bounds, crowd=np.full(len(people), 2),
         subjects=np.ones(len(people), int), member_record=people + 1, member_trajectory=people + 1000,
         hiding=Hiding(record=people + 1, offset=np.arange(len(people) + 1), other=(people ^ 1) + 1),

@@ -19,7 +19,7 @@ from tests.facts import demand_named, demand_refused
 from tests.importing import record_release
 
 STEP_S = 30
-START = 1_212_566_400
+START_S = 1_212_566_400
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Crowd:
         return replace(self, x=np.floor(self.x / grid_m) * grid_m, y=np.floor(self.y / grid_m) * grid_m)
 
 
-def draw_crowd(seed: int, people: int = 60, instants: int = 100, start: int = START) -> Crowd:
+def draw_crowd(seed: int, people: int = 60, instants: int = 100, start: int = START_S) -> Crowd:
     rng = np.random.default_rng(seed)
     steps = rng.normal(0, 20, (2, people, instants)).cumsum(axis=2) + rng.uniform(0, 3000, (2, people, 1))
     t = start + np.arange(instants) * STEP_S + np.zeros((people, 1), int)
@@ -227,15 +227,17 @@ def test_datasets_that_look_alike_are_one_notice_and_those_that_were_noticed_non
     again = replace(walk, name="b")
     assert _load(connection, write(again.rows()), "copy") == ["same 0", "same 1", "same 2"]
     # The next evening, of which the others have a copy, too.
-    evening = draw_crowd(3, start=START + 86_400)
+    evening = draw_crowd(3, start=START_S + 86_400)
     for number in range(3):
         rows = replace(evening, name=f"n{number}").rows()
         _load(connection, write(rows), f"same {number}", mode="append")
     later = write(replace(evening, name="b").rows(), name="later.csv")
     assert _load(connection, later, "copy", mode="append") == []
     # One that is new is said alone.
-    _load(connection, write(replace(draw_crowd(4, start=START + 172_800), name="n").rows()), "fourth", population="p4")
-    third = write(replace(draw_crowd(4, start=START + 172_800), name="b").rows())
+    _load(
+        connection, write(replace(draw_crowd(4, start=START_S + 172_800), name="n").rows()), "fourth", population="p4"
+    )
+    third = write(replace(draw_crowd(4, start=START_S + 172_800), name="b").rows())
     assert _load(connection, third, "copy", mode="append") == ["fourth"]
     # Replaced data are others, of which nothing was said.
     assert _load(connection, later, "copy", mode="replace") == ["same 0", "same 1", "same 2"]
@@ -267,7 +269,7 @@ def _load_known(connection: psycopg.Connection, path: Path, dataset: str, **opti
 
 def test_names_that_are_all_in_another_population_are_said_once(connection, write):
     _load(connection, write(draw_crowd(1).rows()), "first")
-    later = [draw_crowd(seed, people=20, start=START + 86_400 * seed) for seed in range(2, 8)]
+    later = [draw_crowd(seed, people=20, start=START_S + 86_400 * seed) for seed in range(2, 8)]
     paths = [write(walk.rows(), name=f"{n}.csv") for n, walk in enumerate(later)]
     assert _load_known(connection, paths[4], "same") == []
     assert _load_known(connection, paths[0], "second", population="b") == [("20", "default")]
@@ -309,7 +311,7 @@ def test_numbers_of_rows_and_names_of_copies_are_not_said_to_be_in_another_popul
     rows = write(draw_crowd(1, people=100, instants=1).rows())
     for population in ("a", "b"):
         _load(connection, rows, population, subject="-", population=population)
-    named = write([f"{n:012d},{START + n},5e5,{4e6 + n}" for n in range(1, 101)], name="named.csv")
+    named = write([f"{n:012d},{START_S + n},5e5,{4e6 + n}" for n in range(1, 101)], name="named.csv")
     assert _load_known(connection, named, "numbers") == []
     path = write(draw_crowd(2).rows())
     _load(connection, path, "first")

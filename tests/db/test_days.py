@@ -9,9 +9,9 @@ from dbanon.database import Database, open_database
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
 from tests.importing import catch_refusal
 
-DAY = 86_400
+DAY_S = 86_400
 ZONE = "America/Los_Angeles"  # midnight is at 07:00 UTC in June
-JUNE = 1_212_562_800  # 2008-06-04 07:00 UTC
+JUNE_S = 1_212_562_800  # 2008-06-04 07:00 UTC
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def _read_days(connection):
     ).fetchall()
 
 
-TIMES = [JUNE - 60, JUNE, JUNE + 60, JUNE + DAY - 1, JUNE + DAY, JUNE + 2 * DAY]
+TIMES = [JUNE_S - 60, JUNE_S, JUNE_S + 60, JUNE_S + DAY_S - 1, JUNE_S + DAY_S, JUNE_S + 2 * DAY_S]
 
 
 @pytest.mark.parametrize("gap", [None, 40])
 def test_a_subject_is_cut_at_each_midnight_of_the_zone(connection, write, gap):
-    path = write(_format_fixes("anna", *TIMES) + _format_fixes("bert", JUNE))
+    path = write(_format_fixes("anna", *TIMES) + _format_fixes("bert", JUNE_S))
     report = _load_per_day(connection, path, tz=ZONE, split_gap_s=gap)
     assert (report.subjects, report.days, report.kept) == (2, 5, 7)
     assert [(subject, day) for subject, day, _ in _read_days(connection)] == [
@@ -68,7 +68,7 @@ def test_a_subject_is_cut_at_each_midnight_of_the_zone(connection, write, gap):
 
 def test_that_days_are_cut_is_said_when_the_dataset_is_made_alone(connection, write):
     first = _load_per_day(connection, write(_format_fixes("anna", *TIMES)), mode="new", tz=ZONE)
-    again = _load_per_day(connection, write(_format_fixes("anna", JUNE + 5 * DAY)), mode="new", tz=ZONE)
+    again = _load_per_day(connection, write(_format_fixes("anna", JUNE_S + 5 * DAY_S)), mode="new", tz=ZONE)
     assert [any("separate, from midnight" in notice for notice in report.notices) for report in (first, again)] == [
         True,
         False,
@@ -77,7 +77,7 @@ def test_that_days_are_cut_is_said_when_the_dataset_is_made_alone(connection, wr
 
 
 def test_without_a_zone_midnight_is_that_of_utc(connection, write):
-    _load_per_day(connection, write(_format_fixes("anna", DAY - 1, DAY)))
+    _load_per_day(connection, write(_format_fixes("anna", DAY_S - 1, DAY_S)))
     assert _read_days(connection) == [("anna", "1970-01-01", 1), ("anna", "1970-01-02", 1)]
     assert connection.execute("SELECT day_zone FROM dbanon.dataset").fetchone() == ("UTC",)
 
@@ -98,13 +98,13 @@ def test_a_table_is_cut_as_a_file_is(connection, write):
 
 
 def test_what_is_added_is_cut_as_what_is_there(connection, write):
-    _load_per_day(connection, write(_format_fixes("anna", JUNE)), tz=ZONE)
-    more = write(_format_fixes("anna", JUNE + 2 * DAY, JUNE + 3 * DAY), "more.csv")
+    _load_per_day(connection, write(_format_fixes("anna", JUNE_S)), tz=ZONE)
+    more = write(_format_fixes("anna", JUNE_S + 2 * DAY_S, JUNE_S + 3 * DAY_S), "more.csv")
     report = _load(connection, more, dataset="town", mode="append")
     assert (report.trajectories, report.days) == (2, 2)
     with pytest.raises(ParameterError, match="UTC"):
         _load_per_day(connection, write(_format_fixes("anna", 0)), mode="append")
-    whole = write(_format_fixes("carl", JUNE, JUNE + DAY), "whole.csv")
+    whole = write(_format_fixes("carl", JUNE_S, JUNE_S + DAY_S), "whole.csv")
     _load(connection, whole, dataset="whole")
     with pytest.raises(ParameterError, match=ZONE):
         _load(connection, more, dataset="whole", mode="append", subject_per_day=True, tz=ZONE)
@@ -114,7 +114,7 @@ def test_what_is_added_is_cut_as_what_is_there(connection, write):
 
 def test_rows_of_their_own_have_no_days(connection, write):
     with pytest.raises(ParameterError, match="'-'"):
-        _load_per_day(connection, write(_format_fixes("anna", JUNE)), subject="-")
+        _load_per_day(connection, write(_format_fixes("anna", JUNE_S)), subject="-")
     assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
     connection.execute("CREATE TABLE public.gps AS SELECT 0 AS time, ST_SetSRID(ST_MakePoint(8, 53), 4326) AS geom")
     statement = "SELECT * FROM dbanon.import_trajectories('public.gps', 'd', subject => '-', subject_per_day => true"
@@ -145,7 +145,9 @@ def test_forgetting_a_person_erases_all_days_with_what_was_sent_and_seen(connect
 
 def test_days_of_one_person_never_hide_each_other(database: str, connection: psycopg.Connection, write) -> None:
     """Four people, eight days: k = 5 is not to be had, in bundles or at an instant, in any family."""
-    rows = [row for i in range(4) for row in _format_fixes(f"s{i}", *range(DAY - 300, DAY + 300, 60), x=8.2 + i / 1000)]
+    rows = [
+        row for i in range(4) for row in _format_fixes(f"s{i}", *range(DAY_S - 300, DAY_S + 300, 60), x=8.2 + i / 1000)
+    ]
     _load_per_day(connection, write(rows))
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (8,)
     site = write(["a,0,8.2,53.1"], "site.csv")

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Verify = Callable[..., None]
 PAGE = Path(__file__).parents[2] / "docs" / "administrators" / "dump-upgrade-remove.md"
 embedded_only = pytest.mark.skipif(
-    not any(item.postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS on this machine"
+    not any(item.has_postgis for item in find_installations()),
+    reason="no PostgreSQL programs with PostGIS on this machine",
 )
 
 
@@ -90,7 +91,7 @@ def test_a_restored_release_is_the_same_and_still_guarded(
     restored.execute(CONFIRM)
     assert restored.execute("SELECT dbanon.publish(1, 'again')").fetchone() == (4,)
     restored.execute("SELECT dbanon.unpublish('ten')")
-    schema.check(restored)
+    schema.demand_revision(restored)
     lines = restored.execute("SELECT action FROM dbanon.audit ORDER BY audit_id").fetchall()
     assert [action for (action,) in lines] == [
         "create",

@@ -29,11 +29,11 @@ from tests.facts import demand_named, expect_refusal
 from tests.importing import make_table, settle
 
 Connection = psycopg.Connection[Any]
-START = 1_212_566_400
+START_S = 1_212_566_400
 FIXES = pa.table(
     {
         "subject": ["ann", "ann", "ann", "bob", None],
-        "time": [START, START + 60, START + 60, START, START],
+        "time": [START_S, START_S + 60, START_S + 60, START_S, START_S],
         "x": [8.2, 8.201, 8.201, 8.21, 8.2],
         "y": [53.1, 53.101, 53.101, 53.11, 53.1],
     }
@@ -100,11 +100,11 @@ def test_the_same_fixes_are_stored_whatever_they_come_in(connection: Connection,
         "WHERE load_id = (SELECT max(load_id) - 3 FROM dbanon.load) ORDER BY line"
     ).fetchall()
     assert [(line, reason) for line, reason, _ in cells] == [(3, "duplicate-fix"), (5, "missing-subject")]
-    assert cells[1][2] == {"subject": None, "time": str(START), "geometry": "POINT (8.2 53.1)"}
+    assert cells[1][2] == {"subject": None, "time": str(START_S), "geometry": "POINT (8.2 53.1)"}
 
 
 def test_files_and_tables_in_memory_are_loaded_together(connection: Connection, tmp_path: Path) -> None:
-    (tmp_path / "more.csv").write_text(f"subject,time,x,y\ncid,{START},8.22,53.1\n")
+    (tmp_path / "more.csv").write_text(f"subject,time,x,y\ncid,{START_S},8.22,53.1\n")
     report = _load(connection, tmp_path / "more.csv", FIXES, _make_geo())
     assert (report.read, report.kept) == (11, 4)
     assert report.quarantined == {"duplicate-fix": 5, "missing-subject": 2}
@@ -279,13 +279,13 @@ def test_moving_points_of_another_system_than_asked_for_name_theirs(connection: 
 def _make_ride(*places: tuple[str, int, float]) -> pa.Table:
     """Rides along a parallel at 53 N, where a degree has 67 km: subject, minute, longitude."""
     subject, minute, x = zip(*places, strict=True)
-    time = [START + 60 * m for m in minute]
+    time = [START_S + 60 * m for m in minute]
     return pa.table({"subject": subject, "time": time, "x": x, "y": [53.0] * len(x)})
 
 
 def _read_minutes(connection: Connection) -> list[Any]:
     query = "SELECT (extract(epoch FROM t)::bigint - %s) / 60 FROM dbanon.fix WHERE subject = 'a' ORDER BY t"
-    return [int(row[0]) for row in connection.execute(query, [START])]
+    return [int(row[0]) for row in connection.execute(query, [START_S])]
 
 
 STEADY = [("a", m, 8 + m * 0.01) for m in range(10)]  # 40 km/h
@@ -368,7 +368,7 @@ def test_speeds_over_the_seam_of_two_loads_are_those_within_one(
 
 def test_rows_that_are_their_own_subjects_and_tables_have_speeds_as_well(connection: Connection) -> None:
     places = [*STEADY[:4], ("a", 4, 8.2), *STEADY[5:]]
-    rows = [(s, START + 60 * m, f"SRID=4326;POINT({x} 53)") for s, m, x in places]
+    rows = [(s, START_S + 60 * m, f"SRID=4326;POINT({x} 53)") for s, m, x in places]
     make_table(connection, "rides", "subject text, t bigint, geom geometry", rows)
     asked: dict[str, Any] = {"time": "t", "geom": "geom", "max_speed_kmh": 100.0}
     for subject, far in (("subject", {"too-fast": 1}), ("-", {})):

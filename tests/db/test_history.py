@@ -326,7 +326,7 @@ def run_standby(primary: EmbeddedServer) -> Iterator[tuple[str, Callable[[str], 
 
 @pytest.mark.stress
 @pytest.mark.skipif(
-    not any(item.postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS"
+    not any(item.has_postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS"
 )
 def test_a_standby_that_was_promoted_asks_at_once_and_its_primary_never(primary: EmbeddedServer) -> None:
     """Before the first checkpoint of the new timeline, of which the control file does not know yet."""

@@ -51,7 +51,7 @@ def other(own: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]
         yield opened
 
 
-def name_of(connection: psycopg.Connection[Any]) -> str:
+def find_name(connection: psycopg.Connection[Any]) -> str:
     return str(read_value(connection, "SELECT session_user"))
 
 
@@ -60,8 +60,8 @@ def test_an_operator_runs_jobs_of_its_own_through_to_a_part(own, nina):
     assert nina.execute(RUN).fetchone() == (2, 0)
     compute(own)
     assert nina.execute(RUN).fetchone() == (5, 0)
-    assert read_value(own, "SELECT published_by FROM dbanon.release") == name_of(nina)
-    assert read_value(own, "SELECT loaded_by FROM dbanon.load LIMIT 1") == name_of(nina)
+    assert read_value(own, "SELECT published_by FROM dbanon.release") == find_name(nina)
+    assert read_value(own, "SELECT loaded_by FROM dbanon.load LIMIT 1") == find_name(nina)
 
 
 def test_jobs_of_others_are_left_alone(own, nina, other):
@@ -101,15 +101,15 @@ def test_another_operator_pauses_and_decides_but_neither_changes_nor_removes(own
     with expect_refusal("DA014"):
         other.execute("SELECT dbanon.steer_job('taxi', 'remove')")
     with expect_refusal("DA014"):
-        add(other, f", owner => '{name_of(nina)}'", name="hers")
+        add(other, f", owner => '{find_name(nina)}'", name="hers")
     other.execute("SELECT dbanon.steer_job('taxi', 'pause'), dbanon.steer_job('taxi', 'resume')")
     other.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the receivers were broken')", [find_day(0)])
-    assert read_value(own, "SELECT owner FROM dbanon.jobs") == name_of(nina)
+    assert read_value(own, "SELECT owner FROM dbanon.jobs") == find_name(nina)
 
 
 def test_a_job_is_added_for_a_role_that_the_login_may_become(own, nina, other):
-    own.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(name_of(nina)), sql.Identifier(name_of(other))))
-    add(other, f", owner => '{name_of(nina)}'")
+    own.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(find_name(nina)), sql.Identifier(find_name(other))))
+    add(other, f", owner => '{find_name(nina)}'")
     assert nina.execute(RUN).fetchone() == (2, 0)
 
 
@@ -133,7 +133,7 @@ def test_a_source_that_takes_back_the_role_of_the_session_gains_nothing(own, nin
     add(nina, source="public.trap")
     nina.execute(RUN)
     found = own.execute("SELECT DISTINCT who, super FROM public.caught").fetchall()
-    assert found in ([(name_of(nina), False)], [])
+    assert found in ([(find_name(nina), False)], [])
 
 
 @pytest.mark.parametrize("become", ["SET ROLE {}", "SET SESSION AUTHORIZATION {}"])
@@ -141,7 +141,7 @@ def test_a_session_that_has_become_the_owner_runs_no_job(own, nina, become):
     own.execute(TRAP.format("RESET SESSION AUTHORIZATION"))
     add(nina, source="public.trap")
     own.execute("TRUNCATE public.caught")
-    own.execute(sql.SQL(become).format(sql.Identifier(name_of(nina))))  # type: ignore[arg-type]
+    own.execute(sql.SQL(become).format(sql.Identifier(find_name(nina))))  # type: ignore[arg-type]
     with expect_refusal("DA014"):
         own.execute(RUN)
     own.execute("RESET SESSION AUTHORIZATION")
@@ -182,7 +182,7 @@ def test_a_job_whose_owner_is_gone_is_orphaned_and_stops_no_other(own, nina):
     with expect_refusal("DA014", "gone_soon"):
         nina.execute("SELECT dbanon.add_job('behind', wait => '2 hours', replace => true)")
     nina.execute("SELECT dbanon.add_job('behind', owner => session_user, replace => true)")
-    assert read_value(own, "SELECT owner FROM dbanon.jobs WHERE name = 'behind'") == name_of(nina)
+    assert read_value(own, "SELECT owner FROM dbanon.jobs WHERE name = 'behind'") == find_name(nina)
 
 
 def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(own, nina, login):

@@ -14,7 +14,7 @@ from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, Loa
 from dbanon.postgres import sqlstate
 from tests.facts import demand_named
 
-DAY = 86400
+DAY_S = 86400
 CALL = """SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab', "time" => 'ts',
     x => 'lon', y => 'lat'{})"""
 EVENTS = {

@@ -11,7 +11,7 @@ from dbanon.options.publishing import Planning
 from dbanon.runs import stored
 from tests.db.written import CONTRACTS, write
 
-FIXES = 1212566400  # 2008-06-04 08:00 UTC: where the ten people of `tests.db.conftest.RUN` begin
+BEGIN_S = 1212566400  # 2008-06-04 08:00 UTC: where the ten people of `tests.db.conftest.RUN` begin
 
 
 def plan_run(connection, method, params=None, algorithm=None, dataset="ten"):
@@ -62,12 +62,12 @@ def test_a_plan_counts_what_each_family_reads_and_joins(scratch, family):
 @pytest.mark.parametrize(
     ("method", "params", "seconds"),
     [
-        ("tp-aware", {"start": FIXES + 60}, 60),
-        ("tp-aware", {"since": FIXES + 60}, 60),
-        ("tp-aware", {"start": FIXES + 60, "since": FIXES, "until": FIXES + 90}, 30),
-        ("tp-aware", {"until": FIXES}, 0),
-        ("sensitive-sites", {"at": FIXES}, 60),
-        ("sensitive-sites", {"since": FIXES, "until": FIXES + 60}, 60),
+        ("tp-aware", {"start": BEGIN_S + 60}, 60),
+        ("tp-aware", {"since": BEGIN_S + 60}, 60),
+        ("tp-aware", {"start": BEGIN_S + 60, "since": BEGIN_S, "until": BEGIN_S + 90}, 30),
+        ("tp-aware", {"until": BEGIN_S}, 0),
+        ("sensitive-sites", {"at": BEGIN_S}, 60),
+        ("sensitive-sites", {"since": BEGIN_S, "until": BEGIN_S + 60}, 60),
     ],
 )
 def test_the_time_a_run_may_cover_follows_from_its_parameters(scratch, method, params, seconds):
@@ -79,10 +79,10 @@ def test_the_time_a_run_may_cover_follows_from_its_parameters(scratch, method, p
     ("method", "params", "compared"),
     [
         ("tp-aware", {}, 1),
-        ("tp-aware", {"since": FIXES + 120}, 0),
-        ("sensitive-sites", {"at": FIXES + 120 + 900, "max_gap_s": 60}, 0),  # settle_s after the release's end
-        ("sensitive-sites", {"at": FIXES + 60 + 900, "max_gap_s": 60}, 1),
-        ("sensitive-sites", {"at": FIXES + 120 + 900, "max_gap_s": 960}, 1),
+        ("tp-aware", {"since": BEGIN_S + 120}, 0),
+        ("sensitive-sites", {"at": BEGIN_S + 120 + 900, "max_gap_s": 60}, 0),  # settle_s after the release's end
+        ("sensitive-sites", {"at": BEGIN_S + 60 + 900, "max_gap_s": 60}, 1),
+        ("sensitive-sites", {"at": BEGIN_S + 120 + 900, "max_gap_s": 960}, 1),
     ],
 )
 def test_a_plan_names_the_releases_a_run_would_be_compared_with(own, method, params, compared):
@@ -97,10 +97,10 @@ def test_a_plan_names_the_releases_a_run_would_be_compared_with(own, method, par
     [
         ("bundles", "kte", "kte-hide", {}, 10),
         ("bundles", "kte", "k-merge", {}, None),  # measured, as bundles are
-        ("bundles", "kte", "kte-hide", {"since": FIXES + 1800}, None),
+        ("bundles", "kte", "kte-hide", {"since": BEGIN_S + 1800}, None),
         ("kte-hide", "tp-aware", None, {}, 3),
-        ("kte-hide", "sensitive-sites", None, {"at": FIXES}, 3),
-        ("kte-hide", "sensitive-sites", None, {"at": FIXES + 7200}, None),
+        ("kte-hide", "sensitive-sites", None, {"at": BEGIN_S}, 3),
+        ("kte-hide", "sensitive-sites", None, {"at": BEGIN_S + 7200}, None),
     ],
 )
 def test_a_plan_foretells_that_a_release_stands_alone(own, published, *, method, algorithm, params, people):

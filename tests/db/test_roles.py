@@ -202,8 +202,8 @@ def test_a_worker_cannot_change_a_released_run(operator: psycopg.Connection, wor
 def test_both_roles_may_check_the_schema(operator: psycopg.Connection, worker: psycopg.Connection) -> None:
     from dbanon import schema
 
-    schema.check(operator)
-    schema.check(worker)
+    schema.demand_revision(operator)
+    schema.demand_revision(worker)
 
 
 def test_nothing_is_granted_to_everyone(connection: psycopg.Connection) -> None:

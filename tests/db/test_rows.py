@@ -29,7 +29,7 @@ def _read_value(connection, query, *params):
 def _make_cloaks(count, *, extras=(), extra=None):
     number = np.arange(count)
     low = number.astype(float) * 10 - 500
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=number // 3 + 1,
         start=1_212_562_800 + number * 60,
         end=1_212_562_860 + number * 60,

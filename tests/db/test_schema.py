@@ -150,21 +150,21 @@ def test_every_method_of_the_registry_is_in_the_database(connection: psycopg.Con
 
 
 def test_check_accepts_a_current_schema(database: str, connection: psycopg.Connection) -> None:
-    schema.check(connection)
+    schema.demand_revision(connection)
     assert schema.is_current(database)
 
 
 def test_check_says_what_to_run_for_an_empty_database(connection: psycopg.Connection) -> None:
     connection.execute("DROP SCHEMA dbanon CASCADE")
     with expect_refusal(SchemaMismatch, schema.EXPECTED_REVISION, "none", "`dbanon db upgrade`"):
-        schema.check(connection)
+        schema.demand_revision(connection)
 
 
 @pytest.mark.parametrize(("found", "remedy"), [("0000", "`dbanon db upgrade`"), ("9999", "newer dbanon")])
 def test_check_names_both_revisions(connection: psycopg.Connection, found: str, remedy: str) -> None:
     connection.execute("UPDATE dbanon.alembic_version SET version_num = %s", [found])
     with expect_refusal(SchemaMismatch, f"revision {found}", schema.EXPECTED_REVISION, remedy):
-        schema.check(connection)
+        schema.demand_revision(connection)
 
 
 def test_upgrading_a_newer_schema_is_refused(database: str, connection: psycopg.Connection) -> None:

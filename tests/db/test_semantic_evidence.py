@@ -373,7 +373,7 @@ def find_broken(evidence: RegionEvidence) -> set[str]:
 @pytest.mark.parametrize("world", [world for world in WORLDS if world is not make_apart])
 def test_what_is_read_back_is_what_was_written(connection: psycopg.Connection, read, world) -> None:
     small = world()
-    evidence, expected = read(write_world(connection, small)), small.evidence()
+    evidence, expected = read(write_world(connection, small)), small.make_evidence()
     assert attack(evidence).passed
     assert attack(evidence).figures | {"regions": 0} == attack(expected).figures | {"regions": 0}
     assert (evidence.cells.pois == expected.cells.pois).all()

@@ -25,7 +25,8 @@ from tests.facts import expect_refusal
 pytestmark = [
     pytest.mark.db,
     pytest.mark.skipif(
-        not any(item.postgis for item in find_installations()) and os.environ.get("DBANON_TEST_SERVER") != "embedded",
+        not any(item.has_postgis for item in find_installations())
+        and os.environ.get("DBANON_TEST_SERVER") != "embedded",
         reason="no PostgreSQL programs with PostGIS on this machine",
     ),
 ]
@@ -322,7 +323,7 @@ def test_its_url_is_that_of_a_database_with_the_schema_and_the_roles(
 
 
 def test_the_chosen_programs_have_postgis() -> None:
-    assert find_binaries().postgis
+    assert find_binaries().has_postgis
 
 
 def test_each_test_has_a_database_of_its_own(database: str, connection: psycopg.Connection) -> None:

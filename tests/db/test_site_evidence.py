@@ -153,7 +153,7 @@ def test_what_is_read_back_is_what_was_written(
     database: str, connection: psycopg.Connection, guard_m: float | None
 ) -> None:
     small = make_world(guard_m=guard_m)
-    honest = small.evidence(GROUPS)
+    honest = small.make_evidence(GROUPS)
     evidence = read(database, write_world(connection, small, honest))
     assert list_pairs(evidence) == list_pairs(honest) == list_pairs(join_evidence(evidence))
     for name in ("site_id", "site_bounds", "shape_trajectory", "shape_bounds"):
@@ -183,7 +183,7 @@ TAMPERED = {
 @pytest.mark.parametrize("clause", TAMPERED)
 def test_rows_that_were_tampered_with_are_refused(database: str, connection: psycopg.Connection, clause: str) -> None:
     small = make_world()
-    run = write_world(connection, small, small.evidence(GROUPS))
+    run = write_world(connection, small, small.make_evidence(GROUPS))
     assert attack(read(database, run)).passed
     connection.execute(TAMPERED[clause])
     verdict = attack(read(database, run))

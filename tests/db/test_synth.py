@@ -42,7 +42,7 @@ def count_tables(opened: Database) -> list[int]:
 def test_what_is_generated_is_stored_as_it_was_made(opened: Database) -> None:
     report = opened.synth("d", objects=50, seed=4)
     plan = Plan(objects=50, seed=4)
-    fixes, sent, _ = Scenario.of(plan, read_network(plan)).make_objects(np.arange(50))
+    fixes, sent, _ = Scenario.from_plan(plan, read_network(plan)).make_objects(np.arange(50))
     stored = fetch_rows(
         opened,
         "SELECT subject, x, y, t, srid FROM (SELECT subject, ST_SRID(path) AS srid, (ST_DumpPoints(path)).geom g "
@@ -91,7 +91,7 @@ def test_quasi_identifiers_are_stored_as_they_were_made_and_replaced(opened: Dat
     for mode in ("create", "replace"):
         report = opened.synth("d", mode=mode, **chosen)
         plan = Plan(**chosen)
-        known = Scenario.of(plan, read_network(plan)).make_objects(np.arange(50)).known
+        known = Scenario.from_plan(plan, read_network(plan)).make_objects(np.arange(50)).known
         expected = [(f"s{n + 1:07d}", t) for n, t in zip(known.number.tolist(), known.t.tolist(), strict=True)]
         assert sorted(fetch_rows(opened, query)) == expected
         assert report.quasi_identifiers == len(expected) > 50
@@ -103,7 +103,7 @@ def test_quasi_identifiers_are_stored_as_they_were_made_and_replaced(opened: Dat
 
 def test_places_are_stored_with_a_cell_for_each_station_and_every_fix_in_one(opened: Database) -> None:
     plan = Plan(objects=50, seed=4, pois=900, stations=60)
-    made = Scenario.of(plan, read_network(plan)).places
+    made = Scenario.from_plan(plan, read_network(plan)).places
     report = opened.synth("d", objects=50, seed=4, pois=900, stations=60)
     assert (report.pois, report.stations) == (900, 60)
     counts = dict(fetch_rows(opened, "SELECT category, count(*) FROM dbanon.poi WHERE dataset_id = {} GROUP BY 1"))
@@ -258,5 +258,5 @@ def test_invented_people_are_not_added_to_real_ones(connection: psycopg.Connecti
     file.write_text("subject,time,x,y\nanna,0,8.2,53.14\n")
     load.load_trajectories(connection, [file], LoadingTrajectories(dataset="real", srid=32632))
     with expect_refusal(ParameterError, "generated", "real"):
-        synth.into_database(connection, "real", Generating(objects=5, mode="append"))
+        synth.fill_dataset(connection, "real", Generating(objects=5, mode="append"))
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (1,)

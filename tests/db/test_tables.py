@@ -283,14 +283,14 @@ def test_a_rectangle_is_exactly_its_own_envelope(
     _demand_shapes(connection, rectangle)
 
 
-def _demand_shapes(connection: psycopg.Connection, rectangle: bool) -> None:
+def _demand_shapes(connection: psycopg.Connection, is_rectangle: bool) -> None:
     found = _read_written(connection).fields
     columns = ("no", "bounds", "rectangle", "srid")
     read = [*zip(*(found[f"region_{name}"].tolist() for name in columns), strict=True)]
     said = connection.execute(f"""SELECT region_no, ARRAY[xmin, ymin, xmax, ymax], rectangle, srid
         FROM dbanon_internal.gather_region_evidence(1) WHERE {SHOWN} ORDER BY 1""").fetchall()
     assert str(read) == str(said)
-    assert [all(one[2] for one in read)] == [rectangle]
+    assert [all(one[2] for one in read)] == [is_rectangle]
 
 
 @pytest.mark.parametrize(

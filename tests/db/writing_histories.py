@@ -13,7 +13,7 @@ from tests.db.histories import KINDS, LOST, History
 from tests.db.oracle import Release, Row, Verdict
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
-FIRST = 1_000_000  # of all keys: what is written is rolled back
+FIRST_KEY = 1_000_000  # of all keys: what is written is rolled back
 PATH = "SRID=32610;POINT M(0 0 1212566400)"
 METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
@@ -126,7 +126,7 @@ class Writer:
 
     def _next(self, table: str) -> int:
         rows = self.tables[table]
-        return rows[-1][0] + 1 if rows else FIRST
+        return rows[-1][0] + 1 if rows else FIRST_KEY
 
     def _rows(self, table: str, rows: Any) -> None:
         self.tables[table].extend(rows)
@@ -139,7 +139,7 @@ class Writer:
         }
         if release.series is not None:
             marks["series_id"] = 100 * first + release.series
-        self.releases.append({"id": FIRST + len(self.releases), "run_id": run, **marks})
+        self.releases.append({"id": FIRST_KEY + len(self.releases), "run_id": run, **marks})
 
     def _run(self, release: Release, first: int, paths: dict[tuple[int, int], int]) -> int:
         run = self._next("run")
@@ -220,7 +220,7 @@ def write_and_measure(connection: psycopg.Connection, histories: list[History]) 
     runs = [writer.add(history) for history in histories]
     write_methods(connection)
     writer.copy(connection)
-    firsts = [FIRST + sum(len(history.datasets) for history in histories[:n]) for n in range(len(histories))]
+    firsts = [FIRST_KEY + sum(len(history.datasets) for history in histories[:n]) for n in range(len(histories))]
     return [
         (Verdict(*measured), frozenset(dataset - first for dataset in copies))
         for first, (*measured, copies) in zip(firsts, connection.execute(MEASURED, [runs]).fetchall(), strict=True)

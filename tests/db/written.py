@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions, count_by_hour
 from dbanon.runs import stored, writing
 
-AT = 1_212_566_400  # 8:00
+AT_S = 1_212_566_400  # 8:00
 CELLS = """
 INSERT INTO dbanon.cell (cell_id, dataset_id, geom)
 SELECT c, 1, ST_MakeEnvelope(x, 0, x + 100, 100, 32610) FROM (VALUES (7, 0), (8, 100), (9, 200), (12, 900)) v (c, x)
@@ -34,12 +34,12 @@ VALUES (%s, 'attack', true, dbanon_internal.compute_run_digest(%s))
 """
 LEFT_OUT = {
     "subjects": {"too_few": 3},
-    "by_hour": count_by_hour(np.array([AT]), np.array([13]), np.array([10]), {"too_few": np.array([3])}),
+    "by_hour": count_by_hour(np.array([AT_S]), np.array([13]), np.array([10]), {"too_few": np.array([3])}),
 }
 
 
 def list_minutes(*pairs: tuple[int, int]) -> np.ndarray:
-    return np.array(pairs, np.int64) * 60 + AT
+    return np.array(pairs, np.int64) * 60 + AT_S
 
 
 def find_own_cell(person: int) -> list[float]:
@@ -51,9 +51,9 @@ def make_figures(**others: object) -> dict[str, object]:
     return {"suppressed": LEFT_OUT, "metrics": {}, **others}
 
 
-def tp_aware() -> Cloaks:
+def make_tp_aware() -> Cloaks:
     period = np.tile(list_minutes((0, 1), (1, 2)), (2, 1))
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
         bounds=np.array([[0, 0, 40, 30], [10, 0, 50, 30], [70, 60, 99, 90], [70, 50, 99, 90]], float),
         crowd=np.full(4, 5), subjects=np.full(4, 5),
@@ -62,11 +62,11 @@ def tp_aware() -> Cloaks:
     )  # fmt: skip
 
 
-def sensitive_sites() -> Cloaks:
+def make_sensitive_sites() -> Cloaks:
     record = np.arange(1, 11)
     hidden = record <= 5
-    return Cloaks.of_rows(
-        record_id=record, start=np.full(10, AT), end=np.full(10, AT + 60),
+    return Cloaks.from_rows(
+        record_id=record, start=np.full(10, AT_S), end=np.full(10, AT_S + 60),
         bounds=np.array([[0, 0, 40, 30]] * 5 + [find_own_cell(p) for p in range(5, 10)], float),
         crowd=np.where(hidden, 5, 1), subjects=np.ones(10, int), extra=np.where(hidden, 0, -1),
         extras=('{"cloaked": true}',), member_record=record, member_trajectory=record + 99, **make_figures(),
@@ -75,18 +75,18 @@ def sensitive_sites() -> Cloaks:
 
 def _make_generalised(**others: object) -> Cloaks:
     period = np.tile(list_minutes((0, 4), (4, 5)), (2, 1))
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
         bounds=np.array([[0, 0, 300, 100], [200, 0, 400, 100]] * 2, float),
         crowd=np.full(4, 2), subjects=np.ones(4, int), **make_figures(**others),
     )  # fmt: skip
 
 
-def k_merge() -> Cloaks:
+def make_k_merge() -> Cloaks:
     return _make_generalised(member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]))
 
 
-def kte_hide() -> Cloaks:
+def make_kte_hide() -> Cloaks:
     """p0 is suppressed from 8:04 on, but for a second member that its record carries then."""
     stretch = list_minutes((0, 4), (4, 5), (0, 0))
     window = list_minutes((0, 5), (0, 4), (4, 5))
@@ -110,7 +110,7 @@ def make_objects() -> Cloaks:
         [1, 0, 1, 0]
     )
     bounds[hidden] = [0, 0, 40, 30]
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record, start=period[:, 0], end=period[:, 1], bounds=bounds,
         crowd=np.where(hidden, 2, 1), subjects=np.ones(20, int), extra=np.where(hidden, 0, -1),
         extras=('{"cloaked": true}',), member_record=np.arange(1, 11), member_trajectory=np.arange(100, 110),
@@ -121,7 +121,7 @@ def make_objects() -> Cloaks:
     )  # fmt: skip
 
 
-def semantic() -> Cloaks:
+def make_semantic() -> Cloaks:
     return Cloaks(
         offset=np.array([0, 2, 4]), region=np.array([0, 1, 0, 1], np.int32), period=np.array([0, 1, 0, 1], np.uint8),
         regions=Regions(
@@ -152,13 +152,13 @@ _CLOAKED = ("cloaked", "boolean", "false")
 CONTRACTS = {
     contract.name: contract
     for contract in (
-        Contract(name="bundles", k=5, hides="sender", cloaks=tp_aware, column=("requests", "jsonb", "[]")),
-        Contract(name="sites", k=5, hidden_by="region", cloaks=sensitive_sites, column=_CLOAKED),
-        Contract(name="k-merge", k=2, cloaks=k_merge),
-        Contract(name="kte-hide", k=2, stands_alone=True, cloaks=kte_hide),
+        Contract(name="bundles", k=5, hides="sender", cloaks=make_tp_aware, column=("requests", "jsonb", "[]")),
+        Contract(name="sites", k=5, hidden_by="region", cloaks=make_sensitive_sites, column=_CLOAKED),
+        Contract(name="k-merge", k=2, cloaks=make_k_merge),
+        Contract(name="kte-hide", k=2, stands_alone=True, cloaks=make_kte_hide),
         Contract(name="objects", k=2, stands_alone=True, cloaks=make_objects, column=_CLOAKED),
         Contract(
-            name="areas", k=2, stands_alone=True, cloaks=semantic,
+            name="areas", k=2, stands_alone=True, cloaks=make_semantic,
             column=("categories", "integer", "0"), region_type="MultiPolygon",
         ),
     )

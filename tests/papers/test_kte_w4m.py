@@ -75,7 +75,7 @@ def test_the_distance_is_linear_between_samples_and_costs_the_pace_outside_them(
     """One way 0, 10 and 20 are 3 cells away and 30 is 10 slots late; back both are 3 cells away."""
     a = [(0, 0, 3), (10, 10, 3), (20, 20, 3), (30, 20, 3)]
     b = [(0, 0, 0), (20, 20, 0)]
-    tracks = w4m._Tracks.of(make_samples([a, b]))
+    tracks = w4m._Tracks.from_samples(make_samples([a, b]))
     assert tracks.pace == pytest.approx(40 / 50)
     there, back = (3 + 3 + 3 + 3 + 10 * 0.8) / 4, 3
     assert tracks.compute_distances(0, np.array([1, 0])).tolist() == pytest.approx([(there + back) / 2, 0])

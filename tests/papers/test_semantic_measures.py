@@ -81,7 +81,7 @@ def test_fixes_are_found_in_the_rows_of_their_groups():
             cloaks = family.anonymise(data, "merge", params, np.random.default_rng(0), cells=cells)
         except InfeasibleError:
             continue
-        made, found = _semantic.Release.of(cloaks, data, cells, params), found + 1
+        made, found = _semantic.Release.from_cloaks(cloaks, data, cells, params), found + 1
         assert made.copies.sum() == cloaks.rows
         assert np.isin(cells.fix_cell >= 0, True).sum() == len(made.fix_row)
         assert (made.fix_row >= 0).sum() == data.fixes - sum(cloaks.suppressed["fixes"].values())

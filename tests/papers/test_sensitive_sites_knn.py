@@ -60,7 +60,7 @@ def test_knn_takes_the_same_users_as_sorting_them_all(shapes):
         users, sites, k = draw_instance(rng, users=(1, 30), sites=(1, 6), shapes=shapes)
         rng.shuffle(users)
         order = rng.sample(range(len(sites)), len(sites))
-        site = nearest_users.take(Boxes.of(users), Boxes.of(sites), k, np.array(order, np.int64))
+        site = nearest_users.take(Boxes.from_array(users), Boxes.from_array(sites), k, np.array(order, np.int64))
         assert site.dtype == np.int32
         assert site.tolist() == oracle.assign_by_knn(users, sites, k, order), (users, sites, k, order)
 
@@ -70,7 +70,7 @@ def test_knn_compares_large_distances_exactly():
     far = 2**27
     users = [(far, 1, far, 1), (far, 0, far, 0)]
     assert oracle.assign_by_knn(users, [(0, 0, 0, 0)], 1, [0]) == [-1, 0]
-    site = nearest_users.take(Boxes.of(users), Boxes.of([(0, 0, 0, 0)]), 1, np.array([0]))
+    site = nearest_users.take(Boxes.from_array(users), Boxes.from_array([(0, 0, 0, 0)]), 1, np.array([0]))
     assert site.tolist() == [-1, 0]
 
 

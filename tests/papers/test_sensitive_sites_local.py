@@ -22,7 +22,7 @@ def make_cells(*points):
 
 
 def cover(users, sites, k):
-    site, user = local.cover(Boxes.of(users), Boxes.of(sites), k)
+    site, user = local.cover(Boxes.from_array(users), Boxes.from_array(sites), k)
     return list(zip(site.tolist(), user.tolist(), strict=True))
 
 
@@ -102,7 +102,7 @@ def test_a_site_gets_no_more_than_k_users_and_all_of_them_if_there_are_k_times_a
 
 
 def test_without_sites_nobody_is_chosen():
-    site, user = local.cover(Boxes.of(make_cells((1, 1))), Boxes.of(make_cells((1, 1))).take([]), 2)
+    site, user = local.cover(Boxes.from_array(make_cells((1, 1))), Boxes.from_array(make_cells((1, 1))).take([]), 2)
     assert len(site) == len(user) == 0
 
 

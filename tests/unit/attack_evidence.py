@@ -64,30 +64,30 @@ class World:
         self.times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
         self.until = until
         step = params["step_s"]
-        starts = (params["start"], params["since"], self.default_start(step))
+        starts = (params["start"], params["since"], self.find_default_start(step))
         self.start = next(int(start) for start in starts if start is not None)
-        self.instants = self.instants_from(self.start)
+        self.instants = self.list_instants(self.start)
         length = params["instants"]
         self.windows = [self.instants[i : i + length] for i in range(0, len(self.instants), length)]
         wanted = params["min_cloak_m"]
         self.cell = grid_m if wanted is None else math.ceil(wanted / grid_m) * grid_m
 
-    def default_start(self, step: int) -> int:
+    def find_default_start(self, step: int) -> int:
         """Give the multiple of the step `max_gap_s` after the first slot, else the one before the first fix."""
         if self.params["align"] == "last":
             late = math.ceil((self.slot(min(self.times)) + self.params["max_gap_s"]) / step) * step
-            if self.instants_from(late):
+            if self.list_instants(late):
                 return late
         return math.floor(min(self.times) / step) * step
 
-    def instants_from(self, start: int) -> list[int]:
+    def list_instants(self, start: int) -> list[int]:
         step = self.params["step_s"]
         return [t for t in range(start, self.slot(max(self.times)) + 1, step) if t + step <= self.until]
 
     def slot(self, t: float) -> int:
         return math.floor(t / self.grid_s) * self.grid_s
 
-    def position(self, subject: int, t: int) -> tuple[float, float, set[int]] | None:
+    def find_position(self, subject: int, t: int) -> tuple[float, float, set[int]] | None:
         """Give the position at an instant and the trajectories that supply it."""
         align, gap = self.params["align"], self.params["max_gap_s"]
         past = [f for f in self.fixes[subject] if self.slot(f[0]) <= t]
@@ -105,20 +105,20 @@ class World:
         return xa + (xb - xa) * ((t - sa) / (sb - sa)), ya + (yb - ya) * ((t - sa) / (sb - sa)), {ia, ib}
 
     def seen(self, window: Sequence[int]) -> list[int]:
-        return [s for s in sorted(self.fixes) if any(self.position(s, t) for t in window)]
+        return [s for s in sorted(self.fixes) if any(self.find_position(s, t) for t in window)]
 
     def present(self, window: Sequence[int]) -> list[int]:
-        return [s for s in sorted(self.fixes) if all(self.position(s, t) for t in window)]
+        return [s for s in sorted(self.fixes) if all(self.find_position(s, t) for t in window)]
 
-    def suppliers(self, subject: int, window: Sequence[int]) -> set[int]:
-        return set().union(*(at[2] for t in window if (at := self.position(subject, t))))
+    def list_suppliers(self, subject: int, window: Sequence[int]) -> set[int]:
+        return set().union(*(at[2] for t in window if (at := self.find_position(subject, t))))
 
     def box(self, subjects: Sequence[int], t: int) -> tuple[float, float, float, float]:
         """Give the least rectangle of cells that holds everybody who is there."""
         cells = [
             (math.floor(at[0] / self.cell), math.floor(at[1] / self.cell))
             for s in subjects
-            if (at := self.position(s, t))
+            if (at := self.find_position(s, t))
         ]
         low, high = (
             [min(axis) for axis in zip(*cells, strict=True)],
@@ -126,7 +126,7 @@ class World:
         )
         return tuple(edge * self.cell for edge in (*low, *high))
 
-    def evidence(
+    def make_evidence(
         self,
         groups: Mapping[int, Sequence[tuple[int, Sequence[int]]]],
         requests: Sequence[tuple[int, float, int]] = (),
@@ -137,7 +137,7 @@ class World:
         for number, records in groups.items():
             window = self.windows[number]
             for record, subjects in records:
-                members += [(record, i) for s in subjects for i in sorted(self.suppliers(s, window))]
+                members += [(record, i) for s in subjects for i in sorted(self.list_suppliers(s, window))]
                 sent = [{r for r in requests if r[0] in subjects and t <= r[1] < t + step} for t in window]
                 periods = join_rows([{content for _, _, content in own} for own in sent], least)
                 (few if periods is None else used).update(*sent)

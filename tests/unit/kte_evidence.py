@@ -105,7 +105,7 @@ class Release:
                 found.setdefault(subject, set()).add((math.floor(data.t[at] / GRID_S), *place))
         return found
 
-    def evidence(self) -> Evidence:
+    def make_evidence(self) -> Evidence:
         rows = [row for _, own in itertools.groupby(self.rows, lambda row: row.record) for row in own]
         records = [(record, len(list(own))) for record, own in itertools.groupby(rows, lambda row: row.record)]
         place = np.array([row.seq for row in rows], np.int32)
@@ -137,7 +137,7 @@ class Release:
 
 def find_broken(release: Release) -> set[str]:
     """Attack, see that the verdict is whole and names nobody, and give the clauses that broke."""
-    verdict = attack(read(release.evidence(), None))
+    verdict = attack(read(release.make_evidence(), None))
     assert verdict.attack == "kte"
     assert verdict.passed == all(clause.passed for clause in verdict.clauses)
     assert all(clause.passed == (clause.violations == 0) for clause in verdict.clauses)

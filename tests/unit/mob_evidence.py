@@ -19,10 +19,10 @@ Box = tuple[int, int, int, int]
 Tracks = Mapping[int, Mapping[int, Cell]]
 """Where each subject is at the instants at which it is present."""
 
-START, STEP_S, GRID_M = 36_000, 60, 10.0
+START_S, STEP_S, GRID_M = 36_000, 60, 10.0
 PARAMS = {
-    "k": 2, "qid_set": "default", "qid_only": False, "step_s": STEP_S, "start": START, "align": "exact", "max_gap_s": 0,
-    "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
+    "k": 2, "qid_set": "default", "qid_only": False, "step_s": STEP_S, "start": START_S, "align": "exact",
+    "max_gap_s": 0, "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
 }  # fmt: skip
 
 
@@ -69,9 +69,9 @@ class Release:
     def at(self, record: int, t: int) -> Row:
         return next(row for row in self.of(record) if row.t == t)
 
-    def evidence(self) -> ObjectEvidence:
+    def make_evidence(self) -> ObjectEvidence:
         records = [(r, len(list(own))) for r, own in itertools.groupby(self.rows, lambda row: row.record)]
-        start = np.array([START + row.t * STEP_S + row.shift_s for row in self.rows], np.float64)
+        start = np.array([START_S + row.t * STEP_S + row.shift_s for row in self.rows], np.float64)
         sides = [[row.box[0], row.box[1], row.box[2] + 1, row.box[3] + 1] for row in self.rows]
         bounds = np.array(sides, np.float64).reshape(-1, 4) * GRID_M
         bounds[:, 2] += [row.shift_m for row in self.rows]
@@ -110,8 +110,8 @@ class Release:
             query_possibly=np.empty(0, np.int64), query_definitely=np.empty(0, np.int64),
         )  # fmt: skip
 
-    def broken(self) -> set[str]:
-        return find_broken(self.evidence())
+    def find_broken(self) -> set[str]:
+        return find_broken(self.make_evidence())
 
 
 def find_broken(evidence: ObjectEvidence) -> set[str]:
@@ -239,11 +239,11 @@ def publish(
     kept: Sequence[int],
     rng: random.Random,
     *,
-    union: bool = False,
+    is_union: bool = False,
     **params: Any,
 ) -> Release:
-    """Publish tracks by hiding sets; with `union`, generalised at the instants of all their members."""
-    when = {i: set().union(*(own[j] for j in (i, *others))) if union else own[i] for i, others in hidden.items()}
+    """Publish tracks by hiding sets; with `is_union`, generalised at the instants of all their members."""
+    when = {i: set().union(*(own[j] for j in (i, *others))) if is_union else own[i] for i, others in hidden.items()}
     record = dict(zip(kept, rng.sample(range(900_000, 901_000), len(kept)), strict=True))
     params = PARAMS | params
     shown: dict[tuple[int, int], Row] = {
@@ -258,18 +258,20 @@ def publish(
                 shown[i, t] = Row(record=record[i], t=t, box=box, crowd=len(group), cloaked=1)
     trips, members = {}, []
     for i, own_track in tracks.items():
-        fixes = [(START + t * STEP_S + 1.0, (x + 0.5) * GRID_M, (y + 0.5) * GRID_M) for t, (x, y) in own_track.items()]
+        fixes = [
+            (START_S + t * STEP_S + 1.0, (x + 0.5) * GRID_M, (y + 0.5) * GRID_M) for t, (x, y) in own_track.items()
+        ]
         half = len(fixes) // 2
         for part in (sorted(fixes)[:half], sorted(fixes)[half:]):
             if part:
                 trips[700_000 + len(trips)] = (i, part)
                 members += [(record[i], max(trips), True)] if i in record else []
     return Release(
-        algorithm="extreme-union" if union else "symmetric",
+        algorithm="extreme-union" if is_union else "symmetric",
         params=params,
         suppressed=count_left_out(tracks, kept),
         trips=trips,
-        known=[(i, START + t * STEP_S + 7.0) for i in tracks for t in own[i]],
+        known=[(i, START_S + t * STEP_S + 7.0) for i in tracks for t in own[i]],
         rows=[shown[i, t] for i in rng.sample(list(kept), len(kept)) for t in sorted(tracks[i]) if (i, t) in shown],
         members=members,
         hiding=[(record[i], sorted(record[j] for j in others), True) for i, others in hidden.items()],
@@ -277,11 +279,10 @@ def publish(
 
 
 def count_left_out(tracks: Tracks, kept: Iterable[int]) -> dict[str, Any]:
-    """Count what is left out."""
     by_hour: dict[int, list[set[int]]] = {}
     for i, track in tracks.items():
         for t in track:
-            counts = by_hour.setdefault((START + t * STEP_S) // 3600, [set(), set()])
+            counts = by_hour.setdefault((START_S + t * STEP_S) // 3600, [set(), set()])
             counts[0].add(i)
             counts[1].update({i} & set(kept))
     windows = [

@@ -92,14 +92,14 @@ def iter_nodes(node):
 
 def iter_partitions(members, k):
     """All ways to put members into groups of k or more."""
-    yield from (p for p in _partitions(list(members)) if all(len(group) >= k for group in p))
+    yield from (p for p in _iter_partitions(list(members)) if all(len(group) >= k for group in p))
 
 
-def _partitions(members):
+def _iter_partitions(members):
     if not members:
         yield []
         return
-    for rest in _partitions(members[1:]):
+    for rest in _iter_partitions(members[1:]):
         yield [[members[0]], *rest]
         for i, group in enumerate(rest):
             yield [*rest[:i], [members[0], *group], *rest[i + 1 :]]

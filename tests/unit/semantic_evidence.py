@@ -14,7 +14,7 @@ from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.base.trajectory import Cells, Trajectories
 
-START, GRID_S = 36_000, 60
+START_S, GRID_S = 36_000, 60
 PARAMS: dict[str, Any] = {
     "k": 2, "l": 2, "t": 0.2, "full_loss_span_s": 28_800, "full_loss_area_km2": 25.0, "weight_time": 0.5,
     "gap_s": 1800, "min_cells": 1, "suppress_span_s": None, "suppress_area_km2": None, "atom_l": None,
@@ -60,7 +60,7 @@ class Release:
     atoms: list[int]
     trips: dict[int, tuple[int, int, list[tuple[float, int | None]]]]
     params: dict[str, Any]
-    days: bool = False
+    has_days: bool = False
     rows: list[Row] = dataclasses.field(default_factory=list)
     members: list[tuple[int, int, bool]] = dataclasses.field(default_factory=list)
     suppressed: Any = None
@@ -92,7 +92,7 @@ class Release:
 
     def unit(self, path: int) -> Unit:
         subject, day, _ = self.trips[path]
-        return subject, day if self.days else 0
+        return subject, day if self.has_days else 0
 
     def paths(self, unit: Unit) -> list[int]:
         return [path for path in sorted(self.considered()) if self.unit(path) == unit]
@@ -156,13 +156,13 @@ class Release:
         return frozenset(cells)
 
     def publish(self, groups: Sequence[tuple[Sequence[Unit], Sequence[tuple[int, int]]]]) -> "Release":
-        """Publish groups of units and their rows, ``(slot, slot)`` from START on, in regions of atoms."""
+        """Publish groups of units and their rows, ``(slot, slot)`` from START_S on, in regions of atoms."""
         record = 900
         for units, rows in groups:
             crowd = len({subject for subject, _ in units})
             for _ in units:
                 record -= 7
-                for start, end in [(START + first * GRID_S, START + last * GRID_S) for first, last in rows]:
+                for start, end in [(START_S + first * GRID_S, START_S + last * GRID_S) for first, last in rows]:
                     cells = self.region(units, start, end)
                     categories = sum(n > 0 for n in self.counted(cells))
                     row = Row(record=record, start=start, end=end, cells=cells, crowd=crowd, categories=categories)
@@ -215,7 +215,7 @@ class Release:
 
     # What an attack is given.
 
-    def evidence(self) -> RegionEvidence:
+    def make_evidence(self) -> RegionEvidence:
         ids = sorted(self.trips)
         fixes = [fix for path in ids for fix in self.trips[path][2]]
         wide, count = self.wide, len(self.pois)
@@ -228,7 +228,7 @@ class Release:
             t=np.array([t for t, _ in fixes], np.float64),
             x=np.array([x * 100 for x, _ in where]), y=np.array([y * 100 for _, y in where]),
             srid=32610, grid_m=1.0, grid_s=GRID_S,
-            day=np.array([self.trips[path][1] for path in ids], np.int64) if self.days else None,
+            day=np.array([self.trips[path][1] for path in ids], np.int64) if self.has_days else None,
         )  # fmt: skip
         cells = Cells(
             cell_id=np.arange(count) * 3 + 5, area_m2=np.full(count, self.area_m2),
@@ -279,8 +279,8 @@ class Release:
         """What makes a stored region one of its own: all but whose row it is and when."""
         return dataclasses.astuple(dataclasses.replace(row, record=0, start=0, end=0, seq=0))
 
-    def broken(self) -> set[str]:
-        verdict = attack(self.evidence())
+    def find_broken(self) -> set[str]:
+        verdict = attack(self.make_evidence())
         assert verdict.passed == all(clause.passed for clause in verdict.clauses)
         return {clause.name for clause in verdict.clauses if not clause.passed}
 

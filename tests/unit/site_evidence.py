@@ -67,7 +67,7 @@ class SiteWorld:
         self.subjects = sorted(
             {subject for subject, fixes in trips.values() if any(seen[0] <= self.slot(t) < seen[1] for t, *_ in fixes)}
         )
-        self.where = {subject: self.position(subject) for subject in self.subjects}
+        self.where = {subject: self.find_position(subject) for subject in self.subjects}
         self.there = [subject for subject in self.subjects if self.where[subject]]
 
     def slot(self, t: float) -> int:
@@ -76,7 +76,7 @@ class SiteWorld:
     def cells(self, box: Sequence[float]) -> tuple[int, ...]:
         return tuple(math.floor(side / self.grid_m) for side in box)
 
-    def position(self, subject: int) -> tuple[tuple[int, ...], int] | None:
+    def find_position(self, subject: int) -> tuple[tuple[int, ...], int] | None:
         """Give the cells of a user and the trajectory that supplies them."""
         fixes = sorted((t, i, x, y) for i, (s, path) in self.trips.items() for t, x, y in path if s == subject)
         at = self.params["at"]
@@ -90,7 +90,7 @@ class SiteWorld:
     def rectangle(self, site: int, subjects: Sequence[int]) -> tuple[int, ...]:
         return unite_boxes([self.cells(self.sites[site]), *(self.where[s][0] for s in subjects)])
 
-    def guarded(self, groups: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    def guard(self, groups: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
         """Add whom the guards claim to the groups, until nobody is added."""
         groups = {site: list(subjects) for site, subjects in groups.items()}
         while True:
@@ -112,7 +112,7 @@ class SiteWorld:
             for subject, site in added.items():
                 groups[site].append(subject)
 
-    def evidence(self, groups: Mapping[int, Sequence[int]], first_record: int = 900_001) -> SiteEvidence:
+    def make_evidence(self, groups: Mapping[int, Sequence[int]], first_record: int = 900_001) -> SiteEvidence:
         """Publish ``{site: subjects}`` honestly; record ids go down from the subjects' last to their first."""
         region = {s: self.rectangle(site, subjects) for site, subjects in groups.items() for s in subjects}
         crowd = {s: sum(other == box for other in region.values()) for s, box in region.items()}

@@ -47,7 +47,7 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
         line = kernel.merge(data)
         everyone = np.arange(len(line.subject), dtype=np.int32)
         x, y = kernel.compute_positions(line, instants, everyone)
-        rows, which = kernel.list_suppliers(line, instants, everyone) if not line.single else (None, None)
+        rows, which = kernel.list_suppliers(line, instants, everyone) if not line.is_single else (None, None)
         found, present, extent = kernel.survey(line, instants, 1.0)
         cells = []
         for row, subject in enumerate(line.subject.tolist()):

@@ -68,5 +68,5 @@ def test_a_clause_says_among_how_many_it_is_broken_and_what_to_do():
         name="hats", must="All walkers must wear hats", broken_by="people", plain="", test="linkability",
         remedy="Buy hats.",
     )  # fmt: skip
-    clause = hats.count(1, {}, among=36)
+    clause = hats.make_clause(1, {}, among=36)
     assert clause.sentence == ("All walkers must wear hats; broken by 1 of 36 people. Buy hats.")

@@ -106,7 +106,7 @@ def test_releases_with_nothing_left_out_pass():
 
 @pytest.mark.parametrize("epochs", [3, 4])
 def test_people_who_stay_together_are_reported_and_for_how_long(epochs):
-    figures = attack(publish_at_one_place(epochs=epochs).evidence()).figures
+    figures = attack(publish_at_one_place(epochs=epochs).make_evidence()).figures
     assert figures["followed_by_chance"] > 0
     # The first window begins an epoch before the data; in all others of these everybody still fits.
     assert figures["followed_by_chance_s"] == (epochs - 1) * 300
@@ -118,12 +118,12 @@ def test_nobody_is_followed_beyond_an_epoch_in_which_records_part():
     for row in release.rows:
         if row.first // 5 == 1001:  # in the second epoch nothing fits, so one after it or before it is not reached
             row.bounds = [side + 1e6 for side in row.bounds]
-    assert attack(release.evidence()).figures["followed_by_chance_s"] == 600
+    assert attack(release.make_evidence()).figures["followed_by_chance_s"] == 600
 
 
 def test_figures_count_what_is_there():
     release = make_honest()
-    figures = attack(release.evidence()).figures
+    figures = attack(release.make_evidence()).figures
     assert figures["fixes"] == release.data.fixes
     assert figures["samples"] == sum(len(own) for own in release.samples().values())
     assert figures["samples"] - figures["samples_covered"] == sum(release.suppressed["samples"].values())
@@ -694,7 +694,7 @@ def test_a_stretch_longer_than_the_data_is_one_window():
     world = draw_world(rng, subjects=8, epochs=3, leak=5, quiet=0)
     release = Publisher(world, {"tau_s": 86_400, "leak_s": 300}, rng).publish()
     assert find_broken(release) == set()
-    assert attack(release.evidence()).figures["windows"] == 1
+    assert attack(release.make_evidence()).figures["windows"] == 1
     release.hiding = [(owner, start, start + 900, others) for owner, start, _, others in release.hiding]
     assert find_broken(release) == set()
     release.hiding = [(owner, start, start + 600, others) for owner, start, _, others in release.hiding]

@@ -11,7 +11,7 @@ import pytest
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from tests.unit.mob_evidence import (
     GRID_M,
-    START,
+    START_S,
     STEP_S,
     Release,
     Row,
@@ -65,7 +65,7 @@ def draw_instance(
     if len(kept) < k or not any(hidden.values()):
         return None
     union = algorithm != "symmetric" and "own_alone" not in careless
-    release = publish(tracks, own, hidden, kept, rng, k=k, union=union)
+    release = publish(tracks, own, hidden, kept, rng, k=k, is_union=union)
     release.algorithm = algorithm
     return release, count_surviving(find_fitting(release, tracks, own, kept)), k
 
@@ -76,7 +76,7 @@ def test_an_honest_run_passes_and_all_matchings_leave_as_many_or_more(seed: int,
     made = draw_instance(seed, algorithm)
     if made:
         release, number, k = made
-        verdict = attack(release.evidence())
+        verdict = attack(release.make_evidence())
         assert [clause.sentence for clause in verdict.clauses if not clause.passed] == []
         # Of the edges those of the hiding sets are enough to pass.
         assert k <= verdict.figures["least_surviving"] <= min(number.values())
@@ -91,7 +91,7 @@ def test_a_careless_run_is_refused_exactly_if_all_matchings_leave_too_few(carele
         made = draw_instance(seed, "extreme-union" if careless == "own_alone" else "symmetric", careless)
         if made:
             release, number, k = made
-            verdict = attack(release.evidence())
+            verdict = attack(release.make_evidence())
             found = {clause.name: clause.violations for clause in verdict.clauses}
             short = sum(left < k for left in number.values())
             assert (found["hidden"] + found["elimination"] == 0) == (short == 0)
@@ -111,7 +111,7 @@ def test_what_the_hiding_sets_do_not_show_is_searched_for() -> None:
         if made:
             release, number, _ = made
             release.hiding = []
-            verdict = attack(release.evidence())
+            verdict = attack(release.make_evidence())
             assert {c.name for c in verdict.clauses if not c.passed} == {"sets"}
             searched += verdict.figures["searched"] > 0
             assert verdict.figures["least_surviving"] <= min(number.values())
@@ -132,13 +132,13 @@ def test_the_straw_man_of_figure_1_is_refused() -> None:
     release.algorithm = "extreme-union"
     assert find_row(release, 1, 1).box == find_row(release, 2, 1).box == (1, 2, 2, 3)
     assert find_row(release, 2, 2).box == find_row(release, 3, 2).box == (2, 6, 3, 7)
-    verdict = attack(release.evidence())
+    verdict = attack(release.make_evidence())
     assert {c.name: c.violations for c in verdict.clauses if not c.passed} == {"hidden": 1}
     assert verdict.figures["greatest_posterior"] == 1
 
 
 def test_the_straw_man_of_figure_2_is_refused() -> None:
-    verdict = attack(make_strawman({1: {2}, 2: {1, 5}, 3: {4}, 4: {3}, 5: {4}}).evidence())
+    verdict = attack(make_strawman({1: {2}, 2: {1, 5}, 3: {4}, 4: {3}, 5: {4}}).make_evidence())
     assert {c.name: c.violations for c in verdict.clauses if not c.passed} == {"hidden": 1}
 
 
@@ -152,7 +152,7 @@ def _say(release: Release, what: str, name: str, more: int) -> None:
 def _move(release: Release, subject: int, t: int, x: float) -> None:
     """Move a fix in the data."""
     for path, (who, fixes) in release.trips.items():
-        moved = [(at, x if who == subject and (at - START) // STEP_S == t else old, y) for at, old, y in fixes]
+        moved = [(at, x if who == subject and (at - START_S) // STEP_S == t else old, y) for at, old, y in fixes]
         release.trips[path] = (who, moved)
 
 
@@ -190,9 +190,9 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("left-out", lambda run: _say(run, "subjects", "never_seen", 1)),
     ("left-out", lambda run: _say(run, "quasi_identifiers", "absent", 1)),
     ("left-out", lambda run: run.suppressed["by_hour"][0].update(seen=5)),
-    ("left-out", lambda run: run.params.update(since=START - STEP_S) or run.known.append((5, START - 1.0))),
-    ("left-out", lambda run: run.known.append((3, START + 3.0 * STEP_S))),
-    ("left-out", lambda run: run.known.append((17, START + 1.0))),
+    ("left-out", lambda run: run.params.update(since=START_S - STEP_S) or run.known.append((5, START_S - 1.0))),
+    ("left-out", lambda run: run.known.append((3, START_S + 3.0 * STEP_S))),
+    ("left-out", lambda run: run.known.append((17, START_S + 1.0))),
     ("columns", lambda run: setattr(find_row(run, 4, 0), "other_keys", 1)),
     ("columns", lambda run: setattr(find_row(run, 4, 0), "cloaked", -1)),
 ]  # fmt: skip
@@ -201,20 +201,20 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
 @pytest.mark.parametrize(("clause", "change"), MUTANTS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MUTANTS)])
 def test_a_change_is_caught_by_one_clause(clause: str, change: Callable[[Release], object]) -> None:
     release = make_honest()
-    assert release.broken() == set()
+    assert release.find_broken() == set()
     change(release)
-    assert release.broken() == {clause}
+    assert release.find_broken() == {clause}
 
 
 def test_set_too_small_is_caught_by_its_clause_alone() -> None:
     release = publish(
         TRACKS, {0: {0}, 1: set(), 2: set(), 3: set(), 4: set(), 5: set()}, {0: {1, 2}}, range(6), random.Random(1)
     )
-    assert release.broken() == set()
+    assert release.find_broken() == set()
     release.params["k"] = 3
-    assert release.broken() == set()
+    assert release.find_broken() == set()
     release.hiding[0][1].pop()
-    assert release.broken() == {"sets"}
+    assert release.find_broken() == {"sets"}
 
 
 CARELESS = {"hidden": ("extreme-union", "own_alone"), "elimination": ("symmetric", "not_served")}
@@ -225,24 +225,24 @@ CAUGHT_ALONE = {clause for clause, _ in MUTANTS} | CARELESS.keys()
 @pytest.mark.parametrize("clause", CARELESS)
 def test_too_few_records_left_are_caught_by_one_clause(clause: str) -> None:
     runs = [made[0] for seed in range(300) if (made := draw_instance(seed, *CARELESS[clause]))]
-    assert {clause} in [run.broken() for run in runs]
+    assert {clause} in [run.find_broken() for run in runs]
 
 
 def test_rows_that_do_not_follow_one_another_are_caught_by_one_clause() -> None:
     release = make_honest()
-    evidence = release.evidence()
+    evidence = release.make_evidence()
     place = np.concatenate([np.arange(1, size + 1) for size in np.diff(evidence.offset)]).astype(np.int32)
     assert find_broken(dataclasses.replace(evidence, place=place)) == set()
     place[[0, 1]] = [2, 1]
     assert find_broken(dataclasses.replace(evidence, place=place)) == {"period"}
     find_row(release, 4, 1).shift_s = 1.0
-    assert release.broken() == {"period"} | {"complete"}
+    assert release.find_broken() == {"period"} | {"complete"}
 
 
 def test_a_region_may_not_be_told_from_its_like_by_the_last_bit() -> None:
     release = make_honest()
     find_row(release, 0, 0).shift_m = 1e-9
-    assert release.broken() == {"region", "crowd", "size"}
+    assert release.find_broken() == {"region", "crowd", "size"}
 
 
 # What is known and left out.
@@ -250,13 +250,22 @@ def test_a_region_may_not_be_told_from_its_like_by_the_last_bit() -> None:
 
 def test_times_that_are_not_used_are_counted_by_reason() -> None:
     release = make_honest()
-    release.known += [(3, START + 3 * STEP_S + 5.0), (3, START + 3 * STEP_S + 6.0), (4, START - 1.0), (17, START + 1.0)]
-    release.known += [(0, START + 4 * STEP_S + 0.0), (0, START + 9.0), (17, 0.0)]  # one of a slot that is known anyway
+    release.known += [
+        (3, START_S + 3 * STEP_S + 5.0),
+        (3, START_S + 3 * STEP_S + 6.0),
+        (4, START_S - 1.0),
+        (17, START_S + 1.0),
+    ]
+    release.known += [
+        (0, START_S + 4 * STEP_S + 0.0),
+        (0, START_S + 9.0),
+        (17, 0.0),
+    ]  # one of a slot that is known anyway
     release.suppressed["quasi_identifiers"] = {"absent": 2, "outside": 0, "without_subject": 1}
-    assert release.broken() == set()  # what is known of other evenings is not left out of this one
-    release.params.update(since=START - STEP_S, until=START + 5 * STEP_S)
+    assert release.find_broken() == set()  # what is known of other evenings is not left out of this one
+    release.params.update(since=START_S - STEP_S, until=START_S + 5 * STEP_S)
     release.suppressed["quasi_identifiers"]["outside"] = 2
-    assert release.broken() == set()
+    assert release.find_broken() == set()
 
 
 def test_people_left_out_and_never_seen_are_counted() -> None:
@@ -265,29 +274,29 @@ def test_people_left_out_and_never_seen_are_counted() -> None:
     tracks = {**TRACKS, 6: {0: (5, 5), 3: (6, 6)}}
     left = publish(tracks, {**OWN, 6: {0}}, HIDDEN, range(6), rng)
     assert left.suppressed["subjects"]["few_partners"] == 1
-    assert left.broken() == set()
-    release.params.update(since=START - STEP_S)
-    release.trips[800_000] = (6, [(START - 30.0, 1.0, 1.0)])
+    assert left.find_broken() == set()
+    release.params.update(since=START_S - STEP_S)
+    release.trips[800_000] = (6, [(START_S - 30.0, 1.0, 1.0)])
     release.suppressed["subjects"]["never_seen"] = 1
-    release.known.append((6, START + 1.0))
+    release.known.append((6, START_S + 1.0))
     release.suppressed["quasi_identifiers"]["without_subject"] = 1
-    assert release.broken() == set()
+    assert release.find_broken() == set()
 
 
 def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
     full, release = make_honest(), make_honest(qid_only=True)
-    assert [attack(r.evidence()).figures["exact_rows"] for r in (full, release)] == [
+    assert [attack(r.make_evidence()).figures["exact_rows"] for r in (full, release)] == [
         sum(not r.cloaked for r in full.rows), 0,
     ]  # fmt: skip
     assert {(r.record, r.t) for r in release.rows} == {(r.record, r.t) for r in full.rows if r.cloaked}
     leave_out(release, never_generalised=2)
-    assert release.broken() == set()
+    assert release.find_broken() == set()
     at = next(i for i, r in enumerate(release.rows) if r.record == find_record(release, 0))
     shown = find_row(full, 0, 3)
     release.rows.insert(
         at + len(release.of(find_record(release, 0))), dataclasses.replace(shown, record=find_record(release, 0))
     )
-    assert release.broken() == {"complete"}
+    assert release.find_broken() == {"complete"}
 
 
 @pytest.mark.parametrize(
@@ -304,7 +313,7 @@ def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
 def test_people_of_whom_no_row_is_published_are_counted_under_either_reason(reasons: dict, broken: bool) -> None:
     release = make_honest(qid_only=True)
     leave_out(release, **reasons)
-    assert release.broken() == ({"left-out"} if broken else set())
+    assert release.find_broken() == ({"left-out"} if broken else set())
 
 
 def leave_out(release, **reasons: int) -> None:
@@ -316,11 +325,11 @@ def leave_out(release, **reasons: int) -> None:
         hour.update(published=4, left_out={name: number for name, number in reasons.items() if number})
 
 
-@pytest.mark.parametrize("begin", [{"since": START, "start": None}, {"since": None, "start": START}])
+@pytest.mark.parametrize("begin", [{"since": START_S, "start": None}, {"since": None, "start": START_S}])
 def test_who_is_only_seen_long_before_a_run_begins_is_not_counted(begin: dict) -> None:
     release = make_honest(**begin)
-    release.trips[700_900] = (7, [(START - 600.0, 55.0, 55.0)])
-    assert release.broken() == set()
+    release.trips[700_900] = (7, [(START_S - 600.0, 55.0, 55.0)])
+    assert release.find_broken() == set()
 
 
 # What does no harm.
@@ -339,7 +348,7 @@ def _shuffle_release(release: Release) -> None:
 
 HARMLESS: Sequence[Callable[[Release], object]] = [
     _shuffle_release,
-    lambda run: run.known.append((0, START + 30.0)),
+    lambda run: run.known.append((0, START_S + 30.0)),
     lambda run: run.suppressed["subjects"].pop("never_seen"),
     lambda run: run.params.update(speed_m_s=0),
     lambda run: [r.__setattr__("record", 2_000_000 - r.record) for r in run.rows]
@@ -352,14 +361,14 @@ HARMLESS: Sequence[Callable[[Release], object]] = [
 def test_harmless_changes_pass(change: Callable[[Release], object]) -> None:
     release = make_honest()
     change(release)
-    assert release.broken() == set()
+    assert release.find_broken() == set()
 
 
 def test_harmless_an_edge_more_for_somebody_else_passes() -> None:
     release = make_honest()
     _move(release, 4, 0, 5.0)  # as if 4 stood where 0 does; its exact row is moved along
     find_row(release, 4, 0).box = (0, 0, 0, 0)
-    assert release.broken() == set()
+    assert release.find_broken() == set()
 
 
 # Figures.
@@ -371,7 +380,7 @@ def test_figures_are_those_of_loops(seed: int) -> None:
     if not made:
         return
     release, _, k = made
-    figures = attack(release.evidence()).figures
+    figures = attack(release.make_evidence()).figures
     areas = [(r.box[2] - r.box[0] + 1) * (r.box[3] - r.box[1] + 1) for r in release.rows]
     assert figures["information_loss"] == pytest.approx(statistics.fmean(1 - 1 / area for area in areas))
     size = Counter((r.t, r.box) for r in release.rows if r.cloaked).values()
@@ -389,8 +398,8 @@ def count_below_at_speed(release: Release, speed_m_s: float) -> int:
     number = {r: of[path] for r, path, _ in release.members}
     where = {}
     for who, fixes in release.trips.values():
-        where |= {(who, int((at - START) // STEP_S)): (x, y) for at, x, y in fixes}
-    known = {who: {int((at - START) // STEP_S) for w, at in release.known if w == who} for who in number.values()}
+        where |= {(who, int((at - START_S) // STEP_S)): (x, y) for at, x, y in fixes}
+    known = {who: {int((at - START_S) // STEP_S) for w, at in release.known if w == who} for who in number.values()}
     rows = {(number[r.record], r.t): r for r in release.rows}
 
     def reached(i: int, j: int) -> bool:
@@ -412,7 +421,7 @@ def count_below_at_speed(release: Release, speed_m_s: float) -> int:
 @pytest.mark.parametrize("speed_m_s", [0.0, 0.2, 0.5, 1.0, 50.0])
 def test_those_told_apart_by_speed_are_those_of_loops(speed_m_s: float) -> None:
     release = make_honest(speed_m_s=speed_m_s)
-    figure = attack(release.evidence()).figures["below_k_at_speed"]
+    figure = attack(release.make_evidence()).figures["below_k_at_speed"]
     assert figure == count_below_at_speed(release, speed_m_s)
     assert (figure > 0) == (speed_m_s <= 1.0)
 
@@ -421,7 +430,7 @@ def add_queries(evidence: ObjectEvidence, queries: Sequence[tuple[int, tuple[int
     bounds = np.array([[x0, y0, x1 + 1, y1 + 1] for _, (x0, y0, x1, y1), _, _ in queries]) * GRID_M
     return dataclasses.replace(
         evidence,
-        query_start_s=np.array([START + t * STEP_S for t, *_ in queries], np.float64),
+        query_start_s=np.array([START_S + t * STEP_S for t, *_ in queries], np.float64),
         query_bounds=bounds,
         query_possibly=np.array([query[2] for query in queries]),
         query_definitely=np.array([query[3] for query in queries]),
@@ -435,7 +444,7 @@ def test_the_distortion_of_range_queries_is_that_of_the_paper() -> None:
         (1, (100, 100, 101, 101), 0, 0),
         (3, (0, 0, 9, 9), 2, 2),
     ]
-    figures = attack(add_queries(make_honest().evidence(), queries)).figures
+    figures = attack(add_queries(make_honest().make_evidence(), queries)).figures
     assert figures["possibly_inside_distortion"] == pytest.approx((1 / 3) / 4)
     assert figures["definitely_inside_distortion"] == pytest.approx(1 / 4)
 
@@ -446,7 +455,7 @@ def test_sets_that_are_not_mutual_are_decided_without_a_search(seed: int) -> Non
     made = draw_instance(seed, "extreme-union")
     if made:
         release, _, k = made
-        verdict = attack(release.evidence())
+        verdict = attack(release.make_evidence())
         assert verdict.passed
         assert verdict.figures["least_surviving"] >= k
         assert verdict.figures["searched"] == 0

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from dbanon.attacks.semantic import attack
-from tests.unit.semantic_evidence import GRID_S, PARAMS, START, Release, Row, find_broken_plainly
+from tests.unit.semantic_evidence import GRID_S, PARAMS, START_S, Release, Row, find_broken_plainly
 
 
 def make_fix(slot: float, cell: int | None) -> tuple[float, int | None]:
-    return START + slot * GRID_S + 1.0, cell
+    return START_S + slot * GRID_S + 1.0, cell
 
 
 # Six columns and three rows of cells: "a" and "b" in turn, "c" nowhere but in the last column.
@@ -47,7 +47,7 @@ def make_honest(**params: object) -> Release:
 
 def make_apart(**params: object) -> Release:
     """The days of one person are units of their own: four people, five units, two of one person in a group of three."""
-    run = make_world(params=PARAMS | params, days=True)
+    run = make_world(params=PARAMS | params, has_days=True)
     run.trips[107] = (1, 1, [make_fix(7, 3)])
     run.trips[102] = (2, 0, [make_fix(0, 1), make_fix(2, None)])
     run.trips[101] = (1, 0, [make_fix(0, 0), make_fix(1, 1)])
@@ -85,7 +85,7 @@ def make_thinned() -> Release:
 
 
 def make_windowed() -> Release:
-    run = make_world(params=PARAMS | {"since": START + 5 * GRID_S, "until": START + 10 * GRID_S})
+    run = make_world(params=PARAMS | {"since": START_S + 5 * GRID_S, "until": START_S + 10 * GRID_S})
     run.trips = TRIPS | {105: (4, 0, [make_fix(9, 14)]), 109: (9, 0, [make_fix(20, 0)])}
     return run.publish([([(1, 0), (2, 0)], [(5, 8)]), ([(3, 0), (4, 0)], [(9, 10)])])
 
@@ -113,14 +113,14 @@ WORLDS = [make_honest, make_apart, make_alone, make_few, make_thinned, make_wind
 @pytest.mark.parametrize("world", WORLDS)
 def test_an_honest_run_passes(world: Callable[[], Release]) -> None:
     run = world()
-    verdict = attack(run.evidence())
+    verdict = attack(run.make_evidence())
     assert [clause.sentence for clause in verdict.clauses if not clause.passed] == []
     assert find_broken_plainly(run) == set()
     json.dumps(dict(verdict.figures), allow_nan=False)
 
 
 def test_figures_are_those_of_rows_and_data() -> None:
-    figures = attack(make_honest().evidence()).figures
+    figures = attack(make_honest().make_evidence()).figures
     assert (figures["subjects"], figures["fixes"]) == (5, 14)
     assert (figures["records"], figures["groups"], figures["rows"], figures["regions"]) == (4, 2, 6, 3)
     assert (figures["smallest_crowd"], figures["least_categories"]) == (2, 2)
@@ -135,8 +135,8 @@ def test_figures_are_those_of_rows_and_data() -> None:
     assert figures["popular_percent"] == 0
     seen = make_honest()
     _move(seen, 101, 0, 1)
-    assert attack(seen.evidence()).figures["popular_percent"] == pytest.approx(300 / 11)
-    nothing = attack(make_alone().evidence()).figures
+    assert attack(seen.make_evidence()).figures["popular_percent"] == pytest.approx(300 / 11)
+    nothing = attack(make_alone().make_evidence()).figures
     assert (nothing["atoms"], nothing["replayed_percent"], nothing["few_atoms"]) == (7, 100, 0)
     assert nothing["raw_fixes_revealing_percent"] == nothing["revealing_percent"] == 0
 
@@ -174,8 +174,8 @@ def _move(run: Release, path: int, place: int, cell: int | None) -> None:
 def _split_in_time(run: Release) -> None:
     """Cut the row of the second group where one of its members has no fix."""
     for row in [row for row in run.rows if len(row.cells) == 3]:
-        run.rows.insert(run.rows.index(row) + 1, dataclasses.replace(row, start=START + 20 * GRID_S))
-        row.end = START + 20 * GRID_S
+        run.rows.insert(run.rows.index(row) + 1, dataclasses.replace(row, start=START_S + 20 * GRID_S))
+        row.end = START_S + 20 * GRID_S
 
 
 def _publish_alone(run: Release) -> None:
@@ -212,9 +212,9 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("decidable", lambda run: setattr(run, "overlap_m2", 1.0)),
     ("decidable", lambda run: run.rows.clear()),
     ("decidable", lambda run: _change_row(run, 0, 0, start=1e300)),
-    ("period", lambda run: _change_row(run, 0, 1, start=START + 4 * GRID_S + 30.0)),
-    ("period", lambda run: _change_row(run, 0, 1, end=START + 8 * GRID_S + 1e-3)),
-    ("period", lambda run: _change_row(run, 0, 1, start=START + 2 * GRID_S)),
+    ("period", lambda run: _change_row(run, 0, 1, start=START_S + 4 * GRID_S + 30.0)),
+    ("period", lambda run: _change_row(run, 0, 1, end=START_S + 8 * GRID_S + 1e-3)),
+    ("period", lambda run: _change_row(run, 0, 1, start=START_S + 2 * GRID_S)),
     ("region", lambda run: _change_row(run, 0, 0, srid=4326)),
     ("crowd", lambda run: _change_row(run, 0, 0, subjects=2)),
     ("columns", lambda run: _change_row(run, 0, 0, other_keys=1)),
@@ -232,7 +232,7 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("size", _publish_apart),
     ("size", lambda run: run.params.update(k=3)),
     ("crowd", lambda run: _change_row(run, 0, 0, crowd=3)),
-    ("members", lambda run: setattr(run.rows[1], "end", START + 9 * GRID_S)),
+    ("members", lambda run: setattr(run.rows[1], "end", START_S + 9 * GRID_S)),
     ("members", lambda run: setattr(run.rows[1], "more_m2", 0.5)),
     ("members", lambda run: run.members.append(run.members[0])),
     ("members", lambda run: run.members.append((17, 101, True))),
@@ -281,7 +281,7 @@ def _change_pois(run: Release, cell: int, pois: list[int]) -> None:
 def _cut_by_cells(run: Release) -> None:
     """Cut the row of the second group in two, each of the cells of its fixes: {12, 13} and {13, 14}."""
     for row in [row for row in run.rows if len(row.cells) == 3]:
-        later = dataclasses.replace(row, start=START + 9 * GRID_S, cells=frozenset({13, 14}))
+        later = dataclasses.replace(row, start=START_S + 9 * GRID_S, cells=frozenset({13, 14}))
         run.rows.insert(run.rows.index(row) + 1, later)
         row.end, row.cells = later.start, frozenset({12, 13})
 
@@ -323,9 +323,9 @@ def test_what_would_tell_who_plays_the_run_again_is_caught_by_one_clause(
     clause: str, world: Callable[[], Release], change: Callable[[Release], object]
 ) -> None:
     run = world()
-    assert run.broken() == set()
+    assert run.find_broken() == set()
     change(run)
-    assert run.broken() == {clause}
+    assert run.find_broken() == {clause}
     assert clause == "decidable" or find_broken_plainly(run) == {clause}
 
 
@@ -340,19 +340,19 @@ def test_regions_grown_from_the_cells_of_fixes_are_refused(world: Callable[[], R
             around = {b for pair in run.neighbours() for a, b in (pair, pair[::-1]) if a in cells} - cells
             cells.add(min(around, key=lambda cell: (run.kl(run.counted(cells | {cell})), cell)))
         _show_cells(run, group, place, cells)
-    assert run.broken() == find_broken_plainly(run) == {"classes", "tight"}
+    assert run.find_broken() == find_broken_plainly(run) == {"classes", "tight"}
 
 
 def test_an_atom_that_fails_is_found_in_regions_and_as_it_is_stored() -> None:
     run = make_grown()
     _change_pois(run, 13, [4, 0, 0])
-    assert run.broken() == find_broken_plainly(run) == {"classes", "tight"}
+    assert run.find_broken() == find_broken_plainly(run) == {"classes", "tight"}
 
 
 def test_atoms_that_always_come_together_are_as_one() -> None:
     run = make_scattered()
     _widen_rows(run, 2, 3)
-    assert run.broken() == find_broken_plainly(run) == set()
+    assert run.find_broken() == find_broken_plainly(run) == set()
 
 
 def test_cells_that_no_region_holds_may_be_as_they_like() -> None:
@@ -360,21 +360,21 @@ def test_cells_that_no_region_holds_may_be_as_they_like() -> None:
     _change_pois(run, 17, [9, 0, 0])
     _change_pois(run, 16, [9, 0, 0])
     _change_pois(run, 7, [0, 12, 0])
-    assert run.broken() == find_broken_plainly(run) == set()
+    assert run.find_broken() == find_broken_plainly(run) == set()
 
 
 def test_a_region_without_any_cell_is_refused_however_small() -> None:
     run = make_scattered()
     _change_row(run, 1, 1, cells=frozenset(), categories=0, more_m2=0.5, least_m2=0.5)
-    assert {"region", "covers"} <= run.broken()
+    assert {"region", "covers"} <= run.find_broken()
 
 
 @pytest.mark.parametrize(("clause", "change"), MUTANTS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MUTANTS)])
 def test_a_change_is_caught_by_one_clause(clause: str, change: Callable[[Release], object]) -> None:
     run = make_honest()
-    assert run.broken() == set()
+    assert run.find_broken() == set()
     change(run)
-    assert run.broken() == {clause}
+    assert run.find_broken() == {clause}
 
 
 # With the members of a record its crowd changes, too.
@@ -396,46 +396,46 @@ def test_members_that_are_not_those_of_the_rows_are_caught(
 ) -> None:
     run = make_honest()
     change(run)
-    assert run.broken() == clauses
+    assert run.find_broken() == clauses
 
 
 def test_a_fix_that_no_row_holds_is_missed_even_in_a_run_that_may_leave_rows_out() -> None:
     run = make_thinned()
     _drop_row(run, 0, 1)
-    assert run.broken() == set()
+    assert run.find_broken() == set()
     run.params.update(suppress_span_s=None, suppress_area_km2=None)
-    assert run.broken() == {"complete"}
+    assert run.find_broken() == {"complete"}
 
 
 def test_days_of_one_person_do_not_hide_one_another() -> None:
     run = make_apart()
     run.trips[107] = (2, 2, run.trips[107][2])
-    assert run.broken() == {"crowd", "size"}
+    assert run.find_broken() == {"crowd", "size"}
     run.rows = [row if row.cells != {3, 4} else dataclasses.replace(row, crowd=1) for row in run.rows]
     run.suppressed = run.missing()
-    assert run.broken() == {"size"}
+    assert run.find_broken() == {"size"}
 
 
 def test_a_day_left_out_of_its_group_is_noticed() -> None:
     run = make_apart()
     run.members = [m for m in run.members if m[1] != 107]
-    assert run.broken() >= {"members", "complete"}
+    assert run.find_broken() >= {"members", "complete"}
 
 
 def test_rows_outside_the_time_considered_are_refused() -> None:
     run = make_windowed()
-    run.params["since"] = START + 6 * GRID_S
-    assert "period" in run.broken()
+    run.params["since"] = START_S + 6 * GRID_S
+    assert "period" in run.find_broken()
     run = make_windowed()
-    _change_row(run, 1, 0, end=START + 11 * GRID_S)
-    assert run.broken() == {"period"}
+    _change_row(run, 1, 0, end=START_S + 11 * GRID_S)
+    assert run.find_broken() == {"period"}
 
 
 def test_a_record_of_a_unit_in_too_few_cells_is_refused() -> None:
     run = make_few()
     run.params["min_cells"] = 3
     run.suppressed = run.missing()
-    assert run.broken() == find_broken_plainly(run) == {"members", "tight"}
+    assert run.find_broken() == find_broken_plainly(run) == {"members", "tight"}
 
 
 def test_without_limits_a_place_without_points_of_interest_may_be_shown() -> None:
@@ -443,19 +443,19 @@ def test_without_limits_a_place_without_points_of_interest_may_be_shown() -> Non
     run.pois[0] = [0, 0, 0]
     for row in run.rows:
         row.categories = sum(n > 0 for n in run.counted(row.cells))
-    assert run.broken() == set()
-    assert attack(run.evidence()).figures["rows_without_pois"] == 1
+    assert run.find_broken() == set()
+    assert attack(run.make_evidence()).figures["rows_without_pois"] == 1
     run.params["t"] = 1e6
-    assert run.broken() == {"closeness", "classes"}
+    assert run.find_broken() == {"closeness", "classes"}
 
 
 def test_a_point_is_as_close_as_promised_to_the_last_but_a_billionth() -> None:
     run = make_honest()
     greatest = max(run.kl(run.counted(row.cells)) for row in run.rows)
     run.params["t"] = greatest - 0.9e-9
-    assert run.broken() == set()
+    assert run.find_broken() == set()
     run.params["t"] = greatest - 1.1e-9
-    assert run.broken() == {"closeness", "classes"}
+    assert run.find_broken() == {"closeness", "classes"}
 
 
 # What does no harm.
@@ -483,7 +483,7 @@ HARMLESS: list[Callable[[Release], object]] = [
     lambda run: run.suppressed["fixes"].pop("coarse"),
     lambda run: run.suppressed["by_hour"][0]["left_out"].pop("coarse"),
     lambda run: _move(run, 101, 0, 1),
-    lambda run: run.params.update(since=START, until=START + 90 * GRID_S),
+    lambda run: run.params.update(since=START_S, until=START_S + 90 * GRID_S),
 ]
 
 
@@ -491,7 +491,7 @@ HARMLESS: list[Callable[[Release], object]] = [
 def test_harmless_changes_pass(change: Callable[[Release], object]) -> None:
     run = make_honest()
     change(run)
-    assert run.broken() == set()
+    assert run.find_broken() == set()
 
 
 # At random.
@@ -505,7 +505,7 @@ def draw_release(rng: random.Random) -> Release:
         wide=wide, pois=[[rng.choice([0, 1, 1, 3]) for _ in range(categories)] for _ in cells],
         atoms=[rng.randint(0, most) for _ in cells], trips={},
         params=PARAMS | {"k": rng.choice([1, 2, 2, 3]), "l": rng.randint(0, 2), "t": rng.choice([0.1, 0.5, "inf"])},
-        days=rng.random() < 0.3,
+        has_days=rng.random() < 0.3,
     )  # fmt: skip
     run.pois[0] = [n + 1 for n in run.pois[0]]
     if rng.random() < 0.4:
@@ -524,7 +524,7 @@ def draw_release(rng: random.Random) -> Release:
     if rng.random() < 0.3:
         run.params["suppress_span_s"] = 40 * GRID_S
     if rng.random() < 0.3:
-        run.params |= {"since": START + rng.randint(0, 9) * GRID_S, "until": START + rng.randint(60, 99) * GRID_S}
+        run.params |= {"since": START_S + rng.randint(0, 9) * GRID_S, "until": START_S + rng.randint(60, 99) * GRID_S}
     if not run.considered():
         return draw_release(rng)
     units = [unit for unit in run.units() if not run.few(unit)]
@@ -532,7 +532,7 @@ def draw_release(rng: random.Random) -> Release:
     k, groups = run.params["k"], []
     while units:
         own = [units.pop() for _ in range(min(len(units), k))]
-        fixes = sorted(run.slot(t) - START // GRID_S for u in own for t, _, c in run.fixes(u) if c is not None)
+        fixes = sorted(run.slot(t) - START_S // GRID_S for u in own for t, _, c in run.fixes(u) if c is not None)
         cut = rng.randint(0, len(fixes)) if rng.random() < 0.5 else len(fixes)
         rows = []
         for part in (fixes[:cut], fixes[cut:]):
@@ -572,11 +572,11 @@ def test_on_random_runs_a_plain_adversary_says_the_same(cases: Callable[[int], r
     for case in cases(1200):
         rng = random.Random(seed * 10_000 + case)
         run = draw_release(rng)
-        assert run.broken() == find_broken_plainly(run), case
-        passed += not run.broken()
+        assert run.find_broken() == find_broken_plainly(run), case
+        passed += not run.find_broken()
         tamper_once(run, rng)
         if run.rows:
             expected = find_broken_plainly(run)
             # Of rows that overlap the attack looks at one alone: it refuses them anyway.
-            assert run.broken() == expected or "period" in run.broken() & expected, case
+            assert run.find_broken() == expected or "period" in run.find_broken() & expected, case
     assert passed > 3

@@ -41,7 +41,7 @@ def make_scene(at: str | None = None, **params: object) -> SiteWorld:
 
 
 def make_honest(at: str | None = None, **params: object) -> SiteEvidence:
-    return make_scene(at, **params).evidence(GROUPS)
+    return make_scene(at, **params).make_evidence(GROUPS)
 
 
 # Rows by their user, and changes to them.
@@ -317,7 +317,7 @@ def test_the_trajectory_that_supplies_the_position_is_the_member():
 def test_somebody_absent_is_not_published_and_makes_up_for_nobody():
     trips = {700_000: (0, [(0.0, 1.0, 1.0)])} | {700_000 + s: (s, [(95.0, 1.0, 1.0)]) for s in (1, 2, 3, 4)}
     world = SiteWorld(trips, {S1: (1.0, 1.0, 1.0, 1.0)}, SITE_PARAMS | {"at": "100"})
-    evidence = world.evidence({S1: [1, 2, 3, 4]})
+    evidence = world.make_evidence({S1: [1, 2, 3, 4]})
     assert find_broken(evidence) == set()
     guest = put(evidence, "member_trajectory", evidence.member_trajectory == 700_004, 700_000)
     assert {"members", "complete"} <= find_broken(guest)
@@ -377,28 +377,28 @@ def make_people(cells: dict[int, tuple[int, int]], sites: dict[int, tuple[int, i
 
 def test_sites_at_one_place_with_k_users_each_and_one_rectangle_pass():
     world = make_people({s: (s % 3, s // 3) for s in range(6)}, {1: (1, 1), 2: (1, 1)})
-    evidence = world.evidence({800_001: [0, 1, 5], 800_002: [2, 3, 4]})
+    evidence = world.make_evidence({800_001: [0, 1, 5], 800_002: [2, 3, 4]})
     assert find_broken(evidence) == set()
     assert attack(evidence).figures["largest_crowd"] == 6
     five = make_people({s: (s % 3, s // 3) for s in (0, 1, 2, 3, 5)}, {1: (1, 1), 2: (1, 1)})
-    assert find_broken(five.evidence({800_001: [0, 1, 5], 800_002: [2, 3]})) == {"own-rectangle"}
+    assert find_broken(five.make_evidence({800_001: [0, 1, 5], 800_002: [2, 3]})) == {"own-rectangle"}
 
 
 def test_a_user_of_one_site_may_stand_on_another():
     world = make_people({0: (0, 0), 1: (1, 2), 2: (5, 5), 3: (5, 4), 4: (6, 5), 5: (4, 6)}, {1: (1, 1), 2: (5, 5)})
-    assert find_broken(world.evidence({800_001: [0, 1, 2], 800_002: [3, 4, 5]})) == set()
+    assert find_broken(world.make_evidence({800_001: [0, 1, 2], 800_002: [3, 4, 5]})) == set()
 
 
 def test_a_guard_is_strict_and_counted_in_cells():
     world = make_people({0: (0, 0), 1: (1, 2), 2: (2, 0), 3: (4, 5)}, {1: (1, 1)})
-    evidence = world.evidence({800_001: [0, 1, 2]})
+    evidence = world.make_evidence({800_001: [0, 1, 2]})
     assert find_broken(join_evidence(change_params(evidence, guard_m=10.0))) == set()  # five cells of two metres
     assert find_broken(join_evidence(change_params(evidence, guard_m=10.0001))) == {"guards"}
 
 
 def test_the_shared_users_of_local_are_refused_in_its_secure_format():
     world = make_people({0: (0, 0), 1: (2, 2), 2: (4, 4), 3: (5, 5), 4: (9, 9)}, {1: (1, 1), 2: (5, 5)})
-    evidence = world.evidence({800_001: [0, 1, 2]})
+    evidence = world.make_evidence({800_001: [0, 1, 2]})
     for subject in (2, 3, 1):
         evidence = publish_again(
             evidence, subject, 900_050 + subject, crowd=3, cloaked=1, bounds=[4.0, 4.0, 12.0, 12.0]
@@ -410,7 +410,7 @@ def test_the_shared_users_of_local_are_refused_in_its_secure_format():
 
 def test_the_rectangles_of_local_in_its_2_by_2_format_are_refused():
     world = make_people({0: (0, 0), 1: (2, 2), 2: (4, 4), 3: (9, 9)}, {1: (1, 1)})
-    evidence = world.evidence({800_001: [0, 1, 2]})
+    evidence = world.make_evidence({800_001: [0, 1, 2]})
     for subject, bounds in {0: [0, 0, 4, 4], 1: [2, 2, 6, 6], 2: [2, 2, 10, 10]}.items():
         evidence = put(evidence, "cloak_bounds", find_row(evidence, subject), bounds)
         evidence = put(evidence, "cloak_crowd", find_row(evidence, subject), 1)

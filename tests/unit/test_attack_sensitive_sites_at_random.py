@@ -78,7 +78,7 @@ def test_plain_publications_pass_and_each_change_of_a_row_is_refused(drawn):
     k = world.params["k"]
     if any(len(group) < k for group in groups.values()):
         return
-    evidence = world.evidence(world.guarded(groups))
+    evidence = world.make_evidence(world.guard(groups))
     assert find_broken(evidence) == set()
     where = int(rng.integers(len(evidence.cloak_seq)))
     for name, tampered in list_changes(evidence, where, rng).items():
@@ -90,8 +90,8 @@ def test_plain_publications_pass_and_each_change_of_a_row_is_refused(drawn):
 def test_publications_of_groups_below_k_or_without_their_guards_are_refused(drawn):
     world, groups, _ = drawn
     k = world.params["k"]
-    guarded = world.guarded(groups)
+    guarded = world.guard(groups)
     if any(len(group) < k for group in groups.values()):
-        assert find_broken(world.evidence(groups))
+        assert find_broken(world.make_evidence(groups))
     elif guarded != groups:
-        assert find_broken(world.evidence(groups)) & {"nearest", "guards"}
+        assert find_broken(world.make_evidence(groups)) & {"nearest", "guards"}

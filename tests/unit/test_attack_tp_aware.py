@@ -48,7 +48,7 @@ def make_scene(align: str = "last", **params: object) -> World:
 
 
 def make_honest(align: str = "last", **params: object) -> Evidence:
-    return make_scene(align, **params).evidence(GROUPS, REQUESTS)
+    return make_scene(align, **params).make_evidence(GROUPS, REQUESTS)
 
 
 def find_broken(evidence: Evidence) -> set[str]:
@@ -224,7 +224,7 @@ JOINED = [(0, 3.0, 1), (1, 70.0, 2), (2, 71.0, 0), (5, 365.0, 2), (-1, 3.0, 0), 
 
 
 def make_joined(align: str = "last") -> Evidence:
-    return make_scene(align, min_contents=2).evidence(GROUPS, JOINED)
+    return make_scene(align, min_contents=2).make_evidence(GROUPS, JOINED)
 
 
 def cut(evidence: Evidence) -> Evidence:
@@ -313,7 +313,7 @@ def test_a_mutant_of_joined_rows_breaks_its_clause_and_no_other(name, align):
 def test_rows_may_be_joined_only_with_min_contents():
     assert find_broken(merge_rows(make_joined())) == set()
     assert find_broken(merge_rows(make_honest())) >= {"period"}
-    unasked = make_scene().evidence(GROUPS, [])
+    unasked = make_scene().make_evidence(GROUPS, [])
     assert find_broken(merge_rows(unasked)) == {"period"}
     assert find_broken(change_params(merge_rows(unasked), min_contents=2)) == set()
 
@@ -333,7 +333,7 @@ def test_contents_that_few_subjects_sent_or_that_leave_few_over_windows_are_coun
     sent += [(5, 0.0, three), *((i, t, wide) for i in people for t in (0.0, 60.0))]
     # Two senders that no bundle of both windows has: that one person sent both is refuted.
     sent += [(0, 0.0, elsewhere), (5, 60.0, elsewhere), (-1, 0.0, unpublished)]
-    figures = attack(world.evidence(groups, sent)).figures
+    figures = attack(world.make_evidence(groups, sent)).figures
     assert figures["requests_of_one_subject"] == 1
     assert figures["requests_of_few_subjects"] == 3  # one, two, elsewhere
     assert figures["requests_of_few_over_windows"] == 2  # one and two leave {0, 1}
@@ -431,7 +431,7 @@ def test_a_start_in_iso_8601_is_understood():
 def test_fixes_before_the_start_serve_as_earlier_fixes():
     world = World({i: (i, [(0.0, 10.0 * i, 0.0), (100.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"start": 60})
     assert world.windows == [[60]]
-    assert attack(world.evidence({0: [(1, [0, 1, 2])]})).passed
+    assert attack(world.make_evidence({0: [(1, [0, 1, 2])]})).passed
 
 
 def test_by_default_instants_begin_max_gap_s_late_or_where_the_data_end_first_with_them():
@@ -440,8 +440,8 @@ def test_by_default_instants_begin_max_gap_s_late_or_where_the_data_end_first_wi
         world = World(trips, PARAMS | {"instants": 1, "max_gap_s": 70} | params)
         present = {at: [(at + 1, [0, 1, 2])] for at, window in enumerate(world.windows) if world.present(window)}
         assert world.start == first
-        assert find_broken(world.evidence(present)) == set()
-        assert find_broken(change_params(world.evidence(present), start=first)) == set()
+        assert find_broken(world.make_evidence(present)) == set()
+        assert find_broken(change_params(world.make_evidence(present), start=first)) == set()
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -497,7 +497,7 @@ def test_a_window_without_anybody_may_be_listed_or_not():
     world = World(
         {i: (i, [(0.0, 1.0, 1.0), (600.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"instants": 1, "start": 0}
     )
-    evidence = world.evidence({0: [(1, [0, 1, 2])], 1: [(2, [0, 1, 2])], 10: [(3, [2, 1, 0])]})
+    evidence = world.make_evidence({0: [(1, [0, 1, 2])], 1: [(2, [0, 1, 2])], 10: [(3, [2, 1, 0])]})
     assert len(evidence.suppressed["windows"]) == 11
     assert attack(evidence).passed
     told = [window for window in evidence.suppressed["windows"] if window["seen"]]
@@ -637,13 +637,13 @@ def test_random_bundles_pass_and_a_group_of_k_without_a_member_is_refused(drawn)
         return
     senders = [int(s) for s in rng.integers(-1, len(world.fixes), 6)]
     requests = [(s, float(rng.uniform(-40, 280)), int(rng.integers(3))) for s in senders]
-    assert find_broken(world.evidence(groups, requests)) == set()
+    assert find_broken(world.make_evidence(groups, requests)) == set()
     for number, records in groups.items():
         for place, (record, subjects) in enumerate(records):
             for gone in subjects if len(subjects) == 2 else ():
                 fewer = copy.deepcopy(groups)
                 fewer[number][place] = (record, [s for s in subjects if s != gone])
-                assert {"size", "complete"} <= find_broken(world.evidence(fewer, requests))
+                assert {"size", "complete"} <= find_broken(world.make_evidence(fewer, requests))
 
 
 @settings(max_examples=60)
@@ -665,7 +665,7 @@ def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements
                 ends = (sighting.before[pair, column], sighting.after[pair, column])
                 ids = {int(data.trajectory_id[end]) for end in ends}
                 found[key] = (float(sighting.x[pair, column]), float(sighting.y[pair, column]), ids)
-    plain = {(s, i): world.position(s, t) for s in world.fixes for i, t in enumerate(world.instants)}
+    plain = {(s, i): world.find_position(s, t) for s in world.fixes for i, t in enumerate(world.instants)}
     assert found == {key: at for key, at in plain.items() if at}
 
 

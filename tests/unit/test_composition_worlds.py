@@ -15,7 +15,7 @@ from tests.db.histories import draw_history
 from tests.db.oracle import Group, Person, Release, Rule
 from tests.unit.test_oracle import IgnoresWhoIsLeftOutOfPlaces, LetsRequestsTellNothingOfPlaces
 
-HISTORIES = 1200
+HISTORY_COUNT = 1200
 
 
 def count_left_at_site(holder: Release, crowd: Group, read: list[Release]) -> int:
@@ -65,7 +65,7 @@ def find_beaten(rule: Rule, histories: range) -> Iterator[bool]:
 
 
 def test_no_world_leaves_fewer_than_promised_after_what_the_rule_lets_through(cases: Callable[[int], range]) -> None:
-    histories = cases(HISTORIES)
+    histories = cases(HISTORY_COUNT)
     worse = list(find_beaten(Rule(), histories))
     assert len(worse) > len(histories) / 15
     assert not any(worse)
@@ -73,4 +73,4 @@ def test_no_world_leaves_fewer_than_promised_after_what_the_rule_lets_through(ca
 
 @pytest.mark.parametrize("careless", [IgnoresWhoIsLeftOutOfPlaces, LetsRequestsTellNothingOfPlaces])
 def test_a_careless_rule_is_beaten(careless: type[Rule]) -> None:
-    assert any(find_beaten(careless(), range(HISTORIES)))
+    assert any(find_beaten(careless(), range(HISTORY_COUNT)))

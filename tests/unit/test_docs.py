@@ -136,13 +136,13 @@ def test_a_page_names_only_commands_and_options_that_there_are(page: Path) -> No
 
 
 @cache
-def program() -> typer.main.TyperGroup:
+def make_program() -> typer.main.TyperGroup:
     return typer.main.get_group(app)
 
 
 def parse(words: list[str]) -> None:
     """Take a command of dbanon apart; fails if there is no such command or option."""
-    command, context = program(), None
+    command, context = make_program(), None
     words = list(itertools.takewhile(lambda word: word not in ("|", ">", "&"), words))
     while words:
         context = command.context_class(command, parent=context, **command.context_settings)

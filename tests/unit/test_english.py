@@ -72,7 +72,7 @@ def test_a_plural_after_a_placeholder_is_found() -> None:
 
 @pytest.mark.parametrize("family", METHODS)
 def test_a_clause_that_is_broken_once_is_broken_by_one(family: str) -> None:
-    clauses = [clause.count(1, {"k": 5}) for clause in import_attacker(METHODS[family].attack).attack.clauses]
+    clauses = [clause.make_clause(1, {"k": 5}) for clause in import_attacker(METHODS[family].attack).attack.clauses]
     broken = [clause.sentence.partition("; broken by ")[2] for clause in clauses]
     assert [said for said in broken if not re.fullmatch(r"1 (?:(?:\w*[^s\W]|is),? ?)+\.", said)] == []
 

@@ -285,7 +285,7 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path):
 )
 def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, facts):
     with expect_refusal(ParameterError, *facts):
-        _tables._check_columns(LoadingSites(dataset="d", **columns))
+        _tables._choose_columns(LoadingSites(dataset="d", **columns))
 
 
 def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
@@ -296,7 +296,7 @@ def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
         ({"x": "lon"}, ["lon", "y"]),
         ({"geom": "area", "name": "n"}, ["area", "n"]),
     ):
-        assert _tables._check_columns(LoadingSites(dataset="d", **columns)) == named
+        assert _tables._choose_columns(LoadingSites(dataset="d", **columns)) == named
 
 
 def test_shapes_that_cannot_be_read_are_null_and_endless_ones_infinite():

@@ -180,7 +180,7 @@ def test_a_file_that_holds_too_much_is_refused(package: Path, monkeypatch: pytes
 # ---- GeoJSON ---------------------------------------------------------------------------------------------------------
 
 
-DEEP = 100_000
+NESTING_DEPTH = 100_000
 PLACE = '{"type": "FeatureCollection", %s"features": [{"type": "Feature", "properties": {"name": %s}, "geometry": %s}]}'
 
 
@@ -188,13 +188,18 @@ PLACE = '{"type": "FeatureCollection", %s"features": [{"type": "Feature", "prope
 @pytest.mark.parametrize(
     "text",
     [
-        PLACE % ("", '"a"', '{"type": "Polygon", "coordinates": ' + "[" * DEEP + "]" * DEEP + "}"),
-        PLACE % ('"crs": null, ', '"a"', '{"type": "Polygon", "coordinates": ' + "[" * DEEP + "]" * DEEP + "}"),
-        PLACE % ("", "[" * DEEP + "]" * DEEP, "null"),
-        PLACE % ("", '"a"', '{"type": "GeometryCollection", "geometries": [' * DEEP + "]}" * DEEP),
+        PLACE % ("", '"a"', '{"type": "Polygon", "coordinates": ' + "[" * NESTING_DEPTH + "]" * NESTING_DEPTH + "}"),
+        PLACE
+        % (
+            '"crs": null, ',
+            '"a"',
+            '{"type": "Polygon", "coordinates": ' + "[" * NESTING_DEPTH + "]" * NESTING_DEPTH + "}",
+        ),
+        PLACE % ("", "[" * NESTING_DEPTH + "]" * NESTING_DEPTH, "null"),
+        PLACE % ("", '"a"', '{"type": "GeometryCollection", "geometries": [' * NESTING_DEPTH + "]}" * NESTING_DEPTH),
         PLACE % ("", '"a"', '{"type": "Point", "coordinates": [1e309, 1]}'),
-        PLACE % ("", '"a"', '{"type": "Point", "coordinates": [' + "9" * DEEP + ", 1]}"),
-        '{"type": "FeatureCollection", "features": ' + "[" * DEEP,
+        PLACE % ("", '"a"', '{"type": "Point", "coordinates": [' + "9" * NESTING_DEPTH + ", 1]}"),
+        '{"type": "FeatureCollection", "features": ' + "[" * NESTING_DEPTH,
     ],
     ids=["coordinates", "coordinates beside crs", "name", "collections", "infinite", "digits", "never closed"],
 )
@@ -231,15 +236,15 @@ def _write_shapefile(folder: Path) -> Path:
     return path
 
 
-MOST, RECORD = 2**31 - 1, 100 + 8 + 128  # of three squares, the second one
+MAX_INT32, RECORD = 2**31 - 1, 100 + 8 + 128  # of three squares, the second one
 LIES = {
-    "the length of the file": (".shp", 24, ">i", MOST),
-    "the length of a record": (".shp", RECORD + 4, ">i", MOST),
+    "the length of the file": (".shp", 24, ">i", MAX_INT32),
+    "the length of a record": (".shp", RECORD + 4, ">i", MAX_INT32),
     "a length below nothing": (".shp", RECORD + 4, ">i", -5),
-    "the parts of a shape": (".shp", RECORD + 8 + 36, "<i", MOST),
-    "the corners of a shape": (".shp", RECORD + 8 + 40, "<i", MOST),
-    "the length of the index": (".shx", 24, ">i", MOST),
-    "where a record is": (".shx", 108, ">i", MOST // 2),
+    "the parts of a shape": (".shp", RECORD + 8 + 36, "<i", MAX_INT32),
+    "the corners of a shape": (".shp", RECORD + 8 + 40, "<i", MAX_INT32),
+    "the length of the index": (".shx", 24, ">i", MAX_INT32),
+    "where a record is": (".shx", 108, ">i", MAX_INT32 // 2),
     "the number of rows": (".dbf", 4, "<I", 2**32 - 1),
     "the length of a row": (".dbf", 10, "<H", 65535),
     "the length of a header": (".dbf", 8, "<H", 65535),

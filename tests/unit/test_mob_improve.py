@@ -150,7 +150,7 @@ def test_at_least_a_tenth_less_is_lost_on_generated_data(instants, share):
 def generate_positions(objects, instants, most, share):
     """The generator's objects in cells of a metre; each knows up to `most` of its instants, at random."""
     plan = Plan(objects=objects, instants=instants, seed=SEED, requests_per_subject=0, whole_share=share)
-    fixes = Scenario.of(plan, read_network(plan)).make_objects(np.arange(objects)).fixes
+    fixes = Scenario.from_plan(plan, read_network(plan)).make_objects(np.arange(objects)).fixes
     rng, where, own = random.Random(SEED), [], []
     cells = np.floor(fixes.xym[:, :2] - fixes.xym[:, :2].min(axis=0)).astype(int).tolist()
     times = ((fixes.xym[:, 2] - plan.start_s) // plan.step_s).astype(int).tolist()

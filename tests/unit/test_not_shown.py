@@ -98,7 +98,7 @@ def read_words(html: str) -> str:
 def test_no_page_for_others_has_a_seed_a_person_a_request_a_small_count_or_what_was_held_against_the_truth(
     made: Callable[[Described, shown.Shown], str],
 ) -> None:
-    text = read_words(made(Described.of_card(make_card()), make_picture()))
+    text = read_words(made(Described.from_card(make_card()), make_picture()))
     for what, secret in SECRETS.items():
         assert str(secret) not in text, what
     assert "2623" not in text
@@ -115,14 +115,14 @@ def test_small_counts_change_no_page_for_others(made: Callable[[Described, shown
         changed["left_out"]["in_all"]["subjects"]["few"] = count
         changed["left_out"]["by_hour"][0]["left_out"]["few"] = count
         changed["overlap"]["within_a_day"]["shown_here"] = count
-        pages.add(made(Described.of_card(changed), make_picture()))
+        pages.add(made(Described.from_card(changed), make_picture()))
     assert len(pages) == 1
 
 
 def test_hours_with_few_left_out_are_on_the_page_as_sql_joined_them() -> None:
     joined = make_card()
     joined["left_out"]["by_hour"] *= 3
-    html = PAGES["file"](Described.of_card(joined), make_picture())
+    html = PAGES["file"](Described.from_card(joined), make_picture())
     drawn = html.partition('id="left-out-title"')[2].partition("</svg>")[0]
     assert drawn.count('class="gone"') == 1
     assert "29 %" in drawn
@@ -132,16 +132,18 @@ def test_no_region_is_marked_as_that_of_a_group() -> None:
     moment = shown.Moment(at=SINCE, regions=["M0 0h9v9h-9z"], rows=7, marked=0)
     for audience in ("file", "analysts"):
         with pytest.raises(ValueError, match="private"):
-            PAGES[audience](Described.of_card(make_card()), make_picture(moment=moment))
+            PAGES[audience](Described.from_card(make_card()), make_picture(moment=moment))
     assert "region marked" in release.make_page(
-        Described.of_card(make_card()), make_picture(moment=moment), "operators", ZONE
+        Described.from_card(make_card()), make_picture(moment=moment), "operators", ZONE
     )
-    assert 'class="region marked"' not in PAGES["compare"](Described.of_card(make_card()), make_picture(moment=moment))
+    assert 'class="region marked"' not in PAGES["compare"](
+        Described.from_card(make_card()), make_picture(moment=moment)
+    )
 
 
 @every_page
 def test_where_rows_are_exact_no_map_has_a_tint_of_fewer_than_k(made: Callable[[Described, shown.Shown], str]) -> None:
-    html = made(Described.of_card(make_card()), make_picture(exact=0.3))
+    html = made(Described.from_card(make_card()), make_picture(exact=0.3))
     assert 'class="class-0"' not in html
     assert "fewer than 5 people" not in html
 
@@ -154,5 +156,5 @@ def test_neither_the_least_nor_the_greatest_region_is_on_a_page(made: Callable[[
         ends = [shown.Bin(least, least + 1, 0.01, 1), *usual, shown.Bin(greatest, greatest + 9, 0.01, 1)]
         sizes = shown.make_bars(shown.join_bins(ends, K))
         drawn = make_picture(sizes=sizes, sides=shown.compute_quantiles(ends))
-        pages.add(made(Described.of_card(make_card()), drawn))
+        pages.add(made(Described.from_card(make_card()), drawn))
     assert len(pages) == 1

@@ -22,7 +22,7 @@ class Run:
     members: dict[int, list[tuple[int, int | None, int | None]]]
     day: dict[int, int] = field(default_factory=dict)
 
-    def evidence(self) -> Evidence:
+    def make_evidence(self) -> Evidence:
         ids, records = sorted(self.person), list(self.rows)
         rows = [row for record in records for row in self.rows[record]]
         members = [(record, *member) for record, listed in self.members.items() for member in listed]
@@ -49,15 +49,15 @@ class Run:
             hiding_offset=np.zeros(1, np.int64), hiding_other=np.empty(0, np.int64),
         )  # fmt: skip
 
-    def broken(self, *, days: bool = False) -> dict[str, int]:
-        found = once.decide_clauses(self.evidence(), by_day=days)
+    def find_broken(self, *, by_day: bool = False) -> dict[str, int]:
+        found = once.decide_clauses(self.make_evidence(), by_day=by_day)
         assert all(clause.passed == (clause.violations == 0) for clause in found)
         return {clause.name: clause.violations for clause in found if not clause.passed}
 
 
-def judge_plainly(run: Run, *, days: bool = False) -> tuple[set[object], bool]:
+def judge_plainly(run: Run, *, by_day: bool = False) -> tuple[set[object], bool]:
     """Who is in two groups at some time, and whether rows of one time stand for too many, second by second."""
-    who = {path: (person, run.day[path]) if days and run.day else person for path, person in run.person.items()}
+    who = {path: (person, run.day[path]) if by_day and run.day else person for path, person in run.person.items()}
     twice: set[object] = set()
     too_many = False
     for now in range(LAST):
@@ -106,9 +106,9 @@ def test_the_clauses_agree_with_sets_and_loops(cases) -> None:
     seen: set[tuple[bool, bool]] = set()
     for case in cases(1200):
         run = draw_run(random.Random(case))
-        for days in (False, True):
-            twice, too_many = judge_plainly(run, days=days)
-            broken = run.broken(days=days)
+        for by_day in (False, True):
+            twice, too_many = judge_plainly(run, by_day=by_day)
+            broken = run.find_broken(by_day=by_day)
             assert broken.get("one-group", 0) == len(twice), case
             assert ("subjects-sum" in broken) == too_many, case
             seen.add((bool(twice), too_many))
@@ -128,7 +128,7 @@ def make_bundles(**changed: object) -> Run:
 
 
 def test_groups_that_do_not_overlap_are_right() -> None:
-    assert make_bundles().broken() == {}
+    assert make_bundles().find_broken() == {}
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_groups_that_do_not_overlap_are_right() -> None:
 def test_a_member_more_is_refused_where_the_person_is_in_another_record(record, member, broken) -> None:
     run = make_bundles()
     run.members[record].append(member)
-    assert run.broken() == broken
+    assert run.find_broken() == broken
 
 
 def test_a_member_fewer_than_subjects_is_refused() -> None:
     run = make_bundles()
     del run.members[3][0]
-    assert run.broken() == {"subjects-sum": 1}
+    assert run.find_broken() == {"subjects-sum": 1}
 
 
 @pytest.mark.parametrize(("rows", "broken"), [
@@ -164,27 +164,27 @@ def test_a_member_fewer_than_subjects_is_refused() -> None:
 def test_rows_must_not_stand_for_more_than_the_members(rows, broken) -> None:
     run = make_bundles()
     run.rows[2] = rows
-    assert run.broken() == broken
+    assert run.find_broken() == broken
 
 
 def test_as_many_equal_records_as_people_are_one_group() -> None:
     run = make_bundles(rows={1: [(0, 8, 1)], 2: [(0, 4, 1), (4, 8, 1)]})
     run.members = {record: [(101, None, None), (102, None, None)] for record in (1, 2)}
-    assert run.broken() == {}
+    assert run.find_broken() == {}
     run.rows[3], run.members[3] = [(7, 8, 1)], run.members[1]
-    assert run.broken() == {"subjects-sum": 1}
+    assert run.find_broken() == {"subjects-sum": 1}
 
 
 def test_days_of_a_person_count_one_by_one_where_the_family_takes_them_apart() -> None:
     run = make_bundles(day=dict.fromkeys(PERSON, 1) | {105: 2})
     run.members[1].append((105, None, None))
-    assert run.broken(days=True) == {}
-    assert run.broken(days=False) == {"one-group": 1}
+    assert run.find_broken(by_day=True) == {}
+    assert run.find_broken(by_day=False) == {"one-group": 1}
 
 
 @pytest.mark.parametrize("changed", [{"person": {}}, {"rows": {}}, {"rows": {1: [], 2: []}}, {"members": {}}], ids=str)
 def test_what_is_not_there_is_no_error(changed) -> None:
-    assert "one-group" not in make_bundles(**changed).broken()
+    assert "one-group" not in make_bundles(**changed).find_broken()
 
 
 def test_sets_of_one_sum_are_told_apart(monkeypatch) -> None:
@@ -193,7 +193,7 @@ def test_sets_of_one_sum_are_told_apart(monkeypatch) -> None:
             return np.ones(size, np.int64)
 
     monkeypatch.setattr(np.random, "default_rng", lambda _: Alike())
-    assert make_bundles().broken() == {}
+    assert make_bundles().find_broken() == {}
     run = make_bundles()
     run.members[1][0] = (103, None, None)
-    assert run.broken() == {"one-group": 1}
+    assert run.find_broken() == {"one-group": 1}

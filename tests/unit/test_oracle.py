@@ -9,9 +9,18 @@ import pytest
 from tests import pages
 from tests.db.histories import LOST, Forgotten, History, draw_history
 from tests.db.oracle import Group, Person, Promise, Record, Release, Row, Rule, Verdict
-from tests.db.ten_people import FIVES, HALVES, NEAR, TEN, make_bundles, make_merged, make_snapshot, make_ten_people
+from tests.db.ten_people import (
+    FIVES,
+    HALVES,
+    SETTLE_MIN,
+    TEN,
+    make_bundles,
+    make_merged,
+    make_snapshot,
+    make_ten_people,
+)
 
-HISTORIES = 2000
+HISTORY_COUNT = 2000
 NOTHING = Verdict(False, None, 0)
 
 
@@ -23,7 +32,7 @@ def judge_histories() -> list[Verdict]:
 drawn_of = cache(draw_history)
 
 
-def draw_histories(count: int = HISTORIES) -> list[History]:
+def draw_histories(count: int = HISTORY_COUNT) -> list[History]:
     return [drawn_of(seed) for seed in range(count)]
 
 
@@ -34,7 +43,7 @@ def judge(new: Release, *earlier: Release) -> Verdict:
 def make_alone(owners: Iterable[int], first: int = 0, last: int = 2, region: int = 7, exact: bool = False) -> Release:
     people = frozenset(owners)
     records = tuple(Record(frozenset({o}), (Row(first, last, region, exact),), people - {o}) for o in people)
-    return Release(2, "place", "hiding", records, stands_alone=True, settle=NEAR)
+    return Release(2, "place", "hiding", records, stands_alone=True, settle=SETTLE_MIN)
 
 
 # --- each clause, alone -----------------------------------------------------------------------------------------------
@@ -105,7 +114,7 @@ def test_whom_a_release_leaves_out_of_a_crowd_that_it_puts_elsewhere_is_known_to
     assert judge(make_merged(4, FIVES[0]), make_merged(4, *FIVES)) == (False, 5, 0)
     # Period by period: it is silent of 3 and 4 in the one, of 0 and 1 in the other.
     stays = [Record(frozenset(p), (Row(at, at + 1, 9),)) for at, p in ((0, [0, 1, 2]), (1, [2, 3, 4]))]
-    assert judge(Release(2, "place", "record", tuple(stays), snapshot=True, settle=NEAR),
+    assert judge(Release(2, "place", "record", tuple(stays), snapshot=True, settle=SETTLE_MIN),
         make_snapshot(2, FIVES[0])) == (
         True, 1, 1,
     )  # fmt: skip
@@ -122,13 +131,13 @@ def test_senders_are_hurt_by_requests_alone_and_places_by_everything() -> None:
 
 def test_snapshots_are_compared_within_their_reach_measured_once() -> None:
     low = make_snapshot(5, FIVES[0])
-    for at, refused in ((NEAR, True), (NEAR + 1, False), (2 * NEAR - 1, False)):
+    for at, refused in ((SETTLE_MIN, True), (SETTLE_MIN + 1, False), (2 * SETTLE_MIN - 1, False)):
         assert judge(make_snapshot(5, FIVES[1], at=at), low).refused == refused, at
         assert judge(low, make_snapshot(5, FIVES[1], at=at)).refused == refused, at
-    assert judge(make_merged(2, *HALVES, first=NEAR, last=NEAR + 2), low) == (True, 1, 10)
-    assert judge(make_merged(2, *HALVES, first=NEAR + 1, last=NEAR + 3), low) == NOTHING
-    longer = replace(low, max_gap=2 * NEAR)
-    assert judge(make_merged(2, *HALVES, first=NEAR + 1, last=NEAR + 3), longer).refused
+    assert judge(make_merged(2, *HALVES, first=SETTLE_MIN, last=SETTLE_MIN + 2), low) == (True, 1, 10)
+    assert judge(make_merged(2, *HALVES, first=SETTLE_MIN + 1, last=SETTLE_MIN + 3), low) == NOTHING
+    longer = replace(low, max_gap=2 * SETTLE_MIN)
+    assert judge(make_merged(2, *HALVES, first=SETTLE_MIN + 1, last=SETTLE_MIN + 3), longer).refused
 
 
 def test_at_a_snapshot_all_rows_within_reach_are_intersected_at_once() -> None:
@@ -169,7 +178,7 @@ def test_what_stands_alone_allows_no_word_about_its_people_in_the_time_of_their_
 def test_what_stands_alone_reaches_further_where_rows_are_exact() -> None:
     assert judge(make_alone([1, 2, 3], first=10, last=12), make_alone([0, 1, 2])) == NOTHING
     assert judge(make_alone([1, 2, 3], first=10, last=12), make_alone([0, 1, 2], exact=True)) == (True, 0, 2)
-    assert judge(make_alone([1, 2, 3], first=2 + NEAR, last=20), make_alone([0, 1, 2], exact=True)) == NOTHING
+    assert judge(make_alone([1, 2, 3], first=2 + SETTLE_MIN, last=20), make_alone([0, 1, 2], exact=True)) == NOTHING
 
 
 def test_the_very_same_sets_and_regions_again_tell_nothing() -> None:
@@ -311,8 +320,8 @@ def test_a_fifth_of_the_histories_each_is_refused_let_through_with_common_time_a
     ]
     stands_alone = [d for d in draw_histories() if any(release.stands_alone for release in (d.new, *d.earlier))]
     for share in (sum(v.refused for v in judge_histories()), len(passed), len(stands_alone)):
-        assert share >= HISTORIES / 5
-    assert sum(v.smallest is not None for v in judge_histories() if not v.refused) >= HISTORIES / 5
+        assert share >= HISTORY_COUNT / 5
+    assert sum(v.smallest is not None for v in judge_histories() if not v.refused) >= HISTORY_COUNT / 5
 
 
 class IgnoresWithdrawn(Rule):

@@ -114,7 +114,7 @@ def test_an_unknown_name_is_answered_with_those_there_are():
     with expect_refusal(ParameterError, "method", "'tp-awake'", "'sensitive-sites'", "'tp-aware'"):
         find_method("tp-awake")
     with expect_refusal(ParameterError, "algorithm of tp-aware", "'magic'"):
-        TP_AWARE.algorithm("magic")
+        TP_AWARE.find_algorithm("magic")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def draw_crowd(rng, n, m, *, side=60, shaped=False):
         extent = np.array([[rng.choice([0, 0, 0, 3]) * shaped for _ in range(2)] for _ in range(count)]).reshape(-1, 2)
         return np.hstack([low, low + extent])
 
-    return Boxes.of(boxes(n)), Boxes.of(boxes(m))
+    return Boxes.from_array(boxes(n)), Boxes.from_array(boxes(m))
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_guards_add_round_by_round_whoever_is_claimed_to_the_nearest_site(reach,
             wanted[list(new)] = list(new.values())
             new = find_claims(some, places, rank, wanted, reach=reach, inside=inside)
             rounds += 1
-        found = _guards.add(some, places, np.array(rank), site, guard_m=reach, cell_m=1.0, inside=inside)
+        found = _guards.add(some, places, np.array(rank), site, guard_m=reach, cell_m=1.0, guard_inside=inside)
         assert found.tolist() == wanted.tolist()
     assert rounds > 60 or not inside
 
@@ -149,10 +149,10 @@ def test_three_cells_are_not_nearer_than_three_cells_whatever_float64_makes_of_i
 
 
 def test_of_sites_equally_near_the_lowest_by_rank_takes_a_user():
-    some, places = (Boxes.of([(x, y, x, y) for x, y in at]) for at in ([(2, 0)], [(0, 0), (4, 0), (2, 2)]))
+    some, places = (Boxes.from_array([(x, y, x, y) for x, y in at]) for at in ([(2, 0)], [(0, 0), (4, 0), (2, 2)]))
     for rank in itertools.permutations(range(3)):
         found = _guards.add(
-            some, places, np.array(rank), np.full(1, -1, np.int32), guard_m=3.0, cell_m=1.0, inside=False
+            some, places, np.array(rank), np.full(1, -1, np.int32), guard_m=3.0, cell_m=1.0, guard_inside=False
         )
         assert found.tolist() == [rank.index(0)]
 
@@ -202,8 +202,8 @@ def test_improving_keeps_k_users_for_each_site_and_makes_no_rectangle_longer_thi
 
 
 def test_shapes_of_which_the_best_span_is_not_tried_make_nothing_larger():
-    some = Boxes.of(np.array([(9, 7, 9, 7), (1, 7, 1, 7), (8, 6, 13, 6), (8, 4, 12, 9)]))
-    places = Boxes.of(np.array([(6, 0, 8, 2)]))
+    some = Boxes.from_array(np.array([(9, 7, 9, 7), (1, 7, 1, 7), (8, 6, 13, 6), (8, 4, 12, 9)]))
+    places = Boxes.from_array(np.array([(6, 0, 8, 2)]))
     members = _bichromatic.find_best_starts(some, places, 2)[:, None] + np.arange(2)
     found = _improve.improve(some, places, members)
     assert np.prod(measure_rectangle(some, places, found[0], 0)) <= np.prod(
@@ -232,7 +232,7 @@ def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_users():
 
 def improve_mapping(some, places, members):
     """Improve a mapping of users and sites given as points: the users of each site, sorted."""
-    boxes = (Boxes.of([(x, y, x, y) for x, y in at]) for at in (some, places))
+    boxes = (Boxes.from_array([(x, y, x, y) for x, y in at]) for at in (some, places))
     return np.sort(_improve.improve(*boxes, np.array(members))).tolist()
 
 
@@ -289,7 +289,7 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
     rng, smaller = random.Random(2), 0
     for _ in range(60):
         some, places, k = draw_instance(rng, users=(30, 60), sites=(3, 6), k=rng.randint(2, 4))
-        some, places = Boxes.of(some), Boxes.of(places)
+        some, places = Boxes.from_array(some), Boxes.from_array(places)
         scene = _snapshot.Scene(
             users=some, sites=places, trajectory=np.arange(len(some)), by_rank=np.arange(len(some)),
             site_rank=np.arange(len(places)), root=np.zeros(2), cell_m=1.0, domain=1, absent=0,

@@ -16,7 +16,7 @@ SEED = 20080611
 
 
 def find_starts(users, sites, k):
-    found = _bichromatic.find_best_starts(Boxes.of(users), Boxes.of(sites), k)
+    found = _bichromatic.find_best_starts(Boxes.from_array(users), Boxes.from_array(sites), k)
     assert found.dtype == np.int64
     return found.tolist()
 
@@ -72,8 +72,8 @@ def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
     n, m, k, rng = 20_000, 3, 2, np.random.default_rng(SEED)
     assert _bichromatic._STARTS_PER_BLOCK % 8 == 0  # or blocks would share a byte
     x, y = np.arange(n), rng.integers(0, 50, n)
-    users = Boxes.of(np.column_stack([x, y, x, y]))
-    sites = Boxes.of([(9_000, 20, 9_000, 20), (16_500, 20, 16_500, 20), (19_000, 9, 19_000, 9)])
+    users = Boxes.from_array(np.column_stack([x, y, x, y]))
+    sites = Boxes.from_array([(9_000, 20, 9_000, 20), (16_500, 20, 16_500, 20), (19_000, 9, 19_000, 9)])
     width, wins, cost, best = n + 1 - k * m, users.bound_windows(k), np.zeros(n + 1 - k * m, np.int64), []
     for j in range(m):
         here = np.arange(j * k, j * k + width)
@@ -97,7 +97,9 @@ def test_bk_adds_large_areas_exactly():
 
 
 def assert_partition(users, k):
-    offset = _monochromatic.partition(Boxes.of(users) if users else Boxes.of([(0, 0, 0, 0)]).take([]), k)
+    offset = _monochromatic.partition(
+        Boxes.from_array(users) if users else Boxes.from_array([(0, 0, 0, 0)]).take([]), k
+    )
     assert offset.dtype == np.int64
     assert offset.tolist() == oracle.group_by_one_d_anon(users, k)[0], (users, k)
 
@@ -132,7 +134,7 @@ def test_mk_gives_groups_to_sites_as_the_stages_do(monkeypatch, threads, shapes)
         scarce += len(sites) == len(offset) - 1
         priority = rng.sample(range(len(sites)), len(sites))
         group = _monochromatic.assign(
-            Boxes.of(users), Boxes.of(sites), np.array(offset, np.int64), np.array(priority, np.int64)
+            Boxes.from_array(users), Boxes.from_array(sites), np.array(offset, np.int64), np.array(priority, np.int64)
         )
         assert group.tolist() == oracle.group_by_mk(users, sites, offset, priority), (users, sites, offset, priority)
     assert scarce > 5
@@ -142,7 +144,7 @@ def test_windows_of_mk_are_the_least_each_of_a_group_of_its_own():
     rng, none, all_taken, moved = random.Random(SEED), 0, 0, 0
     for _ in range(200):
         users, sites, k = draw_instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4))
-        found = _monochromatic.choose_windows(Boxes.of(users), Boxes.of(sites), k)
+        found = _monochromatic.choose_windows(Boxes.from_array(users), Boxes.from_array(sites), k)
         offset, _ = oracle.group_by_one_d_anon(users, k)
         if len(offset) - 1 < len(sites):
             assert found is None
@@ -159,8 +161,8 @@ def test_windows_of_mk_are_the_least_each_of_a_group_of_its_own():
 
 def test_windows_of_mk_are_none_where_one_group_is_missing():
     five, corners = [(x, 0, x, 0) for x in range(5)], [(0, 0, 0, 0), (9, 0, 9, 0), (9, 9, 9, 9)]
-    assert _monochromatic.choose_windows(Boxes.of(five), Boxes.of(corners[:2]), 2).tolist() == [0, 3]
-    assert _monochromatic.choose_windows(Boxes.of(five), Boxes.of(corners), 2) is None
+    assert _monochromatic.choose_windows(Boxes.from_array(five), Boxes.from_array(corners[:2]), 2).tolist() == [0, 3]
+    assert _monochromatic.choose_windows(Boxes.from_array(five), Boxes.from_array(corners), 2) is None
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])

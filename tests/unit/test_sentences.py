@@ -18,7 +18,7 @@ from tests.golden.sentences import (
     read_golden,
 )
 
-IN_A_ROW = 6
+WORDS_IN_A_ROW = 6
 
 PYTHON = '''
 """A docstring says what a module does."""
@@ -108,7 +108,7 @@ def list_word_runs(text: str) -> set[tuple[str, ...]]:
     """The words of a text, as many in a row as are too many; what is filled in is between two rows."""
     parts = re.split(r"\{\w*\}|%[sLI]?|[][()|]|\d[\d,.]*", text.replace("\\", ""))
     rows = (re.findall(r"[a-z_]+(?:['-][a-z]+)*", part.lower()) for part in parts)
-    return {tuple(row[i : i + IN_A_ROW]) for row in rows for i in range(len(row) - IN_A_ROW + 1)}
+    return {tuple(row[i : i + WORDS_IN_A_ROW]) for row in rows for i in range(len(row) - WORDS_IN_A_ROW + 1)}
 
 
 def list_strings_of(test: Path) -> list[str]:

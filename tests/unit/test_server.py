@@ -150,11 +150,11 @@ def test_status_of_nothing_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def make_installation(directory: Path, version: str, *, postgis: bool) -> Path:
+def make_installation(directory: Path, version: str, *, with_postgis: bool) -> Path:
     bindir, shared = directory / version / "bin", directory / version / "share"
     bindir.mkdir(parents=True)
     (shared / "extension").mkdir(parents=True)
-    if postgis:
+    if with_postgis:
         (shared / "extension/postgis.control").touch()
     for name, said in (
         ("postgres", f"postgres (PostgreSQL) {version}"),
@@ -177,15 +177,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_newest_installation_with_postgis_is_taken(machine: Path) -> None:
-    make_installation(machine, "15.2", postgis=True)
-    best = make_installation(machine, "16.1", postgis=True)
-    make_installation(machine, "17.0", postgis=False)
+    make_installation(machine, "15.2", with_postgis=True)
+    best = make_installation(machine, "16.1", with_postgis=True)
+    make_installation(machine, "17.0", with_postgis=False)
     assert programs.find_binaries().bindir == best
     assert programs.find_binaries(15).major == 15
 
 
 def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
-    make_installation(machine, "16.1", postgis=False)
+    make_installation(machine, "16.1", with_postgis=False)
     with pytest.raises(StoreError, match="apt-get install postgresql-16-postgis-3"):
         EmbeddedServer(machine / "home").start()
     assert not (machine / "home").exists()
@@ -194,13 +194,13 @@ def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
 @pytest.mark.parametrize("version", [None, "14.19"])
 def test_a_missing_or_too_old_server_is_named_with_its_packages(machine: Path, version: str | None) -> None:
     if version:
-        make_installation(machine, version, postgis=True)
+        make_installation(machine, version, with_postgis=True)
     with expect_refusal(StoreError, "PostgreSQL 15 or later", "PostGIS", "none", "postgresql-postgis"):
         programs.find_binaries()
 
 
 def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: Path) -> None:
-    make_installation(machine, "16.1", postgis=True)
+    make_installation(machine, "16.1", with_postgis=True)
     with expect_refusal(StoreError, "PostgreSQL 15", "postgresql-15-postgis-3"):
         programs.find_binaries(15)
 

@@ -414,7 +414,7 @@ def _read_instants(*texts: str | None, tz: str | None = "UTC") -> list[tuple[Any
     return list(zip(read.row.tolist(), read.t.to_pylist(), read.x.to_pylist(), read.y.to_pylist(), strict=True))
 
 
-DAY = 86_400.0
+DAY_S = 86_400.0
 HEXED = shapely.to_wkb(shapely.Point(1, 2), hex=True)
 MOVING = {
     "an instant": "POINT(1 2)@1970-01-01",
@@ -430,7 +430,7 @@ MOVING = {
 
 @pytest.mark.parametrize("case", MOVING)
 def test_each_instant_of_a_moving_point_is_a_fix(case: str) -> None:
-    both = [(0, 0.0, 1.0, 2.0), (0, DAY, 3.0, 4.0)]
+    both = [(0, 0.0, 1.0, 2.0), (0, DAY_S, 3.0, 4.0)]
     assert _read_instants(MOVING[case]) == (both[:1] if "instant" in case or "output" in case else both)
 
 
@@ -449,7 +449,7 @@ MISTAKES = [
 @pytest.mark.parametrize("text", MISTAKES)
 def test_a_moving_point_with_a_mistake_is_one_fix_without_a_place_beside_others(text: str | None) -> None:
     assert _read_instants("POINT(1 2)@1970-01-01", text, "POINT(3 4)@1970-01-02") == [
-        (0, 0.0, 1.0, 2.0), (1, 0.0, None, None), (2, DAY, 3.0, 4.0),
+        (0, 0.0, 1.0, 2.0), (1, 0.0, None, None), (2, DAY_S, 3.0, 4.0),
     ]  # fmt: skip
 
 

@@ -25,10 +25,10 @@ def list_names(found: list[Setting]) -> list[str]:
 
 
 def test_the_front_is_of_one_promise_and_never_beaten_by_a_weaker_one() -> None:
-    front = [one for one in make_sweep(*GRID).settings if one.front]
+    front = [one for one in make_sweep(*GRID).settings if one.is_on_front]
     assert list_names(front) == ["k 2, instants 10", "k 5, instants 10"]
     both = make_sweep(make_setting(5, 10, 0.88, 0.30), make_setting(5, 30, 0.72, 0.20))
-    assert all(one.front for one in both.settings)
+    assert all(one.is_on_front for one in both.settings)
 
 
 def test_the_chosen_setting_has_the_strongest_promise_of_those_that_meet_what_is_wanted() -> None:
@@ -71,7 +71,7 @@ def test_a_stronger_promise_of_the_same_k_is_chosen_although_it_errs_more(
     )
     assert found.chosen is not None
     assert found.chosen.promise == {**usual, **stronger}
-    assert all(one.front for one in found.settings)
+    assert all(one.is_on_front for one in found.settings)
 
 
 def test_what_earlier_releases_forbid_is_never_chosen() -> None:

@@ -14,6 +14,7 @@ from scipy.spatial import Voronoi, cKDTree
 
 from dbanon import synth
 from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.progress import report_nothing
 from dbanon.options.generating import Plan, _parse_limits_kmh
 from dbanon.synth import Made, Scenario, _journeys, _network, _places, _requests, _utm
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
@@ -21,10 +22,6 @@ from dbanon.synth._source import describe_source, read_network
 from tests.facts import expect_refusal
 
 ROOT = Path(__file__).parents[2]
-
-
-def report_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""
 
 
 def read_rows(file: Path) -> list[dict[str, str]]:
@@ -35,7 +32,7 @@ def read_rows(file: Path) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def scenario() -> Scenario:
     plan = Plan(objects=400, seed=7)
-    return Scenario.of(plan, read_network(plan))
+    return Scenario.from_plan(plan, read_network(plan))
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +145,7 @@ def test_the_number_of_requests_is_poisson(mean: float) -> None:
 
 def test_no_requests_are_none_at_all() -> None:
     plan = Plan(objects=20, requests_per_subject=0)
-    assert len(Scenario.of(plan, read_network(plan)).make_objects(np.arange(20))[1].number) == 0
+    assert len(Scenario.from_plan(plan, read_network(plan)).make_objects(np.arange(20))[1].number) == 0
 
 
 def test_districts_ask_for_different_things() -> None:
@@ -177,7 +174,7 @@ def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_ther
 
 def test_what_is_asked_depends_on_where_the_sender_is() -> None:
     plan = Plan(objects=3000, seed=1, requests_per_subject=4)
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     fixes, sent, _ = scenario.make_objects(np.arange(3000))
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     at = np.searchsorted(number * 10**6 + (fixes.xym[:, 2] - plan.start_s).astype(int) // 60,
@@ -193,7 +190,9 @@ def test_what_is_asked_depends_on_where_the_sender_is() -> None:
 
 
 def make_places(network: _network.Network, seed: int = 1, *, pois: int = 4000, stations: int = 150) -> _places.Places:
-    return _places.Places.of(network, _requests.Districts.of(network), seed, pois=pois, stations=stations)
+    return _places.Places.from_network(
+        network, _requests.Districts.from_network(network), seed, pois=pois, stations=stations
+    )
 
 
 def test_districts_have_different_places_and_all_have_every_category(scenario: Scenario) -> None:
@@ -247,7 +246,7 @@ def test_places_are_apart_in_the_city_and_stations_stand_closest_where_people_go
 def test_places_depend_on_the_network_and_the_seed_and_neither_on_objects_nor_on_each_other(scenario: Scenario) -> None:
     made = make_places(scenario.network, 7)
     plan = Plan(objects=3, instants=5, seed=7, pois=4000, stations=150)
-    again = Scenario.of(plan, read_network(plan)).places
+    again = Scenario.from_plan(plan, read_network(plan)).places
     for name in ("pois", "category", "stations"):
         assert np.array_equal(getattr(made, name), getattr(again, name))
     assert np.array_equal(make_places(scenario.network, 7, stations=0).pois, made.pois)
@@ -270,7 +269,7 @@ def test_a_single_street_has_as_many_places_as_there_is_room_for(ends: tuple[lis
 
 
 def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
-    report = synth.into_files(tmp_path / "new", Plan(objects=50, seed=2), progress=report_nothing)
+    report = synth.write_files(tmp_path / "new", Plan(objects=50, seed=2), progress=report_nothing)
     fixes, wishes = (read_rows(Path(file)) for file in report.files)
     assert list(fixes[0]) == ["subject", "time", "lon", "lat"] == list(synth.CSV_COLUMNS.values())
     assert (len(fixes), len(wishes)) == (report.fixes, report.requests)
@@ -279,7 +278,7 @@ def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
     lon, lat = np.array([[float(row["lon"]), float(row["lat"])] for row in fixes]).T
     x, y = _utm.to_metres(lon, lat, report.srid)
     plan = Plan(objects=50, seed=2)
-    true = Scenario.of(plan, read_network(plan)).make_objects(np.arange(50))[0].xym
+    true = Scenario.from_plan(plan, read_network(plan)).make_objects(np.arange(50))[0].xym
     np.testing.assert_allclose(np.column_stack([x, y]), true[:, :2], atol=0.01)
     assert fixes[0]["time"] == "2026-01-05T08:00:00Z"
     assert {row["poi"] for row in wishes} <= set(POIS)
@@ -290,7 +289,7 @@ def test_the_same_seed_gives_the_same_files_whatever_the_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def generate(name: str, seed: int) -> list[bytes]:
-        report = synth.into_files(tmp_path / name, Plan(objects=60, instants=10, seed=seed), progress=report_nothing)
+        report = synth.write_files(tmp_path / name, Plan(objects=60, instants=10, seed=seed), progress=report_nothing)
         return [Path(file).read_bytes().split() for file in report.files]
 
     one, other = generate("one", 3), generate("other", 4)
@@ -306,14 +305,14 @@ def test_places_are_written_once_in_the_columns_that_loads_read(
 ) -> None:
     monkeypatch.setattr(synth, "BATCH_FIXES", 70)
     plan = Plan(objects=20, instants=10, pois=300, stations=20)
-    report = synth.into_files(tmp_path, plan, progress=report_nothing)
+    report = synth.write_files(tmp_path, plan, progress=report_nothing)
     assert [Path(file).name for file in report.files] == [
         "trajectories.csv", "requests.csv", "pois.csv", "stations.csv",
     ]  # fmt: skip
     pois, stations = (read_rows(Path(file)) for file in report.files[2:])
     assert (len(pois), len(stations)) == (report.pois, report.stations) == (300, 20)
     assert (list(pois[0]), list(stations[0])) == (["x", "y", "category"], ["x", "y"])
-    made = Scenario.of(plan, read_network(plan)).places
+    made = Scenario.from_plan(plan, read_network(plan)).places
     assert [row["category"] for row in pois] == [_places.CATEGORIES[c] for c in made.category]
     degrees = (np.array([float(row[axis]) for row in stations]) for axis in "xy")
     np.testing.assert_allclose(np.column_stack(_utm.to_metres(*degrees, report.srid)), made.stations, atol=0.02)
@@ -338,23 +337,23 @@ def test_half_a_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(synth, "_append_csv", fail)
     with pytest.raises(KeyboardInterrupt):
-        synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=report_nothing)
+        synth.write_files(tmp_path, Plan(objects=5), replace=True, progress=report_nothing)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["what was there before"]
 
 
 def test_files_that_are_there_are_not_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "requests.csv").write_text("somebody's work")
     with expect_refusal(ParameterError, "requests.csv", "already", "--csv", "--replace"):
-        synth.into_files(tmp_path, Plan(objects=5), progress=report_nothing)
+        synth.write_files(tmp_path, Plan(objects=5), progress=report_nothing)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["somebody's work"]
-    synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=report_nothing)
+    synth.write_files(tmp_path, Plan(objects=5), replace=True, progress=report_nothing)
     assert "poi" in (tmp_path / "requests.csv").read_text()
 
 
 def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with expect_refusal(DataError, "writable", "taken"):
-        synth.into_files(tmp_path / "taken", Plan(objects=5), progress=report_nothing)
+        synth.write_files(tmp_path / "taken", Plan(objects=5), progress=report_nothing)
 
 
 def test_files_in_degrees_need_a_zone(tmp_path: Path) -> None:
@@ -362,7 +361,7 @@ def test_files_in_degrees_need_a_zone(tmp_path: Path) -> None:
     (tmp_path / "e").write_text("from,to\n1,2\n")
     plan = Plan(objects=5, nodes=tmp_path / "n", edges=tmp_path / "e", srid=25832)
     with expect_refusal(ParameterError, "SRID 25832", "UTM"):
-        synth.into_files(tmp_path, plan, progress=report_nothing)
+        synth.write_files(tmp_path, plan, progress=report_nothing)
 
 
 def test_the_demo_is_half_an_hour_of_300_subjects(tmp_path: Path) -> None:
@@ -386,7 +385,7 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
     street = _network._make_network(
         "street", x, y, np.array([0], np.int32), np.array([1], np.int32), limit_mps=np.array([10.0]), srid=32632
     )
-    scenario = Scenario.of(Plan(objects=20), street)
+    scenario = Scenario.from_plan(Plan(objects=20), street)
     fixes, sent, _ = scenario.make_objects(np.arange(20))
     assert np.isfinite(fixes.xym).all()
     assert len(sent.number) > 10
@@ -397,7 +396,7 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
 
 def make_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _journeys.Fixes]:
     plan = Plan(objects=objects, instants=1440, start=1_767_571_200, calls_per_day=30, **options)  # midnight
-    scenario = Scenario.of(plan, read_network(plan))
+    scenario = Scenario.from_plan(plan, read_network(plan))
     every = replace(plan, calls_per_day=None)
     walked = replace(scenario, plan=every).make_objects(np.arange(objects)).fixes
     return scenario, walked, scenario.make_objects(np.arange(objects))[0]
@@ -452,7 +451,7 @@ def make_known(kind: str, *, objects: int = 300, instants: int = 60, part: int =
         objects=objects, instants=instants, seed=7, quasi_identifiers=kind, quasi_identifier_size=12,
         quasi_identifier_overlap=3, requests_per_subject=0, blocks=6, destinations=20,
     )  # fmt: skip
-    scenario, found = Scenario.of(plan, read_network(plan)), {}
+    scenario, found = Scenario.from_plan(plan, read_network(plan)), {}
     for low in range(0, objects, part):
         made = scenario.make_objects(np.arange(low, min(low + part, objects)))
         there = np.split((made.fixes.xym[:, 2].astype(int) - plan.start_s) // plan.step_s, made.fixes.offset[1:-1])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dbanon.base.cloaks import Cloaks
-from tests.db.written import AT, CONTRACTS, find_own_cell
+from tests.db.written import AT_S, CONTRACTS, find_own_cell
 from tests.unit.test_docs import ROOT
 
 PAGE = ROOT / "docs" / "understand" / "ten-people.md"
@@ -29,7 +29,7 @@ def _parse_range(numbers: str) -> range:
 
 
 def format_minute(t: int) -> str:
-    return f"{8 + (t - AT) // 3600}:{(t - AT) // 60 % 60:02}"
+    return f"{8 + (t - AT_S) // 3600}:{(t - AT_S) // 60 % 60:02}"
 
 
 def format_region(cloaks: Cloaks, row: int) -> str:

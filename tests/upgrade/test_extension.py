@@ -311,7 +311,7 @@ def test_an_update_to_the_next_version_keeps_all_and_older_programs_refuse_it(
             connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
         assert connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED]).fetchone() == (4,)
         with expect_refusal(SchemaMismatch, "9000", schema.EXPECTED_REVISION, "newer dbanon"):
-            schema.check(connection)
+            schema.demand_revision(connection)
     done = call(extended, "worker")
     assert done.code != 0
     demand_named(done.sentence, "9000", schema.EXPECTED_REVISION, "newer dbanon")

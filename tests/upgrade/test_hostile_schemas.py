@@ -47,7 +47,7 @@ def test_nothing_planted_runs_with_the_rights_of_a_superuser(empty: Empty, user:
     with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
         hostile.execute(_BAIT)
         with psycopg.connect(url) as connection, pytest.raises(SchemaMismatch):
-            schema.check(connection)
+            schema.demand_revision(connection)
         for words in (("runs",), ("db", "upgrade", "--share-roles"), ("db", "uninstall", "--yes")):
             done = call(url, *words)
             assert (words, done.code) == (words, 0 if "uninstall" in words else 1)

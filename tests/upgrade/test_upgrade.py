@@ -173,7 +173,7 @@ def test_only_tables_are_asked_for_the_revision(empty: Callable[..., str], user:
             "CREATE VIEW dbanon.installation AS SELECT dbanon.see() AS role_prefix, 0::oid AS database_oid"
         )
         with psycopg.connect(url, autocommit=True) as connection, pytest.raises(SchemaMismatch):
-            schema.check(connection)
+            schema.demand_revision(connection)
         with pytest.raises(StoreError):
             schema.upgrade(url, share_roles=True)
         assert hostile.execute("SELECT count(*) FROM dbanon.seen").fetchone() == (0,)

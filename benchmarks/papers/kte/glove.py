@@ -57,7 +57,7 @@ def group_by_glove(samples: Samples, k: int, rank: Int) -> tuple[Int, Merged]:
         none = np.zeros(0, np.int64)
         empty = Merged(offset=np.zeros(1, np.int64), first=none, last=none, box=np.zeros((0, 4), np.int64))
         return np.full(len(order), -1, np.int64), empty
-    groups = _Groups.of(samples, order)
+    groups = _Groups.from_samples(samples, order)
     groups.merge_until(k)
     groups.join_leftover(k)
     final = groups.list_final()
@@ -89,7 +89,7 @@ class _Groups:
     other: Int  # [2 s, REMEMBERED]
 
     @classmethod
-    def of(cls, samples: Samples, order: Int) -> "_Groups":
+    def from_samples(cls, samples: Samples, order: Int) -> "_Groups":
         """Make a group of every subject."""
         s = len(order)
         # A merged group has no more pieces than the least any member had, for each holds a fix of all. So a group and
@@ -310,7 +310,7 @@ def _make_hulls(b: Any) -> Any:
 
 
 @compile_kernel
-def _within(
+def _search_hull(
     a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, r: Any, by_slot: Any, by_cell: Any, best: Any, found: Any,
 ) -> Any:  # fmt: skip
     """Look at the samples of a run, unless none of them can be as cheap as the best."""
@@ -339,11 +339,11 @@ def _find_cheapest(
     for r in range(near, runs.shape[1]):
         if r > near and _bound_in_time(a, i, runs, r, na + nb, by_slot) > best:
             break
-        best, found = _within(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
+        best, found = _search_hull(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
     for r in range(near - 1, -1, -1):
         if _bound_in_time(a, i, runs, r, na + nb, by_slot) > best:
             break
-        best, found = _within(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
+        best, found = _search_hull(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
     return best, found
 
 

@@ -81,7 +81,7 @@ def cluster_by_w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.
     memory in proportion to the lesser number of samples times the difference of both.
     """
     order = np.argsort(rank[samples.subject], kind="stable")
-    tracks = _Tracks.of(samples)
+    tracks = _Tracks.from_samples(samples)
     clusters = _make_clusters(tracks, k, order, rng)
     group = np.full(len(order), -1, np.int64)
     for number, cluster in enumerate(clusters):
@@ -107,7 +107,7 @@ def edit(samples: Samples, clusters: list[Int], delta_m: float) -> Edited:
         (the earliest of equals). Samples that are left are deleted; in a slot that is left one is created on the
         straight line between the subject's neighbouring samples. The disc's centre is the mean of its positions.
     """
-    tracks = _Tracks.of(samples)
+    tracks = _Tracks.from_samples(samples)
     parts: list[tuple[Any, ...]] = [()] * len(samples.subject)
     for cluster in clusters:
         slot = tracks.take_subject(int(cluster[0]))[0]
@@ -139,7 +139,7 @@ class _Tracks:
     pace: float  # cells a slot in the mean: what a slot of time is worth in space
 
     @classmethod
-    def of(cls, samples: Samples) -> "_Tracks":
+    def from_samples(cls, samples: Samples) -> "_Tracks":
         """Keep the first sample, by x and y, of every slot."""
         subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
         new = np.ones(len(subject), bool)

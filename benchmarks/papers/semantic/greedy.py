@@ -55,7 +55,7 @@ def merge_groups(units: Units, graph: Graph, scale: Scale, k: int) -> list[Group
     list of Group
         By their first unit.
     """
-    return _Grouping(units, graph, scale, k).groups()
+    return _Grouping(units, graph, scale, k).form_all()
 
 
 class _Grouping:
@@ -77,7 +77,7 @@ class _Grouping:
         track = Track(start=start, end=end, offset=np.arange(len(cell) + 1), cell=cell)
         return Group([unit], frozenset([int(self._units.subject[unit])]), track)
 
-    def groups(self) -> list[Group]:
+    def form_all(self) -> list[Group]:
         if self._k == 1:
             for i, one in self._open.items():
                 one.track = self._merger.grow_alone(one.track, self._list_fixes(i))

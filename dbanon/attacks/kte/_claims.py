@@ -8,8 +8,8 @@ from typing import Any
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.claims import (
     Hours,
+    demand,
     merge_reasons,
-    must,
     read_choice,
     read_hours,
     read_integer,
@@ -63,14 +63,14 @@ def read_rules(evidence: Evidence) -> Rules:
     """
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = read_integer(params, "grid_s", 1), _read_grid_m(params, data.grid_m)
-    must(
+    demand(
         grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's grid_s. It is not."
     )
     k, leak, window, reuse = read_integer(params, "k", 2), 0, 0, "never"
     if evidence.algorithm == HIDE:
         leak_s, tau_s = read_integer(params, "leak_s", 1), read_integer(params, "tau_s", 1)
-        must(leak_s % grid_s == 0, "The run's parameter 'leak_s' must be a multiple of 'grid_s'. It is not.")
-        must(tau_s % leak_s == 0, "The run's parameter 'tau_s' must be a multiple of 'leak_s'. It is not.")
+        demand(leak_s % grid_s == 0, "The run's parameter 'leak_s' must be a multiple of 'grid_s'. It is not.")
+        demand(tau_s % leak_s == 0, "The run's parameter 'tau_s' must be a multiple of 'leak_s'. It is not.")
         leak, window = leak_s // grid_s, tau_s // leak_s + 1
         reuse = read_choice(params, "reuse", ("never", "apart"))
         read_switch(params, "improve")
@@ -80,8 +80,8 @@ def read_rules(evidence: Evidence) -> Rules:
 def _read_grid_m(params: Mapping[str, Any], grid_m: float) -> float:
     value = read_length_m(params, "grid_m")
     times = round(value / grid_m) if value else 0
-    whole = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
-    must(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's grid_m. It is not.")
+    is_multiple = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
+    demand(is_multiple, "The run's parameter 'grid_m' must be a multiple of the dataset's grid_m. It is not.")
     return float(value or 0)
 
 
@@ -92,16 +92,16 @@ def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
         (data.x, grid_m, _MAX_CELLS),
         (data.y, grid_m, _MAX_CELLS),
     ):
-        near = max(-float(values.min()), float(values.max())) / side < far
-        must(near, "Every fix must lie within 2^32 slots of 1970 and 2^26 cells of the origin. Some do not.")
+        are_near = max(-float(values.min()), float(values.max())) / side < far
+        demand(are_near, "Every fix must lie within 2^32 slots of 1970 and 2^26 cells of the origin. Some do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
-    must(isinstance(suppressed, Mapping) and suppressed.keys() == {"samples", "subjects", "by_hour"}, _MALFORMED)
+    demand(isinstance(suppressed, Mapping) and suppressed.keys() == {"samples", "subjects", "by_hour"}, _MALFORMED)
     samples, subjects = (read_reasons(suppressed, what, _MALFORMED) for what in ("samples", "subjects"))
     hours = read_hours(suppressed)
     said = {name.removeprefix("left_out ") for counts in hours.values() for name in counts if " " in name}
     # A reason is shown to readers: a word, and not who it was.
-    must(all(_REASON_PATTERN.fullmatch(reason) for reason in {*samples, *subjects, *said}), _MALFORMED)
+    demand(all(_REASON_PATTERN.fullmatch(reason) for reason in {*samples, *subjects, *said}), _MALFORMED)
     return Stated(samples=samples, subjects=subjects, hours=merge_reasons(hours))

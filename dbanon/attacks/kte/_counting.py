@@ -76,9 +76,9 @@ def _count_hiding_clauses(
         "hidden": int(outcome.exposed.sum()),
         "silence": outcome.silent,
     }
-    everywhere = not outcome.exposed.any() and not outcome.silent
+    are_all_hidden = not outcome.exposed.any() and not outcome.silent
     least = min(1 + int(found.fitting.min(initial=len(known.subject))), outcome.fewest_silent or len(known.subject))
-    smallest = max(least, rules.k if everywhere else 1)
+    smallest = max(least, rules.k if are_all_hidden else 1)
     figures: dict[str, int | float] = {
         "smallest_crowd": smallest,
         "greatest_posterior": 1 / smallest,

@@ -13,7 +13,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules
-from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, fits
+from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, mark_fitting
 from dbanon.attacks.shared.claims import LARGEST_NUMBER
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.base.kernels import compile_kernel
@@ -94,7 +94,7 @@ def _find_windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
 def examine_picks(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
     """Look at who carries whom, and when again."""
     number = np.bincount(chosen.at, minlength=len(speaks.key))
-    carried = fits(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)
+    carried = mark_fitting(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)
     order = np.lexsort((chosen.window, chosen.other, chosen.owner))
     owner, other, window = (values[order] for values in (chosen.owner, chosen.other, chosen.window))
     again = (owner[1:] == owner[:-1]) & (other[1:] == other[:-1])
@@ -137,21 +137,21 @@ def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: A
         for i in range(low + 1, high):
             if pairs[pair[i] + 1] - pairs[pair[i]] < pairs[least + 1] - pairs[least]:
                 least = pair[i]
-        found = False
+        does_return = False
         if pairs[least + 1] - pairs[least] == 1:
             continue
         for w in range(pairs[least], pairs[least + 1]):
             for epoch in range(windows[w], windows[w] + length):
-                if found or mine <= epoch < mine + length:
+                if does_return or mine <= epoch < mine + length:
                     continue
-                everywhere = True
+                do_all_carry = True
                 for i in range(low, high):
                     carries = False
                     for v in range(pairs[pair[i]], pairs[pair[i] + 1]):
                         carries |= windows[v] <= epoch < windows[v] + length
-                    everywhere &= carries
-                found |= everywhere
-        returning += found
+                    do_all_carry &= carries
+                does_return |= do_all_carry
+        returning += does_return
     return returning
 
 
@@ -178,7 +178,7 @@ def _count_chance_fits(of: Scene, chosen: Picks, times: Timetable) -> tuple[int,
             there = (beside[some] >= 0) & (beside[some] < times.epochs)
             there[there] = find(spoken, chosen.other[some][there] * times.epochs + beside[some][there]) >= 0
             at = some[there]
-            there[there] = fits(of, chosen.other[at], of.record[chosen.owner[at]], beside[at], 1, times)
+            there[there] = mark_fitting(of, chosen.other[at], of.record[chosen.owner[at]], beside[at], 1, times)
             followed[group[some[~there]]] = False
             longer += followed
     return int((longer > 0).sum()), int(longer.max(initial=0))

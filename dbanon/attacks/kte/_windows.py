@@ -16,7 +16,7 @@ import numpy as np
 
 from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples
-from dbanon.attacks.shared.claims import must
+from dbanon.attacks.shared.claims import demand
 from dbanon.attacks.shared.keys import find
 from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.kernels import compile_kernel
@@ -87,8 +87,8 @@ def build_timetable(known: Samples, rules: Rules) -> Timetable:
         # What is known may lie in the first or the last epoch alone.
         first, epochs = first - rules.window + 1, epochs + 2 * (rules.window - 1)
     count = max(1, epochs - rules.window + 1)
-    must(count <= _MAX_WINDOWS, f"A run must have {_MAX_WINDOWS} windows at most. It has more.")
-    must(
+    demand(count <= _MAX_WINDOWS, f"A run must have {_MAX_WINDOWS} windows at most. It has more.")
+    demand(
         rules.leak <= _MAX_LEAK_SLOTS,
         f"The run's parameter 'leak_s' must be {_MAX_LEAK_SLOTS} slots at most. It is more.",
     )
@@ -139,7 +139,7 @@ def count_silent(of: Scene, times: Timetable) -> Int:
     return int(of.rivals.sum()) - np.bincount(window, minlength=times.count)
 
 
-def fits(of: Scene, subject: Int, record: Int, epoch: Int, length: int, times: Timetable) -> Bool:
+def mark_fitting(of: Scene, subject: Int, record: Int, epoch: Int, length: int, times: Timetable) -> Bool:
     """Say whether each record fits what is known of a subject in `length` epochs from `epoch` on: bool[q]."""
     found = np.zeros(len(subject), bool)
     begin = (times.first + epoch) * times.leak

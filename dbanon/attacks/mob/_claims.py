@@ -10,10 +10,10 @@ from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.claims import (
     LARGEST_NUMBER,
     Hours,
+    demand,
     demand_sane,
     is_in_own_time,
     merge_reasons,
-    must,
     read_choice,
     read_hours,
     read_integer,
@@ -42,7 +42,7 @@ class Rules:
     """The run's parameters, made sense of with the data: `reach_m` is how far a person gets from instant to instant."""
 
     k: int
-    symmetric: bool
+    is_symmetric: bool
     qid_only: bool
     align: str
     max_gap_s: int
@@ -67,7 +67,7 @@ def select_considered(evidence: ObjectEvidence) -> ObjectEvidence:
     if since is not None or until is not None:
         gap_s = read_integer(evidence.params, "max_gap_s", 0)
         data = select_slots(data, None if since is None else (since * data.grid_s - gap_s) // data.grid_s, until)
-        must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
+        demand(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     known = evidence.quasi_identifiers
     own = is_in_own_time(known.t, data, evidence.params)
     known = QuasiIdentifiers(subject=known.subject[own], t=known.t[own])
@@ -84,11 +84,11 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     times = replace(times, length=-(-times.count // times.windows))  # of windows about as long as one another
     _demand_few_positions(data, times)
     speed = read_parameter(params, "speed_m_s")
-    number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER
-    must(number, "The run's parameter 'speed_m_s' must be a speed in metres a second. It is not.")
+    is_speed = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER
+    demand(is_speed, "The run's parameter 'speed_m_s' must be a speed in metres a second. It is not.")
     return Rules(
         k=read_integer(params, "k", 2),
-        symmetric=evidence.algorithm == "symmetric",
+        is_symmetric=evidence.algorithm == "symmetric",
         qid_only=read_switch(params, "qid_only"),
         align=read_choice(params, "align", ("last", "exact", "linear")),
         max_gap_s=read_integer(params, "max_gap_s", 0),
@@ -98,21 +98,24 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
 
 
 def _demand_few_positions(data: Trajectories, times: Timetable) -> None:
-    few = len(sort_distinct(data.subject)) * times.count <= _MAX_POSITIONS
-    must(few, f"The number of people times instants must be at most {_MAX_POSITIONS:,} to attack with. It is greater.")
+    are_few = len(sort_distinct(data.subject)) * times.count <= _MAX_POSITIONS
+    demand(
+        are_few,
+        f"The number of people times instants must be at most {_MAX_POSITIONS:,} to attack with. It is greater.",
+    )
 
 
 def demand_near(corners: Float, grid_m: float) -> None:
     """Demand that all positions have small numbers of cells; `corners`: least and greatest x and y of each part."""
     least, most = corners[:, :2].min(axis=0) / grid_m, corners[:, 2:].max(axis=0) / grid_m
-    near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MAX_CELLS_APART).all())
-    must(near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
+    are_near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MAX_CELLS_APART).all())
+    demand(are_near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     names = {"subjects", "quasi_identifiers", "by_hour"}
-    must(isinstance(suppressed, Mapping) and suppressed.keys() <= names, _MALFORMED)
+    demand(isinstance(suppressed, Mapping) and suppressed.keys() <= names, _MALFORMED)
     return Stated(
         subjects=read_reasons(suppressed, "subjects", _MALFORMED),
         quasi_identifiers=read_reasons(suppressed, "quasi_identifiers", _MALFORMED),

@@ -58,7 +58,7 @@ def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) ->
     owner, other = pair // n, pair % n
     faults += int((np.bincount(owner, minlength=n)[owners] < rules.k - 1).sum())
     # Algorithm 3, lines 8 to 10: one who hides a person is hidden by it. Without own instants it has no set to show it.
-    if rules.symmetric:
+    if rules.is_symmetric:
         back = sort_distinct(other * n + owner)
         faults += int((own.has_instants[other] & ~np.isin(pair, back, assume_unique=True)).sum())
     return Sets(owner=owner, other=other, faults=faults)

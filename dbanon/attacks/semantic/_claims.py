@@ -9,8 +9,8 @@ from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.claims import (
     LARGEST_NUMBER,
     Hours,
+    demand,
     demand_sane,
-    must,
     read_considered_slots,
     read_hours,
     read_integer,
@@ -75,8 +75,8 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     """
     demand_sane(evidence)
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
-    must(len(cells.cell_id) > 0, "The dataset must hold cells to attack with. It holds none.")
-    must(cells.overlap_m2 < 1, "Cells must not overlap. They do.")
+    demand(len(cells.cell_id) > 0, "The dataset must hold cells to attack with. It holds none.")
+    demand(cells.overlap_m2 < 1, "Cells must not overlap. They do.")
     since, until = read_considered_slots(params, data.grid_s)
     l, t = read_integer(params, "l", 0), _read_limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
     rules = Rules(
@@ -91,9 +91,9 @@ def read_rules(evidence: RegionEvidence) -> Rules:
         since=since,
         until=until,
     )
-    must(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do. They do.")
-    stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
-    must(stored, "The run must say which atom each cell is in. It does not.")
+    demand(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do. They do.")
+    are_stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
+    demand(are_stored, "The run must say which atom each cell is in. It does not.")
     return rules
 
 
@@ -102,14 +102,14 @@ def _read_limit(params: Mapping[str, Any], name: str, *, endless: str | None) ->
     value = read_parameter(params, name)
     if value == endless:
         return math.inf
-    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
-    must(number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not.")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
+    demand(is_number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not.")
     return float(value)
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
-    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
+    demand(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
     fixes, subjects = (read_reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
-    must({*fixes, *subjects} <= set(REASONS), _MALFORMED)
+    demand({*fixes, *subjects} <= set(REASONS), _MALFORMED)
     return Stated(fixes=fixes, subjects=subjects, hours=read_hours(suppressed))

@@ -19,7 +19,7 @@ from dbanon.attacks.semantic._groups import Groups, find_groups
 from dbanon.attacks.semantic._regions import Regions, is_far, mark_revealing, measure_divergence, measure_regions
 from dbanon.attacks.semantic._units import Units, find_units
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.claims import LARGEST_NUMBER, must
+from dbanon.attacks.shared.claims import LARGEST_NUMBER, demand
 from dbanon.attacks.shared.frame import Counts
 from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.base.trajectory import Bool, Int
@@ -82,8 +82,8 @@ def _mark_free(found: _Found, rules: Rules) -> Bool:
 def _find_slots(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
     """Give the slots in which each row begins and ends, and whether it may: after the row before it, in whole slots."""
     start_s, end_s, grid_s = evidence.cloak_start_s, evidence.cloak_end_s, evidence.trajectories.grid_s
-    known = bool((np.abs(start_s) <= LARGEST_NUMBER).all() and (np.abs(end_s) <= LARGEST_NUMBER).all())
-    must(known, "Every period must be in unix seconds. Some are too large to be.")
+    are_unix_s = bool((np.abs(start_s) <= LARGEST_NUMBER).all() and (np.abs(end_s) <= LARGEST_NUMBER).all())
+    demand(are_unix_s, "Every period must be in unix seconds. Some are too large to be.")
     start, end = (np.floor(side / grid_s).astype(np.int64) for side in (start_s, end_s))
     timely = (start * grid_s == start_s) & (end * grid_s == end_s) & (start < end)
     timely &= end_s - start_s <= rules.longest_s

@@ -47,7 +47,7 @@ def build_outlines(
     O(edges log corners) time. Regions that have other corners than the cells, as cells that meet only nearly leave
     them, are not among these: they have to be looked at as polygons.
     """
-    city, ids = _CellEdges.of(cells["outline"]), cells["cell_id"]
+    city, ids = _CellEdges.from_outlines(cells["outline"]), cells["cell_id"]
     nos, numbers, held = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for batch in regions:
         number = np.array([len(sent) // _ELEMENT_BYTES for sent in batch["cells"]], np.int64)
@@ -77,7 +77,7 @@ class _CellEdges:
     edge: Int  # [m]
 
     @classmethod
-    def of(cls, outlines: NDArray[Any]) -> "_CellEdges":
+    def from_outlines(cls, outlines: NDArray[Any]) -> "_CellEdges":
         """Number the corners and edges of cells."""
         begin, end, _ = _split_edges(outlines)
         corners = np.unique(begin)

@@ -9,7 +9,7 @@ from dbanon.attacks import Evidence
 from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.apart import call_where_fixes_are
-from dbanon.attacks.shared.claims import must
+from dbanon.attacks.shared.claims import demand
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import join_ranges, number_slots
 from dbanon.base.trajectory import Bool, Float, Int
@@ -50,8 +50,8 @@ def find_units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
     Raises `UndecidableError` if there is no fix, or the data span too long a time to be counted in slots.
     """
     data, at = evidence.trajectories, _find_places(evidence, rules)
-    must(len(at.slot) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
-    must(int(at.slot.max()) - int(at.slot.min()) < _MAX_SPAN_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
+    demand(len(at.slot) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
+    demand(int(at.slot.max()) - int(at.slot.min()) < _MAX_SPAN_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
     there = find(data.trajectory_id, at.trajectory_id)
     day = np.zeros(len(there), np.int64) if data.day is None else data.day[there]
     # From the data alone, by subject and day: what the run says of its records is compared with this.
@@ -91,9 +91,9 @@ def _find_places(evidence: RegionEvidence, rules: Rules) -> Places:
 def _find_part_places(evidence: Evidence, rules: Rules, cells: int, fix_cell: Int) -> Places:
     """Find where and when the considered fixes of some people are."""
     data = evidence.trajectories
-    must(len(fix_cell) == data.fixes, "Each fix must come with its cell. This is a defect of the read.")
+    demand(len(fix_cell) == data.fixes, "Each fix must come with its cell. This is a defect of the read.")
     sane = bool((fix_cell >= -1).all() and (fix_cell < cells).all())
-    must(sane, "The cell of each fix must be one of the dataset's. Some are not.")
+    demand(sane, "The cell of each fix must be one of the dataset's. Some are not.")
     slot = number_slots(data.t, data.grid_s)
     kept = np.ones(len(slot), bool)
     if rules.since is not None:

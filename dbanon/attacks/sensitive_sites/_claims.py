@@ -11,8 +11,8 @@ from dbanon.attacks.shared.apart import call_where_fixes_are, find_ends
 from dbanon.attacks.shared.claims import (
     Hours,
     count_slots,
+    demand,
     demand_sane,
-    must,
     read_considered_slots,
     read_hours,
     read_integer,
@@ -67,14 +67,14 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     """
     demand_sane(evidence)
     params, data, sites = evidence.params, evidence.trajectories, evidence.sites
-    must(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at. It holds none.")
-    must(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _MALFORMED_SHAPES)
-    must(_is_near(sites.site_bounds, data.grid_m) and _is_near(sites.shape_bounds, data.grid_m), _TOO_FAR)
+    demand(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at. It holds none.")
+    demand(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _MALFORMED_SHAPES)
+    demand(_is_near(sites.site_bounds, data.grid_m) and _is_near(sites.shape_bounds, data.grid_m), _TOO_FAR)
     _demand_pairs(evidence)
     at = None if read_parameter(params, "at") is None else count_slots(read_moment(params, "at"), "at", data.grid_s)
     since, until = read_considered_slots(params, data.grid_s)
-    within = at is None or ((since is None or at >= since) and (until is None or at < until))
-    must(within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
+    is_within = at is None or ((since is None or at >= since) and (until is None or at < until))
+    demand(is_within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
     return Rules(
         k=read_integer(params, "k", 2),
         at=at,
@@ -93,10 +93,13 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
     cells = find_cells(evidence.sites.site_bounds, evidence.trajectories.grid_m)
     # Sites come by id, so the first in its cells is the one that the join was asked for.
     first = np.unique(cells, axis=0, return_index=True)[1]
-    sites = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
-    must(sites, "Every pair of the spatial join must have a site of the dataset, the first in its cells. Some do not.")
-    sane = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
-    must(sane, "Every pair of the spatial join must have rows and a distance. Some do not.")
+    are_first = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
+    demand(
+        are_first,
+        "Every pair of the spatial join must have a site of the dataset, the first in its cells. Some do not.",
+    )
+    are_counted = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
+    demand(are_counted, "Every pair of the spatial join must have rows and a distance. Some do not.")
 
 
 def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
@@ -104,7 +107,7 @@ def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours
 
     Raises `UndecidableError` if it is not what the method writes.
     """
-    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
+    demand(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
     stated = read_reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}
     return stated, read_hours(suppressed)
 
@@ -145,9 +148,9 @@ def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules
 def _find_part_users(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int, Float, Float]:
     """Give of some people each subject, whether it has a position, whose trajectory's by id, and where."""
     data = evidence.trajectories
-    must(_is_near(data.x, data.grid_m) and _is_near(data.y, data.grid_m), _TOO_FAR)
+    demand(_is_near(data.x, data.grid_m) and _is_near(data.y, data.grid_m), _TOO_FAR)
     own = find(data.trajectory_id, shaped)
-    must(bool((np.diff(data.offset)[own[own >= 0]] == 1).all()), _MALFORMED_SHAPES)
+    demand(bool((np.diff(data.offset)[own[own >= 0]] == 1).all()), _MALFORMED_SHAPES)
     if rules.bounds != (None, None):
         data = select_slots(data, *rules.bounds)
     if not len(data.trajectory_id):
@@ -155,8 +158,8 @@ def _find_part_users(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int
     if rules.at is not None:
         subject, there, supplier, x, y = _find_users_at(data, rules.at, rules.max_gap_s)
         return subject, there, data.trajectory_id[supplier], x, y
-    single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
-    must(single, "Without 'at' every person must have exactly one fix. Some have more.")
+    are_single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
+    demand(are_single, "Without 'at' every person must have exactly one fix. Some have more.")
     supplier = np.argsort(data.subject, kind="stable")  # fixes are numbered as trajectories are
     there = np.ones(len(supplier), dtype=bool)
     return data.subject[supplier], there, data.trajectory_id[supplier], data.x[supplier], data.y[supplier]

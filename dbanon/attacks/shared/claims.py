@@ -24,7 +24,7 @@ class UndecidableError(Exception):
     """The evidence does not say what must hold; its text is the clause's sentence."""
 
 
-def must(holds: bool, sentence: str) -> None:
+def demand(holds: bool, sentence: str) -> None:
     """Raise `UndecidableError` with a sentence unless a condition holds."""
     if not holds:
         raise UndecidableError(sentence)
@@ -33,28 +33,28 @@ def must(holds: bool, sentence: str) -> None:
 def demand_sane(evidence: Evidence) -> None:
     """Demand data and rows, and times and grids to compute with."""
     data = evidence.trajectories
-    must(len(data.trajectory_id) > 0, "The dataset must hold a trajectory to attack with. It holds none.")
-    must(evidence.rows > 0, "The run must hold a row to attack. It holds none.")
-    must(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row. Some have none.")
-    grids = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
-    must(grids, "The dataset's grids must be positive. They are not.")
+    demand(len(data.trajectory_id) > 0, "The dataset must hold a trajectory to attack with. It holds none.")
+    demand(evidence.rows > 0, "The run must hold a row to attack. It holds none.")
+    demand(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row. Some have none.")
+    are_positive = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
+    demand(are_positive, "The dataset's grids must be positive. They are not.")
     first_s, last_s = find_ends(data)
-    times = max(-first_s, last_s) <= LARGEST_NUMBER
-    must(times, "Every time must be in unix seconds. Some are too large to be.")
-    must(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
+    are_unix_s = max(-first_s, last_s) <= LARGEST_NUMBER
+    demand(are_unix_s, "Every time must be in unix seconds. Some are too large to be.")
+    demand(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
 
 
 def read_parameter(params: Mapping[str, Any], name: str) -> Any:
     """Look up a parameter, which must be stored even where it is left at its default."""
-    must(name in params, f"The run must say its parameter '{name}'. It does not.")
+    demand(name in params, f"The run must say its parameter '{name}'. It does not.")
     return params[name]
 
 
 def read_integer(params: Mapping[str, Any], name: str, minimum: int) -> int:
     """Look up a whole number."""
     value = read_parameter(params, name)
-    whole = isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_NUMBER
-    must(whole, f"The run's parameter '{name}' must be an integer >= {minimum}. It is not.")
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_NUMBER
+    demand(is_whole, f"The run's parameter '{name}' must be an integer >= {minimum}. It is not.")
     return int(value)
 
 
@@ -63,9 +63,10 @@ def read_length_m(params: Mapping[str, Any], name: str) -> float | None:
     value = read_parameter(params, name)
     if value is None:
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    must(
-        number and 0 <= value <= LARGEST_NUMBER, f"The run's parameter '{name}' must be a length in metres. It is not."
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    demand(
+        is_number and 0 <= value <= LARGEST_NUMBER,
+        f"The run's parameter '{name}' must be a length in metres. It is not.",
     )
     return float(value)
 
@@ -73,15 +74,15 @@ def read_length_m(params: Mapping[str, Any], name: str) -> float | None:
 def read_switch(params: Mapping[str, Any], name: str) -> bool:
     """Look up a JSON boolean."""
     value = read_parameter(params, name)
-    must(isinstance(value, bool), f"The run's parameter '{name}' must be true or false. It is not.")
+    demand(isinstance(value, bool), f"The run's parameter '{name}' must be true or false. It is not.")
     return bool(value)
 
 
 def read_choice(params: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
     """Look up one of several texts."""
     value = read_parameter(params, name)
-    known = isinstance(value, str) and value in choices
-    must(known, f"The run's parameter '{name}' must be one of {', '.join(choices)}. It is not.")
+    is_known = isinstance(value, str) and value in choices
+    demand(is_known, f"The run's parameter '{name}' must be one of {', '.join(choices)}. It is not.")
     return str(value)
 
 
@@ -111,7 +112,9 @@ def _parse_unix_s(value: object) -> float | None:
 
 def count_slots(seconds: int, name: str, grid_s: int) -> int:
     """Count the slots of a parameter in seconds."""
-    must(seconds % grid_s == 0, f"The run's parameter '{name}' must be a multiple of the dataset's grid_s. It is not.")
+    demand(
+        seconds % grid_s == 0, f"The run's parameter '{name}' must be a multiple of the dataset's grid_s. It is not."
+    )
     return seconds // grid_s
 
 
@@ -144,15 +147,15 @@ def is_in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> B
     return (t >= begin_s) & (t < end_s)
 
 
-def select_considered(evidence: Kind, *, since: bool = True) -> Kind:
-    """Leave out the data beyond the run's `until` and, unless that is False, from before its `since`."""
+def select_considered(evidence: Kind, *, from_since: bool = True) -> Kind:
+    """Leave out the data beyond the run's `until` and, unless that is False, the data from before its `since`."""
     demand_sane(evidence)
     data = evidence.trajectories
     first, end = read_considered_slots(evidence.params, data.grid_s)
-    if end is None and (first is None or not since):
+    if end is None and (first is None or not from_since):
         return evidence
-    data = select_slots(data, first if since else None, end)
-    must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
+    data = select_slots(data, first if from_since else None, end)
+    demand(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     return replace(evidence, trajectories=data)
 
 
@@ -184,10 +187,10 @@ def read_hours(suppressed: Mapping[str, Any]) -> Hours:
     Raises `UndecidableError` if it is no list of whole counts by distinct hours.
     """
     listed = suppressed.get("by_hour", [])
-    must(isinstance(listed, list | tuple), _MALFORMED_HOURS)
+    demand(isinstance(listed, list | tuple), _MALFORMED_HOURS)
     stated: dict[str, dict[str, int]] = {}
     for entry in listed or ():
-        must(
+        demand(
             isinstance(entry, Mapping) and isinstance(entry.get("hour"), str) and entry["hour"] not in stated,
             _MALFORMED_HOURS,
         )

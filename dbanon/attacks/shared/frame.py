@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
 from dbanon.attacks import Clause, Kind, Verdict
-from dbanon.attacks.shared.claims import UndecidableError, must
+from dbanon.attacks.shared.claims import UndecidableError, demand
 from dbanon.base.errors import DataError, format_count
 
 TESTS = ("singling out", "linkability", "inference")
@@ -49,7 +49,7 @@ class Condition:
     algorithms: tuple[str, ...] = ()
     remedy: str = ""
 
-    def count(self, violations: int, params: Mapping[str, Any], *, among: int | None = None) -> Clause:
+    def make_clause(self, violations: int, params: Mapping[str, Any], *, among: int | None = None) -> Clause:
         """Make the clause of a verdict; `among` says how many could break it."""
         one = "person" if self.broken_by == "people" else re.sub(r"s\b", "", self.broken_by)  # "record or membership"
         number = format_count(violations if among is None else among, one, self.broken_by)
@@ -96,8 +96,8 @@ def make_columns_clause(true: str = "") -> Condition:
     )
 
 
-def refuse_undecided(attack: str, why: str) -> Verdict:
-    """Refuse what could not be decided."""
+def make_refusal(attack: str, why: str) -> Verdict:
+    """Make the verdict on what could not be decided: refused."""
     clause = Clause(name=DECIDABLE.name, passed=False, violations=1, sentence=why)
     return Verdict(attack=attack, passed=False, figures={}, clauses=(clause,))
 
@@ -139,16 +139,16 @@ class Attack(Generic[Kind]):
         try:
             broken, figures = self._count_broken(evidence)
         except UndecidableError as doubt:
-            return refuse_undecided(self.name, str(doubt))
+            return make_refusal(self.name, str(doubt))
         asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
         broken = {DECIDABLE.name: 0, **broken}
         if broken.keys() != {c.name for c in asked}:
             raise DataError("Every clause must be counted, and nothing else. This is a defect of the attack.")
-        clauses = tuple(c.count(broken[c.name], evidence.params) for c in asked)
+        clauses = tuple(c.make_clause(broken[c.name], evidence.params) for c in asked)
         passed = all(clause.passed for clause in clauses)
         return Verdict(attack=self.name, passed=passed, figures=figures, clauses=clauses)
 
     def _count_broken(self, evidence: Kind) -> Counts:
         known = not self.algorithms or evidence.algorithm in self.algorithms
-        must(known, f"The algorithm must be one of {', '.join(self.algorithms)}. It is not.")
+        demand(known, f"The algorithm must be one of {', '.join(self.algorithms)}. It is not.")
         return self.count(evidence)

@@ -8,7 +8,7 @@ import numpy as np
 from dbanon.attacks.shared.apart import find_ends
 from dbanon.attacks.shared.claims import (
     count_slots,
-    must,
+    demand,
     read_choice,
     read_considered_slots,
     read_integer,
@@ -43,9 +43,9 @@ def build_timetable(params: Mapping[str, Any], data: Trajectories, length: int) 
     first = _read_first_slot(params, data, since)
     if first is None:
         first = _derive_first_slot(data, step, end, gap_s if align == "last" else None)
-    must(since is None or first >= since, "The first instant must not lie before 'since'. It does.")
+    demand(since is None or first >= since, "The first instant must not lie before 'since'. It does.")
     instants = (end - first) // step
-    must(instants > 0, "The first instant must not lie after the data. It does.")
+    demand(instants > 0, "The first instant must not lie after the data. It does.")
     return Timetable(grid_s=data.grid_s, first=first, step=step, count=instants, length=min(length, instants))
 
 

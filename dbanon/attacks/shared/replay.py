@@ -138,10 +138,10 @@ def map_sightings(
 ) -> Iterator[T]:
     """Do a task for each sighting of a `replay`, on all cores: what it gives, in the order of the sightings."""
 
-    def part(chosen: Int) -> list[T]:
+    def do_batch(chosen: Int) -> list[T]:
         return [task(sighting) for sighting in _find_sightings(data, chosen, timetable, align, max_gap_s)]
 
-    for found in cores.map_each(part, _cut_batches(data)):
+    for found in cores.map_each(do_batch, _cut_batches(data)):
         yield from found
 
 

@@ -31,7 +31,7 @@ __all__ = ["APART", "READS", "attack", "prepare", "read"]
 
 READS = ("requests",)
 APART = True
-_TOLERANCE_CELLS = 1e-6  # of a cell
+_TOLERANCE_CELLS = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,9 @@ def _count(evidence: RequestEvidence) -> Counts:
 
     O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
     """
-    evidence = select_considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
+    evidence = select_considered(
+        evidence, from_since=False
+    )  # instants begin at `since`, at positions that may be older
     evidence = _requests.select_own_requests(evidence)
     rules = read_rules(evidence)
     stated = read_stated(evidence.suppressed, rules.timetable)
@@ -165,7 +167,7 @@ def _watch_people(evidence: Evidence, rules: Rules, records: Records, members: M
 
     def look(sighting: Sighting) -> tuple[Int, Int]:
         """Count by window whose pairs are seen, present and missed; and presences, positions unmasked and unlisted."""
-        pair, member = members.of(sighting.subject * windows + sighting.window)
+        pair, member = members.find_entries(sighting.subject * windows + sighting.window)
         whole, published = sighting.present, np.zeros(len(sighting.window), dtype=bool)
         published[pair] = True
         people[sighting.subject[sighting.seen]] = True

@@ -8,8 +8,8 @@ from typing import Any
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.claims import (
     Hours,
+    demand,
     demand_sane,
-    must,
     read_choice,
     read_count,
     read_hours,
@@ -58,7 +58,7 @@ def read_rules(evidence: Evidence) -> Rules:
     demand_sane(evidence)
     params, data = evidence.params, evidence.trajectories
     instants = build_timetable(params, data, read_integer(params, "instants", 1))
-    must(instants.windows <= _MAX_WINDOWS, f"A run must have {_MAX_WINDOWS} windows at most. It has more.")
+    demand(instants.windows <= _MAX_WINDOWS, f"A run must have {_MAX_WINDOWS} windows at most. It has more.")
     read_choice(params, "cloak", ("mbr", "quadrant"))
     return Rules(
         k=read_integer(params, "k", 2),
@@ -79,15 +79,15 @@ def _read_cell_m(params: Mapping[str, Any], grid_m: float) -> float:
 
 def read_stated(suppressed: Mapping[str, Any], times: Timetable) -> Stated:
     """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
-    must(isinstance(suppressed, Mapping), _MALFORMED)
+    demand(isinstance(suppressed, Mapping), _MALFORMED)
     windows: dict[int, tuple[int, int, int, int]] = {}
     listed = suppressed.get("windows")
-    must(isinstance(listed, list | tuple), _MALFORMED)
+    demand(isinstance(listed, list | tuple), _MALFORMED)
     for entry in listed or ():
-        must(isinstance(entry, Mapping), _MALFORMED)
+        demand(isinstance(entry, Mapping), _MALFORMED)
         since_s = read_count(entry, "start", _MALFORMED, minimum=None) - times.first * times.grid_s
         index, rest = divmod(since_s, times.length * times.step_s)
-        must(rest == 0 and 0 <= index < times.windows and index not in windows, _MALFORMED)
+        demand(rest == 0 and 0 <= index < times.windows and index not in windows, _MALFORMED)
         instants, seen, present, published = (read_count(entry, name, _MALFORMED) for name in _COUNT_NAMES)
         windows[index] = (instants, seen, present, published)
     return Stated(

@@ -79,7 +79,7 @@ def _find_addressed_rows(
     to = (first, members.key % timetable.windows, members.record)
     rows = (records.sound, records.begin, records.covering, records.first)
 
-    def part(low: int) -> Int:
+    def find_part(low: int) -> Int:
         at = instant[low : low + _REQUESTS_PER_PART]
         window, place = np.divmod(at, timetable.length)  # -1 // length is -1
         found = np.asarray(
@@ -88,7 +88,7 @@ def _find_addressed_rows(
         found[0] += low
         return found
 
-    parts = [np.empty((3, 0), np.int64), *cores.map_each(part, range(0, len(subject), _REQUESTS_PER_PART))]
+    parts = [np.empty((3, 0), np.int64), *cores.map_each(find_part, range(0, len(subject), _REQUESTS_PER_PART))]
     return [np.concatenate([found[i] for found in parts]) for i in range(3)]
 
 

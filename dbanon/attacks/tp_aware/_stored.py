@@ -40,7 +40,7 @@ class Members:
     listed: Int  # [q]: sorted ``record * trajectories + trajectory`` of all known memberships
     faults: int  # memberships that are unknown, double, partial, or of no record, and records without any
 
-    def of(self, key: Int) -> tuple[Int, Int]:
+    def find_entries(self, key: Int) -> tuple[Int, Int]:
         """Find, for each key, the entries with it: index of the key, index of the entry."""
         low = np.searchsorted(self.key, key)
         number = np.searchsorted(self.key, key, side="right") - low

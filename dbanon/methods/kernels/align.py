@@ -51,9 +51,9 @@ class Timeline:
     t: Float  # [m]; t, x, y: unix seconds, metres
     x: Float  # [m]
     y: Float  # [m]
-    # Index, in the dataset, of each fix's trajectory; where `single`, of each subject's.
+    # Index, in the dataset, of each fix's trajectory; where `is_single`, of each subject's.
     trajectory: NDArray[np.int32]  # [m] or int32[s]
-    single: bool  # every subject has exactly one trajectory
+    is_single: bool  # every subject has exactly one trajectory
     grid_s: int  # length of the dataset's time slots
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ def merge(data: Trajectories) -> Timeline:
     trajectory = by_subject.astype(np.int32)
     if len(subject) == len(in_order):
         begin, end = data.offset[:-1][by_subject], data.offset[1:][by_subject]
-        t, x, y, single = data.t, data.x, data.y, True
+        t, x, y, is_single = data.t, data.x, data.y, True
     else:
         length = np.diff(data.offset)[by_subject]
         trajectory = np.repeat(trajectory, length)
@@ -94,7 +94,7 @@ def merge(data: Trajectories) -> Timeline:
         # For each place in the new order, the fix that comes there: the runs of the trajectories, one after another.
         order = np.arange(len(data.t)) + np.repeat(data.offset[:-1][by_subject] - ends[:-1], length)
         _order_by_time(data.t, order, trajectory, begin, end)
-        t, x, y, single = data.t[order], data.x[order], data.y[order], False
+        t, x, y, is_single = data.t[order], data.x[order], data.y[order], False
     return Timeline(
         subject=subject,
         begin=begin,
@@ -103,7 +103,7 @@ def merge(data: Trajectories) -> Timeline:
         x=x,
         y=y,
         trajectory=trajectory,
-        single=single,
+        is_single=is_single,
         grid_s=data.grid_s,
     )
 
@@ -170,7 +170,7 @@ def compute_cells(
 
 def list_suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Int, NDArray[np.int32]]:
     """List every trajectory that gives a subject a position: (place in `who`, index of trajectory), distinct."""
-    if line.single:
+    if line.is_single:
         return np.arange(len(who)), line.trajectory[who]
     scratch = np.empty((2, instants.count), np.int64)
     begin, end = line.begin[who], line.end[who]

@@ -10,7 +10,7 @@ from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _near
 from dbanon.methods.kte._samples import Samples
 
-MAX_BLOCK_SUBJECTS = 4096  # subjects of a block; more would take longer each, fewer leave more at the borders
+MAX_BLOCK_SUBJECTS = 4096  # more would take longer each, fewer leave more at the borders
 _TIME_BINS = 4
 
 

@@ -21,7 +21,7 @@ from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _
 from dbanon.methods.kte._pairs import Pairs, is_among, sum_costs
 from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, select_part
 
-_CANDIDATES_BEYOND_K = 32  # candidates, and as many again as the group has
+_CANDIDATES_BEYOND_K = 32  # and as many again as the group has
 _MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
 _EXCHANGE_CANDIDATES = 8  # groups of candidates that an exchange is tried with
 
@@ -119,11 +119,11 @@ def _map_blocks(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple
     if tasks is not HERE:
         return tasks.map(function, work)
 
-    def alone(arguments: tuple[Any, ...]) -> Any:
+    def call_alone(arguments: tuple[Any, ...]) -> Any:
         with cores.limit_threads(1):
             return function(*arguments)
 
-    return cores.map_each(alone, work)
+    return cores.map_each(call_alone, work)
 
 
 def prepare(samples: Samples, k: int) -> None:

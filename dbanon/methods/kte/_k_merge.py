@@ -34,7 +34,7 @@ from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, sele
 
 _INFINITY = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
-_SAMPLE_INPUTS_PER_TASK = 1 << 23  # times inputs, of a task
+_SAMPLE_INPUTS_PER_TASK = 1 << 23  # samples times inputs
 _STARTS_PER_BLOCK = 32
 
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
@@ -74,12 +74,12 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HE
         return _merge_all(samples, offset, begin, end)
     cuts = _find_cuts(_measure_work(offset, end - begin))
 
-    def work() -> Iterator[tuple[Any, ...]]:
+    def iter_work() -> Iterator[tuple[Any, ...]]:
         for low, high in pairwise(cuts):
             some = slice(offset[low], offset[high])
             yield select_part(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
 
-    done = tasks.map(_merge_part, work())
+    done = tasks.map(_merge_part, iter_work())
     ends = np.cumsum(np.concatenate([np.diff(each.offset) for each in done]))
     first, last, box = (np.concatenate([getattr(each, name) for each in done]) for name in ("first", "last", "box"))
     return Merged(offset=np.concatenate([[0], ends]), first=first, last=last, box=box)
@@ -316,7 +316,7 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     Rows before the first that has every input behind it end no stretch: their cost is never read.
     """
     first: Any = n
-    width: Any = _STARTS_PER_BLOCK  # starts of a block
+    width: Any = _STARTS_PER_BLOCK
     c, before, low, hint = -1, -1, 0, 0
     x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
     # Line 6. Kept true: rows before j hold the optimal cost of all rows up to them, which depends on no later row

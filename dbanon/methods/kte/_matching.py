@@ -10,7 +10,7 @@ from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 from dbanon.methods.kte._pairs import Pairs, compute_cost, is_among
 
-KICKS_PER_SUBJECT = 40  # for each subject, where all pairs are known
+KICKS_PER_SUBJECT = 40  # where all pairs are known
 _PARTNERS_BY_STEP = (10, 5, 3)  # partners tried at each step of a chain
 
 

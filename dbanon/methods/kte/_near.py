@@ -13,8 +13,8 @@ from dbanon.methods.kte._samples import Part, Samples
 
 TIME_BINS = 48  # stretches of time
 _COARSE_BINS = 8  # for what bounds a difference of signatures
-_MAX_SIGNATURE_VALUE = 1 << 20  # value in a signature: sums of 3 * TIME_BINS differences fit 32 bits
-_MAX_STEPS_PER_CELL = 16  # steps of a cell
+_MAX_SIGNATURE_VALUE = 1 << 20  # sums of 3 * TIME_BINS differences fit 32 bits
+_MAX_STEPS_PER_CELL = 16
 _MIN_COMPARISONS_PER_THREAD = 1 << 14
 
 

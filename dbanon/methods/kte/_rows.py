@@ -212,7 +212,7 @@ def _make_cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks
     paths = np.searchsorted(own[data.subject][order], np.arange(len(found.records) + 1))
     members, trajectory = _select_sets(paths, data.trajectory_id[order], group)
     box = merged.box + np.array([0, 0, 1, 1])
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=row + 1,
         start=merged.first * known.grid_s,
         end=(merged.last + 1) * known.grid_s,

@@ -118,14 +118,14 @@ def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any,
 @compile_kernel
 def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
     """Union all sets in force at an instant, path halving, the least member the root; say whether there are any."""
-    word, bit, some = t >> 6, np.uint64(t & 63), False
+    word, bit, has_any = t >> 6, np.uint64(t & 63), False
     for i in range(len(when)):
         # Line 1 of Algorithm 4: `when` is T(O). Algorithm 5 as printed asks whether t is in the QID of each member
         # instead.
         if (when[i, word] >> bit) & np.uint64(1) == 0:
             continue
-        if not some:
-            some = True
+        if not has_any:
+            has_any = True
             for j in range(len(parent)):
                 parent[j] = j
         root = _find(parent, i)
@@ -138,7 +138,7 @@ def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
                 root = joined
             else:
                 parent[joined] = root
-    return some
+    return has_any
 
 
 @compile_kernel

@@ -264,11 +264,11 @@ def _exchange(facts: _Facts, features: NDArray[np.float32], member: Int) -> None
 
 
 def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
-    def some(low: int, high: int) -> None:
+    def do_some(low: int, high: int) -> None:
         for block in blocks[low:high]:
             task(block)
 
-    cores.share_work(np.array([len(block) ** 2 for block in blocks]), some, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.array([len(block) ** 2 for block in blocks]), do_some, _MIN_COMPARISONS_PER_THREAD)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dbanon.base.trajectory import Int
 from dbanon.methods.mob._gen_ag import find_nearest
 from dbanon.methods.mob._positions import Positions
 
-_CHOICES_PER_K = 2  # times k nearest objects from which partners are chosen
+_CHOICES_PER_K = 2  # the nearest objects, from which partners are chosen
 
 
 def choose_partners(

@@ -27,7 +27,7 @@ CANDIDATES_PER_UNIT = 16
 _SAMPLED_POINTS = 12  # points of a trajectory that candidates are found by
 _MIN_PAIRS_PER_THREAD = 1 << 8
 _MAX_TASKS = 64  # each carries all points
-_MIN_UNITS_PER_TASK, _MIN_PAIRS_PER_TASK = 1 << 8, 1 << 12  # of a task
+_MIN_UNITS_PER_TASK, _MIN_PAIRS_PER_TASK = 1 << 8, 1 << 12
 _THREADS_PER_TASK = 4  # that a task keeps busy by itself
 
 

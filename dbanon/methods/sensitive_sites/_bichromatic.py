@@ -82,7 +82,7 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
     scratch = np.empty((threads, _STARTS_PER_BLOCK), np.int64)
     blocks = range(-(-len(cost) // _STARTS_PER_BLOCK))
 
-    def work(part: int, block: int) -> None:
+    def compute_block(part: int, block: int) -> None:
         if block in blocks:
             first, last = parts[part]
             begin, end = block * _STARTS_PER_BLOCK, min((block + 1) * _STARTS_PER_BLOCK, len(cost))
@@ -94,7 +94,7 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
         # Kept true: when a range comes to a block, the range before it has left there its last column (Cost_{j-1}), and
         # it has itself carried its minima (Cost_j[t - 1]) to the block's begin. No two ranges are at one block.
         for turn in range(len(blocks) + threads - 1):
-            list(pool.map(work, range(threads), range(turn, turn - threads, -1)))
+            list(pool.map(compute_block, range(threads), range(turn, turn - threads, -1)))
     return better
 
 

@@ -35,7 +35,7 @@ class Boxes:
         return len(self.x0)
 
     @classmethod
-    def of(cls, sides: NDArray[np.integer]) -> Self:
+    def from_array(cls, sides: NDArray[np.integer]) -> Self:
         """Make them of an array ``[n, 4]`` of x0, y0, x1, y1."""
         x0, y0, x1, y1 = (np.ascontiguousarray(column, np.int32) for column in np.asarray(sides).T)
         return cls(x0=x0, y0=y0, x1=x1, y1=y1)

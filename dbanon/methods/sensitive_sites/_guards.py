@@ -27,7 +27,7 @@ def bound_sites(users: Boxes, sites: Boxes, site: Int32) -> Boxes:
 
 
 def add(
-    users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, guard_m: float, cell_m: float, inside: bool
+    users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, guard_m: float, cell_m: float, guard_inside: bool
 ) -> Int32:
     """Add users that no site has, until none is left who must not be published as they are.
 
@@ -41,7 +41,7 @@ def add(
         Users nearer than this to a site are added; those at distance 0 always.
     cell_m : float
         Side of a cell.
-    inside : bool
+    guard_inside : bool
         Whether those whose cells meet a site's rectangle are added; it grows by them, so this is repeated.
 
     Returns
@@ -57,7 +57,7 @@ def add(
         box = bound_sites(ordered, sites, mine)
         nearest, claimed = np.full(len(mine), _INFINITE_DISTANCE, np.int64), np.full(len(mine), -1, np.int32)
         _claim(
-            *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, guard_m, cell_m, inside,
+            *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, guard_m, cell_m, guard_inside,
             nearest, claimed,
         )  # fmt: skip
         new = claimed >= 0

@@ -107,10 +107,10 @@ class _Preferences:
         """Go on to the best group that is not taken, for each of the sites left."""
         parts = [part for part in np.array_split(left, cores.count_threads()) if len(part)]
 
-        def work(part: Int) -> None:
+        def renew_part(part: Int) -> None:
             _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)
 
-        list(cores.map_each(work, parts))
+        list(cores.map_each(renew_part, parts))
 
     def find_first(self, left: Int) -> tuple[Int, Int]:
         """Give the group each site wants, and the area it takes with it."""

@@ -196,7 +196,13 @@ class _Guarded:
 def _guard_mapping(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _Guarded:
     users, sites = scene.users, scene.sites
     after = _guards.add(
-        users, sites, scene.site_rank, site, guard_m=params.guard_m, cell_m=scene.cell_m, inside=params.guard_inside
+        users,
+        sites,
+        scene.site_rank,
+        site,
+        guard_m=params.guard_m,
+        cell_m=scene.cell_m,
+        guard_inside=params.guard_inside,
     )
     box = _guards.bound_sites(users, sites, after)
     return _Guarded(
@@ -217,7 +223,7 @@ def _make_cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.See
     bounds = (rows.region + np.tile(scene.root, 2) + np.array([0, 0, 1, 1])) * data.grid_m
     left_out = {"absent_at_instant": seen.absent} if seen.absent else {}
     people = len(scene.users)
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record,
         start=np.full(count, seen.start, np.int64),
         end=np.full(count, seen.end, np.int64),

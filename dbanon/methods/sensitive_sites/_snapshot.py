@@ -138,8 +138,8 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
     by_curve = _order_along_curve(user_cells, user_rank, order)
     site_by_curve = _order_along_curve(site_cells, sites.site_id, order)
     return Scene(
-        users=Boxes.of(user_cells[by_curve]),
-        sites=Boxes.of(site_cells[site_by_curve]),
+        users=Boxes.from_array(user_cells[by_curve]),
+        sites=Boxes.from_array(site_cells[site_by_curve]),
         trajectory=seen.trajectory[by_curve],
         by_rank=np.argsort(user_rank[by_curve]),
         site_rank=site_by_curve,

@@ -20,7 +20,7 @@ from dbanon.methods.tp_aware import _blocks
 SAMPLED_SUBJECTS = 100
 """Subjects, each in one window, that are looked at in a run."""
 
-_SAMPLE_SEED = 20120905  # of the sample: not the run's, on which nothing here depends
+_SAMPLE_SEED = 20120905  # not the run's, on which nothing here depends
 
 
 def draw_sample(present: Int) -> list[Int]:

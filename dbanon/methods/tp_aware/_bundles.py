@@ -333,7 +333,7 @@ def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
     start = np.repeat(np.repeat([w.instants.start for w in windows], bundles), length) + seq * step
     crowd = np.concatenate([w.crowd for w in windows])
     bounds = np.concatenate([w.bounds.reshape(-1, 4) for w in windows])
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=record,
         start=start,
         end=start + step,

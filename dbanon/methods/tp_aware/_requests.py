@@ -147,7 +147,7 @@ def _join_rows(cloaks: Cloaks, begins: Bool) -> Cloaks:
     last = np.append(first[1:], cloaks.rows) - 1
     low, high = np.minimum.reduceat(cloaks.bounds[:, :2], first), np.maximum.reduceat(cloaks.bounds[:, 2:], first)
     side_m = np.sqrt((high - low).prod(axis=1))
-    return Cloaks.of_rows(
+    return Cloaks.from_rows(
         record_id=cloaks.record_id[first],
         start=cloaks.start[first],
         end=cloaks.end[last],
@@ -166,13 +166,13 @@ def _make_request_sets(rows: int, row: Int, content: Int, contents: tuple[str, .
     row, content, offset = _find_distinct_sets(row, content)
     known = pa.array(contents, pa.string())
 
-    def block(low: int) -> pa.DictionaryArray:
+    def write_block(low: int) -> pa.DictionaryArray:
         at = offset[low : low + _ROWS_PER_BATCH + 1]
         own = known.take(pa.array(content[at[0] : at[-1]]))
         lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(at - at[0], pa.int32()), own), ", ")
         return pc.binary_join_element_wise('{"requests": [', lists, "]}", "").dictionary_encode()
 
-    blocks = [block(low) for low in range(0, len(row), _ROWS_PER_BATCH)] or [
+    blocks = [write_block(low) for low in range(0, len(row), _ROWS_PER_BATCH)] or [
         pa.array([], pa.string()).dictionary_encode()
     ]
     sets = pa.chunked_array(blocks).unify_dictionaries()

@@ -96,7 +96,7 @@ def hide(
     # What line 8 splits by: the cluster of each subject in each epoch, -1 where it has no samples.
     history = np.full(runs.at.shape, -1, np.int64)
     history[runs.subject, runs.epoch] = label
-    rules = Rules(k=params.k, apart=params.reuse == "apart", joins_leftovers=False, rank=places)
+    rules = Rules(k=params.k, may_return=params.reuse == "apart", joins_leftovers=False, rank=places)
     found = find(runs, history, rules, better=params.improve, progress=progress)
     return _make_hidden(runs, found, params, tasks)
 

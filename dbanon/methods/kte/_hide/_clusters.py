@@ -19,12 +19,12 @@ from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import EpochSamples
 from dbanon.methods.kte._samples import Part, freeze_part, select_part
 
-MEAN_CLUSTER_PEOPLE = 50  # of a cluster, on average
+MEAN_CLUSTER_PEOPLE = 50
 MAX_ALL_PAIRS_SUBJECTS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
 CANDIDATES_PER_SUBJECT = 60  # near ones of each, where they are more
-_MAX_EIGENVECTORS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
+_MAX_EIGENVECTORS = 16  # more tell clusters apart no better, and take much longer
 _MAX_DENSE_ROWS = 300  # rows of a matrix of which all eigenvectors are computed
-_MIN_AFFINITY = 1e-6  # of affinities: costs of 14 times the median tell no more than that two are far apart
+_MIN_AFFINITY = 1e-6  # costs of 14 times the median tell no more than that two are far apart
 
 
 def cluster(
@@ -54,7 +54,7 @@ def cluster(
     seeds = rng.integers(1 << 62, size=runs.epochs).tolist()
     parted = [epoch for epoch in range(runs.epochs) if wanted[epoch] > 1 and len(nodes[epoch]) > 2]
 
-    def work() -> Iterator[tuple[Any, ...]]:
+    def iter_work() -> Iterator[tuple[Any, ...]]:
         for number, epoch in enumerate(parted):
             some = nodes[epoch]
             progress("clusters", number, len(parted))
@@ -65,7 +65,7 @@ def cluster(
                 seeds[epoch],
             )
 
-    for epoch, found in zip(parted, tasks.map(_cluster, work()), strict=True):
+    for epoch, found in zip(parted, tasks.map(_cluster, iter_work()), strict=True):
         label[nodes[epoch]] = found
     return label
 

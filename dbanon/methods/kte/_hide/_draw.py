@@ -17,7 +17,7 @@ from dbanon.methods.kte._hide import _cycles
 from dbanon.methods.kte._hide._epochs import EpochSamples
 from dbanon.methods.kte._hide._windows import Presence, cut_at_medians
 
-MAX_PART_PEOPLE = 300  # people of a part at most: the costs of all its pairs are computed
+MAX_PART_PEOPLE = 300  # the costs of all its pairs are computed
 
 Failed = list[tuple[int, Int]]
 
@@ -29,7 +29,7 @@ class Rules:
     k: int
     # Whether another may return a whole epoch after the window in which it was one. The first of a set never does, nor
     # was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
-    apart: bool
+    may_return: bool
     joins_leftovers: bool  # whether people left over join other parts
     rank: Int  # [s]
 
@@ -152,7 +152,7 @@ class Drawing:
         # The reuse constraint (Section III-E, remark 2): an other hides an owner in one window only.
         _forbid(first, self.others[members].reshape(n, -1), self._place)
         later = first
-        if self.rules.apart and self.rules.k > 2:
+        if self.rules.may_return and self.rules.k > 2:
             later = ~np.eye(n, dtype=bool)
             near = slice(max(0, window - self.runs.window), window + self.runs.window + 1)
             _forbid(later, self.others[members][:, near].reshape(n, -1), self._place)

@@ -86,7 +86,7 @@ def _make_choice(
     uses = others[mine] == theirs[:, None, None]
     uses[:, window, cover] = False
     forbidden = uses.any(axis=(1, 2))
-    if rules.apart and cover > 0:
+    if rules.may_return and cover > 0:
         near_by = uses[:, max(0, window - runs.window) : window + runs.window + 1].any(axis=(1, 2))
         forbidden = near_by | uses[:, :, 0].any(axis=1)
     fine = (mine != theirs) & ~forbidden & (by != which)

@@ -1,0 +1,62 @@
+"""Functions of dbanon are named by what they do, and one word says that an error is raised unless something holds."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PREPOSITIONS = {
+    "after",
+    "at",
+    "before",
+    "between",
+    "by",
+    "for",
+    "in",
+    "into",
+    "of",
+    "under",
+    "with",
+    "within",
+    "without",
+}
+OTHER_WORDS_FOR_DEMAND = {"assert", "check", "ensure", "must", "refuse", "require", "validate"}
+PUBLIC = {"Database.check", "RunResult.require_verified"}  # users have these; the first lists problems
+NOUNS = {"contextmanager", "property", "cached_property"}  # decorators of what is used as a noun
+
+
+def find_fault(name: str) -> str:
+    """Say what is wrong with a function's name; nothing if nothing is."""
+    first = name.rpartition(".")[2].strip("_").partition("_")[0]
+    if first in OTHER_WORDS_FOR_DEMAND and name not in PUBLIC:
+        return "say demand where an error is raised, find or list where faults are returned"
+    if first in PREPOSITIONS or first.endswith(("ed", "ing")):
+        return "begin with a verb"
+    return ""
+
+
+def iter_names(node: ast.AST, owner: str = "") -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            decorators = {ast.unparse(one).split(".")[-1] for one in child.decorator_list}
+            if not decorators & NOUNS and not any("command(" in one for one in decorators):
+                yield owner + child.name
+            yield from iter_names(child)
+        else:
+            yield from iter_names(child, f"{child.name}." if isinstance(child, ast.ClassDef) else owner)
+
+
+def test_every_function_begins_with_a_verb_and_demand_is_the_one_that_raises() -> None:
+    files = sorted((ROOT / "dbanon").rglob("*.py"))
+    names = [(file, name) for file in files for name in iter_names(ast.parse(file.read_text(encoding="utf-8")))]
+    found = [(str(file.relative_to(ROOT)), name, fault) for file, name in names if (fault := find_fault(name))]
+    assert found == []
+    assert len(names) > 2000
+
+
+@pytest.mark.parametrize("name", ["check_zone", "_must", "Truth._between", "into_files", "called", "naming"])
+def test_other_names_would_be_found(name: str) -> None:
+    assert find_fault(name)
+    assert not find_fault("demand_zone")
