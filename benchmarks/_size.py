@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -43,11 +42,11 @@ class Module:
 
     def __post_init__(self) -> None:
         self.tree = ast.parse(self.text)
-        tokens = list(tokenize.generate_tokens(io.StringIO(self.text).readline))
-        lines = self.text.splitlines()
-        comments = (token.start for token in tokens if token.type == tokenize.COMMENT)
-        self.comments = {row for row, column in comments if not lines[row - 1][:column].strip()}
-        self.docstrings = {row for node in ast.walk(self.tree) for row in _find_docstring(node)}
+        nodes, lines = list(ast.walk(self.tree)), self.text.splitlines()
+        texts = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
+        within = {row for text in texts for row in range(text.lineno + 1, (text.end_lineno or 0) + 1)}
+        self.comments = {row for row, line in enumerate(lines, 1) if line.lstrip().startswith("#")} - within
+        self.docstrings = {row for node in nodes for row in _find_docstring(node)}
         filled = {number for number, line in enumerate(lines, 1) if line.strip()}
         self.code = filled - self.comments - self.docstrings
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import bytecode, caching, registry
+from numba.core import bytecode, caching, registry, types
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +50,13 @@ def compile_kernel(function: F) -> F:
     """
     compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
     compiled._cache = _Cache(function)  # a version of Numba that ignores this attribute keeps nothing
+    type_call = compiled.get_call_template
+
+    def type_call_of_any_number(args: Any, kws: dict[str, Any]) -> Any:
+        # Otherwise a call with 0 would be compiled for 0, beside the calls with any other integer.
+        return type_call(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+
+    compiled.get_call_template = type_call_of_any_number
     return cast(F, compiled)
 
 

@@ -8,7 +8,7 @@ will be held against. Positions are true positions in the dataset's SRID; a meth
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
+Arrays = TypeVar("Arrays", bound=tuple[NDArray[Any], ...])
 
 
 def _is_finite(values: Float) -> bool:
@@ -36,6 +37,13 @@ def freeze(instance: object) -> None:
             view = value.view()
             view.flags.writeable = False
             object.__setattr__(instance, item.name, view)
+
+
+def freeze_arrays(given: Arrays) -> Arrays:
+    """Make arrays read-only, because kernels are compiled once for those and once for arrays that may be written to."""
+    for values in given:
+        values.flags.writeable = False
+    return given
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

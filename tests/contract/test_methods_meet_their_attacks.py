@@ -21,11 +21,11 @@ def draw_town(rng):
         x, y = rng.uniform(-300, 300), rng.uniform(-300, 300)
         walk = [(t / 2, x + rng.gauss(0, 40), y + rng.gauss(0, 40)) for t in times]
         paths.append((rng.randrange(subjects), walk))
-    flat = np.array([fix for _, walk in paths for fix in walk])
+    t, x, y = np.array([fix for _, walk in paths for fix in walk]).T.copy()
     return Trajectories(
         trajectory_id=np.sort(np.array(rng.sample(range(1000), len(paths)))),
         subject=np.array([s for s, _ in paths]), offset=np.cumsum([0, *(len(w) for _, w in paths)]),
-        t=flat[:, 0], x=flat[:, 1], y=flat[:, 2], srid=32610, grid_m=rng.choice([0.1, 1.0, 7.5]), grid_s=grid_s,
+        t=t, x=x, y=y, srid=32610, grid_m=rng.choice([0.1, 1.0, 7.5]), grid_s=grid_s,
     )  # fmt: skip
 
 
@@ -76,11 +76,11 @@ def draw_crowded(rng, *, at):
         times = sorted(rng.sample(range(-500, 3000), rng.choice([1, 1, 9]) if at else 1))
         paths.append((subject, [(t / 2, *rng.choice(spots)) for t in times]))
     rng.shuffle(paths)
-    flat = np.array([fix for _, walk in paths for fix in walk])
+    t, x, y = np.array([fix for _, walk in paths for fix in walk]).T.copy()
     data = Trajectories(
         trajectory_id=np.sort(np.array(rng.sample(range(1000), len(paths)))),
         subject=np.array([s for s, _ in paths]), offset=np.cumsum([0, *(len(w) for _, w in paths)]),
-        t=flat[:, 0], x=flat[:, 1], y=flat[:, 2], srid=32610, grid_m=grid_m, grid_s=grid_s,
+        t=t, x=x, y=y, srid=32610, grid_m=grid_m, grid_s=grid_s,
     )  # fmt: skip
     return data, draw_places(rng, data, spots)
 

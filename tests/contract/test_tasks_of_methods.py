@@ -25,7 +25,8 @@ class Elsewhere:
         return 0
 
     def map(self, function, arguments, *, threads=1):
-        sent = [pickle.dumps((function, each)) for each in arguments]
+        # The protocol that keeps read-only arrays such, as runs send them: kernels for others would be compiled.
+        sent = [pickle.dumps((function, each), pickle.HIGHEST_PROTOCOL) for each in arguments]
         self.done += len(sent)
         found = []
         for one in reversed(sent):

@@ -13,7 +13,7 @@ def make_samples(tracks, grid=GRID, subject=None):
     table = np.array([sample for track in tracks for sample in track], np.int64).reshape(-1, 3)
     return Samples(
         subject=np.arange(len(tracks)) if subject is None else np.array(subject),
-        offset=np.cumsum([0, *map(len, tracks)]), slot=table[:, 0], x=table[:, 1].astype(np.int32),
+        offset=np.cumsum([0, *map(len, tracks)]), slot=table[:, 0].copy(), x=table[:, 1].astype(np.int32),
         y=table[:, 2].astype(np.int32),
         grid_s=grid[0], grid_m=grid[1],
     )  # fmt: skip

@@ -15,7 +15,7 @@ def make_users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
     xy = np.array(points, np.float64).reshape(-1, 2)
     return Trajectories(
         trajectory_id=np.arange(n) * 3 + 5, subject=np.arange(n) if subject is None else np.array(subject),
-        offset=np.arange(n + 1), t=np.array(t if t is not None else [0.0] * n), x=xy[:, 0].copy(), y=xy[:, 1].copy(),
+        offset=np.arange(n + 1), t=np.array([0] * n if t is None else t, float), x=xy[:, 0].copy(), y=xy[:, 1].copy(),
         srid=32610, grid_m=grid_m, grid_s=grid_s,
     )  # fmt: skip
 

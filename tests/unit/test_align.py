@@ -17,7 +17,7 @@ def draw_trajectories(rng, *, subjects=6, grid_s=1, most=14, span=40):
         times = sorted(rng.sample(range(2 * span), rng.randint(1, most)))
         paths.append((rng.randrange(subjects), [(t / 2, rng.uniform(-50, 50), rng.uniform(-50, 50)) for t in times]))
     flat = [fix for _, path in paths for fix in path]
-    t, x, y = np.array(flat, float).T
+    t, x, y = np.array(flat, float).T.copy()
     return Trajectories(
         trajectory_id=np.arange(len(paths)) * 3 + 10,
         subject=np.array([s for s, _ in paths]),

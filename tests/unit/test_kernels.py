@@ -27,7 +27,7 @@ def make(factor):
     def scale(x):
         total = 0
         for value in x:
-            {"; ".join(f"total += factor * (value % {n} == 1)" for n in range(2, 60))}
+            {"; ".join(f"total += factor * (value % {n} == 1)" for n in range(2, 24))}
         return total
     return scale
 """

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dbanon.base import cores
+from dbanon.base.trajectory import freeze_arrays
 from dbanon.methods.kte import _blocks, _groups, _k_merge, _near, _pairs
 from tests.unit.kte_instances import draw_neighbours, make_samples
 
@@ -52,7 +53,7 @@ class Elsewhere:
 
     def map(self, function, arguments, *, threads=1):
         del threads
-        self.sent += (some := [pickle.dumps(each) for each in arguments])
+        self.sent += (some := [pickle.dumps(each, pickle.HIGHEST_PROTOCOL) for each in arguments])
         done = [function(*pickle.loads(each)) for each in reversed(some)]
         return pickle.loads(pickle.dumps(done[::-1]))
 
@@ -146,7 +147,7 @@ def test_pairs_of_few_subjects_cost_the_least_there_is():
 def test_candidates_hold_the_cheapest_partners():
     subjects = draw_neighbours(random.Random(SEED), 300, 30)
     samples = make_samples(subjects)
-    samples = _groups._select_samples(samples, np.arange(300))
+    samples = freeze_arrays(_groups._select_samples(samples, np.arange(300)))
     near = _near.find_nearest(_near.compute_signatures(samples), 8)
     assert near.shape == (300, 8)
     pairs = _pairs.build_pairs(samples, _pairs.MAX_TABULATED_SUBJECTS)
@@ -158,7 +159,7 @@ def test_candidates_hold_the_cheapest_partners():
 def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
     monkeypatch.setattr(_pairs, "_SLOTS_PER_SUBJECT", 4)  # a table in which not all find room
     subjects = draw_neighbours(random.Random(SEED), 30, 5)
-    samples = _groups._select_samples(make_samples(subjects), np.arange(30)[::-1])
+    samples = freeze_arrays(_groups._select_samples(make_samples(subjects), np.arange(30)[::-1]))
     every, some = (_pairs.build_pairs(samples, most) for most in (_pairs.MAX_TABULATED_SUBJECTS, 0))
     assert len(every.all) == 30
     assert len(some.all) == 0

@@ -23,7 +23,7 @@ def make_samples(rows):
     codes = [code for code, some in enumerate(rows) if some]
     flat = np.array([row for code in codes for row in sorted(rows[code])], np.int64).reshape(-1, 3)
     offset = np.concatenate([[0], np.cumsum([len(rows[code]) for code in codes])]).astype(np.int64)
-    slot, (x, y) = flat[:, 0].copy(), flat[:, 1:].T.astype(np.int32)
+    slot, x, y = flat[:, 0].copy(), flat[:, 1].astype(np.int32), flat[:, 2].astype(np.int32)
     return Samples(subject=np.array(codes, np.int64), offset=offset, slot=slot, x=x, y=y, grid_s=GRID_S, grid_m=100.0)
 
 

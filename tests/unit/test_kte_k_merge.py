@@ -20,10 +20,11 @@ SEED = 2017
 def merge_one(inputs):
     """Rows (first, last, x0, y0, x1, y1) of one task."""
     samples = make_samples(inputs)
-    merged = _k_merge.merge(samples, np.array([0, len(inputs)]), samples.offset[:-1], samples.offset[1:])
+    offset, begin, end = np.array([0, len(inputs)]), samples.offset[:-1].copy(), samples.offset[1:].copy()
+    merged = _k_merge.merge(samples, offset, begin, end)
     assert merged.offset.tolist() == [0, len(merged.first)]
     rows = np.column_stack([merged.first, merged.last, merged.box]).tolist()
-    cost = _k_merge.compute_costs(samples, np.array([0, len(inputs)]), samples.offset[:-1], samples.offset[1:])
+    cost = _k_merge.compute_costs(samples, offset, begin, end)
     assert cost.tolist() == [compute_cost(rows)]
     return [tuple(row) for row in rows]
 

@@ -27,7 +27,7 @@ def make_figure_1():
 def make_figure_5():
     # On a diagonal, so that only classes of the same objects have the same rectangle.
     where = [{t: (10 * i + t, i) for t in range(4)} for i in range(5)]
-    return make_positions(where, OWN_5, range(5), 4), np.array(PLACE_5, np.int32)
+    return make_positions(where, OWN_5, range(5), 4), np.array(PLACE_5, np.int64)
 
 
 def make_sets(positions, others, when=None):

@@ -20,14 +20,22 @@ from dbanon.base.parts import PACKAGES
 from dbanon.database import Database
 
 ROOT = Path(__file__).parents[2]
+EPOCH = "1767225600"
 VERBS = [member for name, member in inspect.getmembers(Database, inspect.isfunction) if not name.startswith("_")]
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """A wheel of the repository."""
-    directory = tmp_path_factory.mktemp("wheel")
-    [built] = WheelBuilder(str(ROOT)).build(directory=str(directory), versions=["standard"])
+def built(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A wheel of the repository, made at `EPOCH`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+        [built] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")), versions=["standard"])
+    return built
+
+
+@pytest.fixture(scope="module")
+def archive(built: str) -> Iterator[zipfile.ZipFile]:
+    """What is in it."""
     with zipfile.ZipFile(built) as opened:
         yield opened
 
@@ -67,14 +75,13 @@ def test_the_wheel_carries_sql_migrations_and_the_image(wheel: set[str]) -> None
 
 
 def test_the_same_sources_make_the_same_bytes_elsewhere_and_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sources are those of the source archive, which is therefore whole; nothing else is the same."""
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
     [archive] = SdistBuilder(str(ROOT)).build(directory=str(tmp_path / "one"), versions=["standard"])
-    [first] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path / "one"), versions=["standard"])
     with tarfile.open(archive) as packed:
-        assert {item.mtime for item in packed} == {1767225600}
+        assert {item.mtime for item in packed} == {int(EPOCH)}
         packed.extractall(tmp_path / "elsewhere", filter="data")
     [sources] = (tmp_path / "elsewhere").iterdir()
     for file in sources.rglob("*"):
@@ -87,7 +94,7 @@ def test_the_same_sources_make_the_same_bytes_elsewhere_and_later(
     finally:
         os.umask(before)
     assert _digest(archive) == _digest(again)
-    assert _digest(first) == _digest(second)
+    assert _digest(built) == _digest(second)
 
 
 def _digest(file: str) -> str:

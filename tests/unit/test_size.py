@@ -25,6 +25,11 @@ def _private():
 
 class Shown:
     def verb(self, options): ...
+
+
+TEXT = """
+# no comment
+"""
 '''
 
 
@@ -36,7 +41,7 @@ def kernel() -> _size.Module:
 def test_every_line_is_of_one_kind(kernel: _size.Module) -> None:
     assert kernel.comments == {6}
     assert kernel.docstrings == {1, 8}
-    assert kernel.code == {3, 7, 10, 13, 14, 15, 18, 19}
+    assert kernel.code == {3, 7, 10, 13, 14, 15, 18, 19, *range(22, 25)}
 
 
 def test_a_function_within_another_is_no_function_of_its_own(kernel: _size.Module) -> None:

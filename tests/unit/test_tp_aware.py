@@ -20,11 +20,11 @@ RNG = np.random.default_rng(0)
 
 def make_dataset(paths, *, grid_m=1.0, grid_s=1):
     """From (subject, [(t, x, y), ...]) of each trajectory; ids 100, 101, ..."""
-    flat = np.array([fix for _, path in paths for fix in path], float).reshape(-1, 3)
+    t, x, y = np.array([fix for _, path in paths for fix in path], float).reshape(-1, 3).T.copy()
     return Trajectories(
         trajectory_id=np.arange(len(paths)) + 100, subject=np.array([s for s, _ in paths], np.int64),
         offset=np.cumsum([0, *(len(p) for _, p in paths)]),
-        t=flat[:, 0], x=flat[:, 1], y=flat[:, 2], srid=32610, grid_m=grid_m, grid_s=grid_s,
+        t=t, x=x, y=y, srid=32610, grid_m=grid_m, grid_s=grid_s,
     )  # fmt: skip
 
 

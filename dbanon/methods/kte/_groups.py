@@ -16,10 +16,10 @@ import numpy as np
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Int, freeze_arrays
 from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs, is_among, sum_costs
-from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, select_part
+from dbanon.methods.kte._samples import Merged, Part, Samples, select_part
 
 _CANDIDATES_BEYOND_K = 32  # and as many again as the group has
 _MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
@@ -128,7 +128,7 @@ def _map_blocks(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple
 
 def prepare(samples: Samples, k: int) -> None:
     """Compile what only very many subjects need: costs that are remembered, and the index."""
-    some = freeze_part(_select_samples(samples, np.arange(len(samples.subject))))
+    some = freeze_arrays(_select_samples(samples, np.arange(len(samples.subject))))
     _near.find_nearest(_near.compute_signatures(some), k)
     for improve in (False, True):
         _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
@@ -158,7 +158,7 @@ class _Work:
     """Subjects of a block in the run's order, with the costs of pairs and, cheapest first, whom each is near."""
 
     def __init__(self, samples: Part, k: int, most: int) -> None:
-        self.samples, self.k, self.n = freeze_part(samples), k, len(samples.offset) - 1
+        self.samples, self.k, self.n = freeze_arrays(samples), k, len(samples.offset) - 1
         self.table: Pairs = _pairs.build_pairs(samples, most)
         self.wanted = min(_CANDIDATES_BEYOND_K + k, self.n - 1)
         self.signature = None if len(self.table.all) else _near.compute_signatures(samples)

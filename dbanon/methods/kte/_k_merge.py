@@ -29,8 +29,8 @@ import numpy as np
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, select_part
+from dbanon.base.trajectory import Float, Int, freeze_arrays
+from dbanon.methods.kte._samples import Merged, Part, Samples, select_part
 
 _INFINITY = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
@@ -94,7 +94,7 @@ def _find_cuts(work: Int) -> Int:
 
 
 def _merge_part(samples: Part, offset: Int) -> Merged:
-    return _merge_all(freeze_part(samples), offset, samples.offset[:-1].copy(), samples.offset[1:].copy())
+    return _merge_all(freeze_arrays(samples), offset, samples.offset[:-1].copy(), samples.offset[1:].copy())
 
 
 def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:

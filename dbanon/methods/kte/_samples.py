@@ -93,10 +93,3 @@ def select_part(samples: Samples, begin: Int, end: Int) -> Part:
     offset = np.concatenate([[0], np.cumsum(length)])
     at = np.repeat(begin - offset[:-1], length) + np.arange(offset[-1])
     return Part(offset, samples.slot[at], samples.x[at], samples.y[at])
-
-
-def freeze_part(given: Part) -> Part:
-    """Make what came to a task read-only, because kernels are compiled once for arrays that may be written to."""
-    for values in given:
-        values.flags.writeable = False
-    return given

@@ -13,7 +13,7 @@ import numpy as np
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int, freeze_arrays
 from dbanon.methods.semantic import _losses, _optimum
 from dbanon.methods.semantic._losses import Scale, Track
 from dbanon.methods.semantic._points import Units
@@ -72,7 +72,7 @@ def prepare(units: Units, area: Int, scale: Scale) -> None:
 class _Grouping:
     def __init__(self, units: Units, area: Int, scale: Scale, k: int, tasks: Tasks) -> None:
         self._units, self._area, self._scale, self._k, self._tasks = units, area, scale, k, tasks
-        self._single = Track(units.start, units.end, np.arange(len(units.start) + 1), units.place)
+        self._single = freeze_arrays(Track(units.start, units.end, np.arange(len(units.start) + 1), units.place))
         self._open = {
             i: Group(units=[i], people=frozenset([subject]), track=_select_unit(self._single, units.offset, i))
             for i, subject in enumerate(units.subject.tolist())

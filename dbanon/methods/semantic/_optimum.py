@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int, freeze_arrays
 from dbanon.methods.semantic._losses import Scale, Track
 
 
@@ -46,7 +46,8 @@ def cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.i
     alternate. Memory: 100 bytes a fix.
     """
     # Sorted here, since to compile a sort takes two seconds.
-    return _cut_rows(area, scale, offset, slot, atom, np.argsort(slot, kind="stable"))  # type: ignore[no-any-return]
+    track: Track = _cut_rows(area, scale, offset, slot, atom, np.argsort(slot, kind="stable"))
+    return freeze_arrays(track)
 
 
 @compile_kernel

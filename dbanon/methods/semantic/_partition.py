@@ -88,7 +88,7 @@ def _cut_apart(graph: Graph) -> Int:
     """Cut the cells of each part that holds; in other parts each cell is an atom, which fails."""
     _, of = connected_components(_build_adjacency(graph))
     atoms = _cutting.begin(graph, of.astype(np.int64))
-    holding = np.array([_cutting.has_l_and_t(graph, atoms, a) for a in of], bool)
+    holding = np.array([_cutting.has_l_and_t(graph, atoms, a) for a in of.tolist()], bool)
     atom = np.arange(len(of)) + len(of)
     if holding.any():
         atom[holding] = cut(select_cells(graph, np.flatnonzero(holding)))

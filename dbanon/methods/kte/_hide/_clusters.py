@@ -14,10 +14,10 @@ from scipy.spatial import cKDTree
 
 from dbanon.base.progress import Progress
 from dbanon.base.tasks import Tasks
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int, freeze_arrays
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import EpochSamples
-from dbanon.methods.kte._samples import Part, freeze_part, select_part
+from dbanon.methods.kte._samples import Part, select_part
 
 MEAN_CLUSTER_PEOPLE = 50
 MAX_ALL_PAIRS_SUBJECTS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
@@ -73,7 +73,7 @@ def cluster(
 def _cluster(samples: Part, place: Float, wanted: int, seed: int) -> Int:
     """Label what each person does in an epoch: a task (Algorithm 2, lines 3-5)."""
     # Where people are many, only pairs of near ones get a cost.
-    affinity = _compute_affinity(*_find_candidates(place), freeze_part(samples))
+    affinity = _compute_affinity(*_find_candidates(place), freeze_arrays(samples))
     return _cluster_components(affinity, wanted, np.random.default_rng(seed))
 
 
