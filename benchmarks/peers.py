@@ -6,9 +6,9 @@
 Nothing of other people's programs is here; each is measured where a path to it is given. The directories are clones of
 MobiDataLab/mdl-anonymizer, zealscott/LDPTrace and git-disl/AdaTrace; the last needs Java. PYTHON is an interpreter that
 has their packages: privkit (and open3d<0.19); scikit-mobility, haversine, typer, more-itertools, xgboost, pyarrow<18,
-shapely<2 and numpy<2 for mdl-anonymizer; dp-mobility-report, pandas<3 and scikit-learn<1.7. JARS is a class path with
-ARX, which needs Java, too. --anon needs the extension PostgreSQL Anonymizer 1.3 in the server that dbanon starts. GLOVE
-and W4M are those of benchmarks/papers.
+shapely<2, numpy<2 and psutil for mdl-anonymizer; dp-mobility-report, pandas<3 and scikit-learn<1.7. JARS is a class
+path with ARX, which needs Java, too. --anon needs PostgreSQL Anonymizer 1.3 in the installation that dbanon's server
+is of. GLOVE and W4M are those of benchmarks/papers.
 
 The data are one day of San Francisco's taxis, one fix a minute of each cab at most. Three ways by hand are compared,
 too: new names, and places rounded to 100 m or 1 km with new names each hour. AdaTrace and LDPTrace read and write
