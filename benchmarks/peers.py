@@ -259,10 +259,10 @@ def run_arx(jars: str, rows: list[Fix], place: Path) -> Path:
     with (place / "made.csv").open(newline="") as file:
         _, *table = csv.reader(file)
     made = list[Any]()
-    for record, (half, *cells) in enumerate(row for row in table if row[0] != "*"):
+    for record, (when, *cells) in enumerate(row for row in table if row[0] != "*"):
         for part, cell in enumerate(cells):
             n, i, j = map(int, cell.split())
-            since, low = (int(half) * parts + part) * part_s, (corner[0] + i * (side << n), corner[1] + j * (side << n))
+            since, low = (int(when) * parts + part) * part_s, (corner[0] + i * (side << n), corner[1] + j * (side << n))
             made.append((record, since, since + part_s, *low, low[0] + (side << n), low[1] + (side << n), 1))
     return write_rectangles(place, made)
 
@@ -379,7 +379,7 @@ def run_paper(url: str, place: Path, *, algorithm: str, k: int) -> Path:
     """Compute one of benchmarks/papers in memory."""
     with psycopg.connect(url) as connection, reading.open_reader(url) as reader:
         [dataset] = connection.execute("SELECT dataset_id FROM dbanon.dataset").fetchone() or ()
-        data = reader.trajectories(dataset)
+        data = reader.read_trajectories(dataset)
     family = METHODS["kte"]
     made = family.anonymise(data, algorithm, family.parse({"k": k}, "k-merge"), np.random.default_rng(SEED))
     columns = (made.record_id, made.start, made.end, *made.bounds.T, made.subjects)
