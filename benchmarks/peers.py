@@ -1,20 +1,23 @@
 """Other programs on the same taxis, with the same figures as dbanon's own runs: ``dbanon evaluate --file``.
 
     python benchmarks/peers.py [--only NAMES] [--privkit PYTHON] [--mdl DIR --mdl-python PYTHON] [--ldptrace DIR]
-                               [--adatrace DIR] [--dpmr PYTHON]
+                               [--adatrace DIR] [--dpmr PYTHON] [--arx JARS] [--anon]
 
 Nothing of other people's programs is here; each is measured where a path to it is given. The directories are clones of
 MobiDataLab/mdl-anonymizer, zealscott/LDPTrace and git-disl/AdaTrace; the last needs Java. PYTHON is an interpreter that
 has their packages: privkit (and open3d<0.19); scikit-mobility, haversine, typer, more-itertools, xgboost, pyarrow<18,
-shapely<2 and numpy<2 for mdl-anonymizer; dp-mobility-report, pandas<3 and scikit-learn<1.7. GLOVE and W4M are those of
-benchmarks/papers.
+shapely<2, numpy<2 and psutil for mdl-anonymizer; dp-mobility-report, pandas<3 and scikit-learn<1.7. JARS is a class
+path with ARX, which needs Java, too. --anon needs PostgreSQL Anonymizer 1.3 in the installation that dbanon's server
+is of. GLOVE and W4M are those of benchmarks/papers.
 
 The data are one day of San Francisco's taxis, one fix a minute of each cab at most. Three ways by hand are compared,
 too: new names, and places rounded to 100 m or 1 km with new names each hour. AdaTrace and LDPTrace read and write
 sequences of places without times. They get the stretches of an hour, and what they write gets the times of these
 stretches, a fix a minute, since counts need times; their figures of counts say no more than that. dp-mobility-report
 gets the same stretches as trips, and writes how many of them end in each square kilometre in each hour. Each that it
-counts becomes a track that stays at a place in the square for the hour.
+counts becomes a track that stays at a place in the square for the hour. ARX wants a table with one row a person. It
+gets one row for each half hour of a cab: the half hour, and the square of 250 m where the cab is first in each ten
+minutes. It makes squares larger until five rows are equal. PostgreSQL Anonymizer hashes names, and adds noise.
 
 One attack judges all files. A reader knows four fixes of a cab within half an hour, each to 500 m and 5 minutes, and
 asks where the cab is 10 to 30 minutes after the last of them. It takes one of the records that pass by all four, each
@@ -45,6 +48,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
+import pyproj
+from psycopg import sql
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import benchmarks.papers.kte  # noqa: F401 - adds glove and w4m
@@ -58,6 +63,8 @@ CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_200
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 MIDNIGHT_S = 1_212_562_800  # 2008-06-04 00:00 in San Francisco
 BOX = (-122.52, 37.60, -122.35, 37.82)
+ZONE = 32_610
+"""The system that dbanon takes for the dataset: rectangles of a file have to be in it."""
 DEGREE_M = 111_320.0
 SEED = 2018
 EPSILON = 1.0
@@ -207,6 +214,82 @@ def run_mdl(python: Path, clone: Path, rows: list[Fix], place: Path, *, method: 
     return place / "out.csv"
 
 
+ARX = """
+import java.nio.charset.StandardCharsets;
+import org.deidentifier.arx.*;
+class Run {
+    public static void main(String[] columns) throws Exception {
+        var data = Data.create("in.csv", StandardCharsets.UTF_8, ',');
+        for (var name : columns)
+            data.getDefinition().setAttributeType(
+                name, AttributeType.Hierarchy.create(name + ".csv", StandardCharsets.UTF_8, ','));
+        var asked = ARXConfiguration.create();
+        asked.addPrivacyModel(new org.deidentifier.arx.criteria.KAnonymity(5));
+        asked.setSuppressionLimit(1);
+        asked.setQualityModel(org.deidentifier.arx.metric.Metric.createLossMetric(0));
+        var found = new ARXAnonymizer().anonymize(data, asked);
+        var table = found.getOutput();
+        found.optimizeIterativeFast(table, 1.0 / data.getHandle().getNumRows());
+        table.save("made.csv", ',');
+    }
+}
+"""
+
+
+def run_arx(jars: str, rows: list[Fix], place: Path) -> Path:
+    """Have ARX take squares of 250 m to 32 km, the whole box, for each row by local recoding, or leave the row out."""
+    project = pyproj.Transformer.from_crs(4326, ZONE, always_xy=True).transform
+    x, y = project([fix.lon for fix in rows], [fix.lat for fix in rows])
+    corner, side, sizes, part_s, parts = (min(x), min(y)), 250, range(8), 600, 3
+    halves = dict[tuple[str, int], dict[int, tuple[int, int]]]()
+    for fix, east, north in zip(rows, x, y, strict=True):
+        half, part = divmod(fix.t // part_s, parts)
+        square = int((east - corner[0]) // side), int((north - corner[1]) // side)
+        halves.setdefault((fix.cab, half), {}).setdefault(part, square)
+    known = [(half, *(f"0 {i} {j}" for _, (i, j) in sorted(at.items()))) for (_, half), at in halves.items()]
+    names = ("half", *(f"part{part}" for part in range(parts)))
+    write(place / "in.csv", [row for row in known if len(row) == len(names)], ",".join(names))
+    squares = {square for at in halves.values() for square in at.values()}
+    larger = "\n".join(",".join(f"{n} {i >> n} {j >> n}" for n in sizes) for i, j in squares)
+    for name in names:
+        alone = "\n".join(sorted({str(half) for _, half in halves}))
+        (place / f"{name}.csv").write_text(alone if name == "half" else larger)
+    (place / "Run.java").write_text(ARX)
+    run_program("java", "-cp", jars, "Run.java", *names, where=place)
+    with (place / "made.csv").open(newline="") as file:
+        _, *table = csv.reader(file)
+    made = list[Any]()
+    for record, (when, *cells) in enumerate(row for row in table if row[0] != "*"):
+        for part, cell in enumerate(cells):
+            n, i, j = map(int, cell.split())
+            since, low = (int(when) * parts + part) * part_s, (corner[0] + i * (side << n), corner[1] + j * (side << n))
+            made.append((record, since, since + part_s, *low, low[0] + (side << n), low[1] + (side << n), 1))
+    return write_rectangles(place, made)
+
+
+def run_anon(url: str, rows: list[Fix], place: Path) -> Path:
+    """Have PostgreSQL Anonymizer mask a table for good: hashed names, noise of up to 500 m each way and 5 minutes."""
+    ratios = {"lon": 500 / DEGREE_M / math.cos(math.radians(BOX[1])) / -BOX[0], "lat": 500 / DEGREE_M / BOX[1]}
+    masks = {name: f"anon.noise({name}, {ratio:.9f})" for name, ratio in ratios.items()}
+    masks |= {"id": "anon.hash(id)", "time": "anon.dnoise(time, '5 minutes'::interval)"}
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE masked")
+    with psycopg.connect(url, dbname="masked") as connection:
+        connection.execute("LOAD 'anon'; CREATE EXTENSION anon CASCADE; SELECT anon.init(), setseed(0.2018)")
+        connection.execute(sql.SQL("SET anon.salt = {}").format(str(SEED)))
+        connection.execute("CREATE TABLE fix (id text, time timestamptz, lon float, lat float)")
+        with connection.cursor().copy("COPY fix FROM STDIN") as copy:
+            for fix in rows:
+                copy.write_row([fix.cab, time.strftime("%F %TZ", time.gmtime(fix.t)), fix.lon, fix.lat])
+        for name, mask in masks.items():
+            words = "SECURITY LABEL FOR anon ON COLUMN fix.{} IS {}"
+            connection.execute(sql.SQL(words).format(sql.Identifier(name), f"MASKED WITH FUNCTION {mask}"))
+        connection.execute("SELECT anon.anonymize_table('fix')")
+        made = connection.execute("SELECT id, extract(epoch FROM time), lon, lat FROM fix").fetchall()
+    write(place / "out.csv", made)
+    return place / "out.csv"
+
+
 def cut_stretches(rows: list[Fix]) -> list[list[Fix]]:
     """Cut each cab's day into its hours; those of one fix are no sequence."""
     found = dict[tuple[str, int], list[Fix]]()
@@ -296,7 +379,7 @@ def run_paper(url: str, place: Path, *, algorithm: str, k: int) -> Path:
     """Compute one of benchmarks/papers in memory."""
     with psycopg.connect(url) as connection, reading.open_reader(url) as reader:
         [dataset] = connection.execute("SELECT dataset_id FROM dbanon.dataset").fetchone() or ()
-        data = reader.trajectories(dataset)
+        data = reader.read_trajectories(dataset)
     family = METHODS["kte"]
     made = family.anonymise(data, algorithm, family.parse({"k": k}, "k-merge"), np.random.default_rng(SEED))
     columns = (made.record_id, made.start, made.end, *made.bounds.T, made.subjects)
@@ -418,7 +501,7 @@ def measure(name: str, make: Callable[[Path], Path], queries: int, taxis: Taxis,
         began = time.perf_counter()
         try:
             file = make(Path(directory))
-        except (subprocess.CalledProcessError, OSError, ValueError, KeyError) as error:
+        except (subprocess.CalledProcessError, OSError, ValueError, KeyError, psycopg.Error) as error:
             print(f"{name:<40} could not be run: {error}", flush=True)
             return
         seconds = time.perf_counter() - began
@@ -470,6 +553,10 @@ def list_peers(
         found["dp-mobility-report, epsilon 1"] = partial(run_mobility_report, asked.dpmr, rows)
     if asked.adatrace:
         found["AdaTrace, epsilon 1"] = partial(run_adatrace, asked.adatrace, rows)
+    if asked.arx:
+        found["ARX, k 5, half hours"] = partial(run_arx, asked.arx, rows)
+    if asked.anon:
+        found["PostgreSQL Anonymizer, noise of 500 m"] = partial(run_anon, url, rows)
     return found
 
 
@@ -477,6 +564,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for peer in ("privkit", "mdl", "mdl-python", "ldptrace", "adatrace", "dpmr"):
         options.add_argument(f"--{peer}", type=Path)
+    options.add_argument("--arx")
+    options.add_argument("--anon", action="store_true")
     options.add_argument("--only", default="", help="a regular expression that the names of those to run have")
     options.add_argument("--cabs", type=int, default=1_000)
     options.add_argument("--queries", type=int, default=400)
