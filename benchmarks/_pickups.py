@@ -40,7 +40,7 @@ def convert_to_metres(table: Table) -> np.ndarray:
     return np.column_stack(transform(table["lon"].to_numpy(), table["lat"].to_numpy()))
 
 
-def make_users(positions: np.ndarray) -> Trajectories:
+def make_subjects(positions: np.ndarray) -> Trajectories:
     """Each position a subject of its own."""
     n = len(positions)
     return Trajectories(
@@ -66,7 +66,7 @@ def draw_sites(positions: np.ndarray, m: int, rng: np.random.Generator) -> Sites
     )  # fmt: skip
 
 
-def write_users(file: Path) -> int:
+def write_subjects(file: Path) -> int:
     """Write the pick-ups as a file to load; their number."""
     table = read_events("P")
     pyarrow.csv.write_csv(table.select(["t", "lon", "lat"]), file)

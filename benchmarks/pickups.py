@@ -48,7 +48,7 @@ def run(what: str, *options: str) -> None:
         f"    {seconds}; process {cost.seconds:.1f} s; client {cost.client_mb:.0f} MB, server {cost.server_mb:.0f} MB"
     )
     inside = told["verification"]["attacks"][0]["figures"]["exact_inside_rectangles"]
-    cloaked, exact = metrics["users_cloaked"], metrics["users_left_exact"]
+    cloaked, exact = metrics["subjects_cloaked"], metrics["subjects_left_exact"]
     print(f"    {cloaked:,} cloaked, {exact:,} exact, {inside:,} of them in a rectangle", flush=True)
 
 
@@ -83,7 +83,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
-        directory.chmod(0o755)  # the server's user has to find its way through
+        directory.chmod(0o755)  # the server's subject has to find its way through
         os.environ["DBANON_HOME"] = str(directory / "server")
         try:
             measure(directory)
@@ -92,9 +92,9 @@ def main() -> None:
 
 
 def measure(directory: Path) -> None:
-    users, worship, drawn = (directory / f"{name}.csv" for name in ("users", "worship", "drawn"))
-    _pickups.write_users(users), _pickups.write_worship(worship), _pickups.write_drawn(drawn, 4_000, 1)
-    load(users, "trajectories", "--subject", "-", "--time", "t")
+    subjects, worship, drawn = (directory / f"{name}.csv" for name in ("subjects", "worship", "drawn"))
+    _pickups.write_subjects(subjects), _pickups.write_worship(worship), _pickups.write_drawn(drawn, 4_000, 1)
+    load(subjects, "trajectories", "--subject", "-", "--time", "t")
     load(_pickups.HEALTH, "sites", "--name", "name")
     load(worship, "sites", "--name", "name")
     run("553 real sites, published", "--publish", "pickups")

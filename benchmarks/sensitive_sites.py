@@ -2,9 +2,9 @@
 
 KNN and Local are of `benchmarks.papers.sensitive_sites`.
 
-Users are pick-ups, sites are drawn at random among drop-offs. Times are of the whole computation in memory (curve,
+Subjects are pick-ups, sites are drawn at random among drop-offs. Times are of the whole computation in memory (curve,
 algorithm, guards, rows), compiled code at hand, the median of three. "to bk" and "to less" compare bk+improve with bk
-and with the cheaper of bk and mk; 2-by-2 sums a rectangle for each user and site, k times as many.
+and with the cheaper of bk and mk; 2-by-2 sums a rectangle for each subject and site, k times as many.
 ``./dev bench benchmarks/sensitive_sites.py`` runs all; parts (plain, large, small) can be named after it with Python.
 """
 
@@ -47,12 +47,12 @@ def compare_with_paper() -> None:
     print(f"{'n':>6} {'m':>5} {'plain s':>9} {'fast s':>9} {'ratio':>8}   same groups")
     rng = np.random.default_rng(SEED)
     for n, m in ((500, 20), (1_000, 40), (2_000, 80)):
-        users, sites = (sort_cells(rng.integers(0, 2048, (count, 2))) for count in (n, m))
-        _bichromatic.find_best_starts(Boxes.from_array(users), Boxes.from_array(sites), 5)
+        subjects, sites = (sort_cells(rng.integers(0, 2048, (count, 2))) for count in (n, m))
+        _bichromatic.find_best_starts(Boxes.from_array(subjects), Boxes.from_array(sites), 5)
         began = time.perf_counter()
-        slow, _ = oracle.group_by_bk(users.tolist(), sites.tolist(), 5)
+        slow, _ = oracle.group_by_bk(subjects.tolist(), sites.tolist(), 5)
         middle = time.perf_counter()
-        fast = _bichromatic.find_best_starts(Boxes.from_array(users), Boxes.from_array(sites), 5)
+        fast = _bichromatic.find_best_starts(Boxes.from_array(subjects), Boxes.from_array(sites), 5)
         ended = time.perf_counter()
         slow_s, fast_s = middle - began, ended - middle
         same = bool((fast == np.asarray(slow)).all())
@@ -77,38 +77,38 @@ def compare(data: Trajectories, places: Sites, k: int) -> str:
 
 
 def print_large(positions: np.ndarray, drops: np.ndarray) -> None:
-    """Figures 14, 15 and 16: every m and K, sites that are others' places and sites that are users', and every n."""
-    data = _pickups.make_users(positions)
-    print(f"\nfigures 14 and 15: {len(positions):,} users, m sites, K")
+    """Figures 14, 15 and 16: every m and K, sites that are others' places and sites that are subjects', and every n."""
+    data = _pickups.make_subjects(positions)
+    print(f"\nfigures 14 and 15: {len(positions):,} subjects, m sites, K")
     print(f"{'m':>6} {'K':>4}{HEADER}")
     for m in (500, 1_000, 2_000, 4_000):
         places = _pickups.draw_sites(drops, m, np.random.default_rng(SEED + m))
         for k in (5, 20, 50):
             print(f"{m:>6} {k:>4}{compare(data, places, k)}", flush=True)
-    print("\nas the paper draws them: sites among the users' own positions, K = 20")
+    print("\nas the paper draws them: sites among the subjects' own positions, K = 20")
     print(f"{'m':>6}{HEADER}")
     for m in (500, 1_000, 2_000, 4_000):
         places = _pickups.draw_sites(positions, m, np.random.default_rng(SEED + m))
         print(f"{m:>6}{compare(data, places, 20)}", flush=True)
-    print("\nfigure 16: n users, 2,000 sites, K = 20")
+    print("\nfigure 16: n subjects, 2,000 sites, K = 20")
     print(f"{'n':>8}{HEADER}")
     rng = np.random.default_rng(SEED)
     places = _pickups.draw_sites(drops, 2_000, np.random.default_rng(SEED + 2_000))
     for n in (100_000, 200_000, 300_000, 400_000, len(positions)):
-        some = _pickups.make_users(positions[rng.choice(len(positions), n, replace=False)])
+        some = _pickups.make_subjects(positions[rng.choice(len(positions), n, replace=False)])
         print(f"{n:>8}{compare(some, places, 20)}", flush=True)
     print(f"peak memory so far: {memory.measure_peak_mb():,.0f} MB")
 
 
 def print_small(positions: np.ndarray, drops: np.ndarray) -> None:
-    """Figures 12 and 13: 10,000 users, with Local in its secure format and as 2-by-2 published it."""
-    data = _pickups.make_users(positions[np.random.default_rng(SEED).choice(len(positions), 10_000, replace=False)])
+    """Figures 12 and 13: 10,000 subjects, with Local in its secure format and as 2-by-2 published it."""
+    data = _pickups.make_subjects(positions[np.random.default_rng(SEED).choice(len(positions), 10_000, replace=False)])
     header = f"{HEADER}{'local s':>9}{'GGC %':>9}{'2-by-2 %':>10}"
-    print(f"\nfigure 12: 10,000 users, m sites, K = 5\n{'m':>6}{header}")
+    print(f"\nfigure 12: 10,000 subjects, m sites, K = 5\n{'m':>6}{header}")
     for m in (50, 100, 150, 200):
         places = _pickups.draw_sites(drops, m, np.random.default_rng(SEED + m))
         print(f"{m:>6}{compare(data, places, 5)}{measure_local(data, places, 5)}", flush=True)
-    print(f"\nfigure 13: 10,000 users, 200 sites, K\n{'K':>6}{header}")
+    print(f"\nfigure 13: 10,000 subjects, 200 sites, K\n{'K':>6}{header}")
     places = _pickups.draw_sites(drops, 200, np.random.default_rng(SEED + 200))
     for k in (2, 5, 10, 20):
         print(f"{k:>6}{compare(data, places, k)}{measure_local(data, places, k)}", flush=True)

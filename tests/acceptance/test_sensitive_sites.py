@@ -41,7 +41,7 @@ def demand_done(told: Done) -> Done:
     return told
 
 
-def load_users(url: str, file: Path, dataset: str, *options: str) -> None:
+def load_subjects(url: str, file: Path, dataset: str, *options: str) -> None:
     demand_done(call(url, "load", "trajectories", str(file), "--dataset", dataset, *LON_LAT, *options))
 
 
@@ -59,8 +59,8 @@ def town_template(
 ) -> Iterator[str]:
     """Name of a database with people (a row each) and walks (of several fixes), both with sites, and a verified run."""
     with cloned_database(dbanon_server, dbanon_template) as url:
-        load_users(url, town_files[0], "people", "--subject", "-")
-        load_users(url, city_files[0], "walks")
+        load_subjects(url, town_files[0], "people", "--subject", "-")
+        load_subjects(url, city_files[0], "walks")
         for dataset in ("people", "walks"):
             load_sites(url, town_files[1], dataset)
         demand_done(run(url, "people"))
@@ -117,7 +117,7 @@ def test_people_near_sites_are_verified_published_and_read_by_an_analyst(
             analyst.execute("SELECT count(*) FROM published.v WHERE cloaked = %s", [c]).fetchone()[0]
             for c in (True, False)
         )
-    assert (cloaked, exact) == (metrics["users_cloaked"], metrics["users_left_exact"])
+    assert (cloaked, exact) == (metrics["subjects_cloaked"], metrics["subjects_left_exact"])
     assert cloaked >= 9 * K
 
 
@@ -149,7 +149,7 @@ def test_guards_leave_nobody_exact_near_a_site_or_inside_a_rectangle(database: s
     assert (near, inside) == (0, 0)
 
 
-def test_users_that_are_areas_are_imported_and_left_as_their_bounding_rectangles(
+def test_subjects_that_are_areas_are_imported_and_left_as_their_bounding_rectangles(
     database: str, town_files: tuple[Path, Path], login: Callable[[str], str]
 ) -> None:
     with psycopg.connect(database) as owner:
@@ -164,7 +164,7 @@ def test_users_that_are_areas_are_imported_and_left_as_their_bounding_rectangles
     load_sites(database, town_files[1], "areas")
     told = read_json(demand_done(run(database, "areas", "--publish", "v", "--json")))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
-        demand_sound(analyst, told["metrics"]["users"])
+        demand_sound(analyst, told["metrics"]["subjects"])
         sides = {
             round(side)
             for (side,) in analyst.execute(
@@ -198,7 +198,7 @@ def test_the_order_of_a_release_tells_nothing_and_is_drawn_anew_for_each(databas
 
 
 # The cells of a member, as they would be published; somebody in the smallest rectangle; the rectangles that would miss
-# their site if they were drawn around their users alone.
+# their site if they were drawn around their subjects alone.
 CELLS = """(SELECT ST_Reverse(ST_MakeEnvelope(floor(f.x), floor(f.y), floor(f.x) + 1, floor(f.y) + 1, d.srid))
     FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id) JOIN dbanon.dataset d USING (dataset_id)
     CROSS JOIN LATERAL (SELECT ST_X(t.path) AS x, ST_Y(t.path) AS y) f
@@ -214,7 +214,7 @@ AROUND_USERS = f"""(SELECT c.region, ST_Envelope(ST_Collect({CELLS_OF_C})) AS ti
 
 # (the change, the clause that names it)
 TAMPERINGS: dict[str, tuple[str, str]] = {
-    "a site with k - 1 users": (
+    "a site with k - 1 subjects": (
         f"""WITH left_out AS (SELECT {ONE_OF_K} AS record_id, {SMALLEST} AS region)
             UPDATE dbanon.cloak c SET crowd = CASE WHEN c.record_id = o.record_id THEN 1 ELSE c.crowd - 1 END,
                 extra = CASE WHEN c.record_id = o.record_id THEN NULL ELSE c.extra END,
@@ -222,7 +222,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
             FROM left_out o WHERE c.run_id = 1 AND c.region = o.region""",
         "size",
     ),
-    "a shared user": (
+    "a shared subject": (
         f"""WITH shared AS (
                 SELECT clo.record_id, clo.region, clo.period, clo.crowd, clo.extra, mem.trajectory_id,
                     (SELECT max(record_id) + 1 FROM dbanon.cloak WHERE run_id = 1) AS new
@@ -259,7 +259,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
             FROM dbanon.cloak c WHERE c.run_id = 1 AND c.record_id = {ONE_OF_K}""",
         "members",
     ),
-    "a user on a site left exact": (
+    "a subject on a site left exact": (
         f"""UPDATE dbanon.cloak c SET region = {CELLS_OF_C}, crowd = 1, extra = NULL
             FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id), dbanon.site s
             WHERE c.run_id = 1 AND m.run_id = 1 AND m.record_id = c.record_id AND s.dataset_id = t.dataset_id
@@ -298,7 +298,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         f"UPDATE dbanon.cloak SET subjects = 2 WHERE run_id = 1 AND record_id = {ONE_OF_K}",
         "crowd",
     ),
-    "a user removed": (
+    "a subject removed": (
         f"""WITH gone AS (DELETE FROM dbanon.cloak WHERE run_id = 1 AND record_id = {EXACT})
             DELETE FROM dbanon.membership WHERE run_id = 1 AND record_id = {EXACT}""",
         "complete",
@@ -323,7 +323,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         """UPDATE dbanon.run SET suppressed = '{"subjects": {"absent_at_instant": 1}}' WHERE run_id = 1""",
         "left-out",
     ),
-    "a user who moved after the run": (
+    "a subject who moved after the run": (
         f"""UPDATE dbanon.trajectory SET path = ST_Translate(path, 5000, 0) WHERE trajectory_id =
             (SELECT trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = {ONE_OF_K})""",
         "covers",
@@ -388,7 +388,7 @@ INFEASIBLE = {
 
 @pytest.mark.many
 @pytest.mark.parametrize("case", INFEASIBLE)
-def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str) -> None:
+def test_too_few_subjects_are_one_sentence_and_exit_code_4(database: str, case: str) -> None:
     algorithm, k, facts = INFEASIBLE[case]
     ended = run(database, "people", "--algorithm", algorithm, k=k)
     demand_refused(ended, 4, *facts)
@@ -399,15 +399,15 @@ def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str
         )
 
 
-def test_as_many_users_as_needed_are_enough_and_mk_does_with_fewer_than_2k_minus_1_a_site(database: str) -> None:
+def test_as_many_subjects_as_needed_are_enough_and_mk_does_with_fewer_than_2k_minus_1_a_site(database: str) -> None:
     for algorithm, k in (("bk", 28), ("mk", 20)):
         told = read_json(demand_done(run(database, "people", "--algorithm", algorithm, "--json", k=k)))
         assert told["status"] == "verified"
-        assert told["metrics"]["users"] < 9 * (2 * k - 1)
+        assert told["metrics"]["subjects"] < 9 * (2 * k - 1)
 
 
 def test_no_site_is_bad_data(database: str, town_files: tuple[Path, Path]) -> None:
-    load_users(database, town_files[0], "siteless", "--subject", "-")
+    load_subjects(database, town_files[0], "siteless", "--subject", "-")
     demand_refused(run(database, "siteless"), 3, "sensitive sites", "none")
 
 
@@ -433,13 +433,13 @@ def test_bad_parameters_are_one_sentence_and_exit_code_2(database: str, case: st
     demand_refused(call(database, "run", "sensitive-sites", "--dataset", "people", *options), 2, *facts)
 
 
-# Users and sites in metres; what looks bad and is none.
+# Subjects and sites in metres; what looks bad and is none.
 ODD: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {
     "all on a line": ([(10.0 * i, 0) for i in range(60)], [(55, 0), (300, 0), (301, 0)]),
     "all on a line across": ([(0, 10.0 * i) for i in range(60)], [(0, 55), (0, 300), (7, 301)]),
     "all at one point": ([(3, 4)] * 60, [(3, 4), (30, 40)]),
     "sites at one point": ([(10.0 * (i % 8), 10.0 * (i // 8)) for i in range(60)], [(20, 20)] * 3 + [(50, 50)]),
-    "users and sites at one point": ([(3, 4)] * 60, [(3, 4)] * 4),
+    "subjects and sites at one point": ([(3, 4)] * 60, [(3, 4)] * 4),
     "a far site": ([(10.0 * (i % 8), 10.0 * (i // 8)) for i in range(60)], [(20, 20), (90_000, 90_000)]),
 }
 
@@ -450,9 +450,9 @@ ODD: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {
 def test_odd_places_are_published_and_safe(
     database: str, tmp_path: Path, login: Callable[[str], str], case: str, algorithm: str
 ) -> None:
-    users, sites = ODD[case]
+    subjects, sites = ODD[case]
     people, clinics = tmp_path / "people.csv", tmp_path / "clinics.csv"
-    people.write_text("x,y,time\n" + "".join(f"{500_000 + x},{5_000_000 + y},0\n" for x, y in users))
+    people.write_text("x,y,time\n" + "".join(f"{500_000 + x},{5_000_000 + y},0\n" for x, y in subjects))
     rows = "".join(f"{500_000 + x},{5_000_000 + y},{i}\n" for i, (x, y) in enumerate(sites))
     clinics.write_text("x,y,name\n" + rows)
     metres = ("--dataset", "odd", "--crs", "EPSG:32632")

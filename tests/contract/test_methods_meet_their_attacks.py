@@ -68,7 +68,7 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, ali
 
 
 def draw_crowded(rng, *, at):
-    """Users of one fix each (some are shapes) or, to be looked at an instant, of several; many at the same place."""
+    """Subjects of one fix each (some are shapes) or, to be looked at an instant, of several; many at the same place."""
     grid_m, grid_s = rng.choice([0.1, 0.3, 1.0, 7.5]), rng.choice([1, 5, 60])
     spots = [(rng.uniform(-40, 40) * grid_m, rng.uniform(-40, 40) * grid_m) for _ in range(rng.randint(1, 80))]
     subjects, paths = rng.randint(4, 60), []
@@ -86,7 +86,7 @@ def draw_crowded(rng, *, at):
 
 
 def draw_places(rng, data, spots):
-    """Sites, some at one place and some where users are; shapes of every fourth trajectory of one fix."""
+    """Sites, some at one place and some where subjects are; shapes of every fourth trajectory of one fix."""
 
     def around(x, y):
         wide, high = (rng.choice([0, 0, rng.uniform(0, 9)]) * data.grid_m for _ in range(2))
@@ -103,7 +103,7 @@ def draw_places(rng, data, spots):
 
 
 def attack_around_sites(rng, algorithm, *, at, known=None, **params):
-    """Run an algorithm on a random town; its cloaks and the verdict on them, None where there are too few users.
+    """Run an algorithm on a random town; its cloaks and the verdict on them, None where there are too few subjects.
 
     `known` names the algorithm as which it is attacked, where the registry does not know it.
     """
@@ -135,8 +135,8 @@ def find_nothing_around_sites(cases, algorithm, at, known=None):
         if found is not None:
             cloaks, verdict = found
             assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
-            assert verdict.figures["cloaked"] == cloaks.metrics["users_cloaked"]
-            assert verdict.figures["exact"] == cloaks.metrics["users_left_exact"]
+            assert verdict.figures["cloaked"] == cloaks.metrics["subjects_cloaked"]
+            assert verdict.figures["exact"] == cloaks.metrics["subjects_left_exact"]
             runs += 1
     assert runs >= len(cases(60)) // 4
 

@@ -1,7 +1,7 @@
 """Plain Python statements of KNN and Local: slow, small, and sharing nothing with `benchmarks.papers`.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
-2008, sections 2.3 and 5. Users and sites are written as in `tests.unit.oracles_sensitive_sites`.
+2008, sections 2.3 and 5. Subjects and sites are written as in `tests.unit.oracles_sensitive_sites`.
 """
 
 from fractions import Fraction
@@ -17,20 +17,20 @@ def compute_squared_distance(a, b):
     return dx * dx + dy * dy
 
 
-def assign_by_knn(users, sites, k, order):
-    """Section 5's KNN: sites in the given order take the k nearest users left; the site of each user, -1 for none."""
-    site_of = [-1] * len(users)
+def assign_by_knn(subjects, sites, k, order):
+    """Section 5's KNN: sites in order take the k nearest subjects left; the site of each subject, -1 for none."""
+    site_of = [-1] * len(subjects)
     for s in order:
-        left = [u for u in range(len(users)) if site_of[u] < 0]
-        for u in sorted(left, key=lambda u, s=s: (compute_squared_distance(users[u], sites[s]), u))[:k]:
+        left = [u for u in range(len(subjects)) if site_of[u] < 0]
+        for u in sorted(left, key=lambda u, s=s: (compute_squared_distance(subjects[u], sites[s]), u))[:k]:
             site_of[u] = s
     return site_of
 
 
-def cover_by_local(users, sites, k):
-    """Section 2.3's Local: (site, user) pairs in order, and (user, box) as they are output."""
+def cover_by_local(subjects, sites, k):
+    """Section 2.3's Local: (site, subject) pairs in order, and (subject, box) as they are output."""
     count = dict.fromkeys(range(len(sites)), 0)  # the coverage counters of the sites that remain
-    omega = {u: find_candidate_box(users[u], sites, count) for u in range(len(users))}
+    omega = {u: find_candidate_box(subjects[u], sites, count) for u in range(len(subjects))}
     pairs, output = [], []
     while count and omega:
         u0 = min(omega, key=lambda u: (omega[u][0], u))
@@ -45,16 +45,16 @@ def cover_by_local(users, sites, k):
             del count[s]
         for u in omega if count else ():
             if any(is_enclosing(omega[u][2], sites[s]) for s in full):
-                omega[u] = find_candidate_box(users[u], sites, count)
+                omega[u] = find_candidate_box(subjects[u], sites, count)
     return sorted(pairs), output
 
 
-def find_candidate_box(user, sites, remaining):
+def find_candidate_box(subject, sites, remaining):
     """Four nested sweeps: (coverage, area, box) of the least coverage; then the smaller area, then the lowest box."""
-    west = {user[0], *(sites[s][0] for s in remaining if sites[s][0] < user[0])}
-    south = {user[1], *(sites[s][1] for s in remaining if sites[s][1] < user[1])}
-    east = {user[2], *(sites[s][2] for s in remaining if sites[s][2] > user[2])}
-    north = {user[3], *(sites[s][3] for s in remaining if sites[s][3] > user[3])}
+    west = {subject[0], *(sites[s][0] for s in remaining if sites[s][0] < subject[0])}
+    south = {subject[1], *(sites[s][1] for s in remaining if sites[s][1] < subject[1])}
+    east = {subject[2], *(sites[s][2] for s in remaining if sites[s][2] > subject[2])}
+    north = {subject[3], *(sites[s][3] for s in remaining if sites[s][3] > subject[3])}
     found = []
     for box in product(west, south, east, north):
         number = sum(is_enclosing(box, sites[s]) for s in remaining)

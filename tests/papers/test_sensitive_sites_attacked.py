@@ -1,4 +1,4 @@
-"""The adversary at sensitive sites finds nothing in KNN, and in Local the users that sites share."""
+"""The adversary at sensitive sites finds nothing in KNN, and in Local the subjects that sites share."""
 
 import random
 
@@ -14,11 +14,11 @@ def test_the_adversary_finds_nothing_to_object_to_in_knn(cases, at):
 
 
 @pytest.mark.parametrize("algorithm", ["local", "local-2-by-2"])
-def test_the_adversary_objects_to_local_wherever_a_user_has_two_sites(algorithm):
+def test_the_adversary_objects_to_local_wherever_a_subject_has_two_sites(algorithm):
     rng, shared = random.Random(algorithm), 0
     for _ in range(40):
         found = meeting.attack_around_sites(rng, algorithm, at=False, known="bk")
-        if found is not None and found[0].metrics["shared_users"]:
+        if found is not None and found[0].metrics["shared_subjects"]:
             broken = {clause.name for clause in found[1].clauses if not clause.passed}
             assert "members" in broken
             shared += 1

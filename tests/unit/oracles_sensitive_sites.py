@@ -1,8 +1,8 @@
 """Plain Python statements of the paper: slow, small, and sharing nothing with `dbanon.methods`.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
-2008. A user or site is (x0, y0, x1, y1), cells, both ends inside. Users and sites come in the order of the curve where
-the paper sorts them. Indices are returned from 0, whatever the paper counts from.
+2008. A subject or site is (x0, y0, x1, y1), cells, both ends inside. Subjects and sites come in the order of the curve
+where the paper sorts them. Indices are returned from 0, whatever the paper counts from.
 """
 
 from functools import cache
@@ -37,10 +37,10 @@ def locate_on_curve(x, y, order):
     return 3 * half**2 + locate_on_curve(half - 1 - y, half - 1 - (x - half), order - 1)
 
 
-def group_by_bk(users, sites, k, cost_of=measure_area):
-    """Figure 11, with lines 5-6 and 13-14 for every i: start of each site's users, and the cost."""
-    n, m = len(users), len(sites)
-    u, s = [None, *users], [None, *sites]
+def group_by_bk(subjects, sites, k, cost_of=measure_area):
+    """Figure 11, with lines 5-6 and 13-14 for every i: start of each site's subjects, and the cost."""
+    n, m = len(subjects), len(sites)
+    u, s = [None, *subjects], [None, *sites]
     cost, solution = {}, {}
 
     def gc(i, j):
@@ -69,25 +69,25 @@ def group_by_bk(users, sites, k, cost_of=measure_area):
     return [start - 1 for start in reversed(starts)], cost[n - k + 1, m]
 
 
-def group_by_one_d_anon(users, k, cost_of=measure_area):
+def group_by_one_d_anon(subjects, k, cost_of=measure_area):
     """Best consecutive groups of k to 2k - 1, prefix by prefix: offsets and cost; the shortest last group on a tie."""
     best = {0: (0, [0])}
-    for i in range(k, len(users) + 1):
+    for i in range(k, len(subjects) + 1):
         for size in range(k, 2 * k):
             if i - size in best:
                 before, offset = best[i - size]
-                cost = before + cost_of(users[i - size : i])
+                cost = before + cost_of(subjects[i - size : i])
                 if i not in best or cost < best[i][0]:
                     best[i] = cost, [*offset, i]
-    return best.get(len(users), (0, [0]))[::-1]
+    return best.get(len(subjects), (0, [0]))[::-1]
 
 
-def group_by_mk(users, sites, offset, priority):
+def group_by_mk(subjects, sites, offset, priority):
     """Figure 6 from line 2 on, given line 1's groups: the group of each site; as many groups as sites or more.
 
     Line 4 takes the first group on a tie, line 7 the site of the least priority.
     """
-    groups = {g: users[a:b] for g, (a, b) in enumerate(pairwise(offset))}
+    groups = {g: subjects[a:b] for g, (a, b) in enumerate(pairwise(offset))}
     left, output = set(range(len(sites))), {}
     while left:
         chosen = {s: min(groups, key=lambda g, s=s: (measure_area([*groups[g], sites[s]]), g)) for s in left}
@@ -102,30 +102,30 @@ def group_by_mk(users, sites, offset, priority):
 
 
 def iter_windows(n, m, k):
-    """Every way to give m sites in order k consecutive users each, in order: tuples of starts."""
+    """Every way to give m sites in order k consecutive subjects each, in order: tuples of starts."""
     if m == 0:
         return [()]
     return [(*before, i) for i in range((m - 1) * k, n - k + 1) for before in iter_windows(i, m - 1, k)]
 
 
-def find_cheapest_windows(users, sites, k):
+def find_cheapest_windows(subjects, sites, k):
     """Brute force of BK's problem: the least cost, and of its solutions the one with the lowest last, ... starts."""
     best = min(
-        (sum(measure_area([*users[i : i + k], s]) for i, s in zip(starts, sites, strict=True)), starts[::-1])
-        for starts in iter_windows(len(users), len(sites), k)
+        (sum(measure_area([*subjects[i : i + k], s]) for i, s in zip(starts, sites, strict=True)), starts[::-1])
+        for starts in iter_windows(len(subjects), len(sites), k)
     )
     return list(best[1][::-1]), best[0]
 
 
-def find_cheapest_mapping(users, sites, k, *, exactly=False):
-    """Brute force of Problem 1 on the x axis: least 1D_Cost of all mappings to disjoint sets of `k` users or more."""
-    subset, rest = _iter_disjoint_pairs(len(users))
-    members = np.array([bin(mask).count("1") for mask in range(2 ** len(users))])
+def find_cheapest_mapping(subjects, sites, k, *, exactly=False):
+    """Brute force of Problem 1 on the x axis: least 1D_Cost of all mappings to disjoint sets of `k` subjects."""
+    subset, rest = _iter_disjoint_pairs(len(subjects))
+    members = np.array([bin(mask).count("1") for mask in range(2 ** len(subjects))])
     large = members == k if exactly else members >= k
-    best = np.where(members == 0, 0.0, inf)  # of exactly these users, for the sites so far
+    best = np.where(members == 0, 0.0, inf)  # of exactly these subjects, for the sites so far
     for s in sites:
         low, high = np.array([s[0]]), np.array([s[2]])
-        for u in users:
+        for u in subjects:
             low = np.concatenate([low, np.minimum(low, u[0])])
             high = np.concatenate([high, np.maximum(high, u[2])])
         total = best[rest] + np.where(large, high - low, inf)[subset]
@@ -136,7 +136,7 @@ def find_cheapest_mapping(users, sites, k, *, exactly=False):
 
 @cache
 def _iter_disjoint_pairs(n):
-    """All pairs of disjoint sets of n users, as bit masks."""
+    """All pairs of disjoint sets of n subjects, as bit masks."""
     pairs = [(0, 0)]
     for bit in (2**i for i in range(n)):
         pairs += [(a | bit, b) for a, b in pairs] + [(a, b | bit) for a, b in pairs]
@@ -157,7 +157,7 @@ def iter_partitions(members, k):
 
 
 def iter_consecutive(n, k):
-    """Every way to divide n users in order into groups of k to 2k - 1: lists of offsets."""
+    """Every way to divide n subjects in order into groups of k to 2k - 1: lists of offsets."""
     if n == 0:
         return [[0]]
     return [[*before, n] for size in range(k, 2 * k) if size <= n for before in iter_consecutive(n - size, k)]

@@ -1,4 +1,4 @@
-"""Random users and sites for the tests of the algorithms of `sensitive-sites`."""
+"""Random subjects and sites for the tests of the algorithms of `sensitive-sites`."""
 
 from tests.unit import oracles_sensitive_sites as oracle
 
@@ -11,12 +11,12 @@ def sort_along_curve(boxes):
     return sorted(boxes, key=lambda b: (oracle.locate_on_curve((b[0] + b[2]) // 2, (b[1] + b[3]) // 2, ORDER), b))
 
 
-def draw_instance(rng, *, users, sites, k=None, shapes=False):
-    """Users and sites in the order of the curve, and k; at least k users a site.
+def draw_instance(rng, *, subjects, sites, k=None, shapes=False):
+    """Subjects and sites in the order of the curve, and k; at least k subjects a site.
 
-    `users` and `sites` are least and greatest numbers. Many share a row, a column or a cell, which makes ties.
+    `subjects` and `sites` are least and greatest numbers. Many share a row, a column or a cell, which makes ties.
     """
-    n = max(rng.randint(*users), rng.randint(*users))
+    n = max(rng.randint(*subjects), rng.randint(*subjects))
     m = rng.randint(sites[0], max(sites[0], min(sites[1], n // (k or 1))))
     k = k or rng.randint(1, min(5, n // m))
     side, high = rng.choice([(1, 1), (2, 2), (5, 5), (30, 1), (16, 16), (60, 60)])

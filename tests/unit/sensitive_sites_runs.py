@@ -1,4 +1,4 @@
-"""Runs of `sensitive-sites` on users and sites that are given as points."""
+"""Runs of `sensitive-sites` on subjects and sites that are given as points."""
 
 import json
 
@@ -10,7 +10,7 @@ from dbanon.methods import METHODS
 FAMILY = METHODS["sensitive-sites"]
 
 
-def make_users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
+def make_subjects(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
     n = len(points)
     xy = np.array(points, np.float64).reshape(-1, 2)
     return Trajectories(
@@ -21,7 +21,7 @@ def make_users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
 
 
 def make_sites(points, shapes=None):
-    """Sites at points or with bounds; `shapes` are bounds of users by trajectory id."""
+    """Sites at points or with bounds; `shapes` are bounds of subjects by trajectory id."""
     bounds = np.array([p if len(p) == 4 else (*p, *p) for p in points], np.float64).reshape(-1, 4)
     shapes = dict(sorted((shapes or {}).items()))
     return Sites(

@@ -1,4 +1,4 @@
-"""Tiny evidence about sensitive sites, built in plain Python: one loop a user and site, so that it is plainly right."""
+"""Tiny evidence about sensitive sites, in plain Python: one loop a subject and site, so that it is plainly right."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ def compute_squared_distance(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 class SiteWorld:
-    """Users and sites as a plain adversary sees them."""
+    """Subjects and sites as a plain adversary sees them."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class SiteWorld:
         return tuple(math.floor(side / self.grid_m) for side in box)
 
     def find_position(self, subject: int) -> tuple[tuple[int, ...], int] | None:
-        """Give the cells of a user and the trajectory that supplies them."""
+        """Give the cells of a subject and the trajectory that supplies them."""
         fixes = sorted((t, i, x, y) for i, (s, path) in self.trips.items() for t, x, y in path if s == subject)
         at = self.params["at"]
         if at is not None:

@@ -10,7 +10,7 @@ from dbanon.base.trajectory import Sites
 from tests.unit.attack_evidence import add, make_trajectories, put, take
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, attack, find_broken, join_evidence, move_side
 
-# Cells of two metres. One user stands on the first site, one is inside its rectangle, one five cells away from it.
+# Cells of two metres. One subject stands on the first site, one is inside its rectangle, one five cells away from it.
 S1, S2, S3 = 800_001, 800_005, 800_003
 CELLS = {
     0: (9, 9), 1: (11, 10), 2: (12, 12), 3: (10, 10), 4: (29, 8), 5: (31, 11), 6: (33, 10), 7: (49, 9), 8: (53, 12),
@@ -44,7 +44,7 @@ def make_honest(at: str | None = None, **params: object) -> SiteEvidence:
     return make_scene(at, **params).make_evidence(GROUPS)
 
 
-# Rows by their user, and changes to them.
+# Rows by their subject, and changes to them.
 
 
 def find_row(evidence: SiteEvidence, subject: int) -> int:
@@ -88,7 +88,7 @@ def leave_out(evidence: SiteEvidence, *subjects: int) -> SiteEvidence:
 
 
 def publish_exactly(evidence: SiteEvidence, subject: int, people: int) -> SiteEvidence:
-    """Publish a cloaked user's own cell, and say that one fewer has the region."""
+    """Publish a cloaked subject's own cell, and say that one fewer has the region."""
     where, x, y = find_row(evidence, subject), *CELLS[subject]
     region = (evidence.cloak_bounds == evidence.cloak_bounds[where]).all(axis=1)
     evidence = put(evidence, "cloak_crowd", region, people)
@@ -110,7 +110,7 @@ def cloak_for_nothing(evidence: SiteEvidence) -> SiteEvidence:
 
 
 def swap_rows(evidence: SiteEvidence, a: int, b: int) -> SiteEvidence:
-    """Exchange two users' rows."""
+    """Exchange two subjects' rows."""
     a, b = (np.flatnonzero(evidence.member_record == evidence.cloak_record[find_row(evidence, s)])[0] for s in (a, b))
     return put(evidence, "member_record", [a, b], evidence.member_record[[b, a]])
 
@@ -139,8 +139,8 @@ ALONE = {
     "a membership twice": ("members", lambda e: take(e, "member", np.append(np.arange(len(e.member_whole)), 4))),
     "an unknown trajectory": ("members", lambda e: add(e, "member", e.cloak_record[0], 700_555, True)),
     "a member of no record": ("members", lambda e: add(e, "member", 900_555, e.member_trajectory[0], True)),
-    "a user twice in one region": ("members", lambda e: publish_again(e, 1)),
-    "an exact user twice": ("members", lambda e: publish_again(e, 10)),
+    "a subject twice in one region": ("members", lambda e: publish_again(e, 1)),
+    "an exact subject twice": ("members", lambda e: publish_again(e, 10)),
     "a member's exact place beside its cloak": (
         "members",
         lambda e: publish_again(e, 2, cloaked=0, crowd=1, bounds=[24.0, 24.0, 26.0, 26.0]),
@@ -157,20 +157,20 @@ ALONE = {
     "another srid": ("region", lambda e: put(e, "cloak_srid", 4, 4326)),
     "a side off the grid by a millimetre": ("region", lambda e: move_side(e, find_row(e, 10), 0, -0.001)),
     "a region off the grid by a millimetre": ("region", lambda e: move_side(e, find_rows(e, S1), 3, 0.001)),
-    "an exact user left out": ("complete", lambda e: leave_out(e, 10)),
+    "an exact subject left out": ("complete", lambda e: leave_out(e, 10)),
     "one more absent": (
         "left-out",
         lambda e: change_suppressed(e, absent_at_instant=e.suppressed["subjects"]["absent_at_instant"] + 1),
     ),
     "another reason": ("left-out", lambda e: change_suppressed(e, tiresome=1)),
-    "an exact place next to the user's": (
+    "an exact place next to the subject's": (
         "exact",
         lambda e: move_side(move_side(e, find_row(e, 10), 0, 2.0), find_row(e, 10), 2, 2.0),
     ),
     "an exact place grown by a cell": ("exact", lambda e: move_side(e, find_row(e, 10), 3, 2.0)),
     "a shape shrunk by a cell": ("exact", lambda e: move_side(e, find_row(e, 13), 0, 2.0)),
     "a crowd of two at an exact place": ("exact", lambda e: put(e, "cloak_crowd", find_row(e, 10), 2)),
-    "two users' rows exchanged": ("covers", lambda e: swap_rows(e, 0, 4)),
+    "two subjects' rows exchanged": ("covers", lambda e: swap_rows(e, 0, 4)),
     "a region one cell short of a member": ("covers", lambda e: move_side(e, find_rows(e, S1), 2, -2.0)),
     "a region one cell short of a member's shape": ("covers", lambda e: move_side(e, find_rows(e, S3), 2, -2.0)),
     "crowd + 1": ("crowd", lambda e: put(e, "cloak_crowd", find_row(e, 5), 4)),
@@ -178,12 +178,12 @@ ALONE = {
     "a row that stands for two": ("crowd", lambda e: put(e, "cloak_subjects", find_row(e, 5), 2)),
     "an exact row that stands for two": ("crowd", lambda e: put(e, "cloak_subjects", find_row(e, 10), 2)),
     "a region of one beside that of the others": ("size", split),
-    "an exact user on a site": ("nearest", lambda e: publish_exactly(e, 3, 3)),
+    "an exact subject on a site": ("nearest", lambda e: publish_exactly(e, 3, 3)),
     "two sites in one region of k": ("own-rectangle", lambda e: add_site(e, 31, 9)),
-    "two sites at one place with 2k - 1 users": ("own-rectangle", lambda e: add_site(e, 10, 10)),
+    "two sites at one place with 2k - 1 subjects": ("own-rectangle", lambda e: add_site(e, 10, 10)),
     "a region that holds no site": ("own-rectangle", cloak_for_nothing),
-    "an exact user nearer than the guard": ("guards", lambda e: change_params(e, guard_m=10.5)),
-    "an exact user inside a rectangle": ("guards", lambda e: change_params(e, guard_inside=True)),
+    "an exact subject nearer than the guard": ("guards", lambda e: change_params(e, guard_m=10.5)),
+    "an exact subject inside a rectangle": ("guards", lambda e: change_params(e, guard_inside=True)),
     "another column": ("columns", lambda e: put(e, "cloak_other_keys", 1, 1)),
     "a text for cloaked": ("columns", lambda e: put(e, "cloak_cloaked", find_row(e, 10), -1)),
     "k of one": ("decidable", lambda e: change_params(e, k=1)),
@@ -200,8 +200,8 @@ def shrink_to_two(evidence: SiteEvidence) -> SiteEvidence:
     return put(evidence, "cloak_bounds", where, [58.0, 16.0, 64.0, 24.0])
 
 
-def share_user(evidence: SiteEvidence) -> SiteEvidence:
-    """Let user 3 serve the second site too, in a rectangle of both, instead of user 6."""
+def share_subject(evidence: SiteEvidence) -> SiteEvidence:
+    """Let subject 3 serve the second site too, in a rectangle of both, instead of subject 6."""
     evidence = publish_exactly(evidence, 6, 3)
     where = [find_row(evidence, 4), find_row(evidence, 5)]
     evidence = put(evidence, "cloak_bounds", where, [20.0, 16.0, 64.0, 24.0])
@@ -210,8 +210,8 @@ def share_user(evidence: SiteEvidence) -> SiteEvidence:
 
 # What breaks several clauses, and one of them. The first four are the attacks the method was made against.
 REFUSED = {
-    "a site with k - 1 users": ("nearest", shrink_to_two),
-    "a shared user": ("members", share_user),
+    "a site with k - 1 subjects": ("nearest", shrink_to_two),
+    "a shared subject": ("members", share_subject),
     "a rectangle that misses its site": (
         "own-rectangle",
         lambda e: put(e, "cloak_bounds", find_rows(e, S2), [60.0, 22.0, 68.0, 26.0]),
@@ -235,7 +235,10 @@ REFUSED = {
     "an infinite bound": ("region", lambda e: put(e, "cloak_bounds", (find_row(e, 10), 2), math.inf)),
     "no area": ("region", lambda e: move_side(e, find_row(e, 10), 2, -2.0)),
     "a site nobody hides": ("nearest", lambda e: add_site(e, 90, 90)),
-    "exact users of a region in the guard": ("nearest", lambda e: change_params(publish_exactly(e, 3, 3), guard_m=1)),
+    "exact subjects of a region in the guard": (
+        "nearest",
+        lambda e: change_params(publish_exactly(e, 3, 3), guard_m=1),
+    ),
 }
 
 
@@ -256,7 +259,7 @@ def test_honest_regions_withstand_the_attack(at):
         "smallest_crowd": 3,
         "largest_crowd": 4,
         "exact_inside_rectangles": 1,
-        "users_at_sites": 1,
+        "subjects_at_sites": 1,
         "sites_with_own_rectangle": 3,
         "rectangles_of_their_site_alone": 0,
         "least_seen_at_a_site": 3,
@@ -375,7 +378,7 @@ def make_people(cells: dict[int, tuple[int, int]], sites: dict[int, tuple[int, i
     return SiteWorld(trips, bounds, SITE_PARAMS | params)
 
 
-def test_sites_at_one_place_with_k_users_each_and_one_rectangle_pass():
+def test_sites_at_one_place_with_k_subjects_each_and_one_rectangle_pass():
     world = make_people({s: (s % 3, s // 3) for s in range(6)}, {1: (1, 1), 2: (1, 1)})
     evidence = world.make_evidence({800_001: [0, 1, 5], 800_002: [2, 3, 4]})
     assert find_broken(evidence) == set()
@@ -384,7 +387,7 @@ def test_sites_at_one_place_with_k_users_each_and_one_rectangle_pass():
     assert find_broken(five.make_evidence({800_001: [0, 1, 5], 800_002: [2, 3]})) == {"own-rectangle"}
 
 
-def test_a_user_of_one_site_may_stand_on_another():
+def test_a_subject_of_one_site_may_stand_on_another():
     world = make_people({0: (0, 0), 1: (1, 2), 2: (5, 5), 3: (5, 4), 4: (6, 5), 5: (4, 6)}, {1: (1, 1), 2: (5, 5)})
     assert find_broken(world.make_evidence({800_001: [0, 1, 2], 800_002: [3, 4, 5]})) == set()
 
@@ -396,7 +399,7 @@ def test_a_guard_is_strict_and_counted_in_cells():
     assert find_broken(join_evidence(change_params(evidence, guard_m=10.0001))) == {"guards"}
 
 
-def test_the_shared_users_of_local_are_refused_in_its_secure_format():
+def test_the_shared_subjects_of_local_are_refused_in_its_secure_format():
     world = make_people({0: (0, 0), 1: (2, 2), 2: (4, 4), 3: (5, 5), 4: (9, 9)}, {1: (1, 1), 2: (5, 5)})
     evidence = world.make_evidence({800_001: [0, 1, 2]})
     for subject in (2, 3, 1):
@@ -487,7 +490,7 @@ NONSENSE = {
     "times that are none": lambda e: dataclasses.replace(
         e, trajectories=make_trajectories({1: (0, [(1e300, 0.0, 0.0)])})
     ),
-    "a user beyond all cells": lambda e: dataclasses.replace(
+    "a subject beyond all cells": lambda e: dataclasses.replace(
         e, trajectories=dataclasses.replace(e.trajectories, x=e.trajectories.x + 1e17)
     ),
     "a site beyond all cells": lambda e: change_places(e, site_bounds=e.sites.site_bounds - 1e17),

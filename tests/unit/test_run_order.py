@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from dbanon.methods.kernels.order import rank_subjects
-from tests.unit.sensitive_sites_runs import make_users
+from tests.unit.sensitive_sites_runs import make_subjects
 
 NAMES = ["Ann", "Bob", "Cid", "Dot", "Eve", "", "Zoë", "the same, but longer than eight bytes", "10", "9"]
 
 
 def sort_names(names, seed=3):
     """The names in the order of a run."""
-    data = dataclasses.replace(make_users([(0, 0)] * len(names)), subject_names=pa.array(names, pa.string()))
+    data = dataclasses.replace(make_subjects([(0, 0)] * len(names)), subject_names=pa.array(names, pa.string()))
     rank = rank_subjects(data, np.random.default_rng(seed))
     assert sorted(rank.tolist()) == list(range(len(names)))
     return [names[code] for code in np.argsort(rank)]
@@ -37,10 +37,10 @@ def test_every_name_comes_first_about_as_often_as_any_other():
 
 
 def test_where_there_are_no_names_codes_are_names():
-    data = make_users([(0, 0)] * 4, subject=[3, 0, 0, 1])
+    data = make_subjects([(0, 0)] * 4, subject=[3, 0, 0, 1])
     rank = rank_subjects(data, np.random.default_rng(3))
     assert [str(code) for code in np.argsort(rank)] == sort_names(["0", "1", "2", "3"])
 
 
 def test_an_empty_dataset_has_an_empty_order():
-    assert rank_subjects(make_users([]), np.random.default_rng(3)).tolist() == []
+    assert rank_subjects(make_subjects([]), np.random.default_rng(3)).tolist() == []

@@ -1,4 +1,4 @@
-"""What sensitive-sites makes of users, sites and parameters: rows, guards, smaller rectangles, and its errors."""
+"""What sensitive-sites makes of subjects, sites and parameters: rows, guards, smaller rectangles, and its errors."""
 
 import itertools
 import random
@@ -11,7 +11,7 @@ from dbanon.methods.sensitive_sites import _bichromatic, _guards, _improve, _mon
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.facts import expect_refusal
 from tests.unit.sensitive_sites_instances import draw_instance
-from tests.unit.sensitive_sites_runs import FAMILY, list_rows, make_sites, make_users, run
+from tests.unit.sensitive_sites_runs import FAMILY, list_rows, make_sites, make_subjects, run
 
 ALGORITHMS = [a.name for a in FAMILY.algorithms]
 
@@ -22,7 +22,7 @@ def algorithm(request):
 
 
 def draw_crowd(rng, n, m, *, side=60, shaped=False):
-    """Users and sites at random, many at the same place; rectangles where `shaped`."""
+    """Subjects and sites at random, many at the same place; rectangles where `shaped`."""
 
     def boxes(count):
         low = np.array([[rng.randrange(side), rng.randrange(side)] for _ in range(count)]).reshape(-1, 2)
@@ -35,8 +35,8 @@ def draw_crowd(rng, n, m, *, side=60, shaped=False):
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def test_users_of_a_site_share_its_rectangle_and_the_others_are_as_they_are():
-    data = make_users([(10, 10), (12, 11), (50, 50), (90, 90)], t=[5.0, 130.0, 61.0, 0.0])
+def test_subjects_of_a_site_share_its_rectangle_and_the_others_are_as_they_are():
+    data = make_subjects([(10, 10), (12, 11), (50, 50), (90, 90)], t=[5.0, 130.0, 61.0, 0.0])
     cloaks = run(data, make_sites([(11.5, 15)]))
     assert list_rows(cloaks) == {
         5: ([10, 10, 13, 16], 2, True),
@@ -46,12 +46,12 @@ def test_users_of_a_site_share_its_rectangle_and_the_others_are_as_they_are():
     }
     assert set(cloaks.start.tolist()) == {0}
     assert set(cloaks.end.tolist()) == {180}  # one period, from the first slot to the end of the last
-    assert cloaks.metrics["users_cloaked"] == 2
+    assert cloaks.metrics["subjects_cloaked"] == 2
     assert cloaks.metrics["ggc_percent"] == pytest.approx(100 * 3 * 6 / 81**2)
 
 
 def test_at_an_instant_everybody_is_where_the_last_fix_was_and_who_is_not_seen_is_counted():
-    data = make_users([(0, 0), (5, 5), (9, 9), (1, 1)], t=[0.0, 60.0, 0.0, 1000.0], subject=[0, 0, 1, 2])
+    data = make_subjects([(0, 0), (5, 5), (9, 9), (1, 1)], t=[0.0, 60.0, 0.0, 1000.0], subject=[0, 0, 1, 2])
     cloaks = run(data, make_sites([(6, 6)]), at=120, max_gap_s=120)
     assert list_rows(cloaks) == {8: ([5, 5, 10, 10], 2, True), 11: ([5, 5, 10, 10], 2, True)}
     left_out = {"absent_at_instant": 1}
@@ -60,8 +60,8 @@ def test_at_an_instant_everybody_is_where_the_last_fix_was_and_who_is_not_seen_i
     assert (cloaks.start[0], cloaks.end[0]) == (120, 180)
 
 
-def test_users_and_sites_that_are_shapes_count_by_their_bounds():
-    data = make_users([(12, 11), (3, 3), (90, 90)])
+def test_subjects_and_sites_that_are_shapes_count_by_their_bounds():
+    data = make_subjects([(12, 11), (3, 3), (90, 90)])
     cloaks = run(data, make_sites([(10, 10, 14.5, 12)], {5: (11, 10, 13, 12.2), 11: (88, 88, 92.5, 92)}))
     assert list_rows(cloaks) == {
         5: ([3, 3, 15, 13], 2, True),
@@ -70,28 +70,28 @@ def test_users_and_sites_that_are_shapes_count_by_their_bounds():
     }
 
 
-def test_sites_with_the_same_rectangle_hide_their_users_together():
-    data = make_users([(5, 5)] * 7)
+def test_sites_with_the_same_rectangle_hide_their_subjects_together():
+    data = make_subjects([(5, 5)] * 7)
     cloaks = run(data, make_sites([(5, 5), (5, 5)]), k=3)
     assert set(map(str, list_rows(cloaks).values())) == {"([5.0, 5.0, 6.0, 6.0], 7, True)"}
 
 
 def test_a_far_site_costs_area_and_harms_nobody_else():
     near = [(x, y) for x in range(5) for y in range(5)]
-    cloaks = run(make_users(near), make_sites([(2, 2), (10**6, 10**6)]))
-    assert cloaks.metrics["users_cloaked"] == 4
+    cloaks = run(make_subjects(near), make_sites([(2, 2), (10**6, 10**6)]))
+    assert cloaks.metrics["subjects_cloaked"] == 4
     assert cloaks.metrics["gc_largest_m2"] > 0.99e12
 
 
 # ---- guards ----------------------------------------------------------------------------------------------------------
 
 
-def find_claims(users, sites, rank, site, *, reach, inside):
+def find_claims(subjects, sites, rank, site, *, reach, inside):
     """Say who must be added to which site, plainly: the nearest of those that claim, then the lowest by rank."""
-    box = _guards.bound_sites(users, sites, site)
+    box = _guards.bound_sites(subjects, sites, site)
     found = {}
     for u in np.flatnonzero(site < 0).tolist():
-        a = [int(c[u]) for c in users.columns]
+        a = [int(c[u]) for c in subjects.columns]
         for s in range(len(sites)):
             b, c = [int(v[s]) for v in sites.columns], [int(v[s]) for v in box.columns]
             away = max(0, a[0] - b[2], b[0] - a[2]) ** 2 + max(0, a[1] - b[3], b[1] - a[3]) ** 2
@@ -125,13 +125,13 @@ def test_whoever_stands_on_a_site_is_hidden_with_it(algorithm):
     for _ in range(20):
         points = [(rng.randrange(12), rng.randrange(12)) for _ in range(60)]
         places = [(rng.randrange(12), rng.randrange(12)) for _ in range(4)]
-        told = list_rows(run(make_users(points), make_sites(places), algorithm, k=3))
+        told = list_rows(run(make_subjects(points), make_sites(places), algorithm, k=3))
         exact = {tuple(box[:2]) for box, _, cloaked in told.values() if not cloaked}
         assert not exact & set(places)
 
 
 def test_guard_m_is_a_distance_between_cells_and_strictly_less():
-    data = make_users([(0.05, 0), (0.35, 0), (1.15, 0), (1.25, 0)], grid_m=0.1)
+    data = make_subjects([(0.05, 0), (0.35, 0), (1.15, 0), (1.25, 0)], grid_m=0.1)
     near = run(data, make_sites([(0, 0)]), guard_m=1.1)
     assert [cloaked for _, _, cloaked in list_rows(near).values()] == [True, True, False, False]
     nearer = run(data, make_sites([(0, 0)]), guard_m=1.15)
@@ -143,12 +143,12 @@ def test_guard_m_is_a_distance_between_cells_and_strictly_less():
 @pytest.mark.parametrize(("cell_m", "reach"), [(0.3, 0.9), (0.7, 2.1)])
 def test_three_cells_are_not_nearer_than_three_cells_whatever_float64_makes_of_it(cell_m, reach):
     assert 3 * cell_m < reach
-    data = make_users([(0, 0), (0, 0), (3.5 * cell_m, 0)], grid_m=cell_m)
+    data = make_subjects([(0, 0), (0, 0), (3.5 * cell_m, 0)], grid_m=cell_m)
     for guard_m, hidden in ((reach, 2), (reach + 1e-6, 3)):
-        assert run(data, make_sites([(0, 0)]), guard_m=guard_m).metrics["users_cloaked"] == hidden
+        assert run(data, make_sites([(0, 0)]), guard_m=guard_m).metrics["subjects_cloaked"] == hidden
 
 
-def test_of_sites_equally_near_the_lowest_by_rank_takes_a_user():
+def test_of_sites_equally_near_the_lowest_by_rank_takes_a_subject():
     some, places = (Boxes.from_array([(x, y, x, y) for x, y in at]) for at in ([(2, 0)], [(0, 0), (4, 0), (2, 2)]))
     for rank in itertools.permutations(range(3)):
         found = _guards.add(
@@ -159,7 +159,7 @@ def test_of_sites_equally_near_the_lowest_by_rank_takes_a_user():
 
 def test_guard_inside_leaves_nobody_exact_in_a_rectangle():
     rng = random.Random(3)
-    data = make_users([(rng.randrange(100), rng.randrange(100)) for _ in range(400)])
+    data = make_subjects([(rng.randrange(100), rng.randrange(100)) for _ in range(400)])
     places = make_sites([(rng.randrange(100), rng.randrange(100)) for _ in range(6)])
     told = list_rows(run(data, places, k=5, guard_inside=True)).values()
     for box, _, cloaked in told:
@@ -179,7 +179,7 @@ def measure_rectangle(some, places, who, s):
 
 @pytest.mark.stress
 @pytest.mark.parametrize("shaped", [False, True])
-def test_improving_keeps_k_users_for_each_site_and_makes_no_rectangle_longer_thinner_or_larger(shaped):
+def test_improving_keeps_k_subjects_for_each_site_and_makes_no_rectangle_longer_thinner_or_larger(shaped):
     rng, better = random.Random(shaped), 0
     for _ in range(300):
         k, m = rng.randint(1, 5), rng.randint(1, 8)
@@ -212,7 +212,7 @@ def test_shapes_of_which_the_best_span_is_not_tried_make_nothing_larger():
 
 
 @pytest.mark.stress
-def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_users():
+def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_subjects():
     rng, wrong = random.Random(7), 0
     for _ in range(100):
         some, places = draw_crowd(rng, 14, 1, side=25)
@@ -231,19 +231,19 @@ def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_users():
 
 
 def improve_mapping(some, places, members):
-    """Improve a mapping of users and sites given as points: the users of each site, sorted."""
+    """Improve a mapping of subjects and sites given as points: the subjects of each site, sorted."""
     boxes = (Boxes.from_array([(x, y, x, y) for x, y in at]) for at in (some, places))
     return np.sort(_improve.improve(*boxes, np.array(members))).tolist()
 
 
-def test_the_site_of_the_largest_rectangle_chooses_first_and_gives_its_users_back_for_others():
-    # Both want user 0. The second has 21 x 21 cells and is first; then the first may have what the second had.
+def test_the_site_of_the_largest_rectangle_chooses_first_and_gives_its_subjects_back_for_others():
+    # Both want subject 0. The second has 21 x 21 cells and is first; then the first may have what the second had.
     assert improve_mapping([(12, 12), (24, 24), (30, 30)], [(14, 14), (10, 10)], [[1], [2]]) == [[1], [0]]
     assert improve_mapping([(10, 10), (13, 13), (16, 16)], [(14, 14), (10, 10)], [[2], [1]]) == [[1], [0]]
 
 
 def test_there_are_passes_until_the_gain_is_small():
-    # User 1 is given back when the first site has had its turn.
+    # Subject 1 is given back when the first site has had its turn.
     assert improve_mapping([(6, 6), (15, 15), (24, 24)], [(17, 17), (10, 10)], [[2], [1]]) == [[1], [0]]
     rng = random.Random(4)
     some, places = draw_crowd(rng, 400, 40, side=100)
@@ -261,7 +261,7 @@ def test_no_rectangle_becomes_longer_or_thinner_though_it_would_be_smaller():
 
 
 @pytest.mark.parametrize("side", [-1, 1])
-def test_of_many_users_near_a_site_those_are_looked_at_that_take_the_least_area(side):
+def test_of_many_subjects_near_a_site_those_are_looked_at_that_take_the_least_area(side):
     """Each of 1,400 would do alone, on a hyperbola; no two of them would, nor one with those whom the site has."""
     half = [(1 - wide, 1 - 300 * 3334 // wide) for wide in range(300, 1000)]
     far = half + [(y, x) for x, y in half]
@@ -288,10 +288,10 @@ def measure_total(some, places, who):
 def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
     rng, smaller = random.Random(2), 0
     for _ in range(60):
-        some, places, k = draw_instance(rng, users=(30, 60), sites=(3, 6), k=rng.randint(2, 4))
+        some, places, k = draw_instance(rng, subjects=(30, 60), sites=(3, 6), k=rng.randint(2, 4))
         some, places = Boxes.from_array(some), Boxes.from_array(places)
         scene = _snapshot.Scene(
-            users=some, sites=places, trajectory=np.arange(len(some)), by_rank=np.arange(len(some)),
+            subjects=some, sites=places, trajectory=np.arange(len(some)), by_rank=np.arange(len(some)),
             site_rank=np.arange(len(places)), root=np.zeros(2), cell_m=1.0, domain=1, absent=0,
         )  # fmt: skip
         found = _rows.ALGORITHMS["bk"](scene, FAMILY.parse({"k": k}), np.random.default_rng(0))
@@ -311,7 +311,7 @@ def test_with_guards_too_improve_is_never_above_bk(guards):
     for _ in range(60):
         n, m, side = rng.randint(12, 60), rng.randint(2, 4), rng.choice([12, 30])
         points = [(rng.randrange(side), rng.randrange(side)) for _ in range(n)]
-        data, longest = make_users(points), rng.choice([1, 8])
+        data, longest = make_subjects(points), rng.choice([1, 8])
         corners = [(x, y, x + rng.randrange(longest), y + rng.randrange(longest)) for x, y in points]
         shapes = dict(zip(data.trajectory_id.tolist(), corners, strict=True))
         places = make_sites([(rng.randrange(side), rng.randrange(side)) for _ in range(m)], shapes)
@@ -321,7 +321,7 @@ def test_with_guards_too_improve_is_never_above_bk(guards):
 
 def test_improve_reports_what_bk_had_and_can_be_left_out():
     rng = random.Random(5)
-    data = make_users([(rng.randrange(500), rng.randrange(500)) for _ in range(300)])
+    data = make_subjects([(rng.randrange(500), rng.randrange(500)) for _ in range(300)])
     places = make_sites([(rng.randrange(500), rng.randrange(500)) for _ in range(9)])
     plain, improved = run(data, places, improve=False, k=4), run(data, places, k=4)
     assert improved.metrics["bk_ggc_percent"] == plain.metrics["ggc_before_guards_percent"]
@@ -335,10 +335,11 @@ def test_improve_reports_what_bk_had_and_can_be_left_out():
 def test_mk_only_breaks_ties():
     both = make_sites([(3, 0), (4, 0)])
     assert (
-        len({str(list_rows(run(make_users([(x, 0) for x in range(8)]), both, "mk", seed=s))) for s in range(20)}) == 1
+        len({str(list_rows(run(make_subjects([(x, 0) for x in range(8)]), both, "mk", seed=s))) for s in range(20)})
+        == 1
     )
     # The groups end up at one place, and both sites want the first.
-    tied = make_users([(0, 0)] * 2 + [(50, 0)] * 2)
+    tied = make_subjects([(0, 0)] * 2 + [(50, 0)] * 2)
     assert len({str(list_rows(run(tied, make_sites([(0, 3), (0, 4)]), "mk", seed=s))) for s in range(20)}) == 1
     assert len({str(list_rows(run(tied, make_sites([(0, 3), (3, 0)]), "mk", seed=s))) for s in range(20)}) == 2
 
@@ -353,24 +354,24 @@ def test_mk_only_breaks_ties():
         ("mk", ("mk", "k = 2", "2 sites", "1 of 3 people")),
     ],
 )
-def test_too_few_users_are_infeasible(algorithm, facts):
+def test_too_few_subjects_are_infeasible(algorithm, facts):
     with expect_refusal(InfeasibleError, *facts):
-        run(make_users([(0, 0), (1, 1), (2, 2)]), make_sites([(0, 0), (1, 1)]), algorithm)
+        run(make_subjects([(0, 0), (1, 1), (2, 2)]), make_sites([(0, 0), (1, 1)]), algorithm)
 
 
-def test_exactly_k_users_a_site_leave_one_solution_for_bk_and_mk_may_do_with_fewer_than_2k_minus_1(algorithm):
-    data = make_users([(x, 0) for x in range(6)])
+def test_exactly_k_subjects_a_site_leave_one_solution_for_bk_and_mk_may_do_with_fewer_than_2k_minus_1(algorithm):
+    data = make_subjects([(x, 0) for x in range(6)])
     both = make_sites([(0, 0), (5, 0)])
-    assert run(data, both, algorithm, k=3).metrics["users_cloaked"] == 6
+    assert run(data, both, algorithm, k=3).metrics["subjects_cloaked"] == 6
 
 
 def test_no_site_is_bad_data(algorithm):
     with expect_refusal(DataError, "sensitive sites", "none"):
-        run(make_users([(0, 0)] * 5), make_sites([]), algorithm)
+        run(make_subjects([(0, 0)] * 5), make_sites([]), algorithm)
 
 
 def test_several_fixes_need_an_instant_and_an_instant_is_a_slot():
-    data = make_users([(0, 0), (1, 1), (5, 5)], t=[0.0, 60.0, 0.0], subject=[0, 0, 1])
+    data = make_subjects([(0, 0), (1, 1), (5, 5)], t=[0.0, 60.0, 0.0], subject=[0, 0, 1])
     with expect_refusal(ParameterError, "one fix", "'at'", "3 fixes", "2 people"):
         run(data, make_sites([(0, 0)]))
     with expect_refusal(ParameterError, "'at'", "sensitive-sites", "grid_s"):
@@ -394,13 +395,13 @@ def test_parameters_say_what_they_must_be(name, value, must):
 
 def test_positions_too_far_apart_are_bad_data():
     with expect_refusal(DataError, "2^30 cells", "2e+09"):
-        run(make_users([(0, 0), (2e9, 0)]), make_sites([(0, 0)]))
+        run(make_subjects([(0, 0), (2e9, 0)]), make_sites([(0, 0)]))
     with expect_refusal(DataError, "2^62 cells"):
-        run(make_users([(0, 0), (1e9, 1e9)] * 8), make_sites([(0, 0)] * 8))
+        run(make_subjects([(0, 0), (1e9, 1e9)] * 8), make_sites([(0, 0)] * 8))
 
 
 def test_what_an_algorithm_would_not_do_cannot_be_asked_of_it():
-    data, places = make_users([(0, 0)] * 5), make_sites([(0, 0)])
+    data, places = make_subjects([(0, 0)] * 5), make_sites([(0, 0)])
     facts = "'improve'", "sensitive-sites", "bk", "mk"
     with expect_refusal(ParameterError, *facts):
         run(data, places, "mk", improve=False)
@@ -415,7 +416,7 @@ def test_what_an_algorithm_would_not_do_cannot_be_asked_of_it():
     ids=["at one point", "along x", "along y", "on a diagonal"],
 )
 def test_degenerate_places_are_no_trouble(algorithm, points):
-    cloaks = run(make_users(points), make_sites([points[0], points[5], points[5]]), algorithm)
+    cloaks = run(make_subjects(points), make_sites([points[0], points[5], points[5]]), algorithm)
     told = list_rows(cloaks).values()
     assert all(crowd >= 2 for _, crowd, cloaked in told if cloaked)
     assert sum(cloaked for _, _, cloaked in told) >= 6
@@ -426,7 +427,7 @@ def test_degenerate_places_are_no_trouble(algorithm, points):
 
 def test_only_fixes_from_since_to_until_are_considered():
     two = [(0, 0), (1, 0), (2, 0), (40, 0), (41, 0), (42, 0)]
-    data = make_users(two, t=[0, 0, 0, 600, 600, 600], grid_s=60)
+    data = make_subjects(two, t=[0, 0, 0, 600, 600, 600], grid_s=60)
     late = run(data, make_sites([(40, 0)]), k=2, since=600)
     assert (len(late.record_id), late.start.min(), late.end.max()) == (3, 600, 660)
     early = run(data, make_sites([(0, 0)]), k=2, until=600)
@@ -436,7 +437,7 @@ def test_only_fixes_from_since_to_until_are_considered():
 
 
 def test_who_has_several_fixes_may_have_one_in_the_time_considered():
-    data = make_users([(0, 0), (9, 9), (1, 0), (9, 8)], t=[0, 600, 0, 600], subject=[0, 0, 1, 1], grid_s=60)
+    data = make_subjects([(0, 0), (9, 9), (1, 0), (9, 8)], t=[0, 600, 0, 600], subject=[0, 0, 1, 1], grid_s=60)
     cloaks = run(data, make_sites([(0, 0)]), k=2, until=600)
     assert np.unique(cloaks.bounds, axis=0).tolist() == [[0, 0, 2, 1]]
     with pytest.raises(ParameterError, match="'at'"):
@@ -445,13 +446,13 @@ def test_who_has_several_fixes_may_have_one_in_the_time_considered():
 
 @pytest.mark.parametrize("time", [{"until": 120}, {"until": 60}, {"since": 180}], ids=str)
 def test_an_instant_outside_the_time_considered_is_refused(time):
-    data = make_users([(0, 0), (1, 0), (2, 0)], t=[30, 30, 30], grid_s=60)
+    data = make_subjects([(0, 0), (1, 0), (2, 0)], t=[30, 30, 30], grid_s=60)
     assert run(data, make_sites([(0, 0)]), k=2, at=120, until=180).end.max() == 180
     with expect_refusal(ParameterError, "'at'", "'until'", "120"):
         run(data, make_sites([(0, 0)]), k=2, at=120, **time)
 
 
 def test_a_shape_outside_the_time_considered_is_nobodys():
-    data = make_users([(0, 0), (5, 5), (6, 5)], t=[0, 600, 600], grid_s=60)
+    data = make_subjects([(0, 0), (5, 5), (6, 5)], t=[0, 600, 600], grid_s=60)
     cloaks = run(data, make_sites([(5, 5)], shapes={5: (0, 0, 50, 50)}), k=2, since=600)
     assert np.unique(cloaks.bounds, axis=0).tolist() == [[5, 5, 7, 6]]

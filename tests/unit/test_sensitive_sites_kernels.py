@@ -15,8 +15,8 @@ from tests.unit.sensitive_sites_instances import draw_instance
 SEED = 20080611
 
 
-def find_starts(users, sites, k):
-    found = _bichromatic.find_best_starts(Boxes.from_array(users), Boxes.from_array(sites), k)
+def find_starts(subjects, sites, k):
+    found = _bichromatic.find_best_starts(Boxes.from_array(subjects), Boxes.from_array(sites), k)
     assert found.dtype == np.int64
     return found.tolist()
 
@@ -27,24 +27,24 @@ def find_starts(users, sites, k):
 def test_bk_finds_the_same_starts_as_the_matrices(k, shapes):
     rng = random.Random(SEED + k)
     for _ in range(60):
-        users, sites, _ = draw_instance(rng, users=(k, 40), sites=(1, 8), k=k, shapes=shapes)
-        assert find_starts(users, sites, k) == oracle.group_by_bk(users, sites, k)[0], (users, sites, k)
+        subjects, sites, _ = draw_instance(rng, subjects=(k, 40), sites=(1, 8), k=k, shapes=shapes)
+        assert find_starts(subjects, sites, k) == oracle.group_by_bk(subjects, sites, k)[0], (subjects, sites, k)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
-def test_bk_with_no_user_to_spare_has_one_solution(k):
+def test_bk_with_no_subject_to_spare_has_one_solution(k):
     rng = random.Random(SEED + k)
     for m in (1, 2, 7):
-        users, sites, _ = draw_instance(rng, users=(k * m, k * m), sites=(m, m), k=k)
-        assert find_starts(users, sites, k) == [k * j for j in range(m)]
+        subjects, sites, _ = draw_instance(rng, subjects=(k * m, k * m), sites=(m, m), k=k)
+        assert find_starts(subjects, sites, k) == [k * j for j in range(m)]
 
 
 def test_bk_with_one_site_takes_the_first_of_the_best_groups():
     rng = random.Random(SEED)
     for _ in range(60):
-        users, sites, k = draw_instance(rng, users=(1, 30), sites=(1, 1))
-        areas = [oracle.measure_area([*users[i : i + k], *sites]) for i in range(len(users) - k + 1)]
-        assert find_starts(users, sites, k) == [areas.index(min(areas))]
+        subjects, sites, k = draw_instance(rng, subjects=(1, 30), sites=(1, 1))
+        areas = [oracle.measure_area([*subjects[i : i + k], *sites]) for i in range(len(subjects) - k + 1)]
+        assert find_starts(subjects, sites, k) == [areas.index(min(areas))]
 
 
 @pytest.mark.many
@@ -57,14 +57,14 @@ def test_bk_is_the_same_however_its_columns_are_cut(monkeypatch, threads, decisi
     monkeypatch.setattr(_bichromatic, "MAX_DECISION_BYTES", decision_bytes)
     rng = random.Random(SEED)
     for _ in range(12):
-        users, sites, k = draw_instance(rng, users=(20, 80), sites=(3, 9), shapes=True)
-        assert find_starts(users, sites, k) == oracle.group_by_bk(users, sites, k)[0], (users, sites, k)
+        subjects, sites, k = draw_instance(rng, subjects=(20, 80), sites=(3, 9), shapes=True)
+        assert find_starts(subjects, sites, k) == oracle.group_by_bk(subjects, sites, k)[0], (subjects, sites, k)
 
 
 def test_bk_over_several_blocks_finds_the_same_starts_as_the_matrices(monkeypatch):
     monkeypatch.setattr(_bichromatic, "_STARTS_PER_BLOCK", 256)
-    users, sites, k = draw_instance(random.Random(SEED), users=(900, 900), sites=(12, 12), k=7)
-    assert find_starts(users, sites, k) == oracle.group_by_bk(users, sites, k)[0]
+    subjects, sites, k = draw_instance(random.Random(SEED), subjects=(900, 900), sites=(12, 12), k=7)
+    assert find_starts(subjects, sites, k) == oracle.group_by_bk(subjects, sites, k)[0]
 
 
 def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
@@ -72,9 +72,9 @@ def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
     n, m, k, rng = 20_000, 3, 2, np.random.default_rng(SEED)
     assert _bichromatic._STARTS_PER_BLOCK % 8 == 0  # or blocks would share a byte
     x, y = np.arange(n), rng.integers(0, 50, n)
-    users = Boxes.from_array(np.column_stack([x, y, x, y]))
+    subjects = Boxes.from_array(np.column_stack([x, y, x, y]))
     sites = Boxes.from_array([(9_000, 20, 9_000, 20), (16_500, 20, 16_500, 20), (19_000, 9, 19_000, 9)])
-    width, wins, cost, best = n + 1 - k * m, users.bound_windows(k), np.zeros(n + 1 - k * m, np.int64), []
+    width, wins, cost, best = n + 1 - k * m, subjects.bound_windows(k), np.zeros(n + 1 - k * m, np.int64), []
     for j in range(m):
         here = np.arange(j * k, j * k + width)
         cost = cost + wins.take(here).join(sites.take(np.full(width, j))).count_cells()
@@ -85,39 +85,39 @@ def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
         at = int(best[j][: at + 1].argmin())  # the lowest of the best
         expected.insert(0, at + j * k)
     assert _bichromatic._STARTS_PER_BLOCK < expected[0] < 2 * _bichromatic._STARTS_PER_BLOCK < expected[1]
-    assert _bichromatic.find_best_starts(users, sites, k).tolist() == expected
+    assert _bichromatic.find_best_starts(subjects, sites, k).tolist() == expected
 
 
 def test_bk_adds_large_areas_exactly():
     """Sums past 2^53 that differ by one cell; float64 would take them for equal, and the first of them."""
-    users, last = [(5, 0, 5, 0), (6, 0, 6, 0), (6, 0, 6, 0)], 2**27 - 1
+    subjects, last = [(5, 0, 5, 0), (6, 0, 6, 0), (6, 0, 6, 0)], 2**27 - 1
     sites = [(9, 0, 9, 0), (0, 0, last, last)]
     assert float(2**54 + 5) == float(2**54 + 4)
-    assert find_starts(users, sites, 1) == oracle.group_by_bk(users, sites, 1)[0] == [1, 2]
+    assert find_starts(subjects, sites, 1) == oracle.group_by_bk(subjects, sites, 1)[0] == [1, 2]
 
 
-def assert_partition(users, k):
+def assert_partition(subjects, k):
     offset = _monochromatic.partition(
-        Boxes.from_array(users) if users else Boxes.from_array([(0, 0, 0, 0)]).take([]), k
+        Boxes.from_array(subjects) if subjects else Boxes.from_array([(0, 0, 0, 0)]).take([]), k
     )
     assert offset.dtype == np.int64
-    assert offset.tolist() == oracle.group_by_one_d_anon(users, k)[0], (users, k)
+    assert offset.tolist() == oracle.group_by_one_d_anon(subjects, k)[0], (subjects, k)
 
 
 @pytest.mark.parametrize("shapes", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
-def test_mk_cuts_users_as_1danon_does(k, shapes):
+def test_mk_cuts_subjects_as_1danon_does(k, shapes):
     rng = random.Random(SEED + k)
     for _ in range(60):
-        users, _, _ = draw_instance(rng, users=(1, 40), sites=(1, 1), k=k, shapes=shapes)
-        assert_partition(users, k)
+        subjects, _, _ = draw_instance(rng, subjects=(1, 40), sites=(1, 1), k=k, shapes=shapes)
+        assert_partition(subjects, k)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_mk_cuts_few_users_as_1danon_does(k):
-    users, _, _ = draw_instance(random.Random(SEED), users=(4 * k, 4 * k), sites=(1, 1), k=k)
+def test_mk_cuts_few_subjects_as_1danon_does(k):
+    subjects, _, _ = draw_instance(random.Random(SEED), subjects=(4 * k, 4 * k), sites=(1, 1), k=k)
     for number in range(4 * k + 1):
-        assert_partition(users[:number], k)
+        assert_partition(subjects[:number], k)
 
 
 @pytest.mark.stress
@@ -128,33 +128,41 @@ def test_mk_gives_groups_to_sites_as_the_stages_do(monkeypatch, threads, shapes)
     rng = random.Random(SEED)
     scarce = 0
     for _ in range(200):
-        users, sites, k = draw_instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4), shapes=shapes)
-        offset, _ = oracle.group_by_one_d_anon(users, k)
+        subjects, sites, k = draw_instance(rng, subjects=(6, 40), sites=(1, 12), k=rng.randint(1, 4), shapes=shapes)
+        offset, _ = oracle.group_by_one_d_anon(subjects, k)
         sites = sites[: len(offset) - 1]
         scarce += len(sites) == len(offset) - 1
         priority = rng.sample(range(len(sites)), len(sites))
         group = _monochromatic.assign(
-            Boxes.from_array(users), Boxes.from_array(sites), np.array(offset, np.int64), np.array(priority, np.int64)
+            Boxes.from_array(subjects),
+            Boxes.from_array(sites),
+            np.array(offset, np.int64),
+            np.array(priority, np.int64),
         )
-        assert group.tolist() == oracle.group_by_mk(users, sites, offset, priority), (users, sites, offset, priority)
+        assert group.tolist() == oracle.group_by_mk(subjects, sites, offset, priority), (
+            subjects,
+            sites,
+            offset,
+            priority,
+        )
     assert scarce > 5
 
 
 def test_windows_of_mk_are_the_least_each_of_a_group_of_its_own():
     rng, none, all_taken, moved = random.Random(SEED), 0, 0, 0
     for _ in range(200):
-        users, sites, k = draw_instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4))
-        found = _monochromatic.choose_windows(Boxes.from_array(users), Boxes.from_array(sites), k)
-        offset, _ = oracle.group_by_one_d_anon(users, k)
+        subjects, sites, k = draw_instance(rng, subjects=(6, 40), sites=(1, 12), k=rng.randint(1, 4))
+        found = _monochromatic.choose_windows(Boxes.from_array(subjects), Boxes.from_array(sites), k)
+        offset, _ = oracle.group_by_one_d_anon(subjects, k)
         if len(offset) - 1 < len(sites):
             assert found is None
             none += 1
             continue
-        group = oracle.group_by_mk(users, sites, offset, range(len(sites)))
+        group = oracle.group_by_mk(subjects, sites, offset, range(len(sites)))
         all_taken += len(offset) - 1 == len(sites)
         for site, g, start in zip(sites, group, found.tolist(), strict=True):
             every = range(offset[g], offset[g + 1] - k + 1)
-            assert start == min(every, key=lambda i, site=site: (oracle.measure_area([*users[i : i + k], site]), i))
+            assert start == min(every, key=lambda i, site=site: (oracle.measure_area([*subjects[i : i + k], site]), i))
             moved += start > offset[g]
     assert min(none, all_taken, moved) > 5
 

@@ -13,7 +13,7 @@ import pytest
 
 from dbanon.methods.sensitive_sites import _rows
 from tests.unit import small_worlds
-from tests.unit.sensitive_sites_runs import list_rows, make_sites, make_users, run
+from tests.unit.sensitive_sites_runs import list_rows, make_sites, make_subjects, run
 
 PEOPLE, CELLS, CLINIC, K = 4, 6, 2, 2
 IDS = tuple(range(PEOPLE))
@@ -24,7 +24,9 @@ ALGORITHMS = {"bk": ("bk", {}), "bk without improve": ("bk", {"improve": False})
 
 def publish_placement(placement, algorithm, params):
     """What the adversary reads of each person: from where to where, and whether cloaked."""
-    told = list_rows(run(make_users([(x, 0) for x in placement]), make_sites([(CLINIC, 0)]), algorithm, k=K, **params))
+    told = list_rows(
+        run(make_subjects([(x, 0) for x in placement]), make_sites([(CLINIC, 0)]), algorithm, k=K, **params)
+    )
     return tuple((bounds[0], bounds[2], cloaked) for _, (bounds, _, cloaked) in sorted(told.items()))
 
 
@@ -73,8 +75,8 @@ def algorithm(request):
     return request.param
 
 
-def name_users(points, names):
-    return dataclasses.replace(make_users(points), subject_names=pa.array(names, pa.string()))
+def name_subjects(points, names):
+    return dataclasses.replace(make_subjects(points), subject_names=pa.array(names, pa.string()))
 
 
 def test_who_is_hidden_depends_on_places_names_and_seed_and_not_on_ids_and_codes(algorithm, rng):
@@ -87,7 +89,7 @@ def test_who_is_hidden_depends_on_places_names_and_seed_and_not_on_ids_and_codes
         points, places = rng.integers(0, 4, (14, 2)).tolist(), rng.integers(0, 4, (2, 2)).tolist()
         names, found = [f"person {i}" for i in range(14)], []
         for shuffled in (range(14), rng.permutation(14).tolist()):
-            data = name_users([points[i] for i in shuffled], [names[i] for i in shuffled])
+            data = name_subjects([points[i] for i in shuffled], [names[i] for i in shuffled])
             cloaks = run(data, make_sites(places), algorithm, seed=seed)
             who = (names[shuffled[t]] for t in (cloaks.member_trajectory - 5) // 3)
             found.append(sorted(zip(who, cloaks.bounds.tolist(), cloaks.crowd.tolist(), strict=True)))
@@ -102,7 +104,7 @@ def test_of_three_at_one_place_the_seed_chooses_two_and_others_elsewhere_do_not_
         told = []
         for more in ([], [(40, 0), (40, 0)]):
             points = [(0, 0), (3, 0), (3, 0), (3, 0), *more]
-            data = name_users(points, ["Ann", "Bob", "Cid", "Dot", "Eve", "Fay"][: len(points)])
+            data = name_subjects(points, ["Ann", "Bob", "Cid", "Dot", "Eve", "Fay"][: len(points)])
             told.append(
                 [row[2] for _, row in sorted(list_rows(run(data, make_sites([(4, 0)]), algorithm, seed=seed)).items())]
             )

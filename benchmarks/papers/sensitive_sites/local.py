@@ -1,19 +1,19 @@
-"""The Local algorithm: one user after the other, each with the box that covers sites most cheaply.
+"""The Local algorithm: one subject after the other, each with the box that covers sites most cheaply.
 
 Hu, Xu, Du, Ng: Privacy-Aware Location Publishing for Moving Clients, 2007, is not available. This follows section 2.3
 and Figure 5 of Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of
-Sensitive Sites, 2008. A user's candidate box is the box of the least coverage around the user. Coverage is area over
-the number of remaining sites in the box, and boxes reach from the user outwards to remaining sites. Local outputs the
-user of the least coverage, each site in that user's box gains a user, and a site that has `k` users leaves. Sites share
-users, so Local gives no guarantee.
+Sensitive Sites, 2008. A subject's candidate box is the box of the least coverage around the subject. Coverage is area
+over the number of remaining sites in the box, and boxes reach from the subject outwards to remaining sites. Local
+outputs the subject of the least coverage, each site in that subject's box gains a subject, and a site that has `k`
+subjects leaves. Sites share subjects, so Local gives no guarantee.
 
 The paper leaves two choices open. Of boxes of equal coverage the one of smaller area is taken, then that of lowest
-(x0, y0, x1, y1). Of users of equal coverage the first is taken.
+(x0, y0, x1, y1). Of subjects of equal coverage the first is taken.
 
 The answer is that of the paper's four nested sweeps; two observations save most of them. As sites leave, the coverage
-of every user's best box can only grow. So an earlier coverage is a lower bound, and a user is looked at again only when
-that bound is the least of all. Second, order sites by the area that each needs by itself: a box whose last site in this
-order is the j-th has at least that area and holds at most j sites.
+of every subject's best box can only grow. So an earlier coverage is a lower bound, and a subject is looked at again
+only when that bound is the least of all. Second, order sites by the area that each needs by itself: a box whose last
+site in this order is the j-th has at least that area and holds at most j sites.
 
 Coverages are compared by multiplying crosswise in int64. That is exact while the area of the whole, times the number of
 sites, stays below 2^63, as it must for the sum of areas of any algorithm.
@@ -30,41 +30,41 @@ from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 
-def cover(users: Boxes, sites: Boxes, k: int) -> tuple[Int, Int]:
-    """Cover every site by the boxes of `k` users.
+def cover(subjects: Boxes, sites: Boxes, k: int) -> tuple[Int, Int]:
+    """Cover every site by the boxes of `k` subjects.
 
     Parameters
     ----------
-    users, sites : Boxes
-        n and m of them, in any order; the order of users decides ties.
+    subjects, sites : Boxes
+        n and m of them, in any order; the order of subjects decides ties.
     k : int
-        Users a site needs, at least 1.
+        Subjects a site needs, at least 1.
 
     Returns
     -------
-    site, user : int64[p]
-        Index pairs, by site, then user: `k` for every site where ``n >= k m``. A user is output at most once, so fewer
-        users may be spent while sites still need some; these sites then have fewer than `k`.
+    site, subject : int64[p]
+        Index pairs, by site, then subject: `k` for every site where ``n >= k m``. A subject is output at most once, so
+        fewer subjects may be spent while sites still need some; these sites then have fewer than `k`.
 
     Notes
     -----
-    O(m^4) time for each look at a user, at worst; O(n + k m) memory.
+    O(m^4) time for each look at a subject, at worst; O(n + k m) memory.
     """
-    n, m = len(users), len(sites)
+    n, m = len(subjects), len(sites)
     x0, y0, x1, y1 = sites.columns
     # Sites in the order in which sweeps to the west, south, east and north meet them, wherever they start.
     sweep = np.array([np.argsort(side, kind="stable") for side in (-x0, -y0, x1, y1)])
-    site, user = np.empty((2, k * m), np.int64)
+    site, subject = np.empty((2, k * m), np.int64)
     heap, found = np.arange(n), np.empty((n, 6), np.int64)
     need, scratch = np.full(m, k), np.empty((11, m), np.int64)
-    number = _cover(*users.columns, *sites.columns, sweep, need, heap, found, scratch, site, user)
-    order = np.lexsort((user[:number], site[:number]))
-    return site[order], user[order]
+    number = _cover(*subjects.columns, *sites.columns, sweep, need, heap, found, scratch, site, subject)
+    order = np.lexsort((subject[:number], site[:number]))
+    return site[order], subject[order]
 
 
-# In every kernel `found` is area, number of sites, x0, y0, x1, y1 of each user's box; `need` is how many users a site
-# still needs. Rows of `scratch`, by site: how far a box must reach west, south, east, north to hold it; a key, -1 where
-# the site does not matter. Then lists of sites: by key; by west, south, east, north; of a strip, by north.
+# In every kernel `found` is area, number of sites, x0, y0, x1, y1 of each subject's box; `need` is how many subjects a
+# site still needs. Rows of `scratch`, by site: how far a box must reach west, south, east, north to hold it; a key, -1
+# where the site does not matter. Then lists of sites: by key; by west, south, east, north; of a strip, by north.
 
 _KEY, _BY_KEY, _BY_SIDE, _STRIP = 4, 5, 6, 10
 
@@ -72,7 +72,7 @@ _KEY, _BY_KEY, _BY_SIDE, _STRIP = 4, 5, 6, 10
 @compile_kernel
 def _cover(
     ux0: Any, uy0: Any, ux1: Any, uy1: Any, x0: Any, y0: Any, x1: Any, y1: Any, sweep: Any, need: Any, heap: Any,
-    found: Any, scratch: Any, site: Any, user: Any,
+    found: Any, scratch: Any, site: Any, subject: Any,
 ) -> Any:  # fmt: skip
     """Write the pairs, unsorted; their number."""
     m, size, remaining, number = len(x0), len(heap), len(x0), 0
@@ -82,7 +82,7 @@ def _cover(
     for i in range(size // 2 - 1 if m else -1, -1, -1):
         _sift(heap, i, size, found)
     # Kept true: found[u] is at most the coverage of u's best box, and exact if its box still holds box[1] sites. So the
-    # user on top, if exact, has the least coverage of all, and of equals the lowest index.
+    # subject on top, if exact, has the least coverage of all, and of equals the lowest index.
     while remaining and size:
         u = heap[0]
         box, inside = found[u], 0
@@ -94,7 +94,7 @@ def _cover(
         else:
             for s in range(m):
                 if need[s] > 0 and _is_enclosing(box, x0[s], y0[s], x1[s], y1[s]):
-                    site[number], user[number] = s, u
+                    site[number], subject[number] = s, u
                     number += 1
                     need[s] -= 1
                     remaining -= need[s] == 0
@@ -111,7 +111,7 @@ def _is_enclosing(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
 
 @compile_kernel
 def _sift(heap: Any, at: Any, size: Any, found: Any) -> None:
-    """Restore the heap, least coverage and then least user first, below a place whose user may have to sink."""
+    """Restore the heap, least coverage and then least subject first, below a place whose subject may have to sink."""
     while 2 * at + 1 < size:
         child = 2 * at + 1
         if child + 1 < size and _precedes(heap[child + 1], heap[child], found):
@@ -164,7 +164,7 @@ def _sort(scratch: Any, kept: Any) -> None:
 
 @compile_kernel
 def _write_bound(kept: Any, scratch: Any, box: Any) -> None:
-    """Write a lower bound of a user's coverage, with a box that holds nothing."""
+    """Write a lower bound of a subject's coverage, with a box that holds nothing."""
     box[0], box[1] = scratch[_KEY, scratch[_BY_KEY, 0]], 1
     box[2], box[3], box[4], box[5] = 1, 1, 0, 0
     # A box whose last site by key is the j-th has at least its area and at most j + 1 sites: the least quotient.
@@ -228,7 +228,7 @@ def _find_flattest(kept: Any, scratch: Any, west: Any, height: Any) -> Any:
 
 @compile_kernel
 def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scratch: Any, box: Any) -> None:
-    """Find a user's candidate box: sweep west, then east; in each strip sweep south, then north.
+    """Find a subject's candidate box: sweep west, then east; in each strip sweep south, then north.
 
     Whatever is passed over has more coverage than the best so far: equal coverage may be of smaller area.
     """

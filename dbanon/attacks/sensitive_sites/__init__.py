@@ -2,8 +2,8 @@
 
 It knows who each person is (the worst case of the paper), finds who is nearest to each site, and asks whether a person
 can be tied to it among fewer than k. Besides, what is published must be true: exact places and rectangles that hold
-their users, one row each, no user missing. Invariant: a verdict passes only if every clause was decided and none is
-broken.
+their subjects, one row each, no subject missing. Invariant: a verdict passes only if every clause was decided and none
+is broken.
 
 References
 ----------
@@ -34,12 +34,12 @@ _NEARER_FACTOR = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, wh
 class _Rows:
     """The stored rows."""
 
-    owner: Int  # [c]: index of the user (into `Snapshot.subject`) whose row it is; -1 where it is not known whose
-    published: Int  # [p]: the users with a position who have a row, distinct
+    owner: Int  # [c]: index of the subject (into `Snapshot.subject`) whose row it is; -1 where it is not known whose
+    published: Int  # [p]: the subjects with a position who have a row, distinct
     cells: Int  # [c, 4]: of the region; nowhere if it has none
     sound: Bool  # [c]: whether the region is one rectangle on the grid in the dataset's SRID
     cloaked: Bool  # [c]: whether the row says that it is no exact place
-    faults: int  # rows and memberships that are not one row of one user each
+    faults: int  # rows and memberships that are not one row of one subject each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class _Regions:
 
     of: Int  # [c]: the region of each row; -1 for rows that are not cloaked
     cells: Int  # [g, 4]
-    crowd: Int  # [g]: distinct users published with it
+    crowd: Int  # [g]: distinct subjects published with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class _Sites:
     near: int  # exact rows nearer than the guard to a site, counted at each
     served: int  # sites that can be given a rectangle of their own
     idle: int  # cloaked rectangles that hold no site
-    alone: int  # cloaked rectangles that are no larger than a site in them: all their users are at the site
+    alone: int  # cloaked rectangles that are no larger than a site in them: all their subjects are at the site
 
 
 def _count(evidence: SiteEvidence) -> Counts:
@@ -70,17 +70,21 @@ def _count(evidence: SiteEvidence) -> Counts:
     """
     rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
     every, evidence = evidence, select_considered(evidence)
-    users = find_snapshot(every, evidence.trajectories, rules)
-    rows = _build_rows(evidence, users)
+    subjects = find_snapshot(every, evidence.trajectories, rules)
+    rows = _build_rows(evidence, subjects)
     regions = _group_rows(evidence, rows)
     sites = _measure_sites(evidence, rules, regions)
     inside = int((count_meeting(rows.cells[~rows.cloaked], regions.cells) > 0).sum())
-    absent = {ABSENT: int((~users.there).sum())}
+    absent = {ABSENT: int((~subjects.there).sum())}
     misstated = sum(absent.get(reason, 0) != stated.get(reason, 0) for reason in absent.keys() | stated.keys())
-    counts = {"seen": len(users.subject), "published": int(users.there.sum()), f"left_out {ABSENT}": absent[ABSENT]}
+    counts = {
+        "seen": len(subjects.subject),
+        "published": int(subjects.there.sum()),
+        f"left_out {ABSENT}": absent[ABSENT],
+    }
     found = {name: np.array([number]) for name, number in counts.items()}
-    misstated += count_misstated_hours(hours, np.array([users.start_s]), found)
-    off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
+    misstated += count_misstated_hours(hours, np.array([subjects.start_s]), found)
+    off_time = (evidence.cloak_start_s != subjects.start_s) | (evidence.cloak_end_s != subjects.end_s)
     broken = {
         "period": int(off_time.sum()),
         "region": int((~rows.sound).sum()),
@@ -88,38 +92,38 @@ def _count(evidence: SiteEvidence) -> Counts:
         "members": rows.faults,
         "crowd": _count_miscounted(evidence, rows, regions),
         "size": int((regions.crowd < rules.k).sum()),
-        "covers": _count_unmasked(users, rows),
-        "complete": int(users.there.sum()) - len(rows.published),
+        "covers": _count_unmasked(subjects, rows),
+        "complete": int(subjects.there.sum()) - len(rows.published),
         "left-out": misstated,
-        "exact": _count_inexact(evidence, users, rows),
+        "exact": _count_inexact(evidence, subjects, rows),
         "nearest": sites.tied,
         "own-rectangle": len(sites.seen) - sites.served + sites.idle,
         "guards": sites.near + (inside if rules.guard_inside else 0),
     }
-    return broken, _compute_figures(evidence, users, rows, regions, sites) | {"exact_inside_rectangles": inside}
+    return broken, _compute_figures(evidence, subjects, rows, regions, sites) | {"exact_inside_rectangles": inside}
 
 
 attack = Attack(name="sensitive-sites", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=("bk", "mk"))
-"""Decides whether any site can be tied to fewer than k users, and whether what is published is true."""
+"""Decides whether any site can be tied to fewer than k subjects, and whether what is published is true."""
 
 
 def _compute_figures(
-    evidence: SiteEvidence, users: Snapshot, rows: _Rows, regions: _Regions, sites: _Sites
+    evidence: SiteEvidence, subjects: Snapshot, rows: _Rows, regions: _Regions, sites: _Sites
 ) -> dict[str, int | float]:
-    at_sites = count_meeting(users.cells[users.there], _find_site_cells(evidence)) > 0
+    at_sites = count_meeting(subjects.cells[subjects.there], _find_site_cells(evidence)) > 0
     return {
-        "subjects": len(users.subject),
+        "subjects": len(subjects.subject),
         "published": len(rows.published),
         "records": len(evidence.record_id),
         "rows": evidence.rows,
         "sites": len(sites.seen),
         "cloaked": int(rows.cloaked.sum()),
         "exact": int((~rows.cloaked).sum()),
-        "absent": int((~users.there).sum()),
+        "absent": int((~subjects.there).sum()),
         "rectangles": len(regions.crowd),
         "smallest_crowd": int(regions.crowd.min()) if len(regions.crowd) else 0,
         "largest_crowd": int(regions.crowd.max(initial=0)),
-        "users_at_sites": int(at_sites.sum()),
+        "subjects_at_sites": int(at_sites.sum()),
         "sites_with_own_rectangle": sites.served,
         "rectangles_of_their_site_alone": sites.alone,
         "least_seen_at_a_site": int(sites.seen.min()),
@@ -130,17 +134,17 @@ def _compute_figures(
 # The rows: whose they are, and whether they are true.
 
 
-def _build_rows(evidence: SiteEvidence, users: Snapshot) -> _Rows:
+def _build_rows(evidence: SiteEvidence, subjects: Snapshot) -> _Rows:
     key = sort_distinct(evidence.cloak_record)
-    record, user, faults = _find_members(evidence, users, key)
+    record, subject, faults = _find_members(evidence, subjects, key)
     faults += len(evidence.cloak_record) - len(key) + int((evidence.cloak_seq != 1).sum())
     owner = np.full(len(key), -1)
-    # A record of several users, or of none, is among the faults: the run is refused, whichever stands here.
-    owner[record] = user
+    # A record of several subjects, or of none, is among the faults: the run is refused, whichever stands here.
+    owner[record] = subject
     cells, on_grid = find_region_cells(evidence.cloak_bounds, evidence.trajectories.grid_m)
     return _Rows(
         owner=owner[find(key, evidence.cloak_record)],
-        published=sort_distinct(user[users.there[user]]),
+        published=sort_distinct(subject[subjects.there[subject]]),
         cells=cells,
         sound=on_grid & evidence.cloak_rectangle & (evidence.cloak_srid == evidence.trajectories.srid),
         cloaked=evidence.cloak_cloaked == 1,
@@ -148,30 +152,30 @@ def _build_rows(evidence: SiteEvidence, users: Snapshot) -> _Rows:
     )
 
 
-def _find_members(evidence: SiteEvidence, users: Snapshot, key: Int) -> tuple[Int, Int, int]:
-    """Give record and user of the memberships that are known, and count what keeps records from being a user each."""
+def _find_members(evidence: SiteEvidence, subjects: Snapshot, key: Int) -> tuple[Int, Int, int]:
+    """Give record and subject of the known memberships, and count what keeps records from being a subject each."""
     record = find(key, evidence.member_record)
     trajectory = find(evidence.trajectories.trajectory_id, evidence.member_trajectory)
     known = (record >= 0) & (trajectory >= 0)
-    user = np.searchsorted(users.subject, evidence.trajectories.subject[trajectory])
-    right = known & evidence.member_whole & users.there[user] & (users.supplier[user] == trajectory)
-    record, user = record[known], user[known]
-    records, people = len(sort_distinct(record)), len(sort_distinct(user))
-    pairs = len(sort_distinct(record * len(users.subject) + user))
-    # All four are 0 only where every record has one membership, and no user is in two records.
+    subject = np.searchsorted(subjects.subject, evidence.trajectories.subject[trajectory])
+    right = known & evidence.member_whole & subjects.there[subject] & (subjects.supplier[subject] == trajectory)
+    record, subject = record[known], subject[known]
+    records, people = len(sort_distinct(record)), len(sort_distinct(subject))
+    pairs = len(sort_distinct(record * len(subjects.subject) + subject))
+    # All four are 0 only where every record has one membership, and no subject is in two records.
     faults = int((~right).sum()) + (len(key) - records) + (len(record) - records) + (pairs - people)
-    return record, user, faults
+    return record, subject, faults
 
 
-def _count_inexact(evidence: SiteEvidence, users: Snapshot, rows: _Rows) -> int:
+def _count_inexact(evidence: SiteEvidence, subjects: Snapshot, rows: _Rows) -> int:
     exact = np.flatnonzero(~rows.cloaked & (rows.owner >= 0))
-    same = (rows.cells[exact] == users.cells[rows.owner[exact]]).all(axis=1)
+    same = (rows.cells[exact] == subjects.cells[rows.owner[exact]]).all(axis=1)
     return int((~same | (evidence.cloak_crowd[exact] != 1)).sum())
 
 
-def _count_unmasked(users: Snapshot, rows: _Rows) -> int:
+def _count_unmasked(subjects: Snapshot, rows: _Rows) -> int:
     cloaked = np.flatnonzero(rows.cloaked & (rows.owner >= 0))
-    return int((~hold(rows.cells[cloaked], users.cells[rows.owner[cloaked]])).sum())
+    return int((~hold(rows.cells[cloaked], subjects.cells[rows.owner[cloaked]])).sum())
 
 
 def _count_miscounted(evidence: SiteEvidence, rows: _Rows, regions: _Regions) -> int:
@@ -193,7 +197,7 @@ def _group_rows(evidence: SiteEvidence, rows: _Rows) -> _Regions:
     of[cloaked[order]] = np.cumsum(new) - 1
     owned = cloaked[rows.owner[cloaked] >= 0]
     width = int(rows.owner.max(initial=0)) + 1
-    # A user counts once for a region. Rows of nobody known count for none, so a crowd can only come out too small.
+    # A subject counts once for a region. Rows of nobody known count for none, so a crowd can only come out too small.
     people = sort_distinct(of[owned] * width + rows.owner[owned]) // width
     crowd = np.bincount(people, minlength=int(new.sum()))
     return _Regions(of=of, cells=rows.cells[cloaked[order[new]]], crowd=crowd)
@@ -212,7 +216,7 @@ def _measure_sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _
     of = of.ravel()  # the place of each site
     place = of[find(evidence.sites.site_id, evidence.pair_site)]
     # Definition 1, the rows nearest to a site: a rectangle that holds it is at distance 0. A site is tied to people
-    # unless k rows share one (`hidden`), and no exact row, whose user would certainly be there, is as near (`bare`).
+    # unless k rows share one (`hidden`), and no exact row, whose subject would certainly be there, is as near (`bare`).
     least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
     seen, hidden, bare = (
         np.bincount(place[some], weights=evidence.pair_rows[some], minlength=len(number)).astype(np.int64)
@@ -225,7 +229,7 @@ def _measure_sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _
         seen=seen[of],
         tied=int(number[(hidden == 0) | (bare > 0)].sum()),
         near=int((evidence.pair_rows[near] * number[place[near]]).sum()),
-        # Definition 3: sites share no users, so a region of c users serves c // k sites at most.
+        # Definition 3: sites share no subjects, so a region of c subjects serves c // k sites at most.
         served=_count_served(region, held, regions.crowd // rules.k, number),
         idle=len(regions.crowd) - len(sort_distinct(region)),
         alone=len(sort_distinct(region[(regions.cells[region] == place_cells[held]).all(axis=1)])),

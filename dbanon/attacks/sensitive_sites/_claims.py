@@ -1,4 +1,4 @@
-"""Reads what a sensitive-sites run promised and left out, and derives from the data where every user was."""
+"""Reads what a sensitive-sites run promised and left out, and derives from the data where every subject was."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ ABSENT = "absent_at_instant"
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The run's parameters, made sense of with the data: `at` is a slot, None if each user has one fix."""
+    """The run's parameters, made sense of with the data: `at` is a slot, None if each subject has one fix."""
 
     k: int
     at: int | None
@@ -50,10 +50,10 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Where every user is, and when that is."""
+    """Where every subject is, and when that is."""
 
     subject: Int  # [u]: codes of the subjects seen in the hour of the snapshot or with a position in it, ascending
-    there: Bool  # [u]: whether the user has a position
+    there: Bool  # [u]: whether the subject has a position
     cells: Int  # [u, 4]: arbitrary where it has none
     supplier: Int  # [u]: index of the trajectory (into ``Trajectories.trajectory_id``) that supplies the position
     start_s: int  # start_s, end_s: the period, in unix seconds
@@ -113,11 +113,11 @@ def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours
 
 
 def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules) -> Snapshot:
-    """Find where every user is: in the slot `at`, or at the only fix; `considered`: those of the run's time.
+    """Find where every subject is: in the slot `at`, or at the only fix; `considered`: those of the run's time.
 
-    Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or users have several.
+    Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or subjects have several.
     """
-    some = call_where_fixes_are(evidence, _find_part_users, rules, evidence.sites.shape_trajectory)
+    some = call_where_fixes_are(evidence, _find_part_subjects, rules, evidence.sites.shape_trajectory)
     subject, there, supplier, x, y = (np.concatenate(column) for column in zip(*some, strict=True))
     order = np.argsort(subject)
     subject, there, supplier, x, y = subject[order], there[order], supplier[order], x[order], y[order]
@@ -129,7 +129,7 @@ def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules
     )
     data = considered
     cells = find_cells(np.stack((x, y, x, y), axis=1), data.grid_m)
-    # A user with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.
+    # A subject with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.
     shape = np.full(len(data.trajectory_id), -1)
     known = find(data.trajectory_id, evidence.sites.shape_trajectory)  # -1: of a trajectory that is not considered
     shape[known[known >= 0]] = np.flatnonzero(known >= 0)
@@ -145,7 +145,7 @@ def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules
     )
 
 
-def _find_part_users(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int, Float, Float]:
+def _find_part_subjects(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int, Float, Float]:
     """Give of some people each subject, whether it has a position, whose trajectory's by id, and where."""
     data = evidence.trajectories
     demand(_is_near(data.x, data.grid_m) and _is_near(data.y, data.grid_m), _TOO_FAR)
@@ -156,7 +156,7 @@ def _find_part_users(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int
     if not len(data.trajectory_id):
         return data.subject, data.subject > 0, data.trajectory_id, data.x, data.y
     if rules.at is not None:
-        subject, there, supplier, x, y = _find_users_at(data, rules.at, rules.max_gap_s)
+        subject, there, supplier, x, y = _find_subjects_at(data, rules.at, rules.max_gap_s)
         return subject, there, data.trajectory_id[supplier], x, y
     are_single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
     demand(are_single, "Without 'at' every person must have exactly one fix. Some have more.")
@@ -165,7 +165,7 @@ def _find_part_users(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int
     return data.subject[supplier], there, data.trajectory_id[supplier], data.x[supplier], data.y[supplier]
 
 
-def _find_users_at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:
+def _find_subjects_at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:
     """Give each subject, whether it has a `last` fix at a slot, whose trajectory's, and where."""
     # Whose other fixes are of another hour (UTC) is not looked for.
     hour = at * data.grid_s // 3600 * 3600

@@ -50,7 +50,7 @@ CLAUSES = (
     Condition(
         name="complete",
         must="Every person with a position must be published",
-        broken_by="users",
+        broken_by="subjects",
         plain="No person with a position is missing, so none is identified by absence.",
         test="singling out",
     ),

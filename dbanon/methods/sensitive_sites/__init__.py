@@ -1,8 +1,8 @@
-"""User locations near sensitive sites: k users are hidden with each site, in one rectangle.
+"""User locations near sensitive sites: k subjects are hidden with each site, in one rectangle.
 
 Decides who is hidden with which site, by least total area along a Hilbert curve (BK) or by groups along it (MK).
-Invariant: every site has at least k users, no user has two sites, and no user who stands on a site is published as they
-are.
+Invariant: every site has at least k subjects, no subject has two sites, and no subject who stands on a site is
+published as they are.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
 SSDBM 2008.
@@ -128,28 +128,28 @@ def anonymise(
     algorithm: str = "bk",
     sites: Sites,
 ) -> Cloaks:
-    """Hide k users with each site.
+    """Hide k subjects with each site.
 
     Parameters
     ----------
     rng : numpy.random.Generator
         `mk` draws which of two sites gets a group that fits both equally.
     sites : Sites
-        The sites, and the shapes of users.
+        The sites, and the shapes of subjects.
 
     Returns
     -------
     Cloaks
-        One record of one row for each user, in the order of trajectory ids.
+        One record of one row for each subject, in the order of trajectory ids.
 
     Raises
     ------
     ParameterError
-        If a user has several fixes and `at` is not given, or is no slot.
+        If a subject has several fixes and `at` is not given, or is no slot.
     DataError
-        If there is no site, or users and sites lie too far apart.
+        If there is no site, or subjects and sites lie too far apart.
     InfeasibleError
-        If there are too few users for the sites.
+        If there are too few subjects for the sites.
     """
     from dbanon.methods.sensitive_sites import _rows  # with Numba, which is slow to import
 

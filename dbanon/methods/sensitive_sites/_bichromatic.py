@@ -1,8 +1,8 @@
-"""BK: k consecutive users of a curve for each of its sites in turn, at the least total area.
+"""BK: k consecutive subjects of a curve for each of its sites in turn, at the least total area.
 
 Exact: the same optimum as the paper's matrices, with the same ties (the lowest start). Where the paper stores a start
-for every user and site, one bit is enough: whether a group that starts here is better than every earlier one. And a
-column, shifted by the users that earlier sites need at least, depends on the column before it only at the same place
+for every subject and site, one bit is enough: whether a group that starts here is better than every earlier one. And a
+column, shifted by the subjects that earlier sites need at least, depends on the column before it only at the same place
 and on itself only at the place before: so columns are tabulated block by block, and ranges of columns follow one
 another through the blocks, each on another core.
 
@@ -32,25 +32,25 @@ _STARTS_PER_BLOCK = 8192
 _INFINITE_COST = np.int64(2**62)
 
 
-def find_best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
-    """Find where each site's group of k consecutive users starts, so that the total area is least.
+def find_best_starts(subjects: Boxes, sites: Boxes, k: int) -> Int:
+    """Find where each site's group of k consecutive subjects starts, so that the total area is least.
 
     Parameters
     ----------
-    users, sites : Boxes
+    subjects, sites : Boxes
         n and m, both in the order of the curve; n >= k m. The area of all of them times m is below 2^62.
 
     Returns
     -------
     int64[m]
-        Index of the first user of each site's group, ascending by k or more; of several optima the one with the
+        Index of the first subject of each site's group, ascending by k or more; of several optima the one with the
         lowest starts, decided from the last site to the first.
 
     Notes
     -----
-    O(m (n - k m)) time; m (n - k m) bits up to `MAX_DECISION_BYTES`, and 16 bytes a user.
+    O(m (n - k m)) time; m (n - k m) bits up to `MAX_DECISION_BYTES`, and 16 bytes a subject.
     """
-    windows, width = users.bound_windows(k), len(users) + 1 - k * len(sites)
+    windows, width = subjects.bound_windows(k), len(subjects) + 1 - k * len(sites)
     step = max(1, MAX_DECISION_BYTES // -(-width // 8))
     cuts = [*range(0, len(sites), step), len(sites)]
     # costs[i] is the column before the i-th stretch of columns; of the decisions only the last stretch's are kept.

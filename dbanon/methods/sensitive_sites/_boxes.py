@@ -1,4 +1,4 @@
-"""Rectangles of cells: users, sites, and what hides them.
+"""Rectangles of cells: subjects, sites, and what hides them.
 
 Both ends are inside: one cell has ``x0 == x1``. Indices are relative to a root common to the run, so that they fit
 int32; areas and squared distances are exact in int64.
@@ -62,7 +62,7 @@ class Boxes:
     def bound_windows(self, k: int) -> "Boxes":
         """Bound every k that follow one another, in linear time: n - k + 1 boxes."""
         whole = slice(0, len(self) - k + 1)
-        # The filters are centred; with this origin the i-th window is that of users i to i + k - 1.
+        # The filters are centred; with this origin the i-th window is that of subjects i to i + k - 1.
         x0, y0 = (minimum_filter1d(side, k, origin=-(k // 2))[whole] for side in (self.x0, self.y0))
         x1, y1 = (maximum_filter1d(side, k, origin=-(k // 2))[whole] for side in (self.x1, self.y1))
         return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)

@@ -1,4 +1,4 @@
-"""Hides further users with a site's k: those who stand on it, and those whose exact place a guard forbids."""
+"""Hides further subjects with a site's k: those who stand on it, and those whose exact place a guard forbids."""
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
@@ -14,31 +14,31 @@ _INFINITE_DISTANCE = np.int64(2**62)
 _NEARER_FACTOR = 1 - 1e-13  # three cells of 0.3 m are not nearer than 0.9 m, whatever float64 makes of it
 
 
-def bound_sites(users: Boxes, sites: Boxes, site: Int32) -> Boxes:
-    """Bound each site and its users; `site` gives the site of each user, or -1."""
+def bound_sites(subjects: Boxes, sites: Boxes, site: Int32) -> Boxes:
+    """Bound each site and its subjects; `site` gives the site of each subject, or -1."""
     hidden = np.flatnonzero(site >= 0)
     low = [side.copy() for side in (sites.x0, sites.y0)]
     high = [side.copy() for side in (sites.x1, sites.y1)]
-    for bound, side in zip(low, (users.x0, users.y0), strict=True):
+    for bound, side in zip(low, (subjects.x0, subjects.y0), strict=True):
         np.minimum.at(bound, site[hidden], side[hidden])
-    for bound, side in zip(high, (users.x1, users.y1), strict=True):
+    for bound, side in zip(high, (subjects.x1, subjects.y1), strict=True):
         np.maximum.at(bound, site[hidden], side[hidden])
     return Boxes(x0=low[0], y0=low[1], x1=high[0], y1=high[1])
 
 
 def add(
-    users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, guard_m: float, cell_m: float, guard_inside: bool
+    subjects: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, guard_m: float, cell_m: float, guard_inside: bool
 ) -> Int32:
-    """Add users that no site has, until none is left who must not be published as they are.
+    """Add subjects that no site has, until none is left who must not be published as they are.
 
     Parameters
     ----------
     site_rank : int64[m]
         Decides between sites equally near: the lowest.
     site : int32[n]
-        Site of each user, or -1.
+        Site of each subject, or -1.
     guard_m : float
-        Users nearer than this to a site are added; those at distance 0 always.
+        Subjects nearer than this to a site are added; those at distance 0 always.
     cell_m : float
         Side of a cell.
     guard_inside : bool
@@ -47,12 +47,12 @@ def add(
     Returns
     -------
     int32[n]
-        Site of each user; one claimed by several sites is with the nearest.
+        Site of each subject; one claimed by several sites is with the nearest.
     """
-    by_x = np.argsort(users.x0, kind="stable")
-    ordered, mine = users.take(by_x), site[by_x]
-    widest = int((users.x1 - users.x0).max(initial=0))
-    # Each round adds users until none is claimed: a site's rectangle grows by those it got, and may then meet others.
+    by_x = np.argsort(subjects.x0, kind="stable")
+    ordered, mine = subjects.take(by_x), site[by_x]
+    widest = int((subjects.x1 - subjects.x0).max(initial=0))
+    # Each round adds subjects until none is claimed: a site's rectangle grows by those it got, and may meet others.
     while True:
         box = bound_sites(ordered, sites, mine)
         nearest, claimed = np.full(len(mine), _INFINITE_DISTANCE, np.int64), np.full(len(mine), -1, np.int32)
@@ -74,8 +74,8 @@ def _claim(
     x0: Any, y0: Any, x1: Any, y1: Any, widest: Any, mine: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, bx0: Any,
     by0: Any, bx1: Any, by1: Any, rank: Any, guard_m: Any, cell_m: Any, inside: Any, nearest: Any, claimed: Any,
 ) -> None:  # fmt: skip
-    """Let each site claim users; of those by x0 only a strip is looked at."""
-    # In whole cells, rounded up: a strip too wide costs time, one too narrow would miss users.
+    """Let each site claim subjects; of those by x0 only a strip is looked at."""
+    # In whole cells, rounded up: a strip too wide costs time, one too narrow would miss subjects.
     margin = np.int64(np.ceil(guard_m / cell_m))
     for s in range(len(sx0)):
         left, right = np.int64(sx0[s]) - margin, np.int64(sx1[s]) + margin

@@ -1,10 +1,10 @@
 """Searches locally for smaller rectangles, site by site, from a mapping that BK or MK found.
 
-Not in the paper. A site gives its users back, looks for the least rectangle around itself with k users that no other
-site has, and takes those. So the total area never rises, every site keeps exactly k users, and those that one gives
-back another may take: users are exchanged until a pass over all sites gains next to nothing. No rectangle becomes
-longer (width + height) than it was, nor thinner than `MAX_ASPECT` unless it was: long thin ones have small areas, but
-nearly show where their users are.
+Not in the paper. A site gives its subjects back, looks for the least rectangle around itself with k subjects that no
+other site has, and takes those. So the total area never rises, every site keeps exactly k subjects, and those that one
+gives back another may take: subjects are exchanged until a pass over all sites gains next to nothing. No rectangle
+becomes longer (width + height) than it was, nor thinner than `MAX_ASPECT` unless it was: long thin ones have small
+areas, but nearly show where their subjects are.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -20,18 +20,18 @@ from dbanon.methods.sensitive_sites._boxes import Boxes
 MAX_ASPECT = 4.0  # of the longer to the shorter side; a rectangle that was thinner may stay so
 MAX_PASSES = 10
 MIN_GAIN_SHARE = 0.005  # of the total area in a pass; below it is left at that
-CANDIDATES_PER_SITE = 1000  # users a site looks at, those first that take the least area with it
+CANDIDATES_PER_SITE = 1000  # subjects a site looks at, those first that take the least area with it
 MAX_TRIED_SIDES = 24  # left and right sides that are tried, of the many there may be
 _NO_SPAN = np.int64(2**62)
 
 
-def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
+def improve(subjects: Boxes, sites: Boxes, members: Int) -> Int:
     """Look for smaller rectangles.
 
     Parameters
     ----------
     members : int64[m, k]
-        Disjoint users of each site.
+        Disjoint subjects of each site.
 
     Returns
     -------
@@ -41,20 +41,20 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
 
     Notes
     -----
-    A pass takes O(m c (log c + MAX_TRIED_SIDES^2)) for the c <= `CANDIDATES_PER_SITE` users near a site, besides
+    A pass takes O(m c (log c + MAX_TRIED_SIDES^2)) for the c <= `CANDIDATES_PER_SITE` subjects near a site, besides
     finding them: those in a strip of x as wide as the rectangle was.
     """
-    by_x = np.argsort(users.x0, kind="stable")
+    by_x = np.argsort(subjects.x0, kind="stable")
     rank = np.empty_like(by_x)
     rank[by_x] = np.arange(len(by_x))
-    ordered, mine = users.take(by_x), rank[members]
-    owner = np.full(len(users), -1, np.int32)
+    ordered, mine = subjects.take(by_x), rank[members]
+    owner = np.full(len(subjects), -1, np.int32)
     owner[mine.ravel()] = np.repeat(np.arange(len(sites), dtype=np.int32), mine.shape[1])
     wide, tall = measure_sides(ordered, sites, mine)
     area, length = wide * tall, wide + tall
     aspect = np.maximum(MAX_ASPECT, np.maximum(wide, tall) / np.minimum(wide, tall))
-    shaped = bool((users.x1 > users.x0).any() or (users.y1 > users.y0).any())
-    # Kept true: `mine` are k users of each site, disjoint, and `owner` their inverse; areas only shrink. The largest
+    shaped = bool((subjects.x1 > subjects.x0).any() or (subjects.y1 > subjects.y0).any())
+    # Kept true: `mine` are k subjects of each site, disjoint, and `owner` their inverse; areas only shrink. The largest
     # rectangles go first: they have most to gain.
     for _ in range(MAX_PASSES):
         before, order = int(area.sum()), np.argsort(-area, kind="stable")
@@ -64,10 +64,10 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
     return np.asarray(by_x[mine])
 
 
-def measure_sides(users: Boxes, sites: Boxes, members: Int) -> tuple[Int, Int]:
+def measure_sides(subjects: Boxes, sites: Boxes, members: Int) -> tuple[Int, Int]:
     """Width and height, in cells, of each site's rectangle with its members [m, k]."""
-    x0, y0 = np.minimum(users.x0[members].min(1), sites.x0), np.minimum(users.y0[members].min(1), sites.y0)
-    x1, y1 = np.maximum(users.x1[members].max(1), sites.x1), np.maximum(users.y1[members].max(1), sites.y1)
+    x0, y0 = np.minimum(subjects.x0[members].min(1), sites.x0), np.minimum(subjects.y0[members].min(1), sites.y0)
+    x1, y1 = np.maximum(subjects.x1[members].max(1), sites.x1), np.maximum(subjects.y1[members].max(1), sites.y1)
     return x1.astype(np.int64) - x0 + 1, y1.astype(np.int64) - y0 + 1
 
 
@@ -76,7 +76,7 @@ def _search(
     x0: Any, y0: Any, x1: Any, y1: Any, shaped: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any, length: Any,
     aspect: Any, members: Any, owner: Any, area: Any,
 ) -> None:  # fmt: skip
-    """One pass; users are sorted by x0. `members`, `owner` and `area` are brought up to date."""
+    """One pass; subjects are sorted by x0. `members`, `owner` and `area` are brought up to date."""
     found, size = np.empty(len(x0), np.int64), np.empty(len(x0), np.int64)
     site, box, scratch = np.empty(4, np.int64), np.empty(4, np.int64), np.empty((2, CANDIDATES_PER_SITE), np.int64)
     for s in order:
@@ -93,10 +93,10 @@ def _search(
 def _find_near(
     x0: Any, y0: Any, x1: Any, y1: Any, owner: Any, s: Any, site: Any, length: Any, area: Any, found: Any, size: Any,
 ) -> Any:  # fmt: skip
-    """Find users who may be in a smaller rectangle of a site, sorted by x0: free or its own, and alone not too far."""
+    """Find subjects for a smaller rectangle of a site, sorted by x0: free or its own, and alone not too far."""
     left, bottom, right, top = site
     n = 0
-    # A rectangle with a user whose x0 is outside [right - length, left + length] would be longer than allowed.
+    # A rectangle with a subject whose x0 is outside [right - length, left + length] would be longer than allowed.
     for u in range(np.searchsorted(x0, right - length), len(x0)):
         if x0[u] > left + length:
             break
@@ -122,7 +122,7 @@ def _is_acceptable(wide: Any, tall: Any, area: Any, length: Any, aspect: Any) ->
 def _move(
     near: Any, who: Any, s: Any, site: Any, box: Any, area: Any, aspect: Any, members: Any, owner: Any
 ) -> Any:  # fmt: skip
-    """Give the site the first k users in the box instead of those it had; returns the area it takes with them.
+    """Give the site the first k subjects in the box instead of those it had; returns the area it takes with them.
 
     They may span less than the box: what they span must do as well.
     """
@@ -150,7 +150,7 @@ def _move(
 def _find_least_box(
     near: Any, shaped: Any, site: Any, k: Any, area: Any, length: Any, aspect: Any, scratch: Any, box: Any
 ) -> Any:
-    """Look for a rectangle around a site and k users that is smaller than `area`; if there is one it is put into `box`.
+    """Look for a rectangle around a site and k subjects that is smaller than `area`, and put it into `box`.
 
     For some left and right sides the best bottom and top; then the best left and right for those, and so on.
     """
@@ -183,7 +183,7 @@ def _find_least_box(
 
 @compile_kernel
 def _list_sides(values: Any, start: Any, step: Any) -> Any:
-    """Distinct coordinates from `start` outwards: those at which one more user comes in."""
+    """Distinct coordinates from `start` outwards: those at which one more subject comes in."""
     ordered = np.sort(values)
     sides = np.empty(len(values) + 1, np.int64)
     sides[0], number = start, 1
@@ -199,10 +199,10 @@ def _list_sides(values: Any, start: Any, step: Any) -> Any:
 def _find_shortest_span(
     near: Any, order: Any, axis: Any, shaped: Any, begin: Any, end: Any, site: Any, k: Any, scratch: Any
 ) -> Any:
-    """Find the shortest span of an axis that holds the site and k users within ``[begin, end]`` of the other axis.
+    """Find the shortest span of an axis that holds the site and k subjects within ``[begin, end]`` of the other axis.
 
-    Of users that are shapes, only k consecutive ones by their lower ends are tried. Where there is no span it ends at
-    `_NO_SPAN`.
+    Of subjects that are shapes, only k consecutive ones by their lower ends are tried. Where there is no span it ends
+    at `_NO_SPAN`.
     """
     low, high, first, last = scratch[0], scratch[1], site[axis], site[axis + 2]
     n = 0

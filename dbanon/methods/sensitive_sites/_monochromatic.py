@@ -1,4 +1,4 @@
-"""MK: users cut along a curve into groups of k to 2 k - 1 at the least total area, which sites then choose among.
+"""MK: subjects cut along a curve into groups of k to 2 k - 1 at the least total area, which sites then choose among.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
 SSDBM 2008, section 3 (figure 6, with 1DAnon of Ghinita, Karras, Kalnis, Mamoulis, VLDB 2007).
@@ -21,36 +21,36 @@ REMEMBERED_GROUPS = 32
 _INFINITE_COST = np.int64(2**62)
 
 
-def partition(users: Boxes, k: int) -> Int:
-    """Cut users into groups of k to 2 k - 1 consecutive ones, so that the sum of the groups' areas is least.
+def partition(subjects: Boxes, k: int) -> Int:
+    """Cut subjects into groups of k to 2 k - 1 consecutive ones, so that the sum of the groups' areas is least.
 
     Parameters
     ----------
-    users : Boxes
+    subjects : Boxes
         In the order of the curve.
 
     Returns
     -------
     int64[g + 1]
-        Group i holds the users ``[offset[i], offset[i + 1])``; of equal costs the shortest last group. There is no
-        group where there are fewer than k users.
+        Group i holds the subjects ``[offset[i], offset[i + 1])``; of equal costs the shortest last group. There is no
+        group where there are fewer than k subjects.
 
     Notes
     -----
     O(n k) time.
     """
-    if len(users) < k:
+    if len(subjects) < k:
         return np.zeros(1, np.int64)
-    cost, size = np.full(len(users) + 1, _INFINITE_COST, np.int64), np.zeros(len(users) + 1, np.int32)
-    _partition(*users.columns, k, cost, size)
-    # Back from the last user, group by group.
-    ends = [len(users)]
+    cost, size = np.full(len(subjects) + 1, _INFINITE_COST, np.int64), np.zeros(len(subjects) + 1, np.int32)
+    _partition(*subjects.columns, k, cost, size)
+    # Back from the last subject, group by group.
+    ends = [len(subjects)]
     while ends[-1]:
         ends.append(ends[-1] - int(size[ends[-1]]))
     return np.array(ends[::-1], np.int64)
 
 
-def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
+def assign(subjects: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     """Give every site its group, in stages: each site chooses the group that fits it best, then each group one site.
 
     Parameters
@@ -72,7 +72,7 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     and again when the `REMEMBERED_GROUPS` that fitted best are taken: O(m g) time, times m / `REMEMBERED_GROUPS` at
     worst.
     """
-    boxes, taken = _bound_groups(users, offset), np.zeros(len(offset) - 1, np.bool_)
+    boxes, taken = _bound_groups(subjects, offset), np.zeros(len(offset) - 1, np.bool_)
     group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
     preferences = _Preferences.make_empty(len(sites))
     while len(left):
@@ -117,37 +117,37 @@ class _Preferences:
         return self.group[left, self.place[left]], self.area[left, self.place[left]]
 
 
-def choose_windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
-    """Give every site k consecutive users, disjoint, out of MK's groups: those it takes the least area with.
+def choose_windows(subjects: Boxes, sites: Boxes, k: int) -> Int | None:
+    """Give every site k consecutive subjects, disjoint, out of MK's groups: those it takes the least area with.
 
-    Returns int64[m] or None: index of the first user of each; None where there are fewer groups than sites.
+    Returns int64[m] or None: index of the first subject of each; None where there are fewer groups than sites.
     """
-    offset = partition(users, k)
+    offset = partition(subjects, k)
     if len(offset) <= len(sites):
         return None
-    group = assign(users, sites, offset, np.arange(len(sites)))
-    start, spans = offset[group].copy(), users.bound_windows(k)
+    group = assign(subjects, sites, offset, np.arange(len(sites)))
+    start, spans = offset[group].copy(), subjects.bound_windows(k)
     least = spans.take(start).join(sites).count_cells()
-    for shift in range(1, k):  # a group has 2 k - 1 users at most
+    for shift in range(1, k):  # a group has 2 k - 1 subjects at most
         other = np.minimum(offset[group] + shift, offset[group + 1] - k)
         area = spans.take(other).join(sites).count_cells()
         start, least = np.where(area < least, other, start), np.minimum(area, least)
     return start
 
 
-def _bound_groups(users: Boxes, offset: Int) -> Boxes:
+def _bound_groups(subjects: Boxes, offset: Int) -> Boxes:
     first = offset[:-1]
-    low = (np.minimum.reduceat(side, first) for side in (users.x0, users.y0))
-    high = (np.maximum.reduceat(side, first) for side in (users.x1, users.y1))
+    low = (np.minimum.reduceat(side, first) for side in (subjects.x0, subjects.y0))
+    high = (np.maximum.reduceat(side, first) for side in (subjects.x1, subjects.y1))
     x0, y0, x1, y1 = *low, *high
     return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
 
 
 @compile_kernel
 def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
-    """cost[i] is the least for the first i users, size[i] that of the last group among them."""
+    """cost[i] is the least for the first i subjects, size[i] that of the last group among them."""
     cost[0] = 0
-    # 1DAnon with areas (section 3): cost[i] = min over k <= g < 2 k of cost[i - g] + area of users [i - g, i).
+    # 1DAnon with areas (section 3): cost[i] = min over k <= g < 2 k of cost[i - g] + area of subjects [i - g, i).
     for i in range(k, len(x0) + 1):
         left, bottom, right, top = x0[i - 1], y0[i - 1], x1[i - 1], y1[i - 1]
         for g in range(1, min(2 * k, i + 1)):

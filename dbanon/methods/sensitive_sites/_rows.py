@@ -1,4 +1,4 @@
-"""From users and sites to rows: who is hidden with which site, and what is published for it."""
+"""From subjects and sites to rows: who is hidden with which site, and what is published for it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,13 +30,13 @@ _MAX_COST = 2**62
 def compute_cloaks(
     data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, sites: Sites
 ) -> Cloaks:
-    """Hide k users with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
+    """Hide k subjects with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
     rank = rank_subjects(data, rng)
     data = select_considered("sensitive-sites", data, params.since, params.until)
     _demand_within(params)
     align.demand_sane_times(data)
     data = _snapshot.select_hour(data, params.at, params.max_gap_s)
-    seen = _snapshot.find_users(data, sites, params.at, params.max_gap_s)
+    seen = _snapshot.find_subjects(data, sites, params.at, params.max_gap_s)
     scene = _snapshot.arrange(data, sites, seen, rank)
     if scene.domain * len(scene.sites) > _MAX_COST:
         raise DataError(
@@ -58,8 +58,8 @@ def _demand_within(params: Parameters) -> None:
 
 
 def prepare(params: Parameters, algorithm: str) -> None:
-    """Hide a dozen made-up users: what is compiled is what a run needs, for its types."""
-    count = 12 if params.at is None else 24  # at an instant, users may have several trajectories
+    """Hide a dozen made-up subjects: what is compiled is what a run needs, for its types."""
+    count = 12 if params.at is None else 24  # at an instant, subjects may have several trajectories
     data = Trajectories(
         trajectory_id=np.arange(count),
         subject=np.arange(count) % 12,
@@ -88,7 +88,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
 class Rows:
     """What is published, row by row: whose, which cells (both ends inside), how many it hides, and whether."""
 
-    user: Int
+    subject: Int
     region: Int  # [r, 4]
     crowd: Int
     hidden: Any  # bool[r]
@@ -96,30 +96,31 @@ class Rows:
 
 
 def _compute_bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
-    demand_users(scene, params.k, "bk")
-    users, sites, k = scene.users, scene.sites, params.k
-    start = _bichromatic.find_best_starts(users, sites, k)
+    demand_subjects(scene, params.k, "bk")
+    subjects, sites, k = scene.subjects, scene.sites, params.k
+    start = _bichromatic.find_best_starts(subjects, sites, k)
     plain = _assign_sites(scene, start[:, None] + np.arange(k))
     if not params.improve:
         return make_rows(scene, params, plain)
     # The search only goes downhill, so it begins with the smaller of the two mappings.
-    other = _monochromatic.choose_windows(users, sites, k)
+    other = _monochromatic.choose_windows(subjects, sites, k)
     if other is not None and _compute_cost(scene, other, k) < _compute_cost(scene, start, k):
         start = other
-    members = _improve.improve(users, sites, start[:, None] + np.arange(k))
+    members = _improve.improve(subjects, sites, start[:, None] + np.arange(k))
     return make_rows(scene, params, _assign_sites(scene, members), plain)
 
 
 def _compute_mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> Rows:
-    offset = _monochromatic.partition(scene.users, params.k)
+    offset = _monochromatic.partition(scene.subjects, params.k)
     groups, m = len(offset) - 1, len(scene.sites)
     if groups < m:
         raise InfeasibleError(
             f"mk must make a group of k = {params.k} people or more for {format_count(m, 'site')}. It made {groups} of "
-            f"{format_count(len(scene.users), 'person', 'people')}. Lower k, leave out sites, or use another algorithm."
+            f"{format_count(len(scene.subjects), 'person', 'people')}. Lower k, leave out sites, or use another "
+            "algorithm."
         )
     # Line 7 of Figure 6: where sites fit a group equally well, a random one gets it, hence the permutation.
-    chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
+    chosen = _monochromatic.assign(scene.subjects, scene.sites, offset, rng.permutation(m))
     site_of_group = np.full(groups, -1, np.int32)
     site_of_group[chosen] = np.arange(m, dtype=np.int32)
     return make_rows(scene, params, np.repeat(site_of_group, np.diff(offset)))
@@ -131,8 +132,8 @@ ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator
 }
 
 
-def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
-    m, n = len(scene.sites), len(scene.users)
+def demand_subjects(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
+    m, n = len(scene.sites), len(scene.subjects)
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
@@ -142,12 +143,12 @@ def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
 
 
 def _compute_cost(scene: _snapshot.Scene, start: Int, k: int) -> int:
-    """Total area where each site has the k users from `start` on."""
-    return int(scene.users.bound_windows(k).take(start).join(scene.sites).count_cells().sum())
+    """Total area where each site has the k subjects from `start` on."""
+    return int(scene.subjects.bound_windows(k).take(start).join(scene.sites).count_cells().sum())
 
 
 def _assign_sites(scene: _snapshot.Scene, members: Int) -> Int32:
-    site = np.full(len(scene.users), -1, np.int32)
+    site = np.full(len(scene.subjects), -1, np.int32)
     site[members.ravel()] = np.repeat(np.arange(len(members), dtype=np.int32), members.shape[1])
     return site
 
@@ -156,12 +157,12 @@ def _assign_sites(scene: _snapshot.Scene, members: Int) -> Int32:
 
 
 def make_rows(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int32 | None = None) -> Rows:
-    """Guard a mapping, and publish each user once: with the rectangle of its site, or as it is.
+    """Guard a mapping, and publish each subject once: with the rectangle of its site, or as it is.
 
     Parameters
     ----------
     site : int32[n]
-        The site of each user, -1 for those without.
+        The site of each subject, -1 for those without.
     plain : int32[n], optional
         What an improved mapping is measured against, because guards may make the worse of the better.
     """
@@ -175,16 +176,16 @@ def make_rows(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: In
     told["added_by_guards"] = chosen.added
     if before is not None:
         told["bk_ggc_percent"] = before.ggc_percent
-    region, crowd = stack_cells(scene.users), np.ones(len(site), np.int64)
-    # All of a site's users get one rectangle (Definition 2), so a reader of the rows cannot distinguish them.
+    region, crowd = stack_cells(scene.subjects), np.ones(len(site), np.int64)
+    # All of a site's subjects get one rectangle (Definition 2), so a reader of the rows cannot distinguish them.
     region[hidden] = stack_cells(box)[site[hidden]]
     crowd[hidden] = _count_crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
-    return Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)
+    return Rows(subject=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Guarded:
-    """A mapping after its guards: each user's site, the sites' rectangles, what it costs now and did before."""
+    """A mapping after its guards: each subject's site, the sites' rectangles, what it costs now and did before."""
 
     site: Int32
     box: Boxes
@@ -194,9 +195,9 @@ class _Guarded:
 
 
 def _guard_mapping(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _Guarded:
-    users, sites = scene.users, scene.sites
+    subjects, sites = scene.subjects, scene.sites
     after = _guards.add(
-        users,
+        subjects,
         sites,
         scene.site_rank,
         site,
@@ -204,25 +205,25 @@ def _guard_mapping(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _
         cell_m=scene.cell_m,
         guard_inside=params.guard_inside,
     )
-    box = _guards.bound_sites(users, sites, after)
+    box = _guards.bound_sites(subjects, sites, after)
     return _Guarded(
         site=after,
         box=box,
         ggc_percent=_compute_ggc(box, scene),
-        ggc_before_percent=_compute_ggc(_guards.bound_sites(users, sites, site), scene),
+        ggc_before_percent=_compute_ggc(_guards.bound_sites(subjects, sites, site), scene),
         added=int((after >= 0).sum() - (site >= 0).sum()),
     )
 
 
 def _make_cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: Rows) -> Cloaks:
-    trajectory = scene.trajectory[rows.user]
+    trajectory = scene.trajectory[rows.subject]
     # Records by trajectory, not by curve or site: their numbers say nothing of who is hidden with which.
     order = np.argsort(trajectory, kind="stable")
     count = len(order)
     record = np.arange(1, count + 1)
     bounds = (rows.region + np.tile(scene.root, 2) + np.array([0, 0, 1, 1])) * data.grid_m
     left_out = {"absent_at_instant": seen.absent} if seen.absent else {}
-    people = len(scene.users)
+    people = len(scene.subjects)
     return Cloaks.from_rows(
         record_id=record,
         start=np.full(count, seen.start, np.int64),
@@ -247,10 +248,10 @@ def _make_cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.See
     )
 
 
-def _count_crowds(box: Boxes, users: Int) -> Int:
-    """Count the users hidden in rectangles exactly like each site's."""
+def _count_crowds(box: Boxes, subjects: Int) -> Int:
+    """Count the subjects hidden in rectangles exactly like each site's."""
     same = np.unique(stack_cells(box), axis=0, return_inverse=True)[1].ravel()
-    return np.bincount(same, weights=users)[same].astype(np.int64)
+    return np.bincount(same, weights=subjects)[same].astype(np.int64)
 
 
 def stack_cells(boxes: Boxes) -> Int:
@@ -259,18 +260,18 @@ def stack_cells(boxes: Boxes) -> Int:
 
 
 def _compute_ggc(box: Boxes, scene: _snapshot.Scene) -> float:
-    """Equation (9): the sum of areas in percent of the bounding box of users and sites."""
+    """Equation (9): the sum of areas in percent of the bounding box of subjects and sites."""
     return 100 * int(box.count_cells().sum()) / scene.domain
 
 
 def compute_metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
-    """Measure the rectangles of sites; `hidden` says which users are in one."""
+    """Measure the rectangles of sites; `hidden` says which subjects are in one."""
     area = box.count_cells() * scene.cell_m**2
     return {
-        "users": len(scene.users),
+        "subjects": len(scene.subjects),
         "sites": len(scene.sites),
-        "users_cloaked": int(hidden.sum()),
-        "users_left_exact": int(len(hidden) - hidden.sum()),
+        "subjects_cloaked": int(hidden.sum()),
+        "subjects_left_exact": int(len(hidden) - hidden.sum()),
         "ggc_percent": _compute_ggc(box, scene),
         **summarise_sides(np.sqrt(area)),
         "gc_median_m2": float(np.median(area)),

@@ -1,7 +1,7 @@
-"""KNN: each site in turn takes the k nearest users that are left.
+"""KNN: each site in turn takes the k nearest subjects that are left.
 
-The baseline of Krishnamachari, Ghinita, Kalnis, SSDBM 2008, section 5. It searches a strip of users sorted by x, where
-the paper has an R*-tree; both find the same users.
+The baseline of Krishnamachari, Ghinita, Kalnis, SSDBM 2008, section 5. It searches a strip of subjects sorted by x,
+where the paper has an R*-tree; both find the same subjects.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -17,12 +17,12 @@ from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
 _FAR = np.int64(2**31)
 
 
-def take(users: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
-    """Let each site take its k nearest users, in an order.
+def take(subjects: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
+    """Let each site take its k nearest subjects, in an order.
 
     Parameters
     ----------
-    users, sites : Boxes
+    subjects, sites : Boxes
         n and m, n >= k m.
     k : int
     order : int64[m]
@@ -31,36 +31,36 @@ def take(users: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
     Returns
     -------
     int32[n]
-        The site of each user, -1 for the others. Nearer is what has fewer cells between; of equally near users those
-        of lower index.
+        The site of each subject, -1 for the others. Nearer is what has fewer cells between; of equally near subjects
+        those of lower index.
 
     Notes
     -----
-    From the site to either side in x, until the next user is farther in x alone than the k nearest so far: O(n) a
-    site at worst, and mostly a strip as wide as its k users. Memory: 20 bytes a user.
+    From the site to either side in x, until the next subject is farther in x alone than the k nearest so far: O(n) a
+    site at worst, and mostly a strip as wide as its k subjects. Memory: 20 bytes a subject.
     """
-    by_x = np.argsort(users.x0, kind="stable")
-    widest = int((users.x1 - users.x0).max(initial=0))
-    site = np.full(len(users), -1, np.int32)
+    by_x = np.argsort(subjects.x0, kind="stable")
+    widest = int((subjects.x1 - subjects.x0).max(initial=0))
+    site = np.full(len(subjects), -1, np.int32)
     nearest, distance = np.empty(k, np.int64), np.empty(k, np.int64)
-    _take(*users.take(by_x).columns, by_x, widest, *sites.columns, order, nearest, distance, site)
+    _take(*subjects.take(by_x).columns, by_x, widest, *sites.columns, order, nearest, distance, site)
     return site
 
 
 @compile_kernel
 def _take(
-    x0: Any, y0: Any, x1: Any, y1: Any, user: Any, widest: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any,
+    x0: Any, y0: Any, x1: Any, y1: Any, subject: Any, widest: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any,
     nearest: Any, distance: Any, site: Any,
 ) -> None:  # fmt: skip
-    """`nearest` holds the best users so far by (squared distance, index), the worst of them last."""
+    """`nearest` holds the best subjects so far by (squared distance, index), the worst of them last."""
     n, k = len(x0), len(nearest)
     for s in order:
         found = 0
         right = np.searchsorted(x0, sx0[s])
         left = right - 1
-        # Kept true: users between `left` and `right` were looked at; the others are min(before, after) away or more.
+        # Kept true: subjects between `left` and `right` were looked at; the others are min(before, after) away or more.
         while left >= 0 or right < n:
-            # The side that may hold the nearer one; a user to the left reaches at most `widest` to the right of its x0.
+            # The side that may hold the nearer one; a subject on the left reaches `widest` beyond its x0 at most.
             before = max(np.int64(0), np.int64(sx0[s]) - x0[left] - widest) if left >= 0 else _FAR
             after = max(np.int64(0), np.int64(x0[right]) - sx1[s]) if right < n else _FAR
             at = right if after <= before else left
@@ -70,7 +70,7 @@ def _take(
                 right += 1
             else:
                 left -= 1
-            u = user[at]
+            u = subject[at]
             if site[u] >= 0:
                 continue
             dx = max(np.int64(0), np.int64(x0[at]) - sx1[s], np.int64(sx0[s]) - x1[at])
