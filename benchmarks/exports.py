@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from _measure import dbanon
+from _measure import run_dbanon
 
 from dbanon.base import memory
 from dbanon.database import open_database
@@ -57,7 +57,7 @@ def main(sizes: list[int]) -> None:
                 database.connection.execute(statement)
             for suffix in ("parquet", "gpkg", "fgb", "csv"):
                 file = Path(folder) / f"large.{suffix}"
-                cost = dbanon("export", "large", str(file))
+                cost = run_dbanon("export", "large", str(file))
                 memory = f"{cost.client_mb:>11.0f} {cost.server_mb:>10.0f}"
                 print(f"{rows:>9}  {suffix:<9} {cost.seconds:>8.1f} {memory} {file.stat().st_size / 1e6:>8.0f}")
         command = [sys.executable, __file__, "plain", database.target.url, str(Path(folder) / "plain.gpkg")]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from _measure import dbanon, python, server_cpu_s
+from _measure import measure_server_cpu_s, run_dbanon, run_python
 
 from dbanon.database import open_database
 
@@ -90,7 +90,7 @@ with dbanon.connect() as database:
 
 def compare_frames(fixes: int, sources: Sequence[str]) -> None:
     """Load the same fixes from files and from memory; the memory of the client has the table in it."""
-    dbanon("db", "up")
+    run_dbanon("db", "up")
     print(
         f"{'fixes':>12} {'from':>8} {'seconds':>8} {'client CPU':>11} {'server CPU':>11} {'client MB':>10} "
         f"{'server MB':>10}"
@@ -100,13 +100,14 @@ def compare_frames(fixes: int, sources: Sequence[str]) -> None:
         write(path, fixes)
         pq.write_table(pacsv.read_csv(path), packed)
         for source in sources or ("csv", "parquet", "pyarrow", "pandas", "stream"):
-            before = server_cpu_s()
+            before = measure_server_cpu_s()
             if source in ("csv", "parquet"):
-                cost = dbanon("load", "trajectories", str(path.with_suffix(f".{source}")), "--dataset", "frames")
+                cost = run_dbanon("load", "trajectories", str(path.with_suffix(f".{source}")), "--dataset", "frames")
             else:
-                cost = python("-c", IN_MEMORY, str(packed), source, "frames")
+                cost = run_python("-c", IN_MEMORY, str(packed), source, "frames")
+            server_s = measure_server_cpu_s() - before
             print(
-                f"{fixes:>12,} {source:>8} {cost.seconds:>8.1f} {cost.cpu_s:>11.1f} {server_cpu_s() - before:>11.1f} "
+                f"{fixes:>12,} {source:>8} {cost.seconds:>8.1f} {cost.cpu_s:>11.1f} {server_s:>11.1f} "
                 f"{cost.client_mb:>10.0f} {cost.server_mb:>10.0f}"
             )
             with open_database() as database:
@@ -118,13 +119,13 @@ def main() -> None:
         compare_frames(int((sys.argv[2:] or ["2000000"])[0]), sys.argv[3:])
         return
     sizes = [int(number) for number in sys.argv[1:]] or [1_000_000, 10_000_000]
-    dbanon("db", "up")
+    run_dbanon("db", "up")
     print(f"{'fixes':>12} {'from':>6} {'seconds':>9} {'us a fix':>9} {'client MB':>10} {'server MB':>10}")
     with tempfile.TemporaryDirectory() as name:
         for fixes in sizes:
             path, dataset = Path(name) / "fixes.csv", f"loads_{fixes}"
             write(path, fixes)
-            cost = dbanon("load", "trajectories", str(path), "--dataset", dataset)
+            cost = run_dbanon("load", "trajectories", str(path), "--dataset", dataset)
             show(fixes, "file", cost)
             with open_database() as database:
                 database.connection.execute(
@@ -134,7 +135,7 @@ def main() -> None:
                     [dataset],
                 )
             columns = ["--subject", "subject", "--time", "t", "--geom", "place"]
-            show(fixes, "table", dbanon("import", "public.loads_gps", "--dataset", dataset, "--replace", *columns))
+            show(fixes, "table", run_dbanon("import", "public.loads_gps", "--dataset", dataset, "--replace", *columns))
             with open_database() as database:
                 database.connection.execute("DROP TABLE public.loads_gps")
                 database.connection.execute("DELETE FROM dbanon.dataset WHERE name = %s", [dataset])

@@ -1,5 +1,6 @@
 -- All triggers but those of releases' own tables: first those that are alike for many tables, then the others. They fire also where a
--- superuser has set session_replication_role to replica. One that is taken from the lists is dropped in a revision.
+-- superuser has set session_replication_role to replica. One that is taken from the lists is dropped in a
+-- revision; otherwise 86_removed cannot drop its function.
 
 DO $$
 DECLARE

@@ -50,7 +50,8 @@ def compile_kernel(function: F) -> F:
     """
     compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
     compiled._cache = _Cache(function)  # a version of Numba that ignores this attribute keeps nothing
-    type_call = compiled.get_call_template
+    if (type_call := getattr(compiled, "get_call_template", None)) is None:
+        return cast(F, compiled)  # with NUMBA_DISABLE_JIT it is the function itself
 
     def type_call_of_any_number(args: Any, kws: dict[str, Any]) -> Any:
         # Otherwise a call with 0 would be compiled for 0, beside the calls with any other integer.

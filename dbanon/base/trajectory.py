@@ -40,7 +40,7 @@ def freeze(instance: object) -> None:
 
 
 def freeze_arrays(given: Arrays) -> Arrays:
-    """Make arrays read-only, because kernels are compiled once for those and once for arrays that may be written to."""
+    """Make the given arrays themselves read-only, and return them: kernels are compiled anew for writable ones."""
     for values in given:
         values.flags.writeable = False
     return given

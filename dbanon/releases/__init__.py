@@ -20,7 +20,7 @@ from dbanon.releases import published
 def demand_publishable(connection: Connection, name: str, asked: Publishing) -> None:
     """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
     given = [name, asked.replace, asked.end_readers, _list_readers(asked.readers), asked.grow]
-    fetch_value(connection, "SELECT dbanon_internal.demand_release(%s, %s, %s, %s, %s)", given)
+    fetch_value(connection, "SELECT dbanon_internal.demand_release_options(%s, %s, %s, %s, %s)", given)
     fetch_value(
         connection, "SELECT dbanon_internal.demand_override_reason(%s, %s)", [asked.allow_overlap, asked.reason]
     )

@@ -101,7 +101,7 @@ _SCRIPT_HEAD = """\
 --   00_before  refusals, roles and schemas
 --   05         tables
 --   10 to 80   functions and views
---   85 to 90   triggers, helpers that are gone, and rights
+--   85 to 90   triggers, dropping of old helpers, and rights
 --   95_after   records of the installation, and notices of work that is left to do
 """
 

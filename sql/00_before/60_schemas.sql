@@ -57,6 +57,11 @@ BEGIN
             EXECUTE statement;
         END LOOP;
     END IF;
+
+    -- Where the rows of helpers stand now: 86_removed drops those that no later statement of this text writes.
+    PERFORM set_config('dbanon.former_helpers', coalesce((
+        SELECT string_agg(pro.oid || ' ' || pro.ctid::text, ';')
+        FROM pg_proc pro WHERE pro.pronamespace = 'dbanon_internal'::regnamespace), ''), true);
 END
 $$;
 

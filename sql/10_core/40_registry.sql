@@ -238,7 +238,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.parse_value(text, jsonb, jsonb) IS
-'Checks the value of one parameter.';
+'Gives the value of one parameter in its type; raises an error if it cannot be one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.complete_params(method text, algorithm text, params jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -289,7 +289,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.complete_params(text, text, jsonb) IS
-'Checks the parameters of a run by dbanon.method, as far as that needs no data.';
+'Gives the parameters of a run, with the defaults of dbanon.method filled in; raises an error if one cannot be so, as far as that needs no data.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_role(role text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

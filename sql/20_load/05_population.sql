@@ -1,6 +1,6 @@
 -- Whose people may be the same: the population of a dataset, and how long a person may stay where a snapshot shows them.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_population(population text, settle_s numeric) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_population_options(population text, settle_s numeric) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -17,23 +17,23 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_population(text, numeric) IS
+COMMENT ON FUNCTION dbanon_internal.demand_population_options(text, numeric) IS
 'Refuses what no population can be called and what is no settle time; NULL is neither given.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.number_population(population text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.find_or_add_population(population text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- A row that the table refuses would be shown to the caller, with the key that was drawn for it.
-    PERFORM dbanon_internal.demand_population(population, NULL);
+    PERFORM dbanon_internal.demand_population_options(population, NULL);
     INSERT INTO dbanon.population AS p (name) SELECT population
         WHERE NOT EXISTS (SELECT FROM ONLY dbanon.population q WHERE q.name = population) ON CONFLICT (name) DO NOTHING;
     RETURN (SELECT p.population_id FROM ONLY dbanon.population p WHERE p.name = population);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.number_population(text) IS
-'The key of a population, which is made when first named.';
+COMMENT ON FUNCTION dbanon_internal.find_or_add_population(text) IS
+'Gives the key of a population, and adds the population when it is first named.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_people(dataset dbanon.dataset, asked dbanon_internal.loading) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -41,7 +41,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- dbanon_internal.guard_people refuses what a release forbids, before anything is read.
-    dataset.population_id := coalesce(dbanon_internal.number_population(asked.population), dataset.population_id);
+    dataset.population_id := coalesce(dbanon_internal.find_or_add_population(asked.population), dataset.population_id);
     dataset.settle_s := coalesce(asked.settle_s, dataset.settle_s);
     UPDATE dbanon.dataset d SET population_id = dataset.population_id, settle_s = dataset.settle_s
         WHERE d.dataset_id = dataset.dataset_id AND (d.population_id, d.settle_s) <> (dataset.population_id, dataset.settle_s);

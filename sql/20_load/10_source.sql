@@ -279,7 +279,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_geometry(jsonb, text) IS
 'Refuses a column that holds no geometries.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_readable(qualified text, state text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.raise_reading_error(qualified text, state text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -292,8 +292,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_readable(text, text) IS
-'Says of an error that it comes from the source, which may be a view of anything.';
+COMMENT ON FUNCTION dbanon_internal.raise_reading_error(text, text) IS
+'Raises that the source, which may be a view of anything, cannot be read, if this SQLSTATE comes from it; otherwise does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -310,7 +310,7 @@ BEGIN
     DROP FUNCTION pg_temp.dbanon_asking();
     RETURN figure;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon_internal.demand_readable(qualified, SQLSTATE);
+    PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE);
     RAISE;
 END
 $$;
@@ -336,7 +336,7 @@ BEGIN
     SELECT count(*) INTO staged FROM pg_temp.dbanon_staged;
     RETURN staged;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon_internal.demand_readable(qualified, SQLSTATE);
+    PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE);
     RAISE;
 END
 $$;

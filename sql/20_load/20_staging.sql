@@ -59,7 +59,7 @@ DECLARE
     releases bigint;
 BEGIN
     PERFORM dbanon_internal.demand_dataset_options(asked);
-    PERFORM dbanon_internal.demand_population(asked.population, asked.settle_s);
+    PERFORM dbanon_internal.demand_population_options(asked.population, asked.settle_s);
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
     IF asked.mode = 'create' OR dbanon_internal.makes_dataset(asked) THEN
         IF NOT dbanon_internal.makes_dataset(asked) THEN
@@ -118,7 +118,7 @@ BEGIN
     IF dbanon_internal.makes_dataset(asked) THEN
         INSERT INTO dbanon.dataset AS dat (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
         VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, zone,
-                dbanon_internal.number_population(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
+                dbanon_internal.find_or_add_population(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
         RETURNING dat.* INTO known;
         RETURN known;
     END IF;

@@ -15,7 +15,7 @@ COMMENT ON FUNCTION dbanon_internal.read_commit_error() IS
 'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with
 the message it got.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_waiting(
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_submittable(
     publish_as text, replace boolean, end_readers boolean, readers text[], grow boolean, allow_overlap boolean, reason text, within boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -36,7 +36,7 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.demand_override_reason(allow_overlap, reason);
     IF publish_as IS NOT NULL THEN
-        PERFORM dbanon_internal.demand_release(publish_as, replace, end_readers, readers, grow);
+        PERFORM dbanon_internal.demand_release_options(publish_as, replace, end_readers, readers, grow);
     ELSIF replace OR end_readers OR allow_overlap OR grow OR readers IS NOT NULL THEN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap'
@@ -46,23 +46,23 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text[], boolean, boolean, text, boolean) IS
-'What must hold before dbanon.anonymize submits anything.';
+COMMENT ON FUNCTION dbanon_internal.demand_submittable(text, boolean, boolean, text[], boolean, boolean, text, boolean) IS
+'Refuses a call of dbanon.anonymize that could not be submitted or published.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_release(
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_release_options(
     name text, replace boolean, end_readers boolean, readers text[], grow boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.demand_release_name(demand_release.name);
+    PERFORM dbanon_internal.demand_release_name(demand_release_options.name);
     PERFORM dbanon_internal.demand_replacement(end_readers, replace);
-    PERFORM dbanon_internal.demand_free_name(demand_release.name, replace, grow);
-    PERFORM dbanon_internal.choose_readers(demand_release.name, replace OR grow, readers);
+    PERFORM dbanon_internal.demand_free_name(demand_release_options.name, replace, grow);
+    PERFORM dbanon_internal.choose_readers(demand_release_options.name, replace OR grow, readers);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_release(text, boolean, boolean, text[], boolean) IS
-'Says before a run that its release could not be made: spares the run.';
+COMMENT ON FUNCTION dbanon_internal.demand_release_options(text, boolean, boolean, text[], boolean) IS
+'Refuses, before a run, options with which its release could not be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -188,7 +188,7 @@ BEGIN
         -- Here and below: with a new snapshot for each statement, whatever the login is used to.
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     END IF;
-    PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, readers, grow, allow_overlap, reason, within);
+    PERFORM dbanon_internal.demand_submittable(publish_as, replace, end_readers, readers, grow, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting. SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;

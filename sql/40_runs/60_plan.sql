@@ -135,7 +135,7 @@ BEGIN
     span := dbanon_internal.find_planned_span(family.traits, checked, about.grid_s, data.first_s, data.last_s);
     reach := dbanon_internal.compute_method_reach(family.traits, checked, dbanon_internal.find_settle_s(about.population_id));
     near := ARRAY(SELECT rel.name FROM dbanon_internal.list_releases_within(about.dataset_id, span, reach) rel WHERE span IS NOT NULL);
-    SELECT con.* INTO conflict FROM dbanon_internal.count_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) con
+    SELECT con.* INTO conflict FROM dbanon_internal.find_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) con
     WHERE near <> '{}';
     others := dbanon_internal.name_some(conflict.releases);
     RETURN QUERY VALUES ('subjects'::text, data.subjects::numeric, true, ''::text),

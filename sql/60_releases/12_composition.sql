@@ -217,7 +217,7 @@ COMMENT ON FUNCTION dbanon_internal.list_memberships(bigint, bigint, text) IS
 'Who is in which group (its key) of which release at each moment that is compared, what k is promised there, and which earlier releases have
 the very same group.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.count_candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.measure_candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
     comparison bigint, n bigint, shared boolean, is_repeat boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
     breaks_before boolean, example bigint, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -239,11 +239,11 @@ DECLARE
 BEGIN
     RETURN QUERY
     WITH memberships AS MATERIALIZED (
-        SELECT mem.* FROM dbanon_internal.list_memberships(count_candidates.run_id, count_candidates.new_release, count_candidates.secret) mem
+        SELECT mem.* FROM dbanon_internal.list_memberships(measure_candidates.run_id, measure_candidates.new_release, measure_candidates.secret) mem
     ), comparison AS MATERIALIZED (
         SELECT com.*, cardinality(com.read) = max(cardinality(com.read)) OVER (PARTITION BY com.moment) AS entire
         FROM (SELECT com.comparison, com.moment, array_agg(DISTINCT com.release_id) AS read
-              FROM dbanon_internal.list_comparisons(count_candidates.run_id, count_candidates.new_release, count_candidates.secret) com
+              FROM dbanon_internal.list_comparisons(measure_candidates.run_id, measure_candidates.new_release, measure_candidates.secret) com
               GROUP BY com.comparison, com.moment) com
     ), member AS MATERIALIZED (
         -- The exclusive or of the keys of all groups of a person: equal for those who are in the same groups of the same releases.
@@ -255,8 +255,8 @@ BEGIN
         SELECT member.moment, member.group_keys, count(*)::integer AS n, min(member.person) AS example FROM member
         GROUP BY member.moment, member.group_keys
     ), statement AS (
-        SELECT said.comparison, said.example, said.n, said.group_key, CASE WHEN said.release_id <> count_candidates.new_release THEN said.k END AS k,
-            CASE WHEN said.release_id <> count_candidates.new_release THEN earlier_speaks WHEN said.k IS NULL THEN run_speaks
+        SELECT said.comparison, said.example, said.n, said.group_key, CASE WHEN said.release_id <> measure_candidates.new_release THEN said.k END AS k,
+            CASE WHEN said.release_id <> measure_candidates.new_release THEN earlier_speaks WHEN said.k IS NULL THEN run_speaks
                  WHEN said.same_in && said.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags
         FROM (SELECT com.comparison, com.read, mem.person AS example, 1 AS n, mem.release_id, mem.group_key, mem.k, mem.same_in
               FROM memberships mem JOIN comparison com ON com.moment = mem.moment AND com.entire
@@ -288,8 +288,8 @@ BEGIN
         SELECT cla.*, coalesce(cla.n_after < cla.k_now, false) AS breaks_now,
             coalesce(cla.n_after < cla.k_before AND cla.n_after < cla.n_before, false) AS breaks_before
         FROM (SELECT alike.*, earlier.n AS n_before, CASE WHEN alike.flags & run_promises <> 0 THEN (
-                          SELECT known.k FROM dbanon_internal.list_compared(count_candidates.run_id, count_candidates.new_release) known
-                          WHERE known.release_id = count_candidates.new_release) END AS k_now
+                          SELECT known.k FROM dbanon_internal.list_compared(measure_candidates.run_id, measure_candidates.new_release) known
+                          WHERE known.release_id = measure_candidates.new_release) END AS k_now
               FROM alike JOIN earlier ON earlier.comparison = alike.comparison AND earlier.before = alike.before) cla
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
@@ -302,7 +302,7 @@ BEGIN
                    FROM block JOIN member ON member.moment = block.moment AND member.group_keys = block.group_keys
                    JOIN comparison com ON com.moment = block.moment AND NOT com.entire) mem
             ON mem.comparison = kno.comparison AND mem.example = kno.example
-        WHERE count_candidates.name_people AND (judged.breaks_now OR judged.breaks_before)
+        WHERE measure_candidates.name_people AND (judged.breaks_now OR judged.breaks_before)
         GROUP BY judged.comparison, judged.k_before, judged.k_now, judged.n_after
     )
     SELECT found.comparison, found.n, found.shared, found.is_repeat, found.k_before, found.k_now, found.n_after, found.breaks_now,
@@ -317,7 +317,7 @@ BEGIN
         AND named.k_now IS NOT DISTINCT FROM found.k_now AND (found.breaks_now OR found.breaks_before);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_candidates(bigint, bigint, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.measure_candidates(bigint, bigint, text, boolean) IS
 'For each comparison and outcome: how many people it befalls, what is promised them, how many candidates for each are left with the run, whether that
 breaks a promise, one of them, and if asked for, all of them where it does.';
 
@@ -374,7 +374,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.list_standalone_conflicts(bigint, bigint, bytea) IS
 'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.count_conflicts(
+CREATE OR REPLACE FUNCTION dbanon_internal.find_conflicts(
     dataset_id bigint, method text, algorithm text, params jsonb, span tstzrange, reach interval) RETURNS TABLE (people bigint, releases text[])
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -383,13 +383,13 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
     WITH planned AS (
-        SELECT met.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(met.name, count_conflicts.algorithm) AS alone
-        FROM ONLY dbanon.method met WHERE met.name = count_conflicts.method
+        SELECT met.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(met.name, find_conflicts.algorithm) AS alone
+        FROM ONLY dbanon.method met WHERE met.name = find_conflicts.method
     ), conflict AS MATERIALIZED (
         -- As dbanon_internal.list_standalone_conflicts pairs releases. The same data and parameters give the same sets again, which say nothing new.
-        SELECT near.release_id, near.name, greatest(rel.reach, count_conflicts.reach) AS reach, rel.run_id IS NULL AS lost, rel.span
+        SELECT near.release_id, near.name, greatest(rel.reach, find_conflicts.reach) AS reach, rel.run_id IS NULL AS lost, rel.span
         FROM planned
-        CROSS JOIN LATERAL dbanon_internal.list_releases_within(count_conflicts.dataset_id, count_conflicts.span, count_conflicts.reach) near
+        CROSS JOIN LATERAL dbanon_internal.list_releases_within(find_conflicts.dataset_id, find_conflicts.span, find_conflicts.reach) near
         JOIN ONLY dbanon.release rel ON rel.release_id = near.release_id
         LEFT JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
         LEFT JOIN ONLY dbanon.method met ON met.name = run.method
@@ -397,8 +397,8 @@ AS $$
                 OR (dbanon_internal.stands_alone(run.method, run.algorithm)
                     AND (met.traits ->> 'hides' = 'place' OR met.traits ->> 'hides' = planned.secret)))
             AND (run.dataset_id, run.dataset_revision, run.method, run.algorithm, run.params) IS DISTINCT FROM (
-                count_conflicts.dataset_id, (SELECT dat.revision FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = count_conflicts.dataset_id),
-                count_conflicts.method, count_conflicts.algorithm, count_conflicts.params)
+                find_conflicts.dataset_id, (SELECT dat.revision FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = find_conflicts.dataset_id),
+                find_conflicts.method, find_conflicts.algorithm, find_conflicts.params)
     ), statement AS (
         SELECT exp.release_id, exp.person, exp.period FROM ONLY dbanon.exposure exp WHERE exp.release_id IN (SELECT conflict.release_id FROM conflict)
         UNION ALL
@@ -410,12 +410,12 @@ AS $$
     ), met AS MATERIALIZED (
         SELECT DISTINCT sta.release_id, sta.person
         FROM statement sta JOIN conflict ON conflict.release_id = sta.release_id
-        WHERE sta.period && dbanon_internal.pad_period(count_conflicts.span, conflict.reach)
+        WHERE sta.period && dbanon_internal.pad_period(find_conflicts.span, conflict.reach)
     ), person AS (
         SELECT DISTINCT dbanon_internal.hash_person(key.key, tra.subject) AS code
-        FROM (SELECT dbanon_internal.find_dataset_key(count_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) key
-        JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = count_conflicts.dataset_id
-        WHERE tra.first_s < extract(epoch FROM upper(count_conflicts.span)) AND tra.last_s >= extract(epoch FROM lower(count_conflicts.span))
+        FROM (SELECT dbanon_internal.find_dataset_key(find_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) key
+        JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = find_conflicts.dataset_id
+        WHERE tra.first_s < extract(epoch FROM upper(find_conflicts.span)) AND tra.last_s >= extract(epoch FROM lower(find_conflicts.span))
     )
     SELECT count(DISTINCT who.person),
         (SELECT array_agg(conflict.name ORDER BY conflict.release_id) FROM conflict WHERE conflict.release_id = ANY (array_agg(who.release_id)))
@@ -424,7 +424,7 @@ AS $$
           SELECT who.release_id, person.code FROM met who CROSS JOIN person WHERE who.person IS NULL) who
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.find_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
 'Counts the people of a dataset with positions in the time of a planned run of whom a release already speaks within reach of that time, although
 the run or the release stands alone, and names these releases; no row where there is nobody.';
 
@@ -454,7 +454,7 @@ BEGIN
         FROM (SELECT com.secret,
                   (SELECT count(DISTINCT (other.secret, other.comparison)) > 1 FROM compared_period other) OR intruded.people > 0 AS several
               FROM compared_period com GROUP BY com.secret) kind
-        CROSS JOIN LATERAL dbanon_internal.count_candidates(find_worst.run_id, find_worst.new_release, kind.secret, kind.several) can
+        CROSS JOIN LATERAL dbanon_internal.measure_candidates(find_worst.run_id, find_worst.new_release, kind.secret, kind.several) can
     ), worst AS MATERIALIZED (
         SELECT can.*, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END AS k FROM candidate can WHERE can.breaks_now OR can.breaks_before
         ORDER BY can.after, can.breaks_now DESC, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END DESC LIMIT 1

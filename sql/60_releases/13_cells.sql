@@ -235,7 +235,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_unchanged_cells(bigint) IS
-'Refuses to compare the cells of a run with a release of whose cells not the same is stored as when it was published.';
+'Refuses to compare a run with a release whose stored cells have changed since it was published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_classes(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -62,7 +62,7 @@ class Terminal:
         )
         return done.returncode, done.stdout
 
-    def demand(self, script: str) -> str:
+    def run_well(self, script: str) -> str:
         """Run a script that must succeed."""
         code, printed = self.run(script)
         assert code == 0, f"{script}\n{printed}"

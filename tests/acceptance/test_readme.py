@@ -45,7 +45,7 @@ def tutorial(
             terminal.follow(TUTORIAL, change)
             yield Session(url, terminal.typed)
         finally:
-            terminal.demand(f"dbanon db psql -c 'DROP ROLE IF EXISTS {made}'")
+            terminal.run_well(f"dbanon db psql -c 'DROP ROLE IF EXISTS {made}'")
 
 
 @pytest.mark.stress
@@ -61,7 +61,7 @@ def readme(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest
     with cloned_database(dbanon_server, dbanon_template) as url:
         terminal = Terminal(tmp_path_factory.mktemp("readme"), {"DBANON_DSN": url})
         terminal.follow(README, terminals.adapt_to_environment, *terminals.WITH_WORKER)
-        terminal.demand(terminals.join_worker_and_psql(README))
+        terminal.run_well(terminals.join_worker_and_psql(README))
         yield Session(url, terminal.typed)
 
 

@@ -209,7 +209,7 @@ FIRST = "(SELECT min(record_id) FROM dbanon.cloak WHERE run_id = 1 AND region = 
 ONE_OF_K, ONE_OF_MORE = FIRST.format(region=SMALLEST), FIRST.format(region=LARGEST)
 EXACT = "(SELECT min(record_id) FROM dbanon.cloak WHERE run_id = 1 AND crowd = 1)"
 CELLS_OF_C = CELLS.format(record="c.record_id")
-AROUND_USERS = f"""(SELECT c.region, ST_Envelope(ST_Collect({CELLS_OF_C})) AS tight
+AROUND_SUBJECTS = f"""(SELECT c.region, ST_Envelope(ST_Collect({CELLS_OF_C})) AS tight
     FROM dbanon.cloak c WHERE c.run_id = 1 AND c.crowd > 1 GROUP BY c.region)"""
 
 # (the change, the clause that names it)
@@ -231,14 +231,14 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
                     AND mem.record_id = {ONE_OF_MORE}),
             member AS (INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
                 SELECT 1, new, trajectory_id FROM shared),
-            instead AS (UPDATE dbanon.cloak clo SET region = {CELLS_OF_C}, crowd = 1, extra = NULL
+            instead AS (UPDATE dbanon.cloak clo SET region = {CELLS.format(record="clo.record_id")}, crowd = 1, extra = NULL
                 FROM shared WHERE clo.run_id = 1 AND clo.record_id = shared.record_id)
             INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
             SELECT 1, new, 1, period, region, crowd, 1, extra FROM shared""",
         "members",
     ),
     "a rectangle that misses its site": (
-        f"""UPDATE dbanon.cloak c SET region = r.tight FROM {AROUND_USERS} r
+        f"""UPDATE dbanon.cloak c SET region = r.tight FROM {AROUND_SUBJECTS} r
             WHERE c.run_id = 1 AND c.region = r.region AND EXISTS (
                 SELECT FROM dbanon.site s WHERE s.name = 'outside' AND ST_Intersects(s.geom, r.region))""",
         "own-rectangle",

@@ -139,7 +139,7 @@ def test_what_is_within_the_time_and_the_reach_of_a_lost_release_is_refused(
     copy: psycopg.Connection, lost: dict[str, Any], met: bool
 ) -> None:
     """Where no reach is given, it is the time that people may stay."""
-    copy.execute("SELECT dbanon_internal.number_population('others')")
+    copy.execute("SELECT dbanon_internal.find_or_add_population('others')")
     confirm(copy, {"population": "default", **EIGHT, **lost})
     if met:
         with expect_refusal("DA010", "lost (lost)"):
@@ -151,7 +151,7 @@ def test_what_is_within_the_time_and_the_reach_of_a_lost_release_is_refused(
 def test_a_lost_release_without_a_population_counts_for_every_one(copy: psycopg.Connection) -> None:
     """Whose people it showed is not known, so a dataset of any of them is held against it."""
     copy.execute("SELECT dbanon.unpublish('ten')")
-    copy.execute("SELECT dbanon_internal.number_population('others')")
+    copy.execute("SELECT dbanon_internal.find_or_add_population('others')")
     assert confirm(copy, EIGHT) == 2
     entered = copy.execute(
         "SELECT p.name FROM dbanon.release l JOIN dbanon.population p USING (population_id) ORDER BY 1"
@@ -186,7 +186,8 @@ def test_people_who_were_loaded_after_the_restore_are_among_everybody(copy: psyc
     assert plan["people_published"] == (6, "lost (lost)")
     with expect_refusal("DA011", "new", "default"):
         copy.execute(
-            "UPDATE dbanon.dataset SET population_id = dbanon_internal.number_population('else') WHERE name = 'new'"
+            "UPDATE dbanon.dataset SET population_id = dbanon_internal.find_or_add_population('else')"
+            " WHERE name = 'new'"
         )
 
 

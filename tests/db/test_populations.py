@@ -135,7 +135,7 @@ def test_a_dataset_with_a_release_stays_in_its_population(database, connection, 
 def test_an_operator_moves_no_dataset_with_a_release_by_hand(connection, login, fixes):
     _load(connection, fixes(0))
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
-        operator.execute("SELECT dbanon_internal.number_population('b')")
+        operator.execute("SELECT dbanon_internal.find_or_add_population('b')")
         operator.execute("UPDATE dbanon.dataset SET population_id = 2, settle_s = 100, own_subjects = true")
         record_release(connection, "d")
         for change in ("population_id = 1", "settle_s = 99", "own_subjects = false"):

@@ -70,7 +70,6 @@ def test_a_helper_begins_with_a_verb_that_others_begin_with() -> None:
     text = "".join(file.read_text() for file in SQL)
     found = {(verb, name) for name, verb in _HELPER.findall(text)}
     assert {name for verb, name in found if verb not in VERBS.split()} == set()
-    assert {verb for verb, _ in found} == set(VERBS.split())
 
 
 @pytest.mark.parametrize("file", SQL, ids=lambda file: str(file.relative_to(ROOT)))

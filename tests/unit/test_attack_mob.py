@@ -257,10 +257,10 @@ def test_times_that_are_not_used_are_counted_by_reason() -> None:
         (17, START_S + 1.0),
     ]
     release.known += [
-        (0, START_S + 4 * STEP_S + 0.0),
+        (0, START_S + 4 * STEP_S + 0.0),  # of a slot that is known anyway
         (0, START_S + 9.0),
         (17, 0.0),
-    ]  # one of a slot that is known anyway
+    ]
     release.suppressed["quasi_identifiers"] = {"absent": 2, "outside": 0, "without_subject": 1}
     assert release.find_broken() == set()  # what is known of other evenings is not left out of this one
     release.params.update(since=START_S - STEP_S, until=START_S + 5 * STEP_S)

@@ -1,6 +1,7 @@
 """Compiled code is used only for the types and sources it was compiled from, also beside code of other processes."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,17 @@ scale = make({1})
 @compile_kernel
 def {0}(x):
     return scale(x) + scale(x[50:])
+"""
+CONSTANTS = """
+from dbanon.base.kernels import compile_kernel
+
+@compile_kernel
+def add(x, y):
+    return x + y
+
+@compile_kernel
+def both(x):
+    return add(x, 0) + add(x, 1)
 """
 ASKING = """
 import sys
@@ -159,3 +171,16 @@ def test_a_disk_that_is_full_loses_no_result(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(second._cache._cache_file, "_open_for_write", full)
     assert second(ROWS) == 1.0
     assert list_files(folder) == []
+
+
+def test_a_kernel_called_with_a_constant_is_compiled_once(tmp_path: Path) -> None:
+    (tmp_path / "counts.py").write_text(CONSTANTS)
+    program = "import counts; print(counts.both(3), len(counts.add.signatures))"
+    assert subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True) == "7 1\n"
+
+
+def test_kernels_are_plain_functions_where_numba_is_told_not_to_compile(tmp_path: Path) -> None:
+    (tmp_path / "counts.py").write_text(CONSTANTS)
+    command = [sys.executable, "-c", "import counts; print(counts.both(3), type(counts.add).__name__)"]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    assert subprocess.check_output(command, cwd=tmp_path, text=True, env=environment) == "7 function\n"

@@ -1,4 +1,4 @@
-"""Functions of dbanon are named by what they do, and one word says that an error is raised unless something holds."""
+"""What no function of dbanon begins with; one word says that an error is raised unless something holds."""
 
 import ast
 from collections.abc import Iterator
@@ -48,12 +48,12 @@ def iter_names(node: ast.AST, owner: str = "") -> Iterator[str]:
             yield from iter_names(child, f"{child.name}." if isinstance(child, ast.ClassDef) else owner)
 
 
-def test_every_function_begins_with_a_verb_and_demand_is_the_one_that_raises() -> None:
+def test_no_function_begins_with_a_preposition_a_participle_or_another_word_for_demand() -> None:
     files = sorted((ROOT / "dbanon").rglob("*.py"))
     names = [(file, name) for file in files for name in iter_names(ast.parse(file.read_text(encoding="utf-8")))]
     found = [(str(file.relative_to(ROOT)), name, fault) for file, name in names if (fault := find_fault(name))]
     assert found == []
-    assert len(names) > 2000
+    assert names
 
 
 @pytest.mark.parametrize("name", ["check_zone", "_must", "Truth._between", "into_files", "called", "naming"])

@@ -15,6 +15,7 @@ from dbanon.schema import _text
 from dbanon.testing import database_url, logins
 from tests.acceptance.commands import call, start
 from tests.facts import demand_named, expect_refusal
+from tests.upgrade.alive import restore_old_dump
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -75,6 +76,47 @@ def test_the_owner_of_a_database_with_postgis_may_upgrade_it(empty: Callable[...
         connection.execute("CREATE EXTENSION postgis")
     assert schema.upgrade(database_url(url, user=user, password=user), share_roles=True) == schema.EXPECTED_REVISION
     assert read_listing(url) == (GOLDEN / "schema.txt").read_text()
+
+
+_HELPERS = "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dbanon_internal'::regnamespace"
+
+
+def test_old_helpers_are_dropped_where_all_of_them_go_to_other_roles(
+    dbanon_template: str, empty: Callable[..., str], prefixes: list[str]
+) -> None:
+    moved, new = empty(), empty()
+    restore_old_dump(moved)  # its roles are the template's; all its helpers get another owner
+    for url in (moved, new):
+        schema.upgrade(url, role_prefix=prefixes[0], share_roles=True)
+    names = []
+    for url in (moved, new):
+        with psycopg.connect(url) as connection:
+            connection.execute("SET search_path = pg_catalog")
+            names.append(sorted(connection.execute(_HELPERS).fetchall()))
+    assert names[0] == names[1] != []
+
+
+def test_what_uses_a_helper_that_is_gone_is_named_and_nothing_is_changed(empty: Callable[..., str]) -> None:
+    url = empty()
+    schema.upgrade(url, share_roles=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            """
+            CREATE FUNCTION dbanon_internal.gone() RETURNS integer RETURN 1;
+            CREATE FUNCTION dbanon_internal.gone_too() RETURNS integer RETURN dbanon_internal.gone();
+            CREATE VIEW public.uses AS SELECT dbanon_internal.gone()
+            """
+        )
+        helpers = set(connection.execute(_HELPERS).fetchall())
+        with expect_refusal(StoreError, "dbanon_internal.gone()", "uses"):
+            schema.upgrade(url)
+        assert set(connection.execute(_HELPERS).fetchall()) == helpers
+        connection.execute("DROP VIEW public.uses")
+        schema.upgrade(url)
+        left = set(connection.execute(_HELPERS).fetchall())
+        assert helpers - left == {("dbanon_internal.gone()",), ("dbanon_internal.gone_too()",)}
+        schema.upgrade(url)
+        assert set(connection.execute(_HELPERS).fetchall()) == left
 
 
 @pytest.mark.stress

@@ -79,9 +79,8 @@ def _count(evidence: RequestEvidence) -> Counts:
 
     O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
     """
-    evidence = select_considered(
-        evidence, from_since=False
-    )  # instants begin at `since`, at positions that may be older
+    # Instants begin at `since`, at positions that may be older.
+    evidence = select_considered(evidence, from_since=False)
     evidence = _requests.select_own_requests(evidence)
     rules = read_rules(evidence)
     stated = read_stated(evidence.suppressed, rules.timetable)

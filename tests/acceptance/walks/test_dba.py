@@ -78,7 +78,7 @@ def test_the_walk_needs_nothing_that_its_pages_do_not_say(terminal: Terminal, ho
     for name in ("private", "tutorial", "server"):
         EmbeddedServer(home / name, settings=UNSYNCED).start()
     terminal.follow(README, terminals.adapt_to_environment, *terminals.WITH_WORKER)
-    terminal.demand(terminals.join_worker_and_psql(README))
+    terminal.run_well(terminals.join_worker_and_psql(README))
     terminal.environment = {**terminal.environment, "DBANON_HOME": str(home / "tutorial")}
     terminal.follow(TUTORIAL)
     for typed in terminal.typed:
@@ -115,8 +115,8 @@ class OwnServer:
     def make_table(self) -> None:
         """Make the table that the administrator has, which is that of the README, in a database of its own."""
         [(_, table)] = pages.list_blocks(README, "sql table")
-        self.terminal.demand(self.here("createdb --host server --username postgres tracking"))
-        self.terminal.demand(self.psql("postgres", table, "tracking"))
+        self.terminal.run_well(self.here("createdb --host server --username postgres tracking"))
+        self.terminal.run_well(self.psql("postgres", table, "tracking"))
 
     def set_up_and_release(self) -> None:
         """Type the blocks of the page; those after the worker's while it is up."""
@@ -124,19 +124,19 @@ class OwnServer:
         worker = [kind for kind, _ in blocks].index("sh worker")
         for kind, text in blocks[:worker]:
             assert kind in ("sh", "sql superuser")
-            self.terminal.demand(self.here(text) if kind == "sh" else self.psql("postgres", text))
+            self.terminal.run_well(self.here(text) if kind == "sh" else self.psql("postgres", text))
         ask = f"psql -X -A -t -c 'SELECT count(*) FROM dbanon.workers' '{self.url('postgres')}'"
         up = f"until {ask} | grep -qv '^0'; do sleep 0.2; done"
         script = f"{self.here(blocks[worker][1]).rstrip()} > worker.log 2>&1 &\ntrap 'kill $!; wait' EXIT\n{up}\n"
         readers = {"sql": "olga", "sql anna": "anna"}
         for kind, text in blocks[worker + 1 :]:
             script += f"echo '--- {readers[kind]}'\n{self.psql(readers[kind], text)}"
-        *_, release = self.terminal.demand(script).split("--- anna\n")
+        *_, release = self.terminal.run_well(script).split("--- anna\n")
         assert len(release.splitlines()) == 3
 
     def install_again(self) -> None:
         """Run the script over what is installed, and install in a second and a third database."""
         for database in ("test", "geo2"):
-            self.terminal.demand(self.here(f"createdb --host server --username postgres {database}"))
+            self.terminal.run_well(self.here(f"createdb --host server --username postgres {database}"))
         for _, block in pages.list_blocks(SCRIPT, "sh", "sh second"):
-            self.terminal.demand(self.here(block))
+            self.terminal.run_well(self.here(block))
