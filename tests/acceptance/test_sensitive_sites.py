@@ -231,7 +231,8 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
                     AND mem.record_id = {ONE_OF_MORE}),
             member AS (INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
                 SELECT 1, new, trajectory_id FROM shared),
-            instead AS (UPDATE dbanon.cloak clo SET region = {CELLS.format(record="clo.record_id")}, crowd = 1, extra = NULL
+            instead AS (UPDATE dbanon.cloak clo SET region = {CELLS.format(record="clo.record_id")},
+                    crowd = 1, extra = NULL
                 FROM shared WHERE clo.run_id = 1 AND clo.record_id = shared.record_id)
             INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
             SELECT 1, new, 1, period, region, crowd, 1, extra FROM shared""",
