@@ -104,7 +104,7 @@ def test_a_lost_session_of_the_stored_rows_is_no_verdict(
         ending = threading.Thread(target=_wait_until, args=(other, OTHERS, 1))
         ending.start()
         claim = queue.Claim(run_id=run, lock_key=0, attempt=0, todo="verify")
-        watch = SimpleNamespace(progress=report_nothing)
+        watch = SimpleNamespace(note_progress=report_nothing)
         with expect_refusal(StoreError):
             row = stored.find_run(other, run)
             pipeline._Run(other, database, claim, row, watch, asked=Reading(), tasks=HERE)._judge()  # type: ignore[arg-type]
