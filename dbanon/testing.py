@@ -63,7 +63,8 @@ _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent / "docker"
 _BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
 # A test server holds nothing worth keeping: half the time of a clone is waiting for the disk. And most of the time of
-# a small query that calls PostGIS would go to compiling it, and half the time of a session to loading PostGIS.
+# a small query that calls PostGIS would go to compiling it, and half the time of a session to loading PostGIS. Several
+# sessions may create PostGIS or upgrade at a time, and each takes a lock for each of thousands of objects.
 _MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
 _MIN_MEMORY_BYTES = 4 << 30
 _FORGETFUL_SETTINGS = {
@@ -72,6 +73,7 @@ _FORGETFUL_SETTINGS = {
     "full_page_writes": "off",
     "jit": "off",
     "autovacuum": "off",
+    "max_locks_per_transaction": "256",
     "shared_preload_libraries": "postgis-3,plpgsql",
 }
 
