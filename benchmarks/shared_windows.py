@@ -320,8 +320,8 @@ def verify(name: str, run_id: int) -> None:
 
 
 def measure_attack_in_parts(people: int, rounds: int) -> None:
-    with run_private_server() as (server, directory):
-        url = server.url
+    with run_private_server() as (own, directory):
+        url = own.url
         os.environ["DBANON_HOME"] = str(directory / "home")
         with open_database() as database:
             dataset = fill(database, people)
