@@ -40,7 +40,7 @@ def freeze(instance: object) -> None:
 
 
 def freeze_arrays(given: Arrays) -> Arrays:
-    """Make the given arrays themselves read-only, and return them: kernels are compiled anew for writable ones."""
+    """Make the given arrays read-only, in place, and return them. Numba compiles a kernel again for writable ones."""
     for values in given:
         values.flags.writeable = False
     return given

@@ -1,6 +1,6 @@
 """Reads the large tables of a run in blocks, and digests them on the way: the very bytes that the server would hash.
 
-A publication has the server hash them anew (`dbanon_internal.compute_content_digest`): both must come to the same, so
+A publication has the server hash them again (`dbanon_internal.compute_content_digest`). Both digests must agree, so
 what is hashed here is what `read_region_blocks`, `read_membership_blocks` and `read_name_blocks` send, in that order.
 """
 
