@@ -183,6 +183,17 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
+-- Refuses because another session holds the roles, which all databases of the server share.
+CREATE OR REPLACE FUNCTION pg_temp.refuse_roles() RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'The roles @prefix@_* were in use for % by another session, such as the upgrade of another database. Nothing was changed.',
+        current_setting('lock_timeout')
+        USING ERRCODE = 'DA023', HINT = 'Run it again when that session has ended.';
+END
+$$;
+
 -- Refuses because other sessions use dbanon's tables or views, and names these.
 CREATE OR REPLACE FUNCTION pg_temp.refuse_use() RETURNS void
 LANGUAGE plpgsql

@@ -12,8 +12,9 @@ BEGIN
         BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', one.role);
             EXECUTE format('COMMENT ON ROLE %I IS %L', one.role, one.comment);
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;  -- the upgrade of another database has just made it
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;  -- the upgrade of another database has just made it
+            WHEN lock_not_available THEN PERFORM pg_temp.refuse_roles();
         END;
     END LOOP;
 
@@ -35,6 +36,7 @@ BEGIN
             EXIT;
         EXCEPTION
             WHEN insufficient_privilege THEN EXIT;
+            WHEN lock_not_available THEN PERFORM pg_temp.refuse_roles();
             WHEN internal_error THEN NULL;  -- "tuple concurrently updated": the other one has committed
         END;
     END LOOP;

@@ -28,8 +28,10 @@ BEGIN
         IF NOT pg_has_role(one.member, one.given, 'MEMBER') THEN
             BEGIN
                 EXECUTE format('GRANT %I TO %I', one.given, one.member);
-            EXCEPTION WHEN insufficient_privilege OR unique_violation THEN
-                NULL;  -- not every login may; or the upgrade of another database has just done it
+            EXCEPTION
+                WHEN insufficient_privilege OR unique_violation THEN
+                    NULL;  -- not every login may; or the upgrade of another database has just done it
+                WHEN lock_not_available THEN PERFORM pg_temp.refuse_roles();
             END;
         END IF;
     END LOOP;

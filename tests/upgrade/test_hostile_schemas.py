@@ -147,9 +147,9 @@ def test_a_copy_keeps_its_names_only_if_its_members_are_to_come_in(empty: Empty)
 
 
 def test_who_uses_dbanons_tables_is_named_in_time(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
     url = empty()
     schema.upgrade(url, share_roles=True)
+    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
     with psycopg.connect(url) as writer:
         writer.execute("LOCK TABLE dbanon.trajectory IN ROW EXCLUSIVE MODE")
         pid = writer.info.backend_pid

@@ -8,14 +8,15 @@ import psycopg
 import pytest
 
 from dbanon import schema
-from dbanon.base.errors import ParameterError
-from dbanon.schema import _roles
+from dbanon.base.errors import ParameterError, StoreError
+from dbanon.schema import _roles, _text
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.clients import find_client
 from tests.db.conftest import RUN, VERIFY
 from tests.db.parts import run_of
 from tests.db.test_dump_restore import dump_database
+from tests.facts import expect_refusal
 
 Empty = Callable[..., str]
 
@@ -87,6 +88,28 @@ def test_roles_left_by_a_dropped_database_let_their_members_in_only_if_asked(emp
         schema.upgrade(url, role_prefix=prefix, share_roles=True)
     finally:
         drop_login(url, f"{prefix}_analyst")
+
+
+def test_roles_that_another_session_holds_are_not_waited_for_forever(
+    empty: Empty, prefixes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another session makes the roles, changes the admin role, or grants one."""
+    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
+    prefix, url = prefixes[0], empty()
+    roles = _roles.list_names(prefix)
+    with psycopg.connect(url, autocommit=True) as owner, psycopg.connect(url) as other:
+        other.execute(f"CREATE ROLE {roles[0]}")
+        with expect_refusal(StoreError, f"{prefix}_*", "another session"):
+            schema.upgrade(url, role_prefix=prefix)
+        other.rollback()
+        for role, purpose in zip(roles, _roles.PURPOSES.values(), strict=True):
+            owner.execute(f"CREATE ROLE {role}; COMMENT ON ROLE {role} IS 'dbanon: {purpose}'")
+        for statement in (f"ALTER ROLE {prefix}_admin NOLOGIN", f"GRANT {prefix}_analyst TO {prefix}_operator"):
+            other.execute(statement)
+            with expect_refusal(StoreError, f"{prefix}_*", "another session"):
+                schema.upgrade(url, role_prefix=prefix)
+            other.rollback()
+    assert schema.upgrade(url, role_prefix=prefix) == schema.EXPECTED_REVISION
 
 
 @pytest.mark.many

@@ -174,9 +174,10 @@ def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: st
 
 
 def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = empty()
+    install_script(url, schema.write_script(share_roles=True))
     monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
-    url, text = empty(), schema.write_script(share_roles=True)
-    install_script(url, text)
+    text = schema.write_script(share_roles=True)
     for statement in (
         "LOCK TABLE dbanon.trajectory IN ROW EXCLUSIVE MODE",
         "SELECT count(*) FROM dbanon.runs",
