@@ -93,17 +93,24 @@ SET enable_nestloop = off
 AS $$
     -- Right after a load the planner knows nothing of its codes, and would compare each with each.
     WITH own AS MATERIALIZED (
-        SELECT code.code FROM ONLY dbanon.fix_code code WHERE newest_before IS NULL AND code.dataset_id = find_copies.dataset_id
+        SELECT code.code, code.person FROM ONLY dbanon.fix_code code WHERE newest_before IS NULL AND code.dataset_id = find_copies.dataset_id
         UNION ALL
-        SELECT code.code FROM ONLY dbanon.fix_code code WHERE code.trajectory_id > newest_before AND code.dataset_id = find_copies.dataset_id
+        SELECT code.code, NULL FROM ONLY dbanon.fix_code code WHERE code.trajectory_id > newest_before AND code.dataset_id = find_copies.dataset_id
     ), drawn AS MATERIALIZED (
         -- Of very many codes, which are as good as random, some 200,000 will do.
         SELECT greatest(count(*) / 200000, 1) AS one_in FROM own
     ), found AS MATERIALIZED (
-        -- Each by the index, since there may be very many others.
+        -- Where all codes of this dataset were read, their holders in it are known.
+        SELECT find_copies.dataset_id AS dataset_id, own.code, own.person FROM own
+        WHERE newest_before IS NULL AND own.code % (SELECT drawn.one_in FROM drawn) = 0
+        UNION ALL
+        -- Other holders of each by the index, since there may be very many other codes; or none of another dataset.
         SELECT holder.dataset_id, sample.code, holder.person
-        FROM (SELECT DISTINCT own.code FROM own WHERE own.code % (SELECT drawn.one_in FROM drawn) = 0) sample
-        CROSS JOIN LATERAL (SELECT code.dataset_id, code.person FROM ONLY dbanon.fix_code code WHERE code.code = sample.code OFFSET 0) holder
+        FROM (SELECT DISTINCT own.code FROM own WHERE own.code % (SELECT drawn.one_in FROM drawn) = 0 AND (newest_before IS NOT NULL OR (
+            SELECT min(code.dataset_id) < max(code.dataset_id) FROM ONLY dbanon.fix_code code))) sample
+        CROSS JOIN LATERAL (
+            SELECT code.dataset_id, code.person FROM ONLY dbanon.fix_code code
+            WHERE code.code = sample.code AND (newest_before IS NOT NULL OR code.dataset_id <> find_copies.dataset_id) OFFSET 0) holder
     ), mine AS MATERIALIZED (
         -- Triggers write a code of a name once, so rows are names.
         SELECT found.code, min(found.person) AS first, max(found.person) AS last, count(*) AS names

@@ -186,17 +186,25 @@ BEGIN
         RETURN QUERY
         WITH piece AS MATERIALIZED (
             SELECT pie.record_id, pie.period FROM dbanon_internal.cut_records(run.run_id) pie
-        ), grouped AS MATERIALIZED (
-            SELECT who.record_id, who.period, CASE WHEN count(who.person) = count(*) THEN array_agg(DISTINCT who.person)
-                                                   ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
-            FROM (SELECT piece.record_id, piece.period, mem.person
+        ), stay AS MATERIALIZED (
+            -- Those of a record who are in it for the same time; mostly these are all, for the whole of its time (null).
+            SELECT who.record_id, who.period, count(*) OVER (PARTITION BY who.record_id) = 1 AND who.period IS NULL AS has_all, who.people
+            FROM (SELECT mem.record_id, mem.period, CASE WHEN count(mem.person) = count(*) THEN array_agg(DISTINCT mem.person)
+                                                         ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
                   FROM (SELECT mem.record_id, mem.period, dbanon_internal.hash_person(key, tra.subject) AS person
                         FROM ONLY dbanon.membership mem
                         LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
                         WHERE mem.run_id = run.run_id
-                        ORDER BY mem.record_id) mem  -- sorted, so that workers hash the names
-                  JOIN piece ON piece.record_id = mem.record_id AND (mem.period IS NULL OR mem.period @> piece.period)) who
-            GROUP BY who.record_id, who.period
+                        ORDER BY mem.record_id, mem.period) mem  -- sorted, so that workers hash the names
+                  GROUP BY mem.record_id, mem.period) who
+        ), grouped AS MATERIALIZED (
+            SELECT piece.record_id, piece.period, stay.people FROM piece JOIN stay ON stay.record_id = piece.record_id AND stay.has_all
+            UNION ALL
+            SELECT piece.record_id, piece.period, array_agg(DISTINCT ele.person)
+            FROM piece
+            JOIN stay ON stay.record_id = piece.record_id AND NOT stay.has_all AND (stay.period IS NULL OR stay.period @> piece.period)
+            CROSS JOIN LATERAL unnest(stay.people) ele (person)
+            GROUP BY piece.record_id, piece.period
         )
         -- Several records may have the same members.
         SELECT DISTINCT grouped.period, grouped.people FROM grouped
