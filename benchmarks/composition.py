@@ -92,13 +92,15 @@ FROM (SELECT t.trajectory_id FROM dbanon.trajectory t JOIN dbanon.dataset d USIN
       ORDER BY t.trajectory_id LIMIT %(n)s) t"""
 STORE = "SELECT dbanon_internal.store_groups(%(run)s, 0)"
 MEASURE = "SELECT * FROM dbanon_internal.describe_worst(%(run)s, 0)"
-RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach, content)
-SELECT %(name)s, r.run_id, '', 0, %(reason)s, dbanon_internal.find_run_span(r.run_id),
+KEEP = "SELECT dbanon_internal.store_groups(%(run)s, %(release)s)"
+RELEASE = """INSERT INTO dbanon.release
+    (release_id, name, run_id, digest, rows, overlap_reason, groups_sum, span, reach, content) OVERRIDING SYSTEM VALUE
+SELECT %(release)s, %(name)s, r.run_id, '', 0, %(reason)s,
+    dbanon_internal.compute_groups_sum(%(release)s, r.dataset_id), dbanon_internal.find_run_span(r.run_id),
     dbanon_internal.compute_run_reach(r.run_id),
     CASE WHEN dbanon_internal.stands_alone(r.method, r.algorithm)
          THEN dbanon_internal.compute_content_digest(r.run_id) END
-FROM dbanon.run r WHERE r.run_id = %(run)s RETURNING run_id, release_id)
-SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
+FROM dbanon.run r WHERE r.run_id = %(run)s"""
 
 
 def publish_taxis(database: Database) -> None:
@@ -192,7 +194,7 @@ def measure_hourly(database: Database, n: int, snapshots: int) -> None:
     *earlier, new = runs
     with database.connection.transaction(force_rollback=True):
         for hour, run in enumerate(earlier):
-            database.connection.execute(RELEASE, {"run": run, "name": f"hour_{hour}", "reason": None})
+            make_release(database, run, f"hour_{hour}", None)
         time_statement(database, "its groups stored", STORE, {"run": new})
         time_statement(database, "compared", MEASURE, {"run": new})
         nearby = "SELECT dbanon_internal.count_shown_within_a_day(%(run)s, 0) AS measured"
@@ -206,7 +208,10 @@ def execute(database: Database, statements: str, values: dict[str, object]) -> N
 
 
 def make_release(database: Database, run: int, name: str, reason: str | None) -> None:
-    time_statement(database, f"'{name}' released", RELEASE, {"run": run, "name": name, "reason": reason})
+    query = "SELECT nextval(pg_get_serial_sequence('dbanon.release', 'release_id'))"
+    values = {"run": run, "name": name, "reason": reason, "release": database.connection.execute(query).fetchone()[0]}
+    time_statement(database, f"groups of '{name}' stored", KEEP, values)  # a release that is there takes no more
+    time_statement(database, f"'{name}' released", RELEASE, values)
 
 
 def main(n: int) -> None:

@@ -1,4 +1,4 @@
-"""Functions that gave something else, verdicts with digests of before, and the longest row of a release."""
+"""Functions that gave something else, verdicts with digests of before, the longest row of a release, and an index."""
 
 revision = "0006"
 down_revision = "0005"
@@ -13,4 +13,7 @@ ALTER TABLE dbanon.verification ADD COLUMN outdated boolean NOT NULL DEFAULT tru
 ALTER TABLE dbanon.verification ALTER COLUMN outdated SET DEFAULT false;
 -- Of a release that was published before it is not known.
 ALTER TABLE dbanon.release ADD COLUMN longest_s double precision;
+-- People at one place at one time have one code: whether a person has it already is not asked of all who do.
+DROP INDEX dbanon.fix_code_code_idx;
+CREATE INDEX fix_code_code_idx ON dbanon.fix_code (code, dataset_id, person);
 """
