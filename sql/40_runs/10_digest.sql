@@ -26,11 +26,15 @@ BEGIN
             SELECT string_agg(sha256(int8send(block.block) || int8send(block.rows) || block.trajectories || block.name_sizes || block.names),
                               ''::bytea ORDER BY block.block)
             FROM dbanon_internal.read_name_blocks(compute_table_digest.run_id) block)
+        -- A record is its numbers of periods and regions.
+        WHEN 'record' THEN (
+            SELECT string_agg(sha256(record_send(ROW(rec.record_id, rec.periods, rec.regions))), ''::bytea ORDER BY rec.record_id)
+            FROM ONLY dbanon.record rec WHERE rec.run_id = compute_table_digest.run_id)
         END, ''));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_table_digest(bigint, text) IS
-'SHA-256 over the blocks of a run in one of its large tables: its regions, its members, or the trajectories that are members.';
+'SHA-256 over the rows of a run in one of its large tables: its regions, its members, the trajectories that are members, or its records.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_large_digests(run_id bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -45,14 +49,15 @@ BEGIN
             SELECT string_agg(part.digest, ''::bytea ORDER BY part.no)
             FROM (SELECT 3 AS no, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'trajectory') AS digest
                   UNION ALL SELECT 1, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'region')
-                  UNION ALL SELECT 2, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'membership')) part);
+                  UNION ALL SELECT 2, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'membership')
+                  UNION ALL SELECT 4, dbanon_internal.compute_table_digest(compute_large_digests.run_id, 'record')) part);
     END IF;
     RETURN dbanon_internal.compute_table_digest(run_id, 'region') || dbanon_internal.compute_table_digest(run_id, 'membership')
-        || dbanon_internal.compute_table_digest(run_id, 'trajectory');
+        || dbanon_internal.compute_table_digest(run_id, 'trajectory') || dbanon_internal.compute_table_digest(run_id, 'record');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_large_digests(bigint) IS
-'The digests of a run''s regions, members and names, one behind the other.';
+'The digests of a run''s regions, members, names and records, one behind the other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_content_digest(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -61,14 +66,11 @@ SET enable_seqscan = off
 SET work_mem = '64MB'
 AS $$
 BEGIN
-    -- The tables as they are stored: each region and period once, each record as its numbers of them. In parts, because no
-    -- value may be larger than 1 GB.
-    RETURN sha256(coalesce(large, dbanon_internal.compute_large_digests(run_id))
+    -- The tables as they are stored, in parts, because no value may be larger than 1 GB.
+    RETURN sha256(CASE WHEN large IS NULL THEN dbanon_internal.compute_large_digests(run_id)
+                       ELSE large || dbanon_internal.compute_table_digest(run_id, 'record') END
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(per.period_no, per.period))), ''::bytea ORDER BY per.period_no), ''))
             FROM ONLY dbanon.period per WHERE per.run_id = compute_content_digest.run_id)
-        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(rec.record_id, rec.periods, rec.regions))), ''::bytea
-                                              ORDER BY rec.record_id), ''))
-            FROM ONLY dbanon.record rec WHERE rec.run_id = compute_content_digest.run_id)
         -- Hiding sets, for the families that store them; for others the digest of no rows.
         || (SELECT sha256(coalesce(string_agg(int8send(rec.record_id) || rec.digest, ''::bytea ORDER BY rec.record_id), ''))
             FROM (SELECT hid.record_id, sha256(string_agg(

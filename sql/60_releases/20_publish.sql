@@ -185,7 +185,7 @@ BEGIN
         'CROSS JOIN LATERAL unnest(num.periods, num.regions) WITH ORDINALITY ele (period_no, region_no, seq) '
         'JOIN ONLY dbanon.period per ON per.run_id = $1 AND per.period_no = ele.period_no '
         'JOIN ONLY dbanon.region reg ON reg.run_id = $1 AND reg.region_no = ele.region_no '
-        'ORDER BY 1', target, region_value, own) USING copy_release.run_id, base;
+        'ORDER BY num.record_id, ele.seq', target, region_value, own) USING copy_release.run_id, base;
     GET DIAGNOSTICS rows = ROW_COUNT;
     longest_s := dbanon_internal.finish_table(target, bounds);
 END
