@@ -452,7 +452,7 @@ def draw_semantic() -> str:
     parts += _draw_shares({"the first cell": {int(cells.fix_cell[0])}, "its region": own, "the city": set(everywhere)})
     return compose_figure(
         "semantic",
-        "semantic: cells are joined until the kinds of places in them are the city’s",
+        "semantic: cells are joined until they have about the city’s mix of places",
         "Twelve cells of base stations with shops, clinics and schools. Most places in a cell are of one kind, which "
         "would tell what its visitors did. Cells are joined to regions in which all three kinds are about as frequent "
         "as in the city, and two people have the same record.",
