@@ -80,9 +80,9 @@ def explain_signs(y: float) -> list[Markup]:
         mark_true(5, y - 4),
         draw_text(14, y, "true, and private"),
         mark_published(113, y - 9, 14, 10),
-        draw_text(132, y, "told to readers"),
-        svg.make_element("rect", x=224, y=y - 9, width=14, height=10, class_="known"),
-        draw_text(243, y, "known to the adversary"),
+        draw_text(132, y, "published"),
+        svg.make_element("rect", x=206, y=y - 9, width=14, height=10, class_="known"),
+        draw_text(225, y, "known to the adversary"),
     ]
 
 
@@ -177,10 +177,10 @@ def draw_tp_aware() -> str:
         "tp-aware",
         "tp-aware: five people stay together, and any of them may have asked",
         "Ten people at three minutes, in two rectangles of five. The same five share a rectangle at each minute. One "
-        "rectangle says at 8:01 that a pharmacy was asked for; which of its five people asked is not told.",
+        "rectangle says at 8:01 that someone asked for a pharmacy. It does not say which of its five people asked.",
         parts,
         (
-            "Told: each minute a rectangle around the same five, and requests.",
+            "Published: rectangles around the same five, and requests.",
             "The adversary knows where everyone is at each minute, and still",
             "finds five people who may have asked for the pharmacy.",
         ),
@@ -216,7 +216,7 @@ def draw_sensitive_sites() -> str:
         if crowd > 1:
             parts += [
                 mark_published(x0, 136 - y1, x1 - x0, y1 - y0),
-                draw_text(x1 + 5, 136 - y1 + 11, f"told {crowd} times", "published"),
+                draw_text(x1 + 5, 136 - y1 + 11, f"{crowd} equal rows", "published"),
             ]
         else:
             parts += [mark_published(x0 - 5, 130 - y0, 11, 11), draw_text(x0 + 10, 139 - y0, "exact", "published")]
@@ -230,13 +230,13 @@ def draw_sensitive_sites() -> str:
     return compose_figure(
         "sensitive-sites",
         "sensitive-sites: five people share the rectangle around a clinic",
-        "Ten people at one instant, and a clinic. The five who are near it are published with one rectangle that holds "
-        "them and the clinic; each of the five others is published exactly, as a square of one metre.",
+        "Ten people at one instant, and a clinic. The five people near it are published with one rectangle that holds "
+        "them and the clinic. Each of the five others is published exactly, as a square of one metre.",
         parts,
         (
-            "Told: one rectangle five times, and five exact places.",
-            "The adversary knows that somebody was at the clinic, looks for the",
-            "rows nearest to it, and finds five that are all alike.",
+            "Published: one rectangle five times, five exact places.",
+            "The adversary looks for the person at the clinic in the rows",
+            "nearest to it, and finds five that are all alike.",
         ),
         top=156,
     )
@@ -268,26 +268,26 @@ def draw_kte() -> str:
     left, wide, high, known_hour = 74.0, 45.0, 15.0, 2
     parts = [draw_text(left + wide * hour, 11, f"{8 + hour}:00", "soft", "middle") for hour in range(hours + 1)]
     box = {"x": left + wide * known_hour, "y": 17, "width": wide, "height": 30 + high * 10}
-    parts += [svg.make_element("rect", **box, class_="known-wash"), draw_text(0, 33, "your places", "private")]
+    parts += [svg.make_element("rect", **box, class_="known-wash"), draw_text(0, 33, "Ann’s places", "private")]
     parts += [mark_true(left + wide * minute / 60, 29) for minute in minutes.tolist()]
     for at, one in enumerate(order):
         y = 45 + high * at
-        parts += [draw_text(0, y + 9, f"record {at + 1}" if one else "your record", "soft" if one else None)]
+        parts += [draw_text(0, y + 9, f"record {at + 1}" if one else "Ann’s record", "soft" if one else None)]
         parts += [draw_line([(left, y + 5.5), (left + wide * hours, y + 5.5)], "line")]
         for begin, end in _find_stretches(fits[one]):
             parts.append(mark_published(left + wide * begin + 1, y, wide * (end - begin) - 2, 11, 5))
     found = sum(own[known_hour] for own in fits.values())
     return compose_figure(
         "kte",
-        "kte: an adversary who followed you for an hour finds several records that fit, and they part soon after",
+        "kte: an adversary that followed Ann for an hour finds several records that fit, and they part soon after",
         "Six hours of ten people. For each of the ten published records a bar marks the hours in which it fits the "
-        f"movements of one person. In the hour that the adversary knows, {found} records fit. No record except the "
-        "person's own fits for longer than two hours.",
+        f"movements of Ann. In the hour that the adversary knows, {found} records fit. No record except "
+        "Ann’s own fits for longer than two hours.",
         [*parts, svg.make_element("rect", **box, class_="known")],
         (
-            "Told: ten coarse records. Bars mark the hours in which they fit you.",
-            f"An adversary who knows your 10:00 to 11:00 (tau) finds {found} that fit.",
-            "All but yours part from you within an hour before or after (leak).",
+            "Published: ten records. Bars mark the hours that fit Ann.",
+            f"The adversary knows her 10:00 to 11:00 (tau) and finds {found} that fit.",
+            "All others part from her within an hour before or after (leak).",
         ),
         top=214,
     )
@@ -343,7 +343,7 @@ def draw_mob() -> str:
     parts = [svg.make_element("rect", x=0, y=top, width=360, height=140, class_="line")]
     parts += [draw_line([(x, top + 140 - y) for x, y in way], "others") for way in ways[1:]]
     parts += [draw_line([(x, top + 140 - y) for x, y in ways[0]], "way")]
-    parts += [draw_text(ways[0][-1][0] + 5, top + 144 - ways[0][-1][1], "you", "private")]
+    parts += [draw_text(ways[0][-1][0] + 5, top + 144 - ways[0][-1][1], "Ann", "private")]
     for n in KNOWN_AT:
         at = cloaks.start == EIGHT + 60 * n
         for x0, y0, x1, y1 in np.unique(cloaks.bounds[at], axis=0).tolist():
@@ -356,14 +356,14 @@ def draw_mob() -> str:
     crowd = int(cloaks.crowd.min())
     return compose_figure(
         "mob",
-        "mob: at the times when you may be known, three people share a rectangle",
-        "The ways of ten people over ten minutes. One person, marked by an orange way, may be known at two of them. At "
+        "mob: at the times when Ann may be known, three people share a rectangle",
+        "The ways of ten people over ten minutes. Ann, marked by an orange way, may be known at two of them. At "
         f"both, the same {crowd} people share one rectangle.",
         parts,
         (
-            f"Told: at the two known times, a rectangle that {crowd} people share.",
-            f"An adversary who saw you then finds {crowd} records that may be yours.",
-            "Ways between are told only if you ask for them (qid_only=off).",
+            f"Published: at both times, a rectangle that {crowd} people share.",
+            f"The adversary saw Ann then and finds {crowd} records that may be hers.",
+            "Ways between are published only with qid_only=off.",
         ),
         top=180,
     )
@@ -452,15 +452,15 @@ def draw_semantic() -> str:
     parts += _draw_shares({"the first cell": {int(cells.fix_cell[0])}, "its region": own, "the city": set(everywhere)})
     return compose_figure(
         "semantic",
-        "semantic: cells are joined until the kinds of places in them are the city’s",
+        "semantic: cells are joined until they have about the city’s mix of places",
         "Twelve cells of base stations with shops, clinics and schools. Most places in a cell are of one kind, which "
         "would tell what its visitors did. Cells are joined to regions in which all three kinds are about as frequent "
         "as in the city, and two people have the same record.",
         parts,
         (
-            "Told: joined cells, the same for two people.",
-            "An adversary who followed a person finds two equal records. A region",
-            "does not tell whether they were at a shop, a clinic or a school.",
+            "Published: joined cells, the same for two people.",
+            "The adversary followed Ann and finds two equal records. They",
+            "do not tell whether she was at a shop, a clinic or a school.",
         ),
         top=bottom + 22,
     )
@@ -584,9 +584,9 @@ def draw_two_releases() -> str:
         "The rectangles overlap, and only Ann is in both groups.",
         parts,
         (
-            "Told: each release hides Ann among five people.",
-            "A reader of one release is left with five candidates. A reader of both",
-            "is left with one, so dbanon refuses release B.",
+            "Published: each release hides Ann among five people.",
+            "A reader of one release finds five candidates. A reader of both",
+            "finds one, so dbanon refuses release B.",
         ),
         top=top + 190,
     )
@@ -619,7 +619,7 @@ MIDDLE = (
     (130, "groups five or more,", None),
     (148, "cloaks each group,", None),
     (172, "then attacks the rows", "strong"),
-    (190, "as an adversary who", None),
+    (190, "as an adversary that", None),
     (208, "knows all positions", None),
     (236, "{0} of {0} hold", "strong large good"),
     (254, "or nothing is published", "soft"),

@@ -1,4 +1,4 @@
-"""The commands of the families' pages, and of the page that helps to choose one, end and print as the pages show."""
+"""The commands of the families' pages end and print as the pages show."""
 
 from pathlib import Path
 
@@ -9,13 +9,12 @@ from tests import pages
 from tests.acceptance.commands import run_typed
 
 pytestmark = pytest.mark.db
-PAGES = [*(f"docs/methods/{family}.md" for family in METHODS), "docs/understand/choose.md"]
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_end_as_it_shows(database: str, tmp_path: Path, page: str) -> None:
-    for _, block in pages.list_blocks(page, "console"):
+@pytest.mark.parametrize("family", METHODS)
+def test_the_commands_of_a_page_end_as_it_shows(database: str, tmp_path: Path, family: str) -> None:
+    for _, block in pages.list_blocks(f"docs/methods/{family}.md", "console"):
         for command, shown in pages.split_typed(block):
             done = run_typed(database, tmp_path, command)
             assert done.code == 0, command + done.stderr

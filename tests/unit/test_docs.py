@@ -176,6 +176,15 @@ def test_the_readme_says_how_long_the_limits_take() -> None:
     assert abs(int(minutes) - words / 200) < 2
 
 
+def test_no_page_for_users_is_longer_than_its_readers_take() -> None:
+    """Five minutes for the README, six for the limits, ten for others; `test_dba.py` has an administrator's way."""
+    most = {ROOT / "README.md": 900, LIMITS: 1200}
+    folders = ("understand", "administrators", "analysts", "methods")
+    found = [page for folder in folders for page in (ROOT / "docs" / folder).rglob("*.md")]
+    words = {page: len(page.read_text().split()) for page in [*most, ROOT / "docs" / "tutorial.md", *found]}
+    assert {page: number for page, number in words.items() if number > most.get(page, 2000)} == {}
+
+
 def test_the_analyst_exports_the_rows_that_were_published() -> None:
     texts = [page.read_text() for page in (ANALYSTS / "read-a-release.md", ROOT / "docs" / "tutorial.md")]
     [published] = {rows for text in texts for rows in re.findall(r"Published ([\d,]+) rows as published.city_k5", text)}

@@ -38,7 +38,7 @@ def test_a_familys_figure_has_the_three_signs_and_says_in_words_what_it_shows(
 ) -> None:
     figure = ElementTree.fromstring(drawn[family])
     texts = ["".join(one.itertext()) for one in figure.iter() if one.tag.endswith("text")]
-    assert texts[-3:] == ["true, and private", "told to readers", "known to the adversary"]
+    assert texts[-3:] == ["true, and private", "published", "known to the adversary"]
     marks = {one.get("class") for one in figure.iter()}
     assert marks & {"private"}
     assert marks & {"told", "told-area"}
