@@ -38,7 +38,10 @@ _DATA_SENTENCES = {
 }
 _SENTENCES = {
     "53100": "The server has no room left on its disk. Unfinished work was undone. Free some space and run it again.",
-    "53200": "The server ran out of memory. Unfinished work was undone. Lower work_mem, or free some memory.",
+    "53200": (
+        "The server ran out of memory, or of room for locks. Unfinished work was undone. Lower work_mem, free some "
+        "memory, or raise max_locks_per_transaction."
+    ),
     "42501": (
         "The login must have the rights for this. It does not. Have dbanon_operator (load, publish), dbanon_worker "
         "(run, verify) or dbanon_admin granted to it, or this database's roles of another prefix."
