@@ -109,7 +109,7 @@ def remove(connection: Connection) -> dict[str, str]:
 def _drop_roles(connection: Connection, prefix: str) -> dict[str, str]:
     stay = {}
     for role in _roles.list_names(prefix):
-        databases = fetch_value(connection, "SELECT pg_temp.databases_of(ARRAY[%s])", [role])
+        databases = fetch_value(connection, "SELECT pg_temp.list_other_databases(ARRAY[%s])", [role])
         if databases:
             stay[role] = f"used by database {', '.join(databases)}"
         elif not fetch_value(connection, "SELECT pg_temp.is_plain(%s)", [role]):

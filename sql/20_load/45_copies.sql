@@ -146,9 +146,11 @@ AS $$
         -- How many names a person has. Different people who meet by chance, more of them at some places than at others, make a mixture of
         -- Poisson distributions: the numbers n(j) of codes under j names satisfy n(j)^2 <= (j + 1) / j n(j - 1) n(j + 1). Copies do not:
         -- where people have three names each, n(3) is great, and n(2) and n(4) are small. So j names are those of one person where n(j) is
-        -- greater than that by a tenth of all codes; few codes vary, so 3 are added to each neighbour.
+        -- greater than that by a tenth of all codes, and by 1.5 times their root, which is more below 225 codes. Few codes vary, so 3 are
+        -- added to each neighbour.
         SELECT exp.dataset_id, exp.kind, coalesce(max(exp.names) FILTER (WHERE exp.names > 1 AND exp.codes >= 5
-            AND exp.codes - sqrt((exp.names + 1) / exp.names::float8 * (exp.by_chance + 3) * (exp.more + 3)) >= 0.1 * exp.every), 1) AS names
+            AND exp.codes - sqrt((exp.names + 1) / exp.names::float8 * (exp.by_chance + 3) * (exp.more + 3))
+                >= greatest(0.1 * exp.every, 1.5 * sqrt(exp.every))), 1) AS names
         FROM explained exp GROUP BY exp.dataset_id, exp.kind
     ), pair AS MATERIALIZED (
         -- Of few people with two names among many with one only the codes that both datasets have tell.
