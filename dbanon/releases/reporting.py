@@ -44,18 +44,18 @@ class Private:
 
     Attributes
     ----------
-    part : callable
+    choose_part : callable
         Chooses the part of a live release whose data are there: its run, sentences that name the others, and what was
         measured of the parts before, by run.
-    positions : callable
+    find_positions : callable
         Finds where people were at a time, given the run, the time and some trajectories: x, y, and whether one of
         these is the person's.
     evaluate : callable
         Measures a run.
     """
 
-    part: Callable[[str], tuple[int, Sequence[str], Mapping[int, Evaluation]]]
-    positions: Callable[[int, float, Collection[int]], Iterable[tuple[float, float, bool]]]
+    choose_part: Callable[[str], tuple[int, Sequence[str], Mapping[int, Evaluation]]]
+    find_positions: Callable[[int, float, Collection[int]], Iterable[tuple[float, float, bool]]]
     evaluate: Callable[[int], Evaluation | None]
 
 
@@ -78,7 +78,7 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
         record, shown = _read_known(connection, what, zone, asked)
         return pages.make_page(record, shown, "file", zone)
     with translate_errors():
-        run_id, parts, before = private.part(what) if isinstance(what, str) else (what, (), {})
+        run_id, parts, before = private.choose_part(what) if isinstance(what, str) else (what, (), {})
     record, shown = _read_known(connection, what, zone, asked, of_run=run_id, shows_hours=True, verified=False)
     truth, shown = _read_truth(connection, record, shown, private)
     measured, unmeasured = None, ""
@@ -312,7 +312,7 @@ def _read_truth(
         marked, group = _choose_group(connection, record, shown)
     found = [
         ((x - window.x0) / window.unit_m, (window.y1 - y) / window.unit_m, of_group)
-        for x, y, of_group in private.positions(record.run_id, moment.at.timestamp(), group)
+        for x, y, of_group in private.find_positions(record.run_id, moment.at.timestamp(), group)
     ]
     high = window.height * UNITS_ACROSS / FIGURE_WIDTH
     inside = [(round(x), round(y), of_group) for x, y, of_group in found if 0 <= x <= UNITS_ACROSS and 0 <= y <= high]
