@@ -102,8 +102,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_dataset(dbanon_internal.loading, text) IS
-'Keeps others from loading into a dataset until the transaction ends. Gives one that exists the population and settle time named. Raises an error if
-the mode, the grid, the days or the naming of people do not fit it.';
+'Keeps others from loading into a dataset until the transaction ends, and gives one that exists the population and settle time named. Raises an error
+if the mode, the grid, the days or the naming of people do not fit it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -391,7 +391,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, dbanon_internal.loading, text, text, text[], text[]) IS
-'Locks the dataset and reads who did something when into the staging tables. Leaves out rows that cannot be used by themselves. Raises an error if
+'Locks the dataset, reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Raises an error if
 what was asked for cannot be read so, or if no row can be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(
