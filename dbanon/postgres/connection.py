@@ -195,7 +195,7 @@ def fetch_value(connection: Connection, query: str, params: list[Any] | None = N
 
 
 def find_postgis_schema(connection: Connection) -> str:
-    """Name the schema that PostGIS lives in: its functions are called by their full names."""
+    """Name the schema that PostGIS lives in, or is to live in: its functions are called by their full names."""
     query = (
         "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
     )

@@ -154,8 +154,7 @@ class Measurement:
             self.notes.append(
                 f"The run has {format_count(about.rows, 'row')}. The rows at {format_count(moments, 'moment')} and of "
                 f"{format_count(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not "
-                "say "
-                f"how much other times differ."
+                "say how much other times differ."
             )
         return instants, np.column_stack([starts, starts + SPAN_S])
 

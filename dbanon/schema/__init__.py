@@ -15,7 +15,7 @@ from psycopg import sql
 
 from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, connect, fetch_value, make_sql, translate_errors
+from dbanon.postgres.connection import Connection, connect, fetch_value, find_postgis_schema, make_sql, translate_errors
 from dbanon.schema import _roles, _text, _uninstall
 
 Inventory = _uninstall.Inventory
@@ -179,7 +179,7 @@ def upgrade(
                 move_roles=role_prefix is not None,
                 share_roles=share_roles,
                 restrict_public=restrict_public,
-                postgis=_find_postgis_schema(connection),
+                postgis=find_postgis_schema(connection),
             )
             sections = list(_text.build_sections(asked))
             connection.add_notice_handler(pass_on)
@@ -248,12 +248,6 @@ def _open(url: str) -> Connection:
     if fetch_value(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = session_user"):
         connection.execute("SET ROLE NONE")
     return connection
-
-
-def _find_postgis_schema(connection: Connection) -> str:
-    """Name the schema that PostGIS lives in, or is to live in."""
-    query = "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = %s"
-    return fetch_value(connection, query, ["postgis"]) or "public"
 
 
 def _make_failure(error: psycopg.Error) -> StoreError:

@@ -175,13 +175,14 @@ AS $$
     -- A code is shared where it is of one person in each of the two datasets. Positions on a coarse grid, and
     -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
     -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
-    -- has 5 times as much, and 1 %; half is always enough. A standard deviation is added, since codes that chance shares may be few.
+    -- has 5 times as much, and 1 %; half is always enough. One and a half standard deviations are added, since codes that chance shares may
+    -- be few.
     SELECT shared.dataset_id, shared.codes, shared.people
     FROM (SELECT met.dataset_id, count(*) AS codes, count(DISTINCT met.first) AS people
           FROM met JOIN pair ON pair.dataset_id = met.dataset_id AND met.mine <= pair.mine AND met.theirs <= pair.theirs
           GROUP BY met.dataset_id) shared
     JOIN judged USING (dataset_id)
-    WHERE shared.codes >= 5 AND shared.codes >= judged.fewer * greatest(0.01, judged.by_chance) + sqrt(judged.fewer * judged.by_chance)
+    WHERE shared.codes >= 5 AND shared.codes >= judged.fewer * greatest(0.01, judged.by_chance) + 1.5 * sqrt(judged.fewer * judged.by_chance)
     UNION ALL
     -- The dataset itself, where people have several names in it.
     SELECT find_copies.dataset_id, count(*), count(DISTINCT mine.first)
