@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from dbanon.base import parts
 from dbanon.base.errors import ParameterError, StoreError
-from dbanon.postgres.connection import PIN_PATH, find_postgis_schema, translate, translate_errors
+from dbanon.postgres import sqlstate
+from dbanon.postgres.connection import PIN_PATH, find_postgis_schema, translate_errors
 from dbanon.releases import published
 
 parts.demand("files", what="dbanon.models")
@@ -121,7 +122,7 @@ def _translate_errors() -> Iterator[None]:
         with translate_errors():
             yield
     except DBAPIError as error:
-        raise translate(cast("psycopg.Error", error.orig)) from error
+        raise sqlstate.translate(cast("psycopg.Error", error.orig)) from error
     except NoSuchTableError as error:  # `reflect` locks nothing
         raise StoreError(
             "A table or view disappeared while all were read, as when a release is withdrawn. Nothing was changed. "

@@ -79,21 +79,21 @@ class _Groups:
     end: Int  # [g]
 
 
-def add_clauses(verdict: Verdict, evidence: Evidence, *, by_day: bool) -> Verdict:
+def add_clauses(verdict: Verdict, evidence: Evidence, *, counts_days: bool) -> Verdict:
     """Add the clauses of core to the verdict of a family's attack; parameters are those of `decide_clauses`."""
-    own = decide_clauses(evidence, by_day=by_day)
+    own = decide_clauses(evidence, counts_days=counts_days)
     passed = verdict.passed and all(clause.passed for clause in own)
     return replace(verdict, passed=passed, clauses=(*verdict.clauses, *own))
 
 
-def decide_clauses(evidence: Evidence, *, by_day: bool) -> tuple[Clause, Clause]:
+def decide_clauses(evidence: Evidence, *, counts_days: bool) -> tuple[Clause, Clause]:
     """Decide whether each person is in one group at a time, and whether ``subjects`` may be summed.
 
     Parameters
     ----------
     evidence : Evidence
         The stored rows and the data, with or without what the family's attack has added to them.
-    by_day : bool
+    counts_days : bool
         Whether each day of a person counts as a person, where the trajectories have days.
 
     Notes
@@ -101,16 +101,16 @@ def decide_clauses(evidence: Evidence, *, by_day: bool) -> tuple[Clause, Clause]
     O((rows + members) log) time; of the rows only some are copied at a time.
     """
     records = _build_records(evidence)
-    pieces = _cut_pieces(evidence, records, _number_people(evidence.trajectories, by_day=by_day))
+    pieces = _cut_pieces(evidence, records, _number_people(evidence.trajectories, counts_days=counts_days))
     groups = _group_pieces(pieces)
     twice, overstated = _count_in_two_groups(pieces, groups), _count_overstated(evidence, records, pieces, groups)
     people, number = len(sort_distinct(pieces.member)), len(groups.piece)
     return ONE_GROUP.make_clause(twice, {}, among=people), SUBJECTS_SUM.make_clause(overstated, {}, among=number)
 
 
-def _number_people(data: Trajectories, *, by_day: bool) -> Int:
+def _number_people(data: Trajectories, *, counts_days: bool) -> Int:
     """Number the person of each trajectory: int64[n]."""
-    if not by_day or data.day is None:
+    if not counts_days or data.day is None:
         return data.subject
     day = data.day - data.day.min(initial=0)
     return np.unique(data.subject * (day.max(initial=0) + 1) + day, return_inverse=True)[1]

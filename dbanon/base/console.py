@@ -3,14 +3,14 @@
 import sys
 
 
-def make_visible(text: str, *, keeps_lines: bool = False) -> str:
+def make_visible(text: str, *, keeps_line_ends: bool = False) -> str:
     """Replace characters without a glyph by their numbers, so that no terminal interprets them.
 
-    Control characters, separators, direction marks and bytes that are not text; line ends too, unless `keeps_lines`.
+    Control characters, separators, direction marks and bytes that are not text, and unless `keeps_line_ends` line ends.
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or (keeps_lines and c == "\n") else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or (keeps_line_ends and c == "\n") else ascii(c)[1:-1] for c in text)
 
 
 def can_draw() -> bool:
@@ -20,7 +20,7 @@ def can_draw() -> bool:
 
 def print_out(text: str) -> None:
     """Print text to stdout; all output except JSON goes through here."""
-    print(make_visible(text, keeps_lines=True))
+    print(make_visible(text, keeps_line_ends=True))
 
 
 def replace_stderr_line(say: str) -> None:

@@ -35,12 +35,12 @@ class Display:
     ----------
     stream : file, optional
         Instead of stderr.
-    with_lines : bool
+    writes_lines : bool
         Write a line for each stage, and every five seconds, where there can be no bar.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, with_lines: bool = False) -> None:
-        self._stream, self._lines = stream, with_lines
+    def __init__(self, stream: TextIO | None = None, *, writes_lines: bool = False) -> None:
+        self._stream, self._lines = stream, writes_lines
         self._bar: Bar | None = None
         self._task: Any = None
         self._stage = ""

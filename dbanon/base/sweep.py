@@ -27,17 +27,17 @@ class Want:
     """A figure that must be at least, or at most, so much."""
 
     name: str
-    at_least: bool
+    is_minimum: bool
     value: float
 
     def __str__(self) -> str:
-        return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
+        return f"{self.name}{'>=' if self.is_minimum else '<='}{self.value:g}"
 
     def is_met(self, value: float | None) -> bool:
         """Whether a value meets it; an unknown value meets no want."""
         if value is None or math.isnan(value):
             return False
-        return value >= self.value if self.at_least else value <= self.value
+        return value >= self.value if self.is_minimum else value <= self.value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -206,7 +206,8 @@ class _Work(Generic[T]):
         self._busy[helper] = batch
         try:
             # In a thread: the pipe takes little at a time, and a helper reads only when it has started. If it is
-            # killed meanwhile, nothing comes back, which `_collect` sees.
+            # killed meanwhile, nothing comes back, which `_collect` sees. The highest protocol keeps arrays read-only:
+            # kernels for others would be compiled.
             run_in_background(helper.send_bytes, pickle.dumps((self._function, batch.tasks), pickle.HIGHEST_PROTOCOL))
         except Exception:  # what cannot be pickled
             self._lose(helper)

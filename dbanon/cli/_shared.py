@@ -98,7 +98,7 @@ def open_database() -> "Database":
     from dbanon.base.progress import Display
 
     opened = database.open_database(everywhere.dsn, announce=replace_stderr_line)
-    opened.progress = Display(with_lines=True)
+    opened.progress = Display(writes_lines=True)
     return opened
 
 

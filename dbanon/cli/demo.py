@@ -82,8 +82,8 @@ def _write(database: "Database", page: Path) -> Path:
     connection, asked = database.connection, Reporting(with_truth=True)
     with translate_errors():
         private = reporting.Private(
-            part=partial(evaluating.choose_part, connection),
-            positions=partial(evaluating.sample_positions, connection),
+            choose_part=partial(evaluating.choose_part, connection),
+            find_positions=partial(evaluating.find_positions, connection),
             evaluate=lambda run_id: None,
         )
         html = reporting.report(connection, RELEASE, asked, private)

@@ -143,7 +143,7 @@ def generate(
                 "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv. "
                 "Leave it out, and give it when you load the files."
             )
-        with Display(with_lines=True) as progress:
+        with Display(writes_lines=True) as progress:
             made = synth.write_files(csv, plan, replace=plan.mode == "replace", progress=progress)
     else:
         with open_database() as database:

@@ -558,8 +558,8 @@ class Database(Datasets):
         from dbanon.runs import evaluating as evaluation  # with Numba
 
         return pages.Private(
-            part=partial(evaluation.choose_part, self.connection),
-            positions=partial(evaluation.sample_positions, self.connection),
+            choose_part=partial(evaluation.choose_part, self.connection),
+            find_positions=partial(evaluation.find_positions, self.connection),
             evaluate=self._measure_run,
         )
 

@@ -29,6 +29,7 @@ _FILE_KINDS = {
     stat.S_IFIFO: "a pipe. Write its data to a file first",
     stat.S_IFSOCK: "a socket. Write its data to a file first",
 }
+_PARQUET_MAGIC, _GZIP_MAGIC = b"PAR1", b"\x1f\x8b"
 _SEPARATORS = ",;\t|"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
@@ -105,12 +106,11 @@ def _read_parts(
 ) -> Iterator[tuple[list[pa.Array], int]]:
     with translate_read_errors(path):
         demand_file(path)
-        with path.open("rb") as raw:
-            magic = raw.read(4)
-        if magic == b"PAR1":
+        magic = _read_magic(path)
+        if magic == _PARQUET_MAGIC:
             yield from _read_parquet(path, names, options, geometry)
         else:
-            yield from _read_csv(path, names, options, may_break=may_break, zipped=magic[:2] == b"\x1f\x8b")
+            yield from _read_csv(path, names, options, may_break=may_break, zipped=magic[:2] == _GZIP_MAGIC)
 
 
 def demand_readable(path: Path) -> None:
@@ -161,15 +161,19 @@ def _shorten_complaint(words: str) -> str:
     return "Got a file that breaks off or is of another kind. Check it."
 
 
+def _read_magic(path: Path) -> bytes:
+    """Read the bytes that tell a Parquet file and a gzipped one from others."""
+    with path.open("rb") as raw:
+        return raw.read(4)
+
+
 def read_parquet_schema(path: Path) -> pa.Schema | None:
     """Look at the columns of a Parquet file; None of another, or of one that cannot be read: that is said later."""
     try:
         # Files of the system that wait for what comes call themselves empty; reading from them might never end.
         if not path.is_file() or not path.stat().st_size:
             return None
-        with path.open("rb") as raw:
-            magic = raw.read(4)
-        return pq.read_schema(path) if magic == b"PAR1" else None
+        return pq.read_schema(path) if _read_magic(path) == _PARQUET_MAGIC else None
     except (pa.ArrowException, OSError):
         return None
 
@@ -178,11 +182,10 @@ def read_header(path: Path) -> list[str]:
     """Read the names of the columns of a CSV or Parquet file; raises `DataError` as `read_batches` does."""
     with translate_read_errors(path):
         demand_file(path)
-        with path.open("rb") as raw:
-            magic = raw.read(4)
-        if magic == b"PAR1":
+        magic = _read_magic(path)
+        if magic == _PARQUET_MAGIC:
             return list(pq.read_schema(path).names)
-        with _open_stream(path, zipped=magic[:2] == b"\x1f\x8b")[0] as stream:
+        with _open_stream(path, zipped=magic[:2] == _GZIP_MAGIC)[0] as stream:
             first = _read_first_line(path, stream.read(HEAD_BYTES))
         return next(csv.reader([first], delimiter=_guess_separator(first, [])))
 

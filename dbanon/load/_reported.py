@@ -17,7 +17,6 @@ LOAD_COLUMNS = """load_id, file_rows AS rows_read,
     rows_kept, quarantined, trajectories, subjects, days, far, target AS srid,
     first_time AT TIME ZONE 'UTC' AS first_time, last_time AT TIME ZONE 'UTC' AS last_time, left_out, late_periods"""
 """What of a load of trajectories the SQL functions report, a row for each source."""
-_NOTICE_STATE = "DA018"  # SQLSTATE of the notices of dbanon's own functions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +80,7 @@ def collect_notices(connection: Connection, progress: Progress) -> Iterator[list
     notices: list[str] = []
 
     def hear(said: psycopg.errors.Diagnostic) -> None:
-        if said.sqlstate != _NOTICE_STATE:
+        if said.sqlstate != sqlstate.OWN_NOTICE:
             return
         text = sqlstate.adapt_to_command_line(said.message_primary or "")
         if said.severity_nonlocalized == "NOTICE":

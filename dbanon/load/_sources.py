@@ -72,7 +72,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Fixes(File):
+class FixesFile(File):
     """A file or folder of fixes that is no table: `_tracks` or `_mf_json` reads it, as columns of fixed names."""
 
     reader: Callable[[Path, Sequence[str], str], Iterator[Batch]]
@@ -145,7 +145,7 @@ def open_fixes(given: Table) -> Source:
     taken = open_table(given)
     if isinstance(taken, File):
         if _tracks.are_tracks(taken.path):
-            return Fixes(taken.path, _tracks.read_batches)
+            return FixesFile(taken.path, _tracks.read_batches)
         if _mf_json.is_json(taken.path):
-            return Fixes(taken.path, _mf_json.read_batches)
+            return FixesFile(taken.path, _mf_json.read_batches)
     return taken

@@ -236,7 +236,7 @@ def _read_area(file: Path) -> str:
             f"{file.name} must hold only valid polygons. Some of its {format_count(len(shapes), 'feature')} are not. "
             f"Check --area."
         )
-    whole = shapely.set_srid(shapely.union_all(shapes), int(crs.rpartition(":")[2]))
+    whole = shapely.set_srid(shapely.union_all(shapes), int(_crs.parse_number(crs)))
     return str(shapely.to_wkb(whole, hex=True, include_srid=True))
 
 

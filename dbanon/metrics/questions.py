@@ -55,7 +55,7 @@ def draw_questions(
     spans: Float,
     sides_m: Sequence[float] | None = None,
     queries: int = 400,
-    about_moments: bool,
+    asks_moments: bool,
 ) -> Questions:
     """Draw squares at random places and times: `queries` of each side at moments, and as many during spans.
 
@@ -72,10 +72,10 @@ def draw_questions(
         Since and until, in unix seconds.
     sides_m : sequence of float, optional
         By default those that fit the window.
-    about_moments : bool
+    asks_moments : bool
         Whether the rows hold at moments; otherwise only spans are asked about.
     """
-    times = [np.column_stack([moments, moments])] * about_moments + [np.reshape(spans, (-1, 2))]
+    times = [np.column_stack([moments, moments])] * asks_moments + [np.reshape(spans, (-1, 2))]
     asked = [(side, choice) for side in (sides_m or choose_sides(window)) for choice in times if len(choice)]
     low, high = np.array(window[:2]), np.array(window[2:])
     side = np.repeat([float(side) for side, _ in asked], queries)
@@ -148,8 +148,8 @@ class _Times:
 
 def _cut_parts(person: Int) -> Iterator[Int | slice]:
     """Cut positions into parts of about a million, each with all positions of its people and in their order."""
-    in_order = bool((person[1:] >= person[:-1]).all())
-    order = None if in_order else np.argsort(person, kind="stable")
+    is_ordered = bool((person[1:] >= person[:-1]).all())
+    order = None if is_ordered else np.argsort(person, kind="stable")
     ascending = person if order is None else person[order]
     cuts = np.unique(np.searchsorted(ascending, ascending[::_POSITIONS_PER_PART]))
     for first, last in pairwise([*cuts.tolist(), len(person)]):

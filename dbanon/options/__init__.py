@@ -59,7 +59,7 @@ class Option:
     flags : mapping
         Switches that stand for values of the field, with their words; one of them at most can be given.
     minimum, maximum, choices
-        Limits, both of which stand, and choices; `Field.check` holds values against them.
+        Limits, both of which stand, and choices; `Field.demand_valid` holds values against them.
     """
 
     help: str = ""

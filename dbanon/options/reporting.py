@@ -56,7 +56,7 @@ class Reporting(Writing):
         bool, Option("Show true positions next to published ones: private, for operators of the dataset.")
     ] = False
 
-    def demand_valid(self) -> None:
+    def demand_compatible(self) -> None:
         """Raise `ParameterError` for what cannot be asked together."""
         if self.with_truth and self.audience != "file":
             raise ParameterError("A page for analysts must not show the truth. Got both. Leave out --with-truth.")

@@ -25,7 +25,7 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
     for text in texts:
         found = _WANT.match(text)
         try:
-            wants.append(Want(name=found[1], at_least=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
+            wants.append(Want(name=found[1], is_minimum=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ParameterError(
                 f"A want must be a figure, >= or <=, and a number. Got '{text[:60]}'. Write it like "

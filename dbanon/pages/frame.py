@@ -259,7 +259,7 @@ def _align_number(place: int, numbers: Sequence[int]) -> Markup:
 
 def make_code_block(text: str) -> Markup:
     """Show commands or SQL as they are typed."""
-    return Markup("<pre><code>{}</code></pre>").format(make_visible(text, keeps_lines=True))
+    return Markup("<pre><code>{}</code></pre>").format(make_visible(text, keeps_line_ends=True))
 
 
 def make_signature_lines(*lines: str) -> Markup:

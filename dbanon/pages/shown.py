@@ -159,14 +159,14 @@ def find_level(people: float, k: int) -> int:
 
 
 def draw_squares(
-    cells: Iterable[tuple[float, float, float]], side_m: float, window: Window, k: int, *, are_few: bool
+    cells: Iterable[tuple[float, float, float]], side_m: float, window: Window, k: int, *, tints_few: bool
 ) -> dict[int, str]:
     """Draw the cells in a window, as one path for each class.
 
     Parameters
     ----------
     cells : iterable of (x, y, people)
-    are_few : bool
+    tints_few : bool
         Whether cells with fewer than k people are tinted; False if rows may be of single people.
     """
     side, found = round(side_m / window.unit_m), dict[int, list[str]]()
@@ -174,7 +174,7 @@ def draw_squares(
         if x + side_m <= window.x0 or x >= window.x1 or y + side_m <= window.y0 or y >= window.y1:
             continue
         at = find_level(people, k)
-        if at or are_few:
+        if at or tints_few:
             left, top = ((x - window.x0) / window.unit_m, (window.y1 - y - side_m) / window.unit_m)
             found.setdefault(at, []).append(f"M{left:.0f} {top:.0f}h{side}v{side}h-{side}z")
     return {at: "".join(paths) for at, paths in found.items()}
@@ -189,14 +189,14 @@ def join_bins(bins: Sequence[Bin], k: int) -> list[Bin]:
     total, done = sum(one.weight for one in bins), 0.0
     made: list[list[Bin]] = []
     for one in bins:
-        is_in_first = bool(made) and done <= _FIRST_BIN_SHARE * total
-        is_in_last = (
+        joins_first = bool(made) and done <= _FIRST_BIN_SHARE * total
+        joins_last = (
             bool(made)
             and done >= _LAST_BIN_SHARE * total
             and done - sum(b.weight for b in made[-1]) >= _LAST_BIN_SHARE * total
         )
-        has_few = bool(made) and sum(b.people for b in made[-1]) < k
-        if is_in_first or is_in_last or has_few:
+        lacks_people = bool(made) and sum(b.people for b in made[-1]) < k
+        if joins_first or joins_last or lacks_people:
             made[-1].append(one)
         else:
             made.append([one])

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from dbanon.base.errors import DataError, StoreError
 from dbanon.postgres import sqlstate
-from dbanon.postgres.binary_copy import HEADER, TRAILER
+from dbanon.postgres.binary_copy import HEADER, POSTGRES_EPOCH_S, TRAILER
 from dbanon.postgres.connection import find_postgis_schema, make_sql
 
 _FIX_BYTES = 24  # bytes of one point of WKB with M: x, y, m
@@ -32,7 +32,7 @@ _MAX_GROWTH_NUMBERS = 1 << 23  # numbers by which a column grows at most: what i
 _NUMBER_TYPES = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES_TYPES = {17: pa.binary(), 25: pa.string()}
 _TIMESTAMPTZ = 1184  # microseconds since 2000-01-01 UTC
-_POSTGRES_EPOCH_US = 946_684_800_000_000
+_POSTGRES_EPOCH_US = POSTGRES_EPOCH_S * 1_000_000
 
 
 @dataclass(frozen=True)

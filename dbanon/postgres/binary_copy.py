@@ -23,7 +23,7 @@ TRAILER = b"\xff\xff"
 Bytes = NDArray[np.uint8]
 Column = NDArray[Any] | Any  # an Arrow array, for which there are no types
 
-_POSTGRES_EPOCH_S = 946_684_800  # 2000-01-01 UTC, where timestamptz counts from
+POSTGRES_EPOCH_S = 946_684_800  # 2000-01-01 UTC, where timestamptz counts from
 _BOUNDED, _LOWER_INCLUSIVE = 0x00, 0x02  # flags of a range
 _POLYGON_WITH_SRID = 0x20000003
 _POINT_M_WITH_SRID, _LINE_M_WITH_SRID = 0x60000001, 0x60000002
@@ -92,8 +92,8 @@ def split_at_offsets(offset: NDArray[np.int64], size: int = 65_536) -> Iterator[
 def encode_timestamps(seconds: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Unix seconds as the microseconds since 2000 that timestamptz holds."""
     if seconds.dtype.kind == "i":
-        return np.asarray((seconds.astype(np.int64) - _POSTGRES_EPOCH_S) * 1_000_000)
-    return np.rint((seconds - _POSTGRES_EPOCH_S) * 1e6).astype(np.int64)
+        return np.asarray((seconds.astype(np.int64) - POSTGRES_EPOCH_S) * 1_000_000)
+    return np.rint((seconds - POSTGRES_EPOCH_S) * 1e6).astype(np.int64)
 
 
 def encode_stretches(start: NDArray[np.int64] | None, end: NDArray[np.int64] | None, part: slice) -> pa.Array:

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.types.json import Jsonb
 
-from dbanon.base.errors import DbanonError, ParameterError
+from dbanon.base.errors import ParameterError
 from dbanon.postgres import sqlstate
 
 Connection = psycopg.Connection[Any]
@@ -170,12 +170,7 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise translate(error) from error
-
-
-def translate(error: psycopg.Error) -> DbanonError:
-    """Make an error of dbanon from a driver's; it quotes no value that the server reported."""
-    return sqlstate.translate(error)
+        raise sqlstate.translate(error) from error
 
 
 @contextmanager
@@ -200,7 +195,7 @@ def fetch_value(connection: Connection, query: str, params: list[Any] | None = N
 
 
 def find_postgis_schema(connection: Connection) -> str:
-    """Name the schema that PostGIS lives in: its functions are called by their full names."""
+    """Name the schema that PostGIS lives in, or is to live in: its functions are called by their full names."""
     query = (
         "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
     )

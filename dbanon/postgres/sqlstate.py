@@ -12,6 +12,8 @@ import psycopg
 from dbanon.base.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 
 CANCELLED, READ_ONLY, TOO_MANY, CHANGED = "57014", "25006", "53300", "40001"
+OWN_NOTICE = "DA018"
+"""Of the notices by which functions of dbanon, and the text of an upgrade, speak to the user."""
 # Errors that our SQL functions raise (sql/10_core/10_guard.sql lists them); others of class DA are StoreErrors.
 _OWN_ERRORS = {
     "DA001": ParameterError,

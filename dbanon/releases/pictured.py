@@ -52,8 +52,8 @@ def collect_shown(
     zone: ZoneInfo,
     backdrop: str | None = None,
     *,
-    with_hours: bool = False,
-    with_questions: bool = False,
+    shows_hours: bool = False,
+    shows_questions: bool = False,
 ) -> shown.Shown:
     """Read what pages for readers show of rows, hours and questions if asked for; an empty one where there are none."""
     reader = _Reader(connection, rows)
@@ -68,13 +68,13 @@ def collect_shown(
         k=rows.k,
         window=window,
         moment=reader.choose_moment(window),
-        hours=reader.draw_hours(window, cell_m, zone, are_few=not exact) if with_hours else (),
+        hours=reader.draw_hours(window, cell_m, zone, tints_few=not exact) if shows_hours else (),
         cell_m=cell_m,
         sizes=shown.make_bars(hidden),
         sides=shown.compute_quantiles(bins) if hidden else (),
         crowds=shown.make_crowd_bars(crowds, rows.k),
         exact=exact,
-        questions=reader.ask_questions(window, zone) if with_questions else (),
+        questions=reader.ask_questions(window, zone) if shows_questions else (),
         atoms=reader.draw_atoms(window),
         lines=lines,
         areas=areas,
@@ -146,7 +146,7 @@ class _Reader:
             **scale_to_window(within),
         )
 
-    def draw_hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, are_few: bool) -> list[Any]:
+    def draw_hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, tints_few: bool) -> list[Any]:
         """Draw the last day of the rows hour by hour."""
         since = max(self._rows.since, self._rows.until - timedelta(days=1))
         hour = since.replace(minute=0, second=0, microsecond=0)
@@ -157,7 +157,7 @@ class _Reader:
         for at, *cell in self._ask_cells(cell_m, since, window):
             cells[at].append(cell)
         return [
-            (at.astimezone(zone), shown.draw_squares(found, cell_m, window, self._rows.k, are_few=are_few))
+            (at.astimezone(zone), shown.draw_squares(found, cell_m, window, self._rows.k, tints_few=tints_few))
             for at, found in cells.items()
         ]
 

@@ -50,7 +50,7 @@ _ABOUT_QUERY = (
 _NATIVE_TYPES = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
 _TIME_TEXT = "pg_catalog.to_char(pg_catalog.timezone('UTC', {own}), 'YYYY-MM-DD HH24:MI:SS.US\"Z\"')"
 _TIME_JSON = _TIME_TEXT.replace(" HH24", '"T"HH24')
-_OF_THE_TEXT, _OF_VALUES = "42", "22"  # classes of SQLSTATEs: syntax, names and rights; divisions by zero and the like
+_TEXT_CLASS, _VALUE_CLASS = "42", "22"  # classes of SQLSTATEs: syntax, names and rights; divisions by zero and the like
 _GONE_STATES = {"42P01", "42501", "3F000"}
 
 
@@ -220,9 +220,9 @@ def _translate_refusals() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         state = error.sqlstate or ""
-        if state.startswith(_OF_THE_TEXT):
+        if state.startswith(_TEXT_CLASS):
             raise _make_refusal(error.diag.message_primary or "") from error
-        if state.startswith(_OF_VALUES):  # what the server says of these may quote one
+        if state.startswith(_VALUE_CLASS):  # what the server says of these may quote one
             raise _make_refusal(f"SQLSTATE {state}") from error
         raise
 

@@ -44,18 +44,18 @@ class Private:
 
     Attributes
     ----------
-    part : callable
+    choose_part : callable
         Chooses the part of a live release whose data are there: its run, sentences that name the others, and what was
         measured of the parts before, by run.
-    positions : callable
+    find_positions : callable
         Finds where people were at a time, given the run, the time and some trajectories: x, y, and whether one of
         these is the person's.
     evaluate : callable
         Measures a run.
     """
 
-    part: Callable[[str], tuple[int, Sequence[str], Mapping[int, Evaluation]]]
-    positions: Callable[[int, float, Collection[int]], Iterable[tuple[float, float, bool]]]
+    choose_part: Callable[[str], tuple[int, Sequence[str], Mapping[int, Evaluation]]]
+    find_positions: Callable[[int, float, Collection[int]], Iterable[tuple[float, float, bool]]]
     evaluate: Callable[[int], Evaluation | None]
 
 
@@ -65,21 +65,21 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
     Raises `ParameterError` if there is no such thing that this login may read, or a run that is not verified is to have
     a page for others.
     """
-    asked.demand_valid()
+    asked.demand_compatible()
     zone = find_zone(asked.tz)
     if asked.audience == "analysts":
         if not isinstance(what, str):
             raise ParameterError(f"A page for analysts must be of a release. Got run {what}. Publish it first.")
         with _lock_for_reading(connection, what):
             record, rows = describe_by_view(connection, what)
-            shown = _collect_shown(connection, rows, zone, asked, with_hours=True, with_questions=True)
+            shown = _collect_shown(connection, rows, zone, asked, shows_hours=True, shows_questions=True)
             return pages.make_page(record, shown, "analysts", zone)
     if not asked.with_truth or private is None:
         record, shown = _read_known(connection, what, zone, asked)
         return pages.make_page(record, shown, "file", zone)
     with translate_errors():
-        run_id, parts, before = private.part(what) if isinstance(what, str) else (what, (), {})
-    record, shown = _read_known(connection, what, zone, asked, of_run=run_id, with_hours=True, verified=False)
+        run_id, parts, before = private.choose_part(what) if isinstance(what, str) else (what, (), {})
+    record, shown = _read_known(connection, what, zone, asked, of_run=run_id, shows_hours=True, verified=False)
     truth, shown = _read_truth(connection, record, shown, private)
     measured, unmeasured = None, ""
     try:
@@ -119,7 +119,7 @@ def _read_known(
     asked: Showing,
     *,
     of_run: int | None = None,
-    with_hours: bool = False,
+    shows_hours: bool = False,
     verified: bool = True,
 ) -> tuple[Described, Shown]:
     """Read all that is known of a release or run, and what is drawn of its rows with the rights of their readers.
@@ -135,7 +135,7 @@ def _read_known(
             if isinstance(what, str)
             else _find_run_rows(connection, known)
         )
-        shown = _collect_shown(connection, rows, zone, asked, with_hours=with_hours)
+        shown = _collect_shown(connection, rows, zone, asked, shows_hours=shows_hours)
     if isinstance(what, str):
         _demand_unchanged(connection, what, of_run, known)
     # A card speaks of the newest part of a release that grows, its view of all.
@@ -312,7 +312,7 @@ def _read_truth(
         marked, group = _choose_group(connection, record, shown)
     found = [
         ((x - window.x0) / window.unit_m, (window.y1 - y) / window.unit_m, of_group)
-        for x, y, of_group in private.positions(record.run_id, moment.at.timestamp(), group)
+        for x, y, of_group in private.find_positions(record.run_id, moment.at.timestamp(), group)
     ]
     high = window.height * UNITS_ACROSS / FIGURE_WIDTH
     inside = [(round(x), round(y), of_group) for x, y, of_group in found if 0 <= x <= UNITS_ACROSS and 0 <= y <= high]

@@ -73,7 +73,7 @@ class Measurement:
             moments=np.empty(0) if instants is None else instants,
             spans=spans,
             queries=self.asked.queries,
-            about_moments=instants is not None,
+            asks_moments=instants is not None,
         )
         self.notes += note_sides(questions)
         self.progress("copying rows", 0, None)
@@ -154,8 +154,7 @@ class Measurement:
             self.notes.append(
                 f"The run has {format_count(about.rows, 'row')}. The rows at {format_count(moments, 'moment')} and of "
                 f"{format_count(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not "
-                "say "
-                f"how much other times differ."
+                "say how much other times differ."
             )
         return instants, np.column_stack([starts, starts + SPAN_S])
 
@@ -298,7 +297,7 @@ class Measurement:
     def _compare_maps(self, table: Table, box: Box, questions: Questions) -> Iterator[Figure]:
         """Compare maps, flows and stays at some of the times that were asked about."""
         about = self.about
-        hours = self._choose_hours(questions, at_moments=about.instants is not None, most=24)
+        hours = self._choose_hours(questions, asks_moments=about.instants is not None, most=24)
         true = self._find_positions(*_split_spans(hours))
         yield from _field.compare_maps(table, true, hours)
         if about.holds == "instant" and not about.step_s:
@@ -310,20 +309,20 @@ class Measurement:
             instants = (spans[0][1] - spans[0][0]) / about.step_s
             yield _field.compare_dwelling(table, true, box, spans, instants=instants, rng=self.rng)
 
-    def _choose_hours(self, questions: Questions, *, at_moments: bool, most: int) -> list[Span]:
+    def _choose_hours(self, questions: Questions, *, asks_moments: bool, most: int) -> list[Span]:
         """Choose one of the times asked about in each hour, and some of the hours; a moment as long as its slot."""
-        chosen = questions.moment == at_moments
+        chosen = questions.moment == asks_moments
         times = np.unique(np.column_stack([questions.since, questions.until])[chosen], axis=0)
         times = times[np.unique(times[:, 0] // 3600, return_index=True)[1]]
         times = times[np.sort(self.rng.choice(len(times), min(most, len(times)), replace=False))]
-        length = float(self.about.step_s or self.data.grid_s) if at_moments else 0.0
+        length = float(self.about.step_s or self.data.grid_s) if asks_moments else 0.0
         return [(since, until + length) for since, until in times.tolist()]
 
     def _choose_trips(self, questions: Questions) -> list[Span]:
         """Choose spans for trips: whole windows where records end with one, otherwise half an hour."""
         about = self.about
         if about.rows > _MAX_ROWS:
-            return self._choose_hours(questions, at_moments=False, most=_field.TRIP_SPANS)
+            return self._choose_hours(questions, asks_moments=False, most=_field.TRIP_SPANS)
         length = float(about.window_s or _field.TRIP_S)
         starts = np.arange(about.since, max(about.until - length, about.since) + 1e-6, length)
         chosen = np.sort(self.rng.choice(starts, min(_field.TRIP_SPANS, len(starts)), replace=False))

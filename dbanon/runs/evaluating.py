@@ -54,7 +54,7 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
             f"A run must be evaluated against the data that it was computed from. The data of run {run_id} changed "
             f"since, or some of them were forgotten. Run it again."
         )
-    if not fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]):
+    if not stored.has_rows(connection, run_id):
         raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
     return row
 
@@ -133,7 +133,7 @@ def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
     return _find_first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
 
 
-def sample_positions(
+def find_positions(
     connection: Connection, run_id: int, at: float, group: Collection[int]
 ) -> list[tuple[float, float, bool]]:
     """Find where the people of a run's dataset were at a time, as the run found it.

@@ -32,7 +32,7 @@ from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, translate, translate_errors
+from dbanon.postgres.connection import Connection, translate_errors
 from dbanon.runs import compiling, parts, queue, reading, replica, stored, writing
 from dbanon.runs.watch import Watch
 
@@ -108,7 +108,7 @@ class _Run:
         self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
         self.progress = watch.note_progress
         self.asked, self.tasks = asked, tasks
-        self.data = partial(replica.open_snapshot, connection, asked, claim, self.progress)
+        self.open_snapshot = partial(replica.open_snapshot, connection, asked, claim, self.progress)
         self.family = methods.find_method(row.method)
         self.stopwatch = _Stopwatch()
         self.compiled = False
@@ -168,7 +168,7 @@ class _Run:
     def _read(self, params: Any) -> tuple[DatasetRow, "_Read"]:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
         ready = run_in_background(self._prepare, params)
-        with self.stopwatch("load_s"), reading.open_reader(self.url, self.data) as reader:
+        with self.stopwatch("load_s"), reading.open_reader(self.url, self.open_snapshot) as reader:
             dataset = reader.read_dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
             number, given = dataset.dataset_id, asdict(params)
@@ -258,7 +258,7 @@ class _Run:
     def _judge(self, early: reading.Early | None = None) -> tuple[Verdict, bytes]:
         """Run the attack; the digest is of what it has read."""
         run_id = self.claim.run_id
-        with reading.open_reader(self.url, self.data) as reader:
+        with reading.open_reader(self.url, self.open_snapshot) as reader:
             read = _try_step(self.family, lambda: reader.read_evidence(run_id, early, self.tasks))
             if isinstance(read, Verdict):
                 return read, reader.call_beside(stored.compute_digest, run_id).result()
@@ -273,7 +273,7 @@ class _Run:
         self.ready.result()
         with compiling.notify(self._report_compiling):
             verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
-        return once.add_clauses(verdict, evidence, by_day=self.family.has_days)
+        return once.add_clauses(verdict, evidence, counts_days=self.family.has_days)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""
@@ -360,7 +360,7 @@ def _mark_unfinished(connection: Connection, claim: queue.Claim, watch: Watch) -
         yield
     except BaseException as error:
         if watch.why == "lost":
-            raise (translate(watch.error) if watch.error else queue.make_lost_error(claim.run_id)) from None
+            raise (sqlstate.translate(watch.error) if watch.error else queue.make_lost_error(claim.run_id)) from None
         if watch.why == "stop":
             with suppress(psycopg.Error), connection.transaction():
                 connection.execute(_SHORT_LOCK_TIMEOUT)
@@ -378,19 +378,20 @@ def _mark_unfinished(connection: Connection, claim: queue.Claim, watch: Watch) -
 
 
 def _fail(connection: Connection, claim: queue.Claim, error: BaseException, watch: Watch) -> None:
-    kind = error if isinstance(error, DbanonError) else None
+    failed = error if isinstance(error, DbanonError) else None
     if isinstance(error, psycopg.Error):
-        kind = translate(error)
-    cancelled = (
-        isinstance(kind, StoreError) and kind.sqlstate == sqlstate.CANCELLED
-    )  # which the bulk reads make of Ctrl-C
-    if isinstance(kind, StoreError) and (sqlstate.is_passing(kind) or (cancelled and watch.for_worker)):
+        failed = sqlstate.translate(error)
+    # The bulk reads make this of Ctrl-C.
+    cancelled = isinstance(failed, StoreError) and failed.sqlstate == sqlstate.CANCELLED
+    if isinstance(failed, StoreError) and (sqlstate.is_passing(failed) or (cancelled and watch.for_worker)):
         with suppress(psycopg.Error):
-            queue.note_error(connection, claim, str(kind))
+            queue.note_error(connection, claim, str(failed))
         watch.pause(claim.attempt)  # before the next attempt: what was missing may be there again
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
-    sentence = str(kind) if kind is not None else f"The run failed with {type(error).__name__}. See the worker's log."
-    name = next((name for family, name in stored.ERROR_KINDS.items() if isinstance(kind, family)), "other")
+    sentence = (
+        str(failed) if failed is not None else f"The run failed with {type(error).__name__}. See the worker's log."
+    )
+    name = next((name for family, name in stored.ERROR_KINDS.items() if isinstance(failed, family)), "other")
     _give_up(connection, claim, "cancelled" if cancelled else "failed", sentence, None if cancelled else name)
 
 

@@ -17,7 +17,7 @@ from dbanon.base.errors import ParameterError, StoreError
 from dbanon.base.progress import Progress
 from dbanon.options.reading import Reading
 from dbanon.postgres import server, sqlstate
-from dbanon.postgres.connection import Connection, Session, connect, fetch_value, translate
+from dbanon.postgres.connection import Connection, Session, connect, fetch_value
 from dbanon.runs import queue
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _name_server(connection: Connection) -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, StoreError) as error:
-        failed = translate(error) if isinstance(error, psycopg.Error) else error
+        failed = sqlstate.translate(error) if isinstance(error, psycopg.Error) else error
         if not (isinstance(failed, StoreError) and sqlstate.is_passing(failed)) or _can_continue(connection):
             raise
         said = (

@@ -14,13 +14,12 @@ import psycopg
 from psycopg import sql
 
 from dbanon.base.errors import SchemaMismatch, StoreError
-from dbanon.postgres.connection import Connection, connect, fetch_value, make_sql, translate, translate_errors
+from dbanon.postgres import sqlstate
+from dbanon.postgres.connection import Connection, connect, fetch_value, find_postgis_schema, make_sql, translate_errors
 from dbanon.schema import _roles, _text, _uninstall
 
 Inventory = _uninstall.Inventory
 EXPECTED_REVISION = _text.EXPECTED_REVISION
-
-_NOTICE_STATE = "DA018"  # by the text, to the user
 
 
 def demand_revision(connection: psycopg.Connection) -> None:
@@ -167,7 +166,7 @@ def upgrade(
     """
 
     def pass_on(notice: psycopg.errors.Diagnostic) -> None:
-        if notice.sqlstate == _NOTICE_STATE:
+        if notice.sqlstate == sqlstate.OWN_NOTICE:
             more = notice.message_detail if verbose else "--verbose names them." if notice.message_detail else None
             say(" ".join(filter(None, (notice.message_primary, more))))
 
@@ -180,7 +179,7 @@ def upgrade(
                 move_roles=role_prefix is not None,
                 share_roles=share_roles,
                 restrict_public=restrict_public,
-                postgis=_find_postgis_schema(connection),
+                postgis=find_postgis_schema(connection),
             )
             sections = list(_text.build_sections(asked))
             connection.add_notice_handler(pass_on)
@@ -189,7 +188,7 @@ def upgrade(
                     connection.execute(make_sql(section))
     except psycopg.Error as error:
         if (error.sqlstate or "").startswith("DA"):
-            raise translate(error) from error
+            raise sqlstate.translate(error) from error
         raise _make_failure(error) from error
     return EXPECTED_REVISION
 
@@ -251,21 +250,14 @@ def _open(url: str) -> Connection:
     return connection
 
 
-def _find_postgis_schema(connection: Connection) -> str:
-    """Name the schema that PostGIS lives in, or is to live in."""
-    query = "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = %s"
-    return fetch_value(connection, query, ["postgis"]) or "public"
-
-
-def _make_failure(error: BaseException | None) -> StoreError:
-    sqlstate = getattr(error, "sqlstate", None)
-    said = str(error).strip().splitlines()[0] if error and str(error).strip() else type(error).__name__
+def _make_failure(error: psycopg.Error) -> StoreError:
+    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return StoreError(
             "The login that upgrades must be a superuser or a member of the admin role (dbanon_admin, unless another "
             f"prefix was chosen). The server said: {said}. Run `dbanon db upgrade` as such a login.",
-            sqlstate,
+            error.sqlstate,
         )
     return StoreError(
-        f"The upgrade failed and was undone. The server said: {said}. Correct that and run it again.", sqlstate
+        f"The upgrade failed and was undone. The server said: {said}. Correct that and run it again.", error.sqlstate
     )

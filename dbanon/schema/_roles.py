@@ -31,14 +31,13 @@ def list_names(prefix: str) -> list[str]:
     return [f"{prefix}_{role}" for role in PURPOSES]
 
 
-def demand_prefix(prefix: str) -> str:
-    """Return a prefix; raises `ParameterError` if it cannot be one."""
-    if re.fullmatch(r"(?!pg_)[a-z][a-z0-9_]{0,39}", prefix):
-        return prefix
-    raise ParameterError(
-        f"A role prefix must be lower-case letters, digits and underscores, start with a letter, not with pg_, and "
-        f"have at most 40 characters. Got {prefix[:60]!r}. Choose another with --role-prefix."
-    )
+def demand_prefix(prefix: str) -> None:
+    """Raise `ParameterError` if names of roles cannot begin with a prefix."""
+    if not re.fullmatch(r"(?!pg_)[a-z][a-z0-9_]{0,39}", prefix):
+        raise ParameterError(
+            f"A role prefix must be lower-case letters, digits and underscores, start with a letter, not with pg_, and "
+            f"have at most 40 characters. Got {prefix[:60]!r}. Choose another with --role-prefix."
+        )
 
 
 def is_there(connection: Connection, table: str) -> bool:
@@ -53,8 +52,16 @@ def is_there(connection: Connection, table: str) -> bool:
 
 
 def read_recorded(connection: Connection) -> str | None:
-    """Return the prefix that is recorded in this database: a copy has that of its original."""
+    """Return the prefix that is recorded in this database: a copy has that of its original.
+
+    Raises
+    ------
+    ParameterError
+        If names of roles cannot begin with it.
+    """
     if not is_there(connection, "installation"):
         return None
-    prefix = fetch_value(connection, "SELECT role_prefix FROM dbanon.installation")
-    return None if prefix is None else demand_prefix(prefix)
+    prefix: str | None = fetch_value(connection, "SELECT role_prefix FROM dbanon.installation")
+    if prefix is not None:
+        demand_prefix(prefix)
+    return prefix

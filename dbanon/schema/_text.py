@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon.base.errors import ParameterError, choose_one
+from dbanon.postgres.programs import OLDEST_SUPPORTED_MAJOR
 from dbanon.schema import _roles
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 EXPECTED_REVISION = "0006"
 
 _OLDEST_REVISION = "0004"  # data of programs before the first release are loaded again
-OLDEST_SERVER = 150000
+OLDEST_SERVER = OLDEST_SUPPORTED_MAJOR * 10_000
 UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 LOCK_WAIT_S = 30.0
 _INSTALLED = Path(__file__).parents[1]

@@ -39,7 +39,7 @@ WHERE coalesce(ide.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
                     WHERE gone.classid = 'pg_rewrite'::regclass AND rew.oid = gone.objid AND rew.rulename = '_RETURN')
 ORDER BY 1
 """
-_OF_OTHERS_QUERY = f"""
+_PLANTED_QUERY = f"""
 SELECT pg_describe_object('pg_class'::regclass, c.oid, 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles rol ON rol.oid = c.relowner
 WHERE n.nspname = ANY (%(schemas)s) AND c.relkind IN ('r', 'v', 'm', 'p', 'f') AND NOT {_roles.TRUSTED}
@@ -82,7 +82,7 @@ def take_inventory(connection: Connection) -> Inventory | None:
         runs=counts["run"],
         releases=releases,
         built_on_it=[
-            line for query in (_BUILT_ON_QUERY, _OF_OTHERS_QUERY) for (line,) in connection.execute(query, schemas)
+            line for query in (_BUILT_ON_QUERY, _PLANTED_QUERY) for (line,) in connection.execute(query, schemas)
         ],
     )
 
@@ -109,7 +109,7 @@ def remove(connection: Connection) -> dict[str, str]:
 def _drop_roles(connection: Connection, prefix: str) -> dict[str, str]:
     stay = {}
     for role in _roles.list_names(prefix):
-        databases = fetch_value(connection, "SELECT pg_temp.databases_of(ARRAY[%s])", [role])
+        databases = fetch_value(connection, "SELECT pg_temp.list_other_databases(ARRAY[%s])", [role])
         if databases:
             stay[role] = f"used by database {', '.join(databases)}"
         elif not fetch_value(connection, "SELECT pg_temp.is_plain(%s)", [role]):

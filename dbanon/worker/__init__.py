@@ -127,7 +127,7 @@ def serve(
         events.write_event("server", line)
 
     if scheduler is not None:
-        Cluster(scheduler).try_out(announce)
+        Cluster(scheduler).announce_processes(announce)
     with open_database(dsn, announce=announce) as database, connect_to_hold(database.lock_url):
         if schedule:
             demand_operator(database.connection)
@@ -262,7 +262,7 @@ class _Process:
         threading.Thread(target=self._look_after_parent, daemon=True).start()
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        self._stop(at_once=self.stopping.is_set())
+        self._stop(hurries=self.stopping.is_set())
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
@@ -274,9 +274,9 @@ class _Process:
     def _is_over(self) -> bool:
         return self.interrupted or self.outdated or self.stopping.is_set()
 
-    def _stop(self, *, at_once: bool) -> None:
+    def _stop(self, *, hurries: bool) -> None:
         self.stopping.set()
-        if at_once:
+        if hurries:
             self.hurry.set()
         else:
             timer = threading.Timer(self.settings.grace_s, self.hurry.set)
@@ -286,7 +286,7 @@ class _Process:
     def _look_after_parent(self) -> None:
         while os.getppid() == self.settings.parent:
             time.sleep(0.5)
-        self._stop(at_once=False)
+        self._stop(hurries=False)
 
     def take_runs(self) -> int:
         wait_s = _RECONNECT_S[0]

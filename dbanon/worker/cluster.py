@@ -47,8 +47,8 @@ class Cluster:
         parts.demand("dask", what="--scheduler")
         self._address = address
 
-    def try_out(self, say: Callable[[str], None]) -> None:
-        """Connect once, and say how many processes there are now.
+    def announce_processes(self, say: Callable[[str], None]) -> None:
+        """Connect once, and say how many processes there are now and what of the cluster an operator must know.
 
         Raises
         ------

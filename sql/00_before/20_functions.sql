@@ -2,7 +2,7 @@
 
 -- Everything in dbanon's schemas with its owner, and every role that may create there. Trusted is an owner that a superuser may rely on;
 -- what follows something else needs no owner of its own.
-CREATE OR REPLACE FUNCTION pg_temp.owners() RETURNS TABLE (kind text, name text, owner name, trusted boolean, follows boolean)
+CREATE OR REPLACE FUNCTION pg_temp.list_owners() RETURNS TABLE (kind text, name text, owner name, trusted boolean, follows boolean)
 LANGUAGE sql STABLE
 AS $$
     WITH ours AS (
@@ -35,7 +35,7 @@ AS $$
 $$;
 
 -- The roles of a prefix, with the comments by which they are known.
-CREATE OR REPLACE FUNCTION pg_temp.roles(prefix text) RETURNS TABLE (role text, comment text)
+CREATE OR REPLACE FUNCTION pg_temp.list_roles(prefix text) RETURNS TABLE (role text, comment text)
 LANGUAGE sql IMMUTABLE
 AS $$
     SELECT prefix || '_' || w.role, 'dbanon: ' || w.purpose
@@ -50,12 +50,12 @@ LANGUAGE sql STABLE
 AS $$
     SELECT coalesce(
         (SELECT NOT (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls)
-             AND coalesce(shobj_description(r.oid, 'pg_authid') IN (SELECT o.comment FROM pg_temp.roles('') o), false)
+             AND coalesce(shobj_description(r.oid, 'pg_authid') IN (SELECT o.comment FROM pg_temp.list_roles('') o), false)
          FROM pg_roles r WHERE r.rolname = is_plain.role), true)
 $$;
 
 -- The other databases of the server in which roles own something, or have a right.
-CREATE OR REPLACE FUNCTION pg_temp.databases_of(roles text[]) RETURNS text[]
+CREATE OR REPLACE FUNCTION pg_temp.list_other_databases(roles text[]) RETURNS text[]
 LANGUAGE sql STABLE
 AS $$
     SELECT array_agg(DISTINCT d.datname::text ORDER BY d.datname::text)
@@ -65,7 +65,7 @@ AS $$
 $$;
 
 -- A statement for each right that the roles of a prefix have in this database: that gives it to those of another, or takes it from them.
-CREATE OR REPLACE FUNCTION pg_temp.rights(prefix text, other text) RETURNS TABLE (given text, taken text)
+CREATE OR REPLACE FUNCTION pg_temp.list_rights(prefix text, other text) RETURNS TABLE (given text, taken text)
 LANGUAGE sql STABLE
 AS $$
     SELECT format('GRANT %s ON %s TO %I%s', gra.what, gra.thing, other || substr(gra.role, length(prefix) + 1),
@@ -89,7 +89,7 @@ AS $$
         ) obj
         CROSS JOIN LATERAL aclexplode(obj.acl) acl
         JOIN pg_roles rol ON rol.oid = acl.grantee
-        WHERE rol.rolname IN (SELECT our.role FROM pg_temp.roles(prefix) our)
+        WHERE rol.rolname IN (SELECT our.role FROM pg_temp.list_roles(prefix) our)
     ) gra
 $$;
 
@@ -99,7 +99,7 @@ AS $$
 DECLARE
     statement text;
 BEGIN
-    FOREACH statement IN ARRAY ARRAY(SELECT r.taken FROM pg_temp.rights(prefix, prefix) r) LOOP
+    FOREACH statement IN ARRAY ARRAY(SELECT r.taken FROM pg_temp.list_rights(prefix, prefix) r) LOOP
         EXECUTE statement;
     END LOOP;
 END
@@ -108,7 +108,7 @@ $$;
 -- What shows every login something about private tables, or writes large objects. Locks show which backends work; counters are exact and
 -- move with every statement; PostGIS's functions on statistics and indexes ask for no right on the table, and answer with its true extent
 -- and with estimates for any box; large objects fill the disk and stay. Ours is what the login may take and give.
-CREATE OR REPLACE FUNCTION pg_temp.public_things()
+CREATE OR REPLACE FUNCTION pg_temp.list_public_things()
 RETURNS TABLE (kind text, name text, privilege text, ours boolean, grantees text[])
 LANGUAGE sql STABLE
 AS $$
@@ -145,12 +145,12 @@ AS $$
 DECLARE
     changed record;
 BEGIN
-    IF EXISTS (SELECT FROM dbanon.changed_right cri JOIN pg_temp.public_things() pub ON pub.name = cri.object WHERE NOT pub.ours) THEN
+    IF EXISTS (SELECT FROM dbanon.changed_right cri JOIN pg_temp.list_public_things() pub ON pub.name = cri.object WHERE NOT pub.ours) THEN
         RAISE EXCEPTION 'Rights that a superuser took from PUBLIC must be given back by one. This login is none, and nothing was changed.'
             USING ERRCODE = 'DA023', HINT = 'Run it again as a superuser.';
     END IF;
     FOR changed IN
-        SELECT pub.kind, pub.name, pub.privilege, cri.grantee FROM dbanon.changed_right cri JOIN pg_temp.public_things() pub ON pub.name = cri.object
+        SELECT pub.kind, pub.name, pub.privilege, cri.grantee FROM dbanon.changed_right cri JOIN pg_temp.list_public_things() pub ON pub.name = cri.object
         ORDER BY cri.object, cri.grantee
     LOOP
         IF changed.grantee = 'PUBLIC' THEN

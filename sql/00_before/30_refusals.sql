@@ -55,7 +55,7 @@ DECLARE
     strange record;
     schemas text;
 BEGIN
-    FOR strange IN SELECT * FROM pg_temp.owners() own WHERE NOT own.trusted LIMIT 1 LOOP
+    FOR strange IN SELECT * FROM pg_temp.list_owners() own WHERE NOT own.trusted LIMIT 1 LOOP
         RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own: functions of others there would run with the rights '
             'of the login that upgrades. Got % % of %. Nothing was changed.', strange.kind, strange.name, strange.owner
             USING ERRCODE = 'DA023', HINT = 'Remove it.';
@@ -134,18 +134,18 @@ DO $$
 DECLARE
     me CONSTANT pg_roles := (SELECT rol FROM pg_roles rol WHERE rol.rolname = current_user);
     version CONSTANT integer := current_setting('server_version_num')::integer;
-    missing CONSTANT text := (SELECT string_agg(our.role, ', ') FROM pg_temp.roles('@prefix@') our
+    missing CONSTANT text := (SELECT string_agg(our.role, ', ') FROM pg_temp.list_roles('@prefix@') our
                               WHERE NOT EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = our.role));
     others CONSTANT text := CASE WHEN to_regclass('dbanon.installation') IS NULL THEN
-        array_to_string(pg_temp.databases_of(ARRAY(SELECT our.role FROM pg_temp.roles('@prefix@') our)), ', ') END;
+        array_to_string(pg_temp.list_other_databases(ARRAY(SELECT our.role FROM pg_temp.list_roles('@prefix@') our)), ', ') END;
     strange text;
 BEGIN
-    SELECT our.role INTO strange FROM pg_temp.roles('@prefix@') our WHERE NOT pg_temp.is_plain(our.role) LIMIT 1;
+    SELECT our.role INTO strange FROM pg_temp.list_roles('@prefix@') our WHERE NOT pg_temp.is_plain(our.role) LIMIT 1;
     IF strange IS NOT NULL THEN
         RAISE EXCEPTION 'A role of dbanon''s must be its own: without login and attributes, with the comment of dbanon. Role % can log in, has '
             'attributes, or has another comment.', strange
             USING ERRCODE = 'DA021', HINT = format('Choose other names with --role-prefix, or, if it was made for this, have a superuser run '
-                '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT our.comment FROM pg_temp.roles('@prefix@') our WHERE our.role = strange));
+                '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT our.comment FROM pg_temp.list_roles('@prefix@') our WHERE our.role = strange));
     ELSIF me.rolsuper THEN
         RETURN;
     ELSIF missing IS NOT NULL AND NOT me.rolcreaterole THEN

@@ -3,12 +3,12 @@
 DO $$
 DECLARE
     one record;
-    ours CONSTANT text[] := ARRAY(SELECT our.role FROM pg_temp.roles('@prefix@') our);
+    ours CONSTANT text[] := ARRAY(SELECT our.role FROM pg_temp.list_roles('@prefix@') our);
     chosen boolean := false;
     used text;
     members text;
 BEGIN
-    FOR one IN SELECT * FROM pg_temp.roles('@prefix@') our WHERE NOT EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = our.role) LOOP
+    FOR one IN SELECT * FROM pg_temp.list_roles('@prefix@') our WHERE NOT EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = our.role) LOOP
         BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', one.role);
             EXECUTE format('COMMENT ON ROLE %I IS %L', one.role, one.comment);
@@ -41,7 +41,7 @@ BEGIN
         END;
     END LOOP;
 
-    used := array_to_string(pg_temp.databases_of(ours), ', ');
+    used := array_to_string(pg_temp.list_other_databases(ours), ', ');
     WITH RECURSIVE inside (role, member) AS (
         SELECT rol.rolname, aut.member FROM pg_roles rol JOIN pg_auth_members aut ON aut.roleid = rol.oid
         WHERE rol.rolname = ANY (ours)

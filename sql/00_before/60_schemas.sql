@@ -14,7 +14,7 @@ BEGIN
     IF NOT pg_has_role('@admin@', CASE WHEN version < 160000 THEN 'MEMBER' ELSE 'SET' END) THEN
         GRANT @admin@ TO CURRENT_USER;
     END IF;
-    FOR role IN SELECT our.role FROM pg_temp.roles('@prefix@') our LOOP
+    FOR role IN SELECT our.role FROM pg_temp.list_roles('@prefix@') our LOOP
         IF NOT has_schema_privilege(role, @postgis_name@, 'USAGE') THEN
             EXECUTE format('GRANT USAGE ON SCHEMA @postgis@ TO %I', role);
         END IF;
@@ -44,7 +44,7 @@ BEGIN
     END LOOP;
 
     -- In a restored database another role owns them: that of the original, or the login that restored it.
-    FOR one IN SELECT * FROM pg_temp.owners() own WHERE own.owner <> '@admin@' AND NOT own.follows LOOP
+    FOR one IN SELECT * FROM pg_temp.list_owners() own WHERE own.owner <> '@admin@' AND NOT own.follows LOOP
         EXECUTE format('ALTER %s %s OWNER TO @admin@', one.kind, one.name);
     END LOOP;
 
@@ -53,7 +53,7 @@ BEGIN
         SELECT ins.role_prefix INTO before FROM ONLY dbanon.installation ins;
     END IF;
     IF before <> '@prefix@' THEN
-        given := ARRAY(SELECT had.given FROM pg_temp.rights(before, '@prefix@') had);
+        given := ARRAY(SELECT had.given FROM pg_temp.list_rights(before, '@prefix@') had);
         PERFORM pg_temp.revoke_rights(before);
         FOREACH statement IN ARRAY given LOOP
             EXECUTE statement;

@@ -95,7 +95,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.put_row(dbanon.cloak) IS
-'Stores a row at its place in its record, which must be free.';
+'Stores a row at its place in its record. Raises an error if its number is below 1, or if the place is taken.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_row(cloak dbanon.cloak) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -185,8 +185,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_cloak() IS
-'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are
-written to the tables.';
+'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are written to the tables. Raises an
+error if a row has changed since the statement read it, or if a column except extra is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.unite_cells(cells @postgis@.geometry) RETURNS @postgis@.geometry
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
@@ -240,7 +240,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.read_cells(bigint, bigint[]) IS
-'Gives the polygons of distinct cells, all of which must be of the run''s dataset.';
+'Gives the polygons of distinct cells. Raises an error if one is not a cell of the run''s dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.add_cell_regions(
     run_id bigint, region_no integer[], size integer[], cell bigint[], crowd integer[], subjects integer[], extra jsonb[]) RETURNS void

@@ -33,7 +33,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_or_add_population(text) IS
-'Gives the key of a population, and adds the population when it is first named.';
+'Gives the key of a population, and adds the population when it is first named. Raises an error if no population can have that name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_people(dataset dbanon.dataset, asked dbanon_internal.loading) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

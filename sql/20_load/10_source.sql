@@ -303,11 +303,11 @@ DECLARE
     figure double precision;
 BEGIN
     -- As in dbanon_internal.stage_source.
-    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_asking() RETURNS double precision LANGUAGE sql BEGIN ATOMIC %s; END', query);
+    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_ask() RETURNS double precision LANGUAGE sql BEGIN ATOMIC %s; END', query);
     SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
-    EXECUTE 'SELECT pg_temp.dbanon_asking()' INTO figure;
+    EXECUTE 'SELECT pg_temp.dbanon_ask()' INTO figure;
     SET LOCAL search_path = pg_catalog, pg_temp;
-    DROP FUNCTION pg_temp.dbanon_asking();
+    DROP FUNCTION pg_temp.dbanon_ask();
     RETURN figure;
 EXCEPTION WHEN others THEN
     PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE);
@@ -328,11 +328,11 @@ DECLARE
 BEGIN
     -- A view may call functions that name PostGIS's by the search path. Our own names are looked up before it leads there: the
     -- body of a function of this kind is bound when it is made.
-    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_staging() RETURNS void LANGUAGE sql BEGIN ATOMIC %s; END', statement);
+    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_stage() RETURNS void LANGUAGE sql BEGIN ATOMIC %s; END', statement);
     SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
-    EXECUTE 'SELECT pg_temp.dbanon_staging()';
+    EXECUTE 'SELECT pg_temp.dbanon_stage()';
     SET LOCAL search_path = pg_catalog, pg_temp;
-    DROP FUNCTION pg_temp.dbanon_staging();
+    DROP FUNCTION pg_temp.dbanon_stage();
     SELECT count(*) INTO staged FROM pg_temp.dbanon_staged;
     RETURN staged;
 EXCEPTION WHEN others THEN
@@ -357,7 +357,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.name_crs(double precision, text) IS
-'Names the reference system of the first geometry of a column: WGS 84 where there is none.';
+'Names the reference system of the first geometry of a column: WGS 84 where there is none. Raises an error if its SRID is 0.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_source_crs(qualified text, geom text, chosen text DEFAULT NULL) RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -368,7 +368,7 @@ AS $$
         geom, coalesce(chosen, qualified)), qualified), geom)
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_source_crs(text, text, text) IS
-'Names the reference system of a column of geometries, that of the first of them, or of those that are chosen.';
+'Names the reference system of a column of geometries, that of the first of them, or of those that are chosen. Raises an error if its SRID is 0.';
 
 -- ---- what columns mean, as expressions
 
@@ -441,7 +441,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, text) IS
-'Finds how many of a source''s numbers are a second: the median of the first of them decides; NULL where times are no numbers.';
+'Finds how many of a source''s numbers are a second: the median of the first of them decides; NULL where times are no numbers. Raises an error if that
+would place times after the year 2100.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_known_units(dataset_id bigint, kind text, source text) RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -495,7 +496,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_time_expression(text, text, jsonb, text, text, double precision) IS
-'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite.';
+'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite. Raises an error if the column holds no times, or times
+without a zone where none is given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_middle_expression(argument text, axis text, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -685,7 +687,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_record(bigint, text, text[], double precision) IS
-'Writes a row of dbanon.load for each source of a load, without counts and with at most 1,000 characters of its name, and returns the number of the first, which rows of all of them carry.';
+'Writes a row of dbanon.load for each source of a load, without counts and with at most 1,000 characters of its name, and returns the number of the
+first, which rows of all of them carry. Raises an error if there is no such dataset or kind, if a source has no name, or if the units are not above
+0.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_record(
     drawn bigint, counted bigint[], without jsonb DEFAULT NULL, read_again tstzrange DEFAULT NULL)

@@ -79,8 +79,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.read_moving_instants(text, text) IS
-'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written; a text with a mistake is one fix without a
-place.';
+'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written; a text with a mistake is one fix without a place.
+Raises an error if a time has no zone and none is given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_moving_source(qualified text, asked dbanon_internal.loading) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -109,4 +109,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_moving_crs(text, text, jsonb, dbanon_internal.loading) IS
-'Names the reference system of a column of moving points, that of the first fix that can be read.';
+'Names the reference system of a column of moving points, that of the first fix that can be read. Raises an error if the column holds no moving
+points, or if the SRID of that fix is 0.';

@@ -102,8 +102,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_dataset(dbanon_internal.loading, text) IS
-'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it; gives one that exists the
-population and settle time named.';
+'Keeps others from loading into a dataset until the transaction ends, and gives one that exists the population and settle time named. Raises an error
+if the mode, the grid, the days or the naming of people do not fit it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -144,8 +144,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer) IS
-'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays;
-returns its row.';
+'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays; returns its row.
+Raises an error if its sites are in another reference system.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_metric(srid numeric) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -290,4 +290,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_load(dbanon_internal.loading) IS
-'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables.';
+'Claims the dataset for a load of trajectories, and makes the staging tables. Raises an error if what was asked for cannot be loaded so.';

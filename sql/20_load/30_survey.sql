@@ -234,7 +234,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, text) IS
-'Finds where the staged fixes are.';
+'Finds where the staged fixes are. Raises an error if they lie outside the area of their reference system, or if x and y are swapped.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -340,4 +340,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_stretch(double precision[], double precision[], jsonb, text, integer) IS
-'Words that a reference system is stretched too far.';
+'Words that a reference system is stretched too far. Raises an error if a reference system is unknown.';

@@ -117,8 +117,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.mark_too_fast(dbanon_internal.loading, dbanon.dataset, integer) IS
-'Marks the kept ordered fixes without which no subject would be faster than asked for, beside what is stored; they are not kept if outliers are
-left out.';
+'Marks the kept ordered fixes without which no subject would be faster than asked for, beside what is stored; they are not kept if outliers are left
+out. Raises an error if the reference system is unknown.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_too_fast(n bigint, max_speed_kmh double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

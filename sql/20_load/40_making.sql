@@ -130,7 +130,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.insert_lines(dbanon_internal.loading, dbanon.dataset, integer, bigint) IS
-'Stores the kept ordered fixes as trajectories, in the reference system of the dataset.';
+'Stores the kept ordered fixes as trajectories, in the reference system of the dataset. Raises an error if that system shows no place for one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(known dbanon.dataset, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -285,5 +285,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_repeats(bigint, bigint) IS
-'Says how many trajectories of a load, each a row that is a separate subject, repeat the time and place of an earlier row of the
-dataset: a subject hidden only by its own copy is not hidden.';
+'Says how many trajectories of a load, each a row that is a separate subject, repeat the time and place of an earlier row of the dataset: a subject
+hidden only by its own copy is not hidden. Raises an error if at least half of them repeat an earlier load.';

@@ -94,7 +94,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text, double precision) IS
-'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it.';
+'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it. Raises an error if no row can be used, or if axes are
+swapped.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -322,7 +323,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.import_fixes(regclass, dbanon_internal.loading) IS
-'Does the work of dbanon.import_trajectories.';
+'Does the work of dbanon.import_trajectories, and raises its errors.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT NULL,

@@ -205,7 +205,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.import_places(
     text, regclass, text, text, text, text, boolean, double precision[], boolean, @postgis@.geometry) IS
-'What the imports of places do.';
+'Does the work of the imports of places, and raises their errors.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_pois(
     source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL,
@@ -391,8 +391,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, dbanon_internal.loading, text, text, text[], text[]) IS
-'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves, once what was asked for is
-checked and the dataset locked.';
+'Locks the dataset, reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Raises an error if
+what was asked for cannot be read so, or if no row can be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(
     asked dbanon_internal.loading, known dbanon.dataset, counted bigint, there text, twin text) RETURNS void
@@ -414,7 +414,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, dbanon.dataset, bigint, text, text) IS
 'Leaves out staged rows that meet a condition, which says that they are there already, under a name of the reason; where what is new is looked for,
-late ones, too, and both without a copy.';
+late ones, too, and both without a copy. Raises an error if no row can be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_request_columns(subject text, "time" text, columns text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -126,7 +126,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_cells(dbanon.dataset, @postgis@.geometry, integer) IS
-'Makes cells of the staged stations; those where another stands, and those to which no place of the area is nearest, are left out.';
+'Makes cells of the staged stations; those where another stands, and those to which no place of the area is nearest, are left out. Raises an error if
+cells cannot divide the area, or if no station stands within its hull.';
 
 -- ---- what is wrong with cells
 

@@ -310,7 +310,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_run(bigint) IS
-'Keeps others from a run''s row until the transaction ends, after having looked whether its worker''s session has ended.';
+'Keeps others from a run''s row until the transaction ends, after having looked whether its worker''s session has ended. Raises an error if there is
+no such run.';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

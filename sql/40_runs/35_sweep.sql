@@ -30,7 +30,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.tie_run(bigint, bigint) IS
-'Lets a run that its own login has just submitted go when a session ends.';
+'Lets a run that its own login has just submitted go when a session ends. Raises an error if the run does not wait in the queue, or if the session has
+ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.sample_people(dataset text, people integer, lock_key bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -84,7 +85,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.sample_people(text, integer, bigint) IS
-'Copies so many people of a dataset, drawn at random, and all places into another dataset, which is never published and goes with the session; returns its name.';
+'Copies so many people of a dataset, drawn at random, and all places into another dataset, which is never published and goes with the session; returns
+its name. Raises an error if the sample has fewer than 2 people or as many as the dataset, or if the session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_untied() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -236,7 +236,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_groups(bigint) IS
-'Who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending order.';
+'Finds who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending order. Raises an
+error if the method stores no groups, or if a member is not in the dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_exposures(run_id bigint) RETURNS TABLE (person bigint, period tstzmultirange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -280,7 +281,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_exposures(bigint) IS
-'When a run that is measured shows people exactly; when one that stands alone speaks of them.';
+'Finds when a run that is measured shows people exactly, or, if it stands alone, when it speaks of them. Raises an error if a member is not in the
+dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_groups(run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -567,7 +567,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_worst(bigint, bigint, bytea) IS
 'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it; content: as compute_content_digest gives it, where the
-caller has it.';
+caller has it. Raises an error if a release promises no known k, or if what is stored of one was changed.';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])

@@ -54,7 +54,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_cells(bigint, bigint) IS
-'Stores under the number of a release which cells the regions of a run tell apart, the atom of each, and the atoms; nothing where they are not made of cells.';
+'Stores under the number of a release which cells the regions of a run tell apart, the atom of each, and the atoms; nothing where they are not made of
+cells. Raises an error if a region is not made of whole atoms.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_cells_sum(release_id bigint, dataset_id bigint) RETURNS numeric
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -110,7 +110,7 @@ EXCEPTION WHEN data_exception THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.parse_lost_releases(jsonb) IS
-'The lost releases that dbanon.confirm_history is given.';
+'Reads the lost releases that dbanon.confirm_history is given. Raises an error if they are not written as in the server''s log.';
 
 CREATE OR REPLACE FUNCTION dbanon.confirm_history(published jsonb, reason text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

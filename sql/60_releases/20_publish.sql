@@ -297,7 +297,8 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_population(bigint) IS
-'Keeps other publications of a dataset''s population waiting until the transaction ends.';
+'Keeps other publications of a dataset''s population waiting until the transaction ends. Raises an error if another publication keeps it for 30
+seconds.';
 
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,

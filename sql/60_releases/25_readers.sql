@@ -41,8 +41,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.choose_readers(text, boolean, text[]) IS
-'The roles that are to read a release, NULL for all analysts: those given, else those of the live release that it replaces or is to be part of;
-refuses roles that cannot be.';
+'Chooses the roles that are to read a release, NULL for all analysts: those given, otherwise those of the live release that it replaces or is to be
+part of. Raises an error if a role cannot be a reader.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_readers_argument(readers text[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

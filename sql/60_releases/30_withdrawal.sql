@@ -259,8 +259,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.replace_view(bigint, bigint, text, boolean) IS
-'Puts the table of a new release behind the view of an old one; or replaces the view, if its columns differ;
-views on it and grants stay where they are the same.';
+'Puts the table of a new release behind the view of an old one; or replaces the view, if its columns differ; views on it and grants stay where they
+are the same. Raises an error if readers keep the old one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_releases() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -283,7 +283,7 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
-'Keeps others from publishing and withdrawing until the transaction ends.';
+'Keeps others from publishing and withdrawing until the transaction ends. Raises an error that names the sessions if others keep them too long.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_withdrawn_tables() RETURNS TABLE (relation text, name text, title text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

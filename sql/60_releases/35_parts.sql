@@ -99,7 +99,7 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_series(bigint, text) IS
-'Keeps readers from a release that grows until the transaction ends; waits so long for those who are there, and names them.';
+'Keeps readers from a release that grows until the transaction ends. Raises an error that names those who are there longer than the time given.';
 
 CREATE OR REPLACE FUNCTION dbanon.fold_release(name text, before timestamptz) RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

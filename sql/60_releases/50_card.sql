@@ -173,4 +173,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.note_page(bigint, text, text) IS
-'Writes into the audit that a private page was made of a run, with the digest of the page.';
+'Writes into the audit that a private page was made of a run, with the digest of the page. Raises an error if there is no such run, or if that is no
+digest.';

@@ -256,7 +256,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_dataset(text) IS
-'Keeps loads, submissions, publications and workers from a dataset until the transaction ends, and drops the samples of it.';
+'Keeps loads, submissions, publications and workers from a dataset until the transaction ends, and drops the samples of it. Raises an error if there
+is no such dataset, if a worker has a run of it, or if the transaction is not read committed.';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text, again boolean DEFAULT false) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

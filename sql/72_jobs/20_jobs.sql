@@ -229,7 +229,7 @@ AS $$
                     || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until)) w
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_further_statement(dbanon.job, jsonb, timestamptz, timestamptz) IS
-'Writes the call of the import that does a further load of a job, for a span of time.';
+'Writes the call of the import that does a further load of a job, for a span of time. Raises an error if the source is gone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_loads(job dbanon.job) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -432,7 +432,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_job(dbanon.job) IS
-'Writes a new job, or what has become of the one of that name, for its owner and logins that may become the owner; returns it as it is then.';
+'Writes a new job, or what has become of the one of that name, for its owner and logins that may become the owner; returns it as it is then. Raises an
+error if the job is not valid, or if the login may not become its owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_job() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -490,7 +491,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.fill_job(jsonb, boolean) IS
-'Makes a job of what was said: the rest of a new one is its default, and of one that is to be changed it stays as it is.';
+'Makes a job of what was said: the rest of a new one is its default, and of one that is to be changed it stays as it is. Raises an error if the name
+is taken, if a new job has no source, load or method, or if there is no such algorithm.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.announce_job(job dbanon.job, came boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -518,7 +520,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.announce_job(dbanon.job, boolean) IS
-'Says what to look at of a job that was added or changed: its owner, its rivals, its index, and the period that comes next.';
+'Says what to look at of a job that was added or changed: its owner, its rivals, its index, and the period that comes next. Raises an error if the
+source is gone.';
 
 CREATE OR REPLACE FUNCTION dbanon.add_job(
     name text, source regclass DEFAULT NULL, load jsonb DEFAULT NULL, method text DEFAULT NULL, params jsonb DEFAULT NULL, algorithm text DEFAULT NULL,
@@ -609,7 +612,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.steer_whole_job(dbanon.job, text) IS
-'Pauses, resumes or removes a job; returns 1 if that changed it.';
+'Pauses, resumes or removes a job; returns 1 if that changed it. Raises an error if a login that may not act for the owner removes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.steer_periods(job dbanon.job, action text, since timestamptz, reason text) RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -654,7 +657,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.steer_periods(dbanon.job, text, timestamptz, text) IS
-'Lets periods of a job be loaded and computed again, or skipped; returns how many.';
+'Lets periods of a job be loaded and computed again, or skipped; returns how many. Raises an error if there is no such period, or if one is skipped
+without a reason.';
 
 CREATE OR REPLACE FUNCTION dbanon.steer_job(name text, action text, since timestamptz DEFAULT NULL, reason text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -49,7 +49,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_job(bigint) IS
-'Takes a job for the calling session, which then holds an advisory lock on it until it gives the job back or ends; false if another session has the job, or the job is paused or removed.';
+'Takes a job for the calling session, which then holds an advisory lock on it until it gives the job back or ends; false if another session has the
+job, or the job is paused or removed. Raises an error if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_job(job_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -65,7 +66,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_job(bigint) IS
-'Gives a job back that the calling session has taken.';
+'Gives a job back that the calling session has taken. Raises an error if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.open_period(job_id bigint) RETURNS dbanon.job_period
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -91,7 +92,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.open_period(bigint) IS
-'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due.';
+'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due. Raises an error if the login is not
+the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -123,7 +125,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
-'Writes what has become of a period, for the owner of the job.';
+'Writes what has become of a period, for the owner of the job. Raises an error if the login is not the owner.';
 
 -- ---- what goes wrong
 
@@ -254,7 +256,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) IS
-'Loads what is new of a period, and of the time before it that rows may be late from or the run looks back to.';
+'Loads what is new of a period, and of the time before it that rows may be late from or the run looks back to. Raises an error if the source is gone,
+or if the period has too few rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -364,7 +367,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.publish_period(dbanon.job, dbanon.job_period) IS
-'Publishes the run of a period as a part of the job''s release, unless the period has one.';
+'Publishes the run of a period as a part of the job''s release, unless the period has one. Raises an error if a figure is above its limit or not
+known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_part_rows(job_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -391,7 +395,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.drop_part_rows(bigint) IS
-'Deletes the rows of runs whose parts are withdrawn and older than their job keeps parts; the runs, their groups and exposures stay.';
+'Deletes the rows of runs whose parts are withdrawn and older than their job keeps parts; the runs, their groups and exposures stay. Raises an error
+if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_needed(job dbanon.job) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -494,5 +499,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.advance_job(bigint) IS
-'Takes the next step of a job, and returns it with its seconds and the state, run, tries, error and SQLSTATE of the period after it; the state waiting while a run is
-computed, idle if nothing is to be done now.';
+'Takes the next step of a job, and returns it with its seconds and the state, run, tries, error and SQLSTATE of the period after it; the state waiting
+while a run is computed, idle if nothing is to be done now. Raises an error if the login is not the owner.';

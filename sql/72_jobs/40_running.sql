@@ -39,7 +39,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
-'The jobs that dbanon.run_jobs is to look at.';
+'Gives the jobs that dbanon.run_jobs is to look at. Raises an error in a transaction block, in a session that has taken a role, or if the login owns
+no such job.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_held(job_ids bigint[], strict boolean) RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT

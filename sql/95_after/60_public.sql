@@ -19,7 +19,7 @@ BEGIN
     IF restricted AND NOT before THEN
         SELECT count(*) FILTER (WHERE pub.kind = 'TABLE'), count(*) FILTER (WHERE pub.kind = 'FUNCTION'),
             string_agg(pub.name, ', ' ORDER BY pub.kind DESC, pub.name)
-        INTO views, functions, names FROM pg_temp.public_things() pub WHERE pub.ours AND 'PUBLIC' = ANY (pub.grantees);
+        INTO views, functions, names FROM pg_temp.list_public_things() pub WHERE pub.ours AND 'PUBLIC' = ANY (pub.grantees);
         IF names IS NOT NULL THEN
             RAISE NOTICE 'Taken from PUBLIC, and given to pg_monitor and dbanon''s roles: % and % that show locks, counters and estimates.',
                 dbanon_internal.format_quantity(views, 'view'), dbanon_internal.format_quantity(functions, 'function')
@@ -27,7 +27,7 @@ BEGIN
         END IF;
     END IF;
     IF restricted THEN
-        FOR thing IN SELECT * FROM pg_temp.public_things() pub WHERE pub.ours LOOP
+        FOR thing IN SELECT * FROM pg_temp.list_public_things() pub WHERE pub.ours LOOP
             IF 'PUBLIC' = ANY (thing.grantees) THEN
                 INSERT INTO dbanon.changed_right (object, grantee) VALUES (thing.name, 'PUBLIC') ON CONFLICT DO NOTHING;
                 EXECUTE format('REVOKE %s ON %s %s FROM PUBLIC', thing.privilege, thing.kind, thing.name);
@@ -44,7 +44,7 @@ BEGIN
         PERFORM pg_temp.give_back('@prefix@');
     END IF;
 
-    SELECT count(*) INTO left_open FROM pg_temp.public_things() pub WHERE restricted AND 'PUBLIC' = ANY (pub.grantees);
+    SELECT count(*) INTO left_open FROM pg_temp.list_public_things() pub WHERE restricted AND 'PUBLIC' = ANY (pub.grantees);
     IF left_open > 0 THEN
         RAISE WARNING 'The server''s locks, counters and large objects and PostGIS''s estimates (%) stay open to every login: this one may not '
             'take them from PUBLIC. Upgrade once as a superuser, or see docs/administrators/security.md.',

@@ -110,8 +110,8 @@ def opened(browser: Browser, city: str, measured: Evaluation, tmp_path_factory: 
         database.compare("city_k5", "city_sites", output=folder / "compare.html")
         connection = database.connection
         private = reporting.Private(
-            part=partial(evaluating.choose_part, connection),
-            positions=partial(evaluating.sample_positions, connection),
+            choose_part=partial(evaluating.choose_part, connection),
+            find_positions=partial(evaluating.find_positions, connection),
             evaluate=lambda run_id: measured,
         )
         html = reporting.report(connection, "city_k5", Reporting(with_truth=True), private)

@@ -100,7 +100,7 @@ def attack_cloaks(family, algorithm, params, data, cloaks, *, given=None):
 def verify_cloaks(family, algorithm, params, data, cloaks, *, given=None):
     """Judge cloaks as a verification does: by the attack, then by the clauses of core."""
     verdict = attack_cloaks(family, algorithm, params, data, cloaks, given=given)
-    return once.add_clauses(verdict, store_cloaks(family, algorithm, params, data, cloaks), by_day=family.has_days)
+    return once.add_clauses(verdict, store_cloaks(family, algorithm, params, data, cloaks), counts_days=family.has_days)
 
 
 def store_cloaks(family, algorithm, params, data, cloaks):

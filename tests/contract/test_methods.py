@@ -402,7 +402,7 @@ def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
 def find_broken_clauses(family, algorithm, data, cloaks):
     """Name the clauses of core that cloaks break."""
     evidence = store_cloaks(family, algorithm, family.parse(family.example), data, cloaks)
-    return {clause.name for clause in once.decide_clauses(evidence, by_day=family.has_days) if not clause.passed}
+    return {clause.name for clause in once.decide_clauses(evidence, counts_days=family.has_days) if not clause.passed}
 
 
 @every_algorithm

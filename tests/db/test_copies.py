@@ -148,7 +148,7 @@ def test_half_of_a_file_added_to_other_people_is_recognised(connection, write):
 
 @pytest.mark.parametrize("part", [1, 2])
 def test_a_file_added_to_itself_under_other_names_is_recognised(connection, write, part):
-    walk = draw_crowd(1)
+    walk = draw_crowd(1, people=120)  # the shares of a hundred codes would vary too much
     _load(connection, write(walk.rows()), "first")
     again = [row for row in replace(walk, name="b").rows() if int(row.split(",")[0][1:]) % part == 0]
     assert _load(connection, write(again), "first", mode="append") == [""]
@@ -167,7 +167,7 @@ def _load_names(walk: Crowd, shares: Sequence[float], first: str = "b") -> list[
 
 
 def test_a_copy_under_several_sets_of_names_is_recognised(connection, write):
-    walk = draw_crowd(1)
+    walk = draw_crowd(1, people=120)  # the shares of a hundred codes would vary too much
     _load(connection, write(walk.rows()), "first")
     record_release(connection, "first")
     # Twice, three and four times; half of them twice; twice or three times; once to three times; a part alone.

@@ -804,12 +804,12 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
 ) -> None:
     asked: list[float] = []
 
-    def positions(run_id: int, at: float, group: Collection[int]) -> list[tuple[float, float, bool]]:
+    def find_positions(run_id: int, at: float, group: Collection[int]) -> list[tuple[float, float, bool]]:
         asked.append(at)
-        return evaluating.sample_positions(grown, run_id, at, group)
+        return evaluating.find_positions(grown, run_id, at, group)
 
     private = reporting.Private(
-        part=partial(evaluating.choose_part, grown), positions=positions, evaluate=lambda run_id: None
+        choose_part=partial(evaluating.choose_part, grown), find_positions=find_positions, evaluate=lambda run_id: None
     )
     first, second, newest = read_column(grown, "SELECT run_id FROM dbanon.release ORDER BY lower(bounds)")
     grown.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")

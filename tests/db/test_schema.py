@@ -84,13 +84,14 @@ def test_comments_of_public_functions_say_what_goes_in_and_out(connection: psyco
     assert [(name, word) for name, text in rows for word in words if word not in text] == []
 
 
-def test_comments_of_helpers_are_one_sentence(connection: psycopg.Connection) -> None:
+def test_comments_of_helpers_are_one_sentence_and_one_on_errors(connection: psycopg.Connection) -> None:
     rows = connection.execute(
         "SELECT proname, obj_description(oid, 'pg_proc') FROM pg_proc"
         " WHERE pronamespace = 'dbanon_internal'::regnamespace"
     ).fetchall()
+    purposes = [(name, re.split(r"(?<=\.)\s+Raises\s+an\s+error\s", text)[0]) for name, text in rows]
     assert [
-        name for name, text in rows if not re.fullmatch(r"(?s)[^a-z].*\.", text) or re.search(r"\.\s+[A-Z]", text)
+        name for name, text in purposes if not re.fullmatch(r"(?s)[^a-z].*\.", text) or re.search(r"\.\s+[A-Z]", text)
     ] == []
 
 

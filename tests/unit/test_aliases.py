@@ -1,4 +1,4 @@
-"""Names in SQL: a helper begins with a verb. In more than ten lines no table alias or record variable is one letter."""
+"""Names in SQL: a helper begins with a verb and says if it raises. Long statements have no aliases of one letter."""
 
 import re
 from collections.abc import Iterator
@@ -59,17 +59,44 @@ def find_short_names(text: str) -> set[str]:
 
 VERBS = """abandon add advance announce ask attach audit begin build bump choose claim clear code complete compute
 copy count cut delete demand describe dismiss divide draw drop erase estimate execute fail fill find finish fits fold
-forget format gather grant guard has hash hide hold import insert is join judge leave lies list load locate lock make
-makes mark may measure name names normalise note number open order pad parse prepare publish put quote raise read
+forget format gather give grant guard has hash hide hold import insert is join judge leave lies list load locate lock
+make makes mark may measure name names normalise note number open order pad parse prepare publish put quote raise read
 reap recode refuse register replace report reproject requeue restore retain revoke run sample set settle show sort
-stage stands steer store strip suggest sum survey take tie try unite wake watch write"""
-_HELPER = re.compile(r"FUNCTION dbanon_internal\.(([a-z]+)\w*)\(")
+stage stands steer store strip suggest sum survey take tie try unite wait wake watch write"""
+_HELPER = re.compile(r"FUNCTION (?:dbanon_internal|pg_temp)\.((?:dbanon_)?([a-z]+)\w*)\(")
+_BODY = re.compile(
+    r"CREATE OR REPLACE FUNCTION dbanon_internal\.((?!demand_|refuse_|guard_|raise_)\w+)\(.*?AS \$\$(.*?)\$\$",
+    re.DOTALL,
+)
+_ERROR = re.compile(r"\bRAISE EXCEPTION\b|(?<!EXECUTE FUNCTION )dbanon_internal\.(?:demand|refuse)_")
+_COMMENT = r"COMMENT ON FUNCTION dbanon_internal\.{}\(.*?\) IS\n'((?:[^']|'')*)'"
+_RAISES = re.compile(r"\b(?:raise|refuse)s\b", re.IGNORECASE)
+
+
+def find_silent_helpers(text: str) -> set[str]:
+    """Find the helpers that raise an error, directly or by a `demand_` or `refuse_`, and do not say so."""
+    raising = {name for name, body in _BODY.findall(text) if _ERROR.search(re.sub("--.*", "", body))}
+    comments = {name: re.search(_COMMENT.format(name), text, re.DOTALL) for name in raising}
+    return {name for name, comment in comments.items() if comment is None or not _RAISES.search(comment[1])}
 
 
 def test_a_helper_begins_with_a_verb_that_others_begin_with() -> None:
     text = "".join(file.read_text() for file in SQL)
     found = {(verb, name) for name, verb in _HELPER.findall(text)}
     assert {name for verb, name in found if verb not in VERBS.split()} == set()
+
+
+def test_a_helper_that_raises_an_error_says_so() -> None:
+    assert set().union(*(find_silent_helpers(file.read_text()) for file in SQL)) == set()
+
+
+@pytest.mark.parametrize("line", ["RAISE EXCEPTION 'No.';", "PERFORM dbanon_internal.demand_zone(tz);"])
+def test_a_helper_that_does_not_say_so_is_found(line: str) -> None:
+    text = f"""CREATE OR REPLACE FUNCTION dbanon_internal.find_x() RETURNS void AS $$ BEGIN {line} END $$;
+COMMENT ON FUNCTION dbanon_internal.find_x() IS
+'Finds it.';"""
+    assert find_silent_helpers(text) == {"find_x"}
+    assert find_silent_helpers(text.replace("it.", "it. Raises an error if it is gone.")) == set()
 
 
 @pytest.mark.parametrize("file", SQL, ids=lambda file: str(file.relative_to(ROOT)))

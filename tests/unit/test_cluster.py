@@ -52,7 +52,7 @@ def compute_cloaks(tasks: Tasks):
 def test_cloaks_are_the_same_with_two_processes_and_with_one(two) -> None:
     said: list[str] = []
     cluster = Cluster(two.scheduler_address)
-    cluster.try_out(said.append)
+    cluster.announce_processes(said.append)
     assert "2 processes" in said[0]
     assert "true positions" in said[1]
     assert cluster.count_readers() == 0
@@ -154,7 +154,7 @@ def test_a_scheduler_that_is_lost_while_it_is_asked_is_worth_another_try(
     monkeypatch.setattr(distributed.Client, "run", lost)
     for ask in (
         lambda: Cluster(two.scheduler_address).count_readers(),
-        lambda: Cluster(two.scheduler_address).try_out(print),
+        lambda: Cluster(two.scheduler_address).announce_processes(print),
     ):
         with pytest.raises(StoreError) as caught:
             ask()
@@ -164,7 +164,7 @@ def test_a_scheduler_that_is_lost_while_it_is_asked_is_worth_another_try(
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tls://127.0.0.1:1", "here", "no://where:1", ""])
 def test_a_scheduler_that_does_not_answer_is_named(impatient: None, address: str) -> None:
     with pytest.raises(StoreError) as caught:
-        Cluster(address).try_out(print)
+        Cluster(address).announce_processes(print)
     assert f"at {address} gave" in str(caught.value)
     assert caught.value.sqlstate == "08006"
 
@@ -221,9 +221,9 @@ def test_positions_travel_encrypted_with_the_certificates_of_dasks_configuration
     with cluster:
         assert cluster.scheduler_address.startswith("tls://")
         with pytest.raises(StoreError):
-            Cluster(cluster.scheduler_address).try_out(print)
+            Cluster(cluster.scheduler_address).announce_processes(print)
         with dask.config.set({"distributed.comm.tls.ca-file": cert, **roles}):
             said: list[str] = []
-            Cluster(cluster.scheduler_address).try_out(said.append)
+            Cluster(cluster.scheduler_address).announce_processes(said.append)
             assert not any("encrypt" in line for line in said)
             assert is_same(compute_cloaks(HERE), compute_cloaks(Cluster(cluster.scheduler_address)))

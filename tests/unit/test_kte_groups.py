@@ -1,6 +1,5 @@
 """Groups of k subjects: a partition, the same whatever subjects are numbered, and cheap."""
 
-import pickle
 import random
 from itertools import chain
 
@@ -10,6 +9,7 @@ import pytest
 from dbanon.base import cores
 from dbanon.base.trajectory import freeze_arrays
 from dbanon.methods.kte import _blocks, _groups, _k_merge, _near, _pairs
+from tests.contract.test_tasks_of_methods import Elsewhere
 from tests.unit.kte_instances import draw_neighbours, make_samples
 
 SEED = 2017
@@ -43,19 +43,6 @@ def tabulated(request, monkeypatch):
         monkeypatch.setattr(_groups, "_MAX_EXHAUSTIVE_SUBJECTS", 4)
         monkeypatch.setattr(_groups, "_CANDIDATES_BEYOND_K", 4)
     return request.param
-
-
-class Elsewhere:
-    """Does tasks as another process would: with copies, and in another order."""
-
-    def __init__(self):
-        self.sent = []
-
-    def map(self, function, arguments, *, threads=1):
-        del threads
-        self.sent += (some := [pickle.dumps(each, pickle.HIGHEST_PROTOCOL) for each in arguments])
-        done = [function(*pickle.loads(each)) for each in reversed(some)]
-        return pickle.loads(pickle.dumps(done[::-1]))
 
 
 @pytest.mark.many
@@ -188,7 +175,7 @@ def test_blocks_and_merges_done_elsewhere_give_the_same(monkeypatch, k):
     assert here.tolist() == there.tolist()
     for column in ("offset", "first", "last", "box"):
         assert (getattr(rows, column) == getattr(others, column)).all()
-    assert len(elsewhere.sent) > 10
+    assert elsewhere.done > 10
 
 
 def test_a_second_cut_takes_back_what_borders_cost(monkeypatch):

@@ -1,4 +1,4 @@
-"""What no function of dbanon begins with; one word says that an error is raised unless something holds."""
+"""What no function or switch of dbanon begins with; one word says that an error is raised unless something holds."""
 
 import ast
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PREPOSITIONS = {
+    "about",
     "after",
     "at",
     "before",
@@ -22,6 +23,7 @@ PREPOSITIONS = {
     "within",
     "without",
 }
+SWITCHES_AVOID = {*PREPOSITIONS, "are", "from"}
 OTHER_WORDS_FOR_DEMAND = {"assert", "check", "ensure", "must", "refuse", "require", "validate"}
 PUBLIC = {"Database.check", "RunResult.require_verified"}  # users have these; the first lists problems
 NOUNS = {"contextmanager", "property", "cached_property"}  # decorators of what is used as a noun
@@ -54,6 +56,21 @@ def test_no_function_begins_with_a_preposition_a_participle_or_another_word_for_
     found = [(str(file.relative_to(ROOT)), name, fault) for file, name in names if (fault := find_fault(name))]
     assert found == []
     assert names
+
+
+def iter_switches(node: ast.AST) -> Iterator[str]:
+    """Give the arguments of functions that are true or false."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.arg) and child.annotation is not None and ast.unparse(child.annotation) == "bool":
+            yield child.arg
+
+
+def test_a_switch_reads_as_a_condition() -> None:
+    files = sorted((ROOT / "dbanon").rglob("*.py"))
+    switches = [(file, name) for file in files for name in iter_switches(ast.parse(file.read_text(encoding="utf-8")))]
+    found = [(str(file.relative_to(ROOT)), name) for file, name in switches if name.split("_")[0] in SWITCHES_AVOID]
+    assert found == []
+    assert switches
 
 
 @pytest.mark.parametrize("name", ["check_zone", "_must", "Truth._between", "into_files", "called", "naming"])

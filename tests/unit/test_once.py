@@ -49,15 +49,15 @@ class Run:
             hiding_offset=np.zeros(1, np.int64), hiding_other=np.empty(0, np.int64),
         )  # fmt: skip
 
-    def find_broken(self, *, by_day: bool = False) -> dict[str, int]:
-        found = once.decide_clauses(self.make_evidence(), by_day=by_day)
+    def find_broken(self, *, counts_days: bool = False) -> dict[str, int]:
+        found = once.decide_clauses(self.make_evidence(), counts_days=counts_days)
         assert all(clause.passed == (clause.violations == 0) for clause in found)
         return {clause.name: clause.violations for clause in found if not clause.passed}
 
 
-def judge_plainly(run: Run, *, by_day: bool = False) -> tuple[set[object], bool]:
+def judge_plainly(run: Run, *, counts_days: bool = False) -> tuple[set[object], bool]:
     """Who is in two groups at some time, and whether rows of one time stand for too many, second by second."""
-    who = {path: (person, run.day[path]) if by_day and run.day else person for path, person in run.person.items()}
+    who = {path: (person, run.day[path]) if counts_days and run.day else person for path, person in run.person.items()}
     twice: set[object] = set()
     too_many = False
     for now in range(LAST):
@@ -106,9 +106,9 @@ def test_the_clauses_agree_with_sets_and_loops(cases) -> None:
     seen: set[tuple[bool, bool]] = set()
     for case in cases(1200):
         run = draw_run(random.Random(case))
-        for by_day in (False, True):
-            twice, too_many = judge_plainly(run, by_day=by_day)
-            broken = run.find_broken(by_day=by_day)
+        for counts_days in (False, True):
+            twice, too_many = judge_plainly(run, counts_days=counts_days)
+            broken = run.find_broken(counts_days=counts_days)
             assert broken.get("one-group", 0) == len(twice), case
             assert ("subjects-sum" in broken) == too_many, case
             seen.add((bool(twice), too_many))
@@ -178,8 +178,8 @@ def test_as_many_equal_records_as_people_are_one_group() -> None:
 def test_days_of_a_person_count_one_by_one_where_the_family_takes_them_apart() -> None:
     run = make_bundles(day=dict.fromkeys(PERSON, 1) | {105: 2})
     run.members[1].append((105, None, None))
-    assert run.find_broken(by_day=True) == {}
-    assert run.find_broken(by_day=False) == {"one-group": 1}
+    assert run.find_broken(counts_days=True) == {}
+    assert run.find_broken(counts_days=False) == {"one-group": 1}
 
 
 @pytest.mark.parametrize("changed", [{"person": {}}, {"rows": {}}, {"rows": {1: [], 2: []}}, {"members": {}}], ids=str)

@@ -59,7 +59,7 @@ def test_it_is_a_bar_on_a_terminal() -> None:
 
 def test_it_is_nothing_elsewhere_unless_lines_are_asked_for() -> None:
     assert read_shown(io.StringIO()) == ""
-    assert read_shown(io.StringIO(), with_lines=True) == "working ...\n"
+    assert read_shown(io.StringIO(), writes_lines=True) == "working ...\n"
 
 
 @pytest.fixture
@@ -117,12 +117,12 @@ def test_on_a_terminal_it_takes_no_file_name_for_markup() -> None:
 
 def test_it_shows_what_a_terminal_would_obey() -> None:
     for stream in (Terminal(), io.StringIO()):
-        with Display(stream, with_lines=True) as display:
+        with Display(stream, writes_lines=True) as display:
             display("reading a\x1b]0;b\x07\n.csv", 1, 2)
         assert r"reading a\x1b]0;b\x07\n.csv" in stream.getvalue()
 
 
 def test_lines_need_a_console(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    Verbs(Display(with_lines=True)).work(3)
+    Verbs(Display(writes_lines=True)).work(3)
     assert capsys.readouterr().out == ""

@@ -22,7 +22,7 @@ def test_a_table_has_a_line_for_each_row_whatever_the_names_hold() -> None:
 def test_what_has_a_picture_is_shown_as_it_is() -> None:
     text = "été 東京 🚕 \\x1b"
     assert make_visible(text) == text
-    assert make_visible(f"{text}\n\t", keeps_lines=True) == f"{text}\n\\t"
+    assert make_visible(f"{text}\n\t", keeps_line_ends=True) == f"{text}\n\\t"
 
 
 def test_a_count_is_written_with_its_noun() -> None:

@@ -77,9 +77,9 @@ def test_the_last_bar_of_crowds_begins_where_the_others_end() -> None:
 def test_cells_of_fewer_than_k_have_one_tint_or_none() -> None:
     window = Window(x0=0, y0=0, x1=3600, y1=3600)
     cells = [(0.0, 0.0, 0.1), (600.0, 0.0, 4.9), (1200.0, 0.0, 5.0), (1800.0, 0.0, 79.0), (9000.0, 0.0, 50.0)]
-    drawn = shown.draw_squares(cells, 600, window, K, are_few=True)
+    drawn = shown.draw_squares(cells, 600, window, K, tints_few=True)
     assert {level: path.count("M") for level, path in drawn.items()} == {0: 2, 1: 1, 4: 1}
-    assert 0 not in shown.draw_squares(cells, 600, window, K, are_few=False)
+    assert 0 not in shown.draw_squares(cells, 600, window, K, tints_few=False)
     assert shown.name_levels(K) == ["fewer than 5", "5 to 10", "10 to 20", "20 to 40", "40 and more"]
     assert [shown.find_level(people, K) for people in (0, 4.99, 5, 9.99, 10, 40, 1e6)] == [0, 0, 1, 1, 2, 4, 4]
 

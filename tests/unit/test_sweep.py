@@ -198,7 +198,7 @@ def test_what_is_wanted_is_a_figure_a_sign_and_a_number(text: str) -> None:
 
 
 def test_a_figure_that_is_not_known_meets_nothing() -> None:
-    want = Want(name="x", at_least=False, value=1)
+    want = Want(name="x", is_minimum=False, value=1)
     assert (want.is_met(None), want.is_met(math.nan), want.is_met(1.0)) == (False, False, True)
 
 

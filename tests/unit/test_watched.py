@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dbanon.base.errors import ParameterError, StoreError
-from dbanon.postgres.connection import translate
+from dbanon.postgres.sqlstate import translate
 from dbanon.worker import watched
 from dbanon.worker.events import Log
 from dbanon.worker.watched import Watched

@@ -98,9 +98,8 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
 
 
 def _demand_few_positions(data: Trajectories, times: Timetable) -> None:
-    are_few = len(sort_distinct(data.subject)) * times.count <= _MAX_POSITIONS
     demand(
-        are_few,
+        len(sort_distinct(data.subject)) * times.count <= _MAX_POSITIONS,
         f"The number of people times instants must be at most {_MAX_POSITIONS:,} to attack with. It is greater.",
     )
 

@@ -147,14 +147,14 @@ def is_in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> B
     return (t >= begin_s) & (t < end_s)
 
 
-def select_considered(evidence: Kind, *, from_since: bool = True) -> Kind:
+def select_considered(evidence: Kind, *, cuts_at_since: bool = True) -> Kind:
     """Leave out the data beyond the run's `until` and, unless that is False, the data from before its `since`."""
     demand_sane(evidence)
     data = evidence.trajectories
     first, end = read_considered_slots(evidence.params, data.grid_s)
-    if end is None and (first is None or not from_since):
+    if end is None and (first is None or not cuts_at_since):
         return evidence
-    data = select_slots(data, first if from_since else None, end)
+    data = select_slots(data, first if cuts_at_since else None, end)
     demand(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     return replace(evidence, trajectories=data)
 

@@ -80,7 +80,7 @@ def _count(evidence: RequestEvidence) -> Counts:
     O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
     """
     # Instants begin at `since`, at positions that may be older.
-    evidence = select_considered(evidence, from_since=False)
+    evidence = select_considered(evidence, cuts_at_since=False)
     evidence = _requests.select_own_requests(evidence)
     rules = read_rules(evidence)
     stated = read_stated(evidence.suppressed, rules.timetable)
