@@ -446,6 +446,7 @@ def draw_semantic() -> str:
     parts += [draw_line([(x, bottom - y) for x, y in SPOTS[0]], "known")]
     parts += [mark_true(x, bottom - y) for own in SPOTS for x, y in own]
     parts += [mark_known(x, bottom - y) for x, y in SPOTS[0]]
+    parts += [draw_text(SPOTS[0][0][0] + 12, bottom - SPOTS[0][0][1] + 10, "Ann", "private halo")]
     parts += [draw_text(0, 11, "twelve cells, ten people seen twice")]
     first = int(cloaks.region[np.flatnonzero(cloaks.record_id == _find_record(cloaks, 100))[0]])
     own = set(regions[first].tolist())

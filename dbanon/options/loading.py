@@ -60,7 +60,7 @@ def _make_bounds_option(words: str) -> Option:
 Dataset = Annotated[str, Option("Name of the dataset.")]
 Subject = Annotated[str, Option("Column of the person or vehicle. '-' makes each row a separate person.")]
 Sender = Annotated[str, Option("Column of the sender, as the trajectories name them.")]
-Time = Annotated[str, Option("Column of the time: unix seconds or milliseconds, or ISO 8601.")]
+Time = Annotated[str, Option("Column of the time: ISO 8601, or a unix time in seconds, ms, µs or ns.")]
 Trip = Annotated[str | None, Option("Column that separates a person's trips.")]
 X = Annotated[str | None, Option("Column of the longitude or easting. Default: 'x'.")]
 Y = Annotated[str | None, Option("Column of the latitude or northing. Default: 'y'.")]
@@ -184,7 +184,7 @@ class _File:
 class _Table:
     dataset: Dataset
     subject: Subject
-    time: Annotated[str, Option("Column of the time: a timestamp, or unix seconds or milliseconds.")] = "time"
+    time: Annotated[str, Option("Column of the time: a timestamp, or a unix time in seconds, ms, µs or ns.")] = "time"
     geom: Annotated[
         str | None,
         Option(

@@ -13,7 +13,7 @@ ALTER TABLE dbanon.verification ADD COLUMN outdated boolean NOT NULL DEFAULT tru
 ALTER TABLE dbanon.verification ALTER COLUMN outdated SET DEFAULT false;
 -- Of a release that was published before it is not known.
 ALTER TABLE dbanon.release ADD COLUMN longest_s double precision;
--- People at one place at one time have one code: whether a person has it already is not asked of all who do.
+-- People at one place at one time have one code. A lookup of one person's code does not read those of all people.
 DROP INDEX dbanon.fix_code_code_idx;
 CREATE INDEX fix_code_code_idx ON dbanon.fix_code (code, dataset_id, person);
 """

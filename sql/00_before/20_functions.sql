@@ -188,8 +188,13 @@ CREATE OR REPLACE FUNCTION pg_temp.refuse_roles() RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    RAISE EXCEPTION 'The roles @prefix@_* were in use for % by another session, such as the upgrade of another database. Nothing was changed.',
-        current_setting('lock_timeout')
+    RAISE EXCEPTION 'The roles @prefix@_* were in use for % by %, such as the upgrade of another database. Nothing was changed.',
+        current_setting('lock_timeout'), coalesce((
+            SELECT string_agg(DISTINCT format('%s (process %s)', act.usename, loc.pid), ', ')
+            FROM pg_locks loc JOIN pg_stat_activity act ON act.pid = loc.pid
+            WHERE loc.relation IN ('pg_authid'::regclass, 'pg_auth_members'::regclass) AND loc.mode = 'RowExclusiveLock'
+                AND loc.pid <> pg_backend_pid()
+        ), 'another session')
         USING ERRCODE = 'DA023', HINT = 'Run it again when that session has ended.';
 END
 $$;

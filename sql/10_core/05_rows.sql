@@ -186,7 +186,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_cloak() IS
 'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are written to the tables. Raises an
-error if a row has changed since the statement read it, or if a column except extra is null.';
+error if a row has changed since the statement read it, if its place is taken, or if a column except extra is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.unite_cells(cells @postgis@.geometry) RETURNS @postgis@.geometry
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT

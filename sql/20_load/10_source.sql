@@ -315,7 +315,7 @@ EXCEPTION WHEN others THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.ask_source(text, text) IS
-'Reads one number from a source.';
+'Reads one number from a source. Raises an error if the source cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_source(statement text, qualified text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -341,7 +341,7 @@ EXCEPTION WHEN others THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_source(text, text) IS
-'Copies a source into the staging table.';
+'Copies a source into the staging table. Raises an error if the source cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_crs(srid double precision, geom text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -433,7 +433,7 @@ BEGIN
         'LIMIT 100000) r) s WHERE abs(t) < ''Infinity''', number, time_column, chosen), qualified), 0);
     units_per_s := CASE WHEN typical < 1e11 THEN 1 WHEN typical < 1e14 THEN 1e3 WHEN typical < 1e17 THEN 1e6 ELSE 1e9 END;
     IF typical / units_per_s > 4102444800 THEN
-        RAISE EXCEPTION 'Times must be unix seconds or milliseconds, or timestamps. Got numbers that would lie beyond the year 2100.'
+        RAISE EXCEPTION 'Times must be timestamps, or a unix time in seconds, ms, µs or ns. Got numbers that would lie beyond the year 2100.'
             USING ERRCODE = 'DA012', DETAIL = format('Column ''%s''.', time_column),
                   HINT = 'If they are dates written as YYYYMMDDhhmmss, make timestamps of them in a view.';
     END IF;

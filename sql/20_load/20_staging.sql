@@ -145,7 +145,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer) IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays; returns its row.
-Raises an error if its sites are in another reference system.';
+Raises an error if its sites are in another reference system, or if a run of it is being worked on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_metric(srid numeric) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -290,4 +290,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_load(dbanon_internal.loading) IS
-'Claims the dataset for a load of trajectories, and makes the staging tables. Raises an error if what was asked for cannot be loaded so.';
+'Claims the dataset for a load of trajectories, and makes the staging tables. Raises an error if an option is out of
+its bounds, or does not fit the dataset.';

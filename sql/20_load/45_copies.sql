@@ -104,7 +104,7 @@ AS $$
         SELECT find_copies.dataset_id AS dataset_id, own.code, own.person FROM own
         WHERE newest_before IS NULL AND own.code % (SELECT drawn.one_in FROM drawn) = 0
         UNION ALL
-        -- Other holders of each by the index, since there may be very many other codes; or none of another dataset.
+        -- Other holders of each by the index, since there may be very many other codes. Nothing is looked up if all are of this dataset.
         SELECT holder.dataset_id, sample.code, holder.person
         FROM (SELECT DISTINCT own.code FROM own WHERE own.code % (SELECT drawn.one_in FROM drawn) = 0 AND (newest_before IS NOT NULL OR (
             SELECT min(code.dataset_id) < max(code.dataset_id) FROM ONLY dbanon.fix_code code))) sample
@@ -140,6 +140,7 @@ AS $$
         GROUP BY met.dataset_id, side.kind, side.names
     ), spread AS (
         SELECT counted.dataset_id, counted.kind, counted.names, counted.codes, sum(counted.codes) OVER every AS every,
+            coalesce(sum(counted.codes) FILTER (WHERE counted.names = 1) OVER every, 0) AS singles,
             coalesce(sum(counted.codes) OVER (every ORDER BY counted.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS fewer,
             coalesce(sum(counted.codes) OVER (every ORDER BY counted.names RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 0) AS more
         FROM counted WINDOW every AS (PARTITION BY counted.dataset_id, counted.kind)
@@ -153,11 +154,11 @@ AS $$
         -- How many names a person has. Different people who meet by chance, more of them at some places than at others, make a mixture of
         -- Poisson distributions: the numbers n(j) of codes under j names satisfy n(j)^2 <= (j + 1) / j n(j - 1) n(j + 1). Copies do not:
         -- where people have three names each, n(3) is great, and n(2) and n(4) are small. So j names are those of one person where n(j) is
-        -- greater than that by a tenth of all codes, and by 1.5 times their root, which is more below 225 codes. Few codes vary, so 3 are
-        -- added to each neighbour.
+        -- greater than that by a tenth of all codes. Few codes vary, so 3 are added to each neighbour; and 1.5 times the root of the codes
+        -- under other numbers of names than j and one, which only crowds on coarse grids have many of.
         SELECT exp.dataset_id, exp.kind, coalesce(max(exp.names) FILTER (WHERE exp.names > 1 AND exp.codes >= 5
             AND exp.codes - sqrt((exp.names + 1) / exp.names::float8 * (exp.by_chance + 3) * (exp.more + 3))
-                >= greatest(0.1 * exp.every, 1.5 * sqrt(exp.every))), 1) AS names
+                >= greatest(0.1 * exp.every, 1.5 * sqrt(exp.every - exp.codes - exp.singles))), 1) AS names
         FROM explained exp GROUP BY exp.dataset_id, exp.kind
     ), pair AS MATERIALIZED (
         -- Of few people with two names among many with one only the codes that both datasets have tell.
@@ -182,14 +183,13 @@ AS $$
     -- A code is shared where it is of one person in each of the two datasets. Positions on a coarse grid, and
     -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
     -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
-    -- has 5 times as much, and 1 %; half is always enough. One and a half standard deviations are added, since codes that chance shares may
-    -- be few.
+    -- has 5 times as much, and 1 %; half of very many is enough. A standard deviation is added, since codes that chance shares may be few.
     SELECT shared.dataset_id, shared.codes, shared.people
     FROM (SELECT met.dataset_id, count(*) AS codes, count(DISTINCT met.first) AS people
           FROM met JOIN pair ON pair.dataset_id = met.dataset_id AND met.mine <= pair.mine AND met.theirs <= pair.theirs
           GROUP BY met.dataset_id) shared
     JOIN judged USING (dataset_id)
-    WHERE shared.codes >= 5 AND shared.codes >= judged.fewer * greatest(0.01, judged.by_chance) + 1.5 * sqrt(judged.fewer * judged.by_chance)
+    WHERE shared.codes >= 5 AND shared.codes >= judged.fewer * greatest(0.01, judged.by_chance) + sqrt(judged.fewer * judged.by_chance)
     UNION ALL
     -- The dataset itself, where people have several names in it.
     SELECT find_copies.dataset_id, count(*), count(DISTINCT mine.first)

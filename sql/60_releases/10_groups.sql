@@ -187,7 +187,7 @@ BEGIN
         WITH piece AS MATERIALIZED (
             SELECT pie.record_id, pie.period FROM dbanon_internal.cut_records(run.run_id) pie
         ), stay AS MATERIALIZED (
-            -- Those of a record who are in it for the same time; mostly these are all, for the whole of its time (null).
+            -- All members of a record that are in it for the same time. Mostly these are all members, for the whole of its time (null).
             SELECT who.record_id, who.period, count(*) OVER (PARTITION BY who.record_id) = 1 AND who.period IS NULL AS has_all, who.people
             FROM (SELECT mem.record_id, mem.period, CASE WHEN count(mem.person) = count(*) THEN array_agg(DISTINCT mem.person)
                                                          ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
@@ -237,7 +237,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_groups(bigint) IS
 'Finds who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending order. Raises an
-error if the method stores no groups, or if a member is not in the dataset.';
+error if the method stores no groups, if a member is not in the dataset, or if a row has no member.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_exposures(run_id bigint) RETURNS TABLE (person bigint, period tstzmultirange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -282,7 +282,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_exposures(bigint) IS
 'Finds when a run that is measured shows people exactly, or, if it stands alone, when it speaks of them. Raises an error if a member is not in the
-dataset.';
+dataset, or if a record has none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_groups(run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

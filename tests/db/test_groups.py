@@ -6,8 +6,9 @@ from itertools import pairwise
 import psycopg
 
 from tests.db.nights import read_value
+from tests.facts import expect_refusal
 
-MINUTES, RUNS = 8, 60
+MINUTES, RUNS = 8, 100
 PEOPLE = 6  # of whom the first two have two trajectories each
 RUN = """
 INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics)
@@ -38,7 +39,7 @@ def test_groups_are_those_of_each_minute(scratch: psycopg.Connection) -> None:
     for seed in range(RUNS):
         draw = random.Random(seed)
         run_id = read_value(scratch, RUN)
-        expected = set()
+        expected, is_refused = set(), False
         for record_id in range(1, draw.randint(2, 4)):
             minutes = sorted(draw.sample(range(MINUTES), draw.randint(1, 4)))
             for seq, minute in enumerate(minutes, start=1):
@@ -49,7 +50,15 @@ def test_groups_are_those_of_each_minute(scratch: psycopg.Connection) -> None:
                 scratch.execute(
                     "INSERT INTO dbanon.membership VALUES (%s, %s, %s, %s)", [run_id, record_id, trajectory, period]
                 )
-            expected |= find_groups(minutes[0], minutes[-1] + 1, stays)
+            for since, until, people in find_groups(minutes[0], minutes[-1] + 1, stays):
+                if people:
+                    expected.add((since, until, people))
+                elif any(since <= minute < until for minute in minutes):
+                    is_refused = True  # a row of nobody
+        if is_refused:
+            with expect_refusal("DA005"), scratch.transaction():
+                scratch.execute(GROUPS, [run_id])
+            continue
         found = scratch.execute(GROUPS, [run_id]).fetchall()
         told = [(since, until, tuple(people)) for since, until, people in found]
         assert sorted(told) == sorted(
@@ -58,9 +67,9 @@ def test_groups_are_those_of_each_minute(scratch: psycopg.Connection) -> None:
 
 
 def draw_stays(draw: random.Random) -> list[Stay]:
-    """Draw who is in a record and when: one at least for all its time; others for a part of it, or for several."""
-    stays = [(draw.randrange(PEOPLE), 0, MINUTES)]
-    for _ in range(draw.randint(0, 5)):
+    """Draw who is in a record and when: for all its time, for a part of it, or for several."""
+    stays = []
+    for _ in range(draw.randint(1, 6)):
         since, until = (0, MINUTES) if draw.random() < 0.6 else sorted(draw.sample(range(MINUTES + 1), 2))
         stays.append((draw.randrange(PEOPLE), since, until))
     return stays

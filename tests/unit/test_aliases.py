@@ -68,7 +68,7 @@ _BODY = re.compile(
     r"CREATE OR REPLACE FUNCTION dbanon_internal\.((?!demand_|refuse_|guard_|raise_)\w+)\(.*?AS \$\$(.*?)\$\$",
     re.DOTALL,
 )
-_ERROR = re.compile(r"\bRAISE EXCEPTION\b|(?<!EXECUTE FUNCTION )dbanon_internal\.(?:demand|refuse)_")
+_ERROR = re.compile(r"\bRAISE EXCEPTION\b|(?<!EXECUTE FUNCTION )dbanon_internal\.(?:demand|refuse|raise(?!_notice))_")
 _COMMENT = r"COMMENT ON FUNCTION dbanon_internal\.{}\(.*?\) IS\n'((?:[^']|'')*)'"
 _RAISES = re.compile(r"\b(?:raise|refuse)s\b", re.IGNORECASE)
 

@@ -98,15 +98,16 @@ def test_roles_that_another_session_holds_are_not_waited_for_forever(
     prefix, url = prefixes[0], empty()
     roles = _roles.list_names(prefix)
     with psycopg.connect(url, autocommit=True) as owner, psycopg.connect(url) as other:
+        process = f"(process {other.info.backend_pid})"
         other.execute(f"CREATE ROLE {roles[0]}")
-        with expect_refusal(StoreError, f"{prefix}_*", "another session"):
+        with expect_refusal(StoreError, f"{prefix}_*", process):
             schema.upgrade(url, role_prefix=prefix)
         other.rollback()
         for role, purpose in zip(roles, _roles.PURPOSES.values(), strict=True):
             owner.execute(f"CREATE ROLE {role}; COMMENT ON ROLE {role} IS 'dbanon: {purpose}'")
         for statement in (f"ALTER ROLE {prefix}_admin NOLOGIN", f"GRANT {prefix}_analyst TO {prefix}_operator"):
             other.execute(statement)
-            with expect_refusal(StoreError, f"{prefix}_*", "another session"):
+            with expect_refusal(StoreError, f"{prefix}_*", process):
                 schema.upgrade(url, role_prefix=prefix)
             other.rollback()
     assert schema.upgrade(url, role_prefix=prefix) == schema.EXPECTED_REVISION
