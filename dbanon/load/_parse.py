@@ -151,8 +151,8 @@ def count_per_second(size: float) -> float:
     unit = next(unit for limit, unit in TIME_UNITS if size < limit)
     if size / unit > LATEST_MEDIAN_S:
         raise DataError(
-            "Times must be ISO 8601, or a unix time in seconds, ms, µs or ns. Got numbers that would lie beyond the year "
-            "2100. If they are dates written as YYYYMMDDhhmmss, write them as ISO 8601."
+            "Times must be ISO 8601, or a unix time in seconds, ms, µs or ns. Got numbers that would lie beyond the "
+            "year 2100. If they are dates written as YYYYMMDDhhmmss, write them as ISO 8601."
         )
     return unit
 
