@@ -350,6 +350,10 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed counts as such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
+    -- Right after a run the server has no statistics of its rows, and would read those of a large run in one process alone.
+    IF run.rows > 100000 THEN
+        ANALYZE (SKIP_LOCKED) dbanon.membership, dbanon.record, dbanon.region;
+    END IF;
     -- From now on nothing changes under it.
     checked := dbanon_internal.demand_publishable(publish.run_id);
     says := dbanon_internal.find_row_meaning(publish.run_id);

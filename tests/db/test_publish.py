@@ -81,6 +81,14 @@ def test_a_verified_run_becomes_a_view_of_the_same_rows(connection: psycopg.Conn
     ).fetchall() == [("ten", 1, 4, True)]
 
 
+def test_the_server_has_statistics_of_a_large_run_when_it_is_published(own: psycopg.Connection) -> None:
+    own.execute("UPDATE dbanon.run SET rows = 100001")
+    known = "SELECT count(*) FROM pg_stats WHERE schemaname = 'dbanon' AND tablename = 'membership'"
+    assert read_value(own, known) == 0
+    assert publish(own) == 4
+    assert read_value(own, known) != 0
+
+
 def test_the_longest_row_is_one_of_those_published(own: psycopg.Connection, verify: Verify) -> None:
     period = "[4714-11-24 00:00+00 BC, 2009-01-01 00:00+00)"
     own.execute("INSERT INTO dbanon.period (run_id, period_no, period) VALUES (1, 99, %s)", [period])
