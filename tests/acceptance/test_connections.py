@@ -19,7 +19,7 @@ from dbanon.database import open_database
 from dbanon.postgres.connection import connect, fetch_value
 from dbanon.postgres.server import EmbeddedServer
 from dbanon.runs import queue, reading
-from dbanon.testing import database_url
+from dbanon.testing import database_url, logins
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, read_json
@@ -135,6 +135,33 @@ def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
         workers.stop(worker)
         wholeness.wait_until_alone(city)
         assert wholeness.find_broken(city) == []
+
+
+# ---- locks a server does not give ------------------------------------------------------------------------------------
+
+
+@pytest.mark.stress
+def test_dependents_beyond_what_the_server_can_lock_keep_no_release(city_server: EmbeddedServer) -> None:
+    """A server for few connections has room for some 2,000 locks: the reader makes and drops 500 views at a time."""
+    views = """DO $$ BEGIN FOR i IN {}..{} LOOP EXECUTE format({}, i); END LOOP; END $$"""
+    steps = [(first, first + 499) for first in range(1, 3000, 500)]
+    with open_database(city_server.url) as database, logins(city_server.url) as login:
+        run_id = database.run("tp-aware", dataset="city", params={"k": 7}, seed=7).run_id
+        rows, _ = database.publish(run_id, "city_k7")
+        with psycopg.connect(login("analyst"), autocommit=True) as reader:
+            for numbers in steps:
+                reader.execute(views.format(*numbers, "'CREATE TEMP VIEW v%s AS SELECT seq FROM published.city_k7'"))
+            said: list[str] = []
+            with psycopg.connect(login("operator"), autocommit=True) as operator:
+                operator.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+                assert fetch_value(operator, "SELECT dbanon.unpublish('city_k7')") == run_id
+            assert any("memory" in notice for notice in said), said
+            assert fetch_value(reader, "SELECT to_regclass('published.city_k7')") is None
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                reader.execute("SELECT FROM v1")
+            assert database.publish(run_id, "city_k7")[0] == rows
+            for numbers in steps:
+                reader.execute(views.format(*numbers, "'DROP VIEW v%s'"))
 
 
 # ---- servers that only read ------------------------------------------------------------------------------------------

@@ -376,41 +376,6 @@ def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free
     assert read_value(connection, f"SELECT to_regclass('{MINE}.given')") is None
 
 
-@pytest.mark.stress
-def test_dependents_beyond_what_the_server_can_lock_keep_no_release(
-    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
-) -> None:
-    """As 15,000 temporary views do, in a tenth of the time: locks held elsewhere leave room for few."""
-    reader.commit()
-    reader.execute(
-        """DO $$ BEGIN FOR i IN 1..3000 LOOP
-        EXECUTE format('CREATE TEMP VIEW v%s AS SELECT seq FROM published.ten', i); END LOOP; END $$"""
-    )
-    reader.commit()
-    with psycopg.connect(connection.info.dsn, password=connection.info.password) as hoarder:
-        fill_lock_table(hoarder, room=2000)
-        with collect_notices(operator) as said:
-            assert read_value(operator, UNPUBLISH) == 1
-        assert read_value(connection, "SELECT to_regclass('published.ten')") is None
-        assert read_value(connection, REMAINS) == 1
-        assert any("(number 1)" in notice and "memory" in notice for notice in said)
-        hoarder.rollback()
-    assert read_value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
-    assert read_value(connection, REMAINS) == 1
-
-
-def fill_lock_table(connection: psycopg.Connection, room: int) -> None:
-    """Take all locks that the server has left but some."""
-    take, taken = "SELECT pg_advisory_xact_lock(4711, i) FROM generate_series(%s::integer, %s) i", 0
-    try:
-        while True:
-            connection.execute(take, [taken, taken + 249])
-            taken += 250
-    except psycopg.errors.OutOfMemory:
-        connection.rollback()
-    connection.execute(take, [0, taken - room])
-
-
 def test_a_login_that_was_dropped_reads_no_longer(
     connection: psycopg.Connection, operator: psycopg.Connection, database: str
 ) -> None:
@@ -640,20 +605,6 @@ def test_a_prepared_transaction_delays_no_more_of_a_withdrawal_than_the_drop() -
     finally:
         server.stop()
         shutil.rmtree(directory)
-
-
-def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(
-    connection: psycopg.Connection, database: str, login: Login
-) -> None:
-    has = "SELECT pg_has_role('dbanon_admin', 'pg_signal_backend', 'USAGE')"
-    assert read_value(connection, has) is True
-    connection.execute("REVOKE pg_signal_backend FROM dbanon_admin")
-    try:
-        schema.upgrade(login("dbanon_admin"), share_roles=True)  # goes on without
-        assert read_value(connection, has) is False
-    finally:
-        schema.upgrade(database, share_roles=True)
-    assert read_value(connection, has) is True
 
 
 @pytest.mark.parametrize("statement", [UNPUBLISH, REPLACE])

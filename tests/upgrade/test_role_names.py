@@ -173,6 +173,22 @@ def test_a_dump_restored_beside_the_original_moves_to_roles_of_its_own(
         drop_login(url, f"{prefixes[0]}_analyst")
 
 
+def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(empty: Empty, prefixes: list[str]) -> None:
+    url, admin = empty(), f"{prefixes[0]}_admin"
+    schema.upgrade(url, role_prefix=prefixes[0])
+    with psycopg.connect(url, autocommit=True) as owner:
+        has = f"SELECT pg_has_role('{admin}', 'pg_signal_backend', 'USAGE')"
+        assert owner.execute(has).fetchone() == (True,)
+        owner.execute(f"REVOKE pg_signal_backend FROM {admin}")
+        try:
+            schema.upgrade(add_login(url, admin))  # goes on without
+            assert owner.execute(has).fetchone() == (False,)
+        finally:
+            drop_login(url, admin)
+        schema.upgrade(url)
+        assert owner.execute(has).fetchone() == (True,)
+
+
 def test_an_upgrade_offers_limits_for_logins_that_only_read_releases(empty: Empty, prefixes: list[str]) -> None:
     url, prefix = empty(), prefixes[0]
     schema.upgrade(url, role_prefix=prefix)
