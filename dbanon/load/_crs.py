@@ -30,7 +30,7 @@ def choose_system(called: str, found: str | None, given: str | None) -> str:
 
 
 def parse_number(crs: str) -> str:
-    """The number in EPSG:n."""
+    """Read the number in EPSG:n."""
     return crs.rpartition(":")[2].strip()
 
 

@@ -1,4 +1,4 @@
-"""Measures attacks that no promise covers: on the raw data, and by an adversary who knows a person's whole way."""
+"""Measures attacks that no promise covers: on the raw data, and by an adversary that knows a person's whole way."""
 
 from collections.abc import Sequence
 from typing import Any

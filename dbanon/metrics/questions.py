@@ -18,13 +18,13 @@ _LADDER_M = (31.25, 62.5, 125.0, 250.0, *SIDES_M)
 _COMPARED_SIDE_M = 2000.0
 
 
-def choose_sides(window: tuple[float, float, float, float]) -> tuple[float, ...]:
-    """Choose the sides of squares: at most half of the window's shorter side, as larger ones hold nearly all people.
+def choose_sides(box: tuple[float, float, float, float]) -> tuple[float, ...]:
+    """Choose the sides of squares: at most half of the box's shorter side, as larger ones hold nearly all people.
 
     If fewer than three of `SIDES_M` are left, their halves, quarters and so on make up five. The two least of all are
     always asked.
     """
-    reach = min(window[2] - window[0], window[3] - window[1]) / 2
+    reach = min(box[2] - box[0], box[3] - box[1]) / 2
     fit = tuple(side for side in _LADDER_M if side <= reach)
     usual = tuple(side for side in fit if side in SIDES_M)
     return usual if len(usual) >= 3 else max(fit[-5:], _LADDER_M[:2], key=len)
@@ -50,7 +50,7 @@ def note_sides(questions: Questions) -> tuple[str, ...]:
 def draw_questions(
     rng: np.random.Generator,
     *,
-    window: tuple[float, float, float, float],
+    box: tuple[float, float, float, float],
     moments: Float,
     spans: Float,
     sides_m: Sequence[float] | None = None,
@@ -64,20 +64,20 @@ def draw_questions(
 
     Parameters
     ----------
-    window : tuple of float
+    box : tuple of float
         xmin, ymin, xmax, ymax in metres: centres of squares are uniform in it.
     moments : float64[m]
         Unix seconds: all moments that can be asked about.
     spans : float64[s, 2]
         Since and until, in unix seconds.
     sides_m : sequence of float, optional
-        By default those that fit the window.
+        By default those that fit the box.
     asks_moments : bool
         Whether the rows hold at moments; otherwise only spans are asked about.
     """
     times = [np.column_stack([moments, moments])] * asks_moments + [np.reshape(spans, (-1, 2))]
-    asked = [(side, choice) for side in (sides_m or choose_sides(window)) for choice in times if len(choice)]
-    low, high = np.array(window[:2]), np.array(window[2:])
+    asked = [(side, choice) for side in (sides_m or choose_sides(box)) for choice in times if len(choice)]
+    low, high = np.array(box[:2]), np.array(box[2:])
     side = np.repeat([float(side) for side, _ in asked], queries)
     centre = low + (high - low) * rng.random((len(side), 2))
     when = [choice[rng.integers(len(choice), size=queries)] for _, choice in asked]

@@ -42,7 +42,7 @@ class Foreign:
         spans = self._draw_spans(output, float(data.t.min()), float(data.t.max()))
         box = find_window(self.truth.find_seen(spans[:24]))
         questions = draw_questions(
-            self.rng, window=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, asks_moments=False
+            self.rng, box=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, asks_moments=False
         )
         told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._write_table(output)
         seen = self.truth.find_seen(np.column_stack([questions.since, questions.until]))

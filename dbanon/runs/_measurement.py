@@ -69,7 +69,7 @@ class Measurement:
         box = self._find_window(instants, spans)
         questions = draw_questions(
             self.rng,
-            window=box,
+            box=box,
             moments=np.empty(0) if instants is None else instants,
             spans=spans,
             queries=self.asked.queries,

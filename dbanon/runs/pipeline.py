@@ -378,20 +378,20 @@ def _mark_unfinished(connection: Connection, claim: queue.Claim, watch: Watch) -
 
 
 def _fail(connection: Connection, claim: queue.Claim, error: BaseException, watch: Watch) -> None:
-    failed = error if isinstance(error, DbanonError) else None
+    failure = error if isinstance(error, DbanonError) else None
     if isinstance(error, psycopg.Error):
-        failed = sqlstate.translate(error)
+        failure = sqlstate.translate(error)
     # The bulk reads make this of Ctrl-C.
-    cancelled = isinstance(failed, StoreError) and failed.sqlstate == sqlstate.CANCELLED
-    if isinstance(failed, StoreError) and (sqlstate.is_passing(failed) or (cancelled and watch.for_worker)):
+    cancelled = isinstance(failure, StoreError) and failure.sqlstate == sqlstate.CANCELLED
+    if isinstance(failure, StoreError) and (sqlstate.is_passing(failure) or (cancelled and watch.for_worker)):
         with suppress(psycopg.Error):
-            queue.note_error(connection, claim, str(failed))
+            queue.note_error(connection, claim, str(failure))
         watch.pause(claim.attempt)  # before the next attempt: what was missing may be there again
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
     sentence = (
-        str(failed) if failed is not None else f"The run failed with {type(error).__name__}. See the worker's log."
+        str(failure) if failure is not None else f"The run failed with {type(error).__name__}. See the worker's log."
     )
-    name = next((name for family, name in stored.ERROR_KINDS.items() if isinstance(failed, family)), "other")
+    name = next((name for family, name in stored.ERROR_KINDS.items() if isinstance(failure, family)), "other")
     _give_up(connection, claim, "cancelled" if cancelled else "failed", sentence, None if cancelled else name)
 
 

@@ -67,7 +67,7 @@ LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-    -- The first 63 bits: with fewer, an adversary who knows how many ties were broken could try all seeds.
+    -- The first 63 bits: with fewer, an adversary that knows how many ties were broken could try all seeds.
     -- Times that are given are parameters. Where none is, all of the dataset is meant, which is not read here: another run may hold it.
     SELECT ('x' || left(encode(sha256(p.key || convert_to(jsonb_build_array(method, algorithm, params, d.dataset_id)::text, 'UTF8')), 'hex'), 16)
            )::bit(64)::bigint & 9223372036854775807

@@ -775,13 +775,13 @@ BEGIN
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(demand_kept_promises.run_id, demand_kept_promises.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
-        RAISE NOTICE 'Overridden: an adversary who reads this together with % finds % where % were promised. Promises to % break.',
+        RAISE NOTICE 'Overridden: an adversary that reads this together with % finds % where % were promised. Promises to % break.',
             others, dbanon_internal.format_quantity(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
             dbanon_internal.format_quantity(found.people, 'person', 'people');
     ELSIF found.relation = 'same' THEN
         RAISE NOTICE 'The groups are the same as in %: this leaves each person the same candidates as that.', others;
     ELSIF found.relation = 'overlapping' THEN
-        RAISE NOTICE 'An adversary who reads this together with % still finds at least % for each person. Promised: %.',
+        RAISE NOTICE 'An adversary that reads this together with % still finds at least % for each person. Promised: %.',
             others, dbanon_internal.format_quantity(found.smallest_crowd, 'candidate'), found.k;
     END IF;
     within_a_day := dbanon_internal.count_shown_within_a_day(demand_kept_promises.run_id, demand_kept_promises.release_id);

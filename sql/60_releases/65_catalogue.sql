@@ -14,7 +14,7 @@ AS $$
 -- each line speaks of at least k people left out, and of k published, and the lines speak of all hours or of none: whatever is
 -- reckoned from lines and from the release's whole share is a number of whole lines, 0 or at least k. Where lines end says
 -- little more: a line that k were published in before its last hour was not ended there, so fewer than k, or none, were left out
--- until then, as it is said of a whole release. tests/db/test_readers.py has an adversary who knows this try all small cases.
+-- until then, as it is said of a whole release. tests/db/test_readers.py has an adversary that knows this try all small cases.
 DECLARE
     hour record;
     n integer := 0;

@@ -159,7 +159,7 @@ class Rule:
         return after < before
 
     def speaks_on(self, release: Release, secret: str) -> bool:
-        """An adversary who knows where all people were learns of senders only from releases with requests."""
+        """An adversary that knows where all people were learns of senders only from releases with requests."""
         return secret == "place" or release.secret == "sender"
 
     # Measured.

@@ -286,7 +286,7 @@ def _cut_by_cells(run: Release) -> None:
         row.end, row.cells = later.start, frozenset({12, 13})
 
 
-# What an adversary who plays the run again would profit from.
+# What an adversary that plays the run again would profit from.
 REPLAYED: list[tuple[str, Callable[[], Release], Callable[[Release], object]]] = [
     # A class too many, in one row; a neighbour, or one that lies apart.
     ("tight", make_scattered, lambda run: _show_cells(run, 0, 1, {8, 9, 14, 15})),

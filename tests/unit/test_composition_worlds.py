@@ -1,4 +1,4 @@
-"""An adversary who enumerates worlds, against histories that the rule of composition lets through.
+"""An adversary that enumerates worlds, against histories that the rule of composition lets through.
 
 It shares nothing with the rule. The person at a sensitive site is one of the crowd that a snapshot hides there. A row
 of another release says that all of its people were in one region, which holds the site or does not: each such geometry

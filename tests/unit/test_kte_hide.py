@@ -1,4 +1,4 @@
-"""kte-hide against its rules by plain loops, and against an adversary who looks through all windows."""
+"""kte-hide against its rules by plain loops, and against an adversary that looks through all windows."""
 
 # ruff: noqa: C901, PLR0917 - the rules stand together, as plain loops
 

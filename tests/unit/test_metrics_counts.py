@@ -79,7 +79,7 @@ def test_many_people_in_any_order_are_counted_as_in_plain_python() -> None:
         )
     )
     put = draw_questions(
-        rng, window=(0, 0, 8, 8), moments=600.0 * np.arange(20), spans=np.array([[300.0, 900.0], [0.0, 12000.0]]),
+        rng, box=(0, 0, 8, 8), moments=600.0 * np.arange(20), spans=np.array([[300.0, 900.0], [0.0, 12000.0]]),
         sides_m=(1, 4), queries=30, asks_moments=True,
     )  # fmt: skip
     assert count_true_answers(moved, put).tolist() == count_plainly(moved, put)
@@ -103,7 +103,7 @@ def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() ->
     x, y = 9000 * rng.random((2, 200_000))
     data = Movements(person=person, track=person, t=t.astype(float), x=x, y=y, weight=np.ones(200_000))
     put = draw_questions(
-        rng, window=(0, 0, 9000, 9000), moments=np.arange(10.0), spans=np.array([[0.0, 3.0], [4.0, 9.0]]), queries=200,
+        rng, box=(0, 0, 9000, 9000), moments=np.arange(10.0), spans=np.array([[0.0, 3.0], [4.0, 9.0]]), queries=200,
         asks_moments=True,
     )  # fmt: skip
     count_true_answers(make_movements([(0, 0, 0, 0, 0)]), put)  # what is compiled is not counted
@@ -132,7 +132,7 @@ def test_an_edge_and_the_start_of_a_span_count_and_its_end_does_not() -> None:
 def test_questions_are_drawn_as_many_of_each_side_and_kind() -> None:
     spans = np.array([[0.0, 600.0]])
     rng = np.random.default_rng(0)
-    put = draw_questions(rng, window=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, asks_moments=True)
+    put = draw_questions(rng, box=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, asks_moments=True)
     assert len(put.side_m) == 5 * 2 * 400
     assert put.moment.sum() == 5 * 400
     centre = put.x + put.side_m / 2
@@ -140,12 +140,12 @@ def test_questions_are_drawn_as_many_of_each_side_and_kind() -> None:
     assert centre.max() <= 16000
     assert abs(centre.mean() - 8000) < 500
     only = draw_questions(
-        rng, window=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, queries=7, asks_moments=False
+        rng, box=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, queries=7, asks_moments=False
     )
     assert len(only.side_m) == 35
     assert not only.moment.any()
     none = draw_questions(
-        rng, window=(0, 0, 1, 1), moments=np.empty(0), spans=np.empty((0, 2)), queries=7, asks_moments=True
+        rng, box=(0, 0, 1, 1), moments=np.empty(0), spans=np.empty((0, 2)), queries=7, asks_moments=True
     )
     assert len(none.side_m) == 0
 
@@ -165,8 +165,8 @@ def test_squares_are_at_most_half_as_wide_as_the_city_and_settings_are_compared_
     width: float, asked: list[float], compared: float
 ) -> None:
     spans, rng = np.array([[0.0, 600.0]]), np.random.default_rng(0)
-    for window in ((5, 5, 5 + width, 50_000), (5, 5, 50_000, 5 + width)):
-        put = draw_questions(rng, window=window, moments=np.empty(0), spans=spans, queries=1, asks_moments=False)
+    for box in ((5, 5, 5 + width, 50_000), (5, 5, 50_000, 5 + width)):
+        put = draw_questions(rng, box=box, moments=np.empty(0), spans=spans, queries=1, asks_moments=False)
         assert np.unique(put.side_m).tolist() == asked
         assert choose_compared_side(put) == compared
         [*note] = note_sides(put)
@@ -177,7 +177,7 @@ def test_squares_are_at_most_half_as_wide_as_the_city_and_settings_are_compared_
 def test_the_same_seed_asks_the_same() -> None:
     one, two = (
         draw_questions(
-            np.random.default_rng(3), window=(0, 0, 9, 9), moments=np.arange(9.0), spans=np.array([[0.0, 9.0]]),
+            np.random.default_rng(3), box=(0, 0, 9, 9), moments=np.arange(9.0), spans=np.array([[0.0, 9.0]]),
             queries=5, asks_moments=True,
         )
         for _ in range(2)

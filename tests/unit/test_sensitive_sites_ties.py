@@ -1,4 +1,4 @@
-"""What ties reveal: every placement of four people on a line, weighed by an adversary who knows the algorithm.
+"""What ties reveal: every placement of four people on a line, weighed by an adversary that knows the algorithm.
 
 The adversary knows that one of the four stands on the site, whose row each row is, and how it was made, but not the
 order of the run. All placements are equally likely beforehand; so are all orders.

@@ -1,4 +1,4 @@
-"""The adversary who knows all that a subject did for some time, and looks for its record.
+"""The adversary that knows all that a subject did for some time, and looks for its record.
 
 Of groups that share a record it only counts who is in them. Of records of one subject each it knows, for every subject
 and every stretch of tau, the subject's samples and which of them were suppressed, finds the records that fit, and asks

@@ -1,4 +1,4 @@
-"""The adversary who knows all that a subject did in some stretch of tau, and looks for records that fit it.
+"""The adversary that knows all that a subject did in some stretch of tau, and looks for records that fit it.
 
 A record fits what is known of a subject in a stretch if each of the subject's published samples in it lies in one of
 the record's rows, and each row wholly in it holds one of these. What fits in a stretch fits in every part of it: a row

@@ -1,4 +1,4 @@
-"""The adversary who knows where each person was at its own instants, and which published record may be whom.
+"""The adversary that knows where each person was at its own instants, and which published record may be whom.
 
 It lays out the instants anew, finds who fits which stored record at all instants that are known of them, keeps of these
 pairs those that are in some assignment of all records to all people, and asks of each person whether at least k records

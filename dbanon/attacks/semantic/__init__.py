@@ -1,4 +1,4 @@
-"""The adversary who looks at what there is in each published region, and knows the whole movements of a person.
+"""The adversary that looks at what there is in each published region, and knows the whole movements of a person.
 
 The adversary takes each polygon for the cells that its edges, or else PostGIS, show it to be the union of, and has
 the points of interest of the cells counted anew: too few categories, or others than the city has, tell what people do

@@ -1,4 +1,4 @@
-"""The adversary who joins published places with sensitive sites.
+"""The adversary that joins published places with sensitive sites.
 
 It knows who each person is (the worst case of the paper), finds who is nearest to each site, and asks whether a person
 can be tied to it among fewer than k. Besides, what is published must be true: exact places and rectangles that hold

@@ -1,6 +1,6 @@
 """Mobile-phone trajectories: no knowledge of some time of a person's movements identifies them or reveals much more.
 
-Decides whose samples are merged with whose, epoch by epoch, so that an adversary who followed a person for `tau_s`
+Decides whose samples are merged with whose, epoch by epoch, so that an adversary that followed a person for `tau_s`
 finds k records that fit, and learns no more than `leak_s` beyond. Invariant: every generalised sample holds a true
 sample of each trajectory merged in it, and those of one record do not overlap in time.
 
@@ -117,7 +117,7 @@ METHOD = Method(
             name="k-merge",
             summary="groups of k people with one record each, merged at least cost",
             guarantee=(
-                "An adversary who knows a person's whole trajectory finds at least k people with the same record."
+                "An adversary that knows a person's whole trajectory finds at least k people with the same record."
             ),
         ),
     ),

@@ -115,9 +115,9 @@ METHOD = Method(
     shares=True,
     summary="base-station trajectories: k alike, in regions that hide people's activities",
     guarantee=(
-        "An adversary who knows a whole trajectory finds at least k people with the same record. Every published "
+        "An adversary that knows a whole trajectory finds at least k people with the same record. Every published "
         "region has points of interest of at least l categories, in shares that are no further than t from the "
-        "city's. An adversary who runs the program again learns only the atom of a place: a set of cells with "
+        "city's. An adversary that runs the program again learns only the atom of a place: a set of cells with "
         "atom_l categories and a divergence of at most atom_t, by default l and t."
     ),
     adversary=(

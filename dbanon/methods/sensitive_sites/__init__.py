@@ -68,7 +68,7 @@ METHOD = Method(
     module=__name__,
     summary="people near sensitive sites at one instant: one rectangle for each site and k people or more",
     guarantee=(
-        "An adversary who knows the sensitive sites, and the person behind every row, cannot tie a site to fewer "
+        "An adversary that knows the sensitive sites, and the person behind every row, cannot tie a site to fewer "
         "than k people. Each site's rectangle holds the site and at least k people, and no person counts for two "
         "sites."
     ),

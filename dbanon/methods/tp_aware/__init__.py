@@ -77,7 +77,7 @@ METHOD = Method(
     module=__name__,
     summary="LBS request logs as bundles: one cloak an instant, and the set of requests sent in it",
     guarantee=(
-        "At least k people may have sent any published request. This holds against an adversary who knows the "
+        "At least k people may have sent any published request. This holds against an adversary that knows the "
         "trajectories of all people and the algorithm."
     ),
     adversary=(
