@@ -87,6 +87,7 @@ DECLARE
     xs double precision[] := x;
     ys double precision[] := y;
     centre double precision;
+    places record;
     wide record;
     high record;
     late record;
@@ -109,10 +110,9 @@ BEGIN
         xs := ARRAY(SELECT ele.x - 360 * round((ele.x - centre) / 360) FROM unnest(xs) ele (x));
     END IF;
     -- Places of 100 m are counted in space, and minutes in time; see the top of this file.
-    SELECT mid.low, mid.high INTO wide FROM dbanon_internal.find_distinct_places(xs, ys, 100 * unit) places,
-        dbanon_internal.find_middle_span(places.xs, 1000 * unit) mid;
-    SELECT mid.low, mid.high INTO high FROM dbanon_internal.find_distinct_places(xs, ys, 100 * unit) places,
-        dbanon_internal.find_middle_span(places.ys, 1000 * unit) mid;
+    places := dbanon_internal.find_distinct_places(xs, ys, 100 * unit);
+    wide := dbanon_internal.find_middle_span(places.xs, 1000 * unit);
+    high := dbanon_internal.find_middle_span(places.ys, 1000 * unit);
     late := dbanon_internal.find_middle_span(ARRAY(SELECT DISTINCT floor(ele.t / 60) * 60 FROM unnest(t) ele (t)), 86400);
     -- The median of what lies in the middle: its longitude and latitude decide the reference system.
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY fix.x) AS x, percentile_cont(0.5) WITHIN GROUP (ORDER BY fix.y) AS y INTO middle
@@ -284,25 +284,24 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.sort_out(dbanon_internal.loading, jsonb, text) IS
 'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.count_kept_far(shape jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.count_kept(
+    shape jsonb, OUT kept bigint, OUT first_s double precision, OUT last_s double precision, OUT far jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
     judged record := dbanon_internal.build_survey_conditions(shape);
-    counted jsonb;
 BEGIN
     EXECUTE format(
-        'SELECT coalesce(jsonb_object_agg(f.reason, f.n), ''{}'') FROM (SELECT CASE WHEN %1$s THEN ''far-position'' ELSE ''far-time'' END '
-        'AS reason, count(*) AS n FROM pg_temp.dbanon_ordered WHERE kept AND (%1$s OR %2$s) GROUP BY 1) f', judged.far, judged.late)
-    INTO counted;
-    RETURN counted || (SELECT CASE count(*) WHEN 0 THEN '{}' ELSE jsonb_build_object('too-fast', count(*)) END
-                       FROM pg_temp.dbanon_ordered ord WHERE ord.kept AND ord.reason = 'too-fast');
+        'SELECT count(*), min(t), max(t), jsonb_strip_nulls(jsonb_build_object(''far-position'', nullif(count(*) FILTER (WHERE %1$s), 0), '
+        '    ''far-time'', nullif(count(*) FILTER (WHERE %2$s AND NOT %1$s), 0), '
+        '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
+    INTO kept, first_s, last_s, far;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_kept_far(jsonb) IS
-'Counts the fixes that lie far outside the rest, and those that are too fast, and were kept.';
+COMMENT ON FUNCTION dbanon_internal.count_kept(jsonb) IS
+'Counts the fixes that were kept, finds their first and last time, and counts those that lie far outside the rest or are too fast.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

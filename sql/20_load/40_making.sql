@@ -1,51 +1,37 @@
--- From staged fixes to rows of dbanon.trajectory: order, twins, lines and reprojection. Each step is one statement over all rows.
+-- From staged fixes to rows of dbanon.trajectory: twins, lines and reprojection. Each step is one statement over all rows. A staged row
+-- that is not to be stored is marked first (not kept, with its reason), and then left out.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.order_staged(known dbanon.dataset, shaped boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.mark_twins(shaped boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    day CONSTANT text := CASE WHEN known.day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(s.t) AT TIME ZONE %L)::date', known.day_zone) END;
-    firsts bigint;
 BEGIN
-    -- Two loads may be of one transaction.
-    IF to_regclass('pg_temp.dbanon_ordered') IS NOT NULL THEN
-        DROP TABLE pg_temp.dbanon_ordered;
-    END IF;
-    -- The first row of a subject and time is kept; later ones repeat it or contradict it, which is reported apart. Columns of one width
-    -- come first: the others are in each row's own place.
+    -- The first row of a subject and time is kept; later ones repeat it or contradict it, which is reported apart.
     EXECUTE format(
-        'CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS '
-        'SELECT DISTINCT ON (s.subject, s.t) s.file, s.line, s.t, s.x, s.y, s.ctid AS staged, true AS kept, 0 AS part, s.subject, s.trip, '
-        '    %s AS day, s.shape, s.place, NULL::text AS reason '
-        'FROM pg_temp.dbanon_staged s ORDER BY s.subject, s.t, s.file, s.line', day);
-    GET DIAGNOSTICS firsts = ROW_COUNT;
-    -- Most loads have no others, and need not look for them: window functions over all rows take half as long again as the sort.
-    IF firsts < (SELECT count(*) FROM pg_temp.dbanon_staged) THEN
-        EXECUTE format(
-            'INSERT INTO pg_temp.dbanon_ordered '
-            'SELECT s.file, s.line, s.t, s.x, s.y, s.ctid, false, 0, s.subject, s.trip, %s, s.shape, s.place, '
-            '    CASE WHEN %s THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
-            'FROM pg_temp.dbanon_ordered o JOIN pg_temp.dbanon_staged s ON s.subject = o.subject AND s.t = o.t AND s.ctid <> o.staged',
-            day, CASE WHEN shaped THEN 's.place OPERATOR(@postgis@.=) o.place' ELSE 's.x = o.x AND s.y = o.y' END);
-    END IF;
+        'WITH twin AS MATERIALIZED ('
+        '  SELECT subject, t FROM pg_temp.dbanon_staged WHERE kept GROUP BY subject, t HAVING count(*) > 1), '
+        'earliest AS MATERIALIZED ('
+        '  SELECT DISTINCT ON (sta.subject, sta.t) sta.subject, sta.t, sta.ctid AS staged, sta.x, sta.y, sta.place '
+        '  FROM pg_temp.dbanon_staged sta JOIN twin USING (subject, t) WHERE sta.kept ORDER BY sta.subject, sta.t, sta.file, sta.line) '
+        'UPDATE pg_temp.dbanon_staged sta SET kept = false, reason = CASE WHEN %s THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
+        'FROM earliest WHERE sta.kept AND sta.subject = earliest.subject AND sta.t = earliest.t AND sta.ctid <> earliest.staged',
+        CASE WHEN shaped THEN 'sta.place OPERATOR(@postgis@.=) earliest.place' ELSE 'sta.x = earliest.x AND sta.y = earliest.y' END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.order_staged(dbanon.dataset, boolean) IS
-'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict an earlier
-row.';
+COMMENT ON FUNCTION dbanon_internal.mark_twins(boolean) IS
+'Marks kept fixes that repeat or contradict an earlier row of the same subject and time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_ordered_middle(target integer) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_staged_middle(target integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Source and target need not be parallel, so the middle is that of the rectangle stored.
-    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, ord.t), %s)',
-                  dbanon_internal.build_middle_expression('ord.place', 'x', false),
-                  dbanon_internal.build_middle_expression('ord.place', 'y', false), target)
+    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, sta.t), %s)',
+                  dbanon_internal.build_middle_expression('sta.place', 'x', false),
+                  dbanon_internal.build_middle_expression('sta.place', 'y', false), target)
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_ordered_middle(integer) IS
-'Writes the middle of the rectangle of a row ord of dbanon_ordered, with its time as M.';
+COMMENT ON FUNCTION dbanon_internal.build_staged_middle(integer) IS
+'Writes the middle of the rectangle of a row sta of dbanon_staged, with its time as M.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(known dbanon.dataset, source_srid integer, shaped boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -57,56 +43,69 @@ BEGIN
     -- is the same.
     EXECUTE format(
         'WITH span AS MATERIALIZED ('
-        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_ordered WHERE kept GROUP BY subject), '
+        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged WHERE kept GROUP BY subject), '
         'stored AS MATERIALIZED ('
         '  SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
         '  FROM span CROSS JOIN LATERAL (SELECT tra.path FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
         '      AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
         '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(tra.path) point '
         '  WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high) '
-        'UPDATE pg_temp.dbanon_ordered ord SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
+        'UPDATE pg_temp.dbanon_staged sta SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
         '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
-        'FROM stored WHERE ord.kept AND ord.subject = stored.subject AND ord.t = stored.t',
+        'FROM stored WHERE sta.kept AND sta.subject = stored.subject AND sta.t = stored.t',
         known.dataset_id,
-        CASE WHEN shaped THEN dbanon_internal.build_ordered_middle(known.srid) ELSE format(
-            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(ord.x, ord.y), %s), %s)', source_srid, known.srid) END);
+        CASE WHEN shaped THEN dbanon_internal.build_staged_middle(known.srid) ELSE format(
+            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(sta.x, sta.y), %s), %s)', source_srid, known.srid) END);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.mark_stored(dbanon.dataset, integer, boolean) IS
-'Marks ordered fixes of a subject and time that the dataset has already: the same rows added twice add nothing.';
+'Marks staged fixes of a subject and time that the dataset has already: the same rows added twice add nothing.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_ordered_fixes(asked dbanon_internal.loading, most integer DEFAULT 100000) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.is_cut(asked dbanon_internal.loading, most bigint DEFAULT 100000) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Most loads cut nothing; then the rows are read as they are, without two window functions over all of them.
-    IF asked.split_gap_s IS NULL AND NOT EXISTS (
-        SELECT FROM pg_temp.dbanon_ordered ord WHERE ord.kept GROUP BY ord.subject, ord.trip HAVING count(*) > most) THEN
-        RETURN '(SELECT * FROM pg_temp.dbanon_ordered WHERE kept)';
-    END IF;
-    -- A part ends where a gap is too long, or after `most` fixes, which bounds the size of a line.
-    RETURN format(
-        '(SELECT subject, trip, day, t, x, y, count(*) FILTER (WHERE gap > %L::float8 OR nth %% %s = 0) '
-        '    OVER (PARTITION BY subject, trip, day ORDER BY t) AS part '
-        ' FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip, day ORDER BY t) AS gap, '
-        '              row_number() OVER (PARTITION BY subject, trip, day ORDER BY t) - 1 AS nth '
-        '       FROM pg_temp.dbanon_ordered WHERE kept) spaced)', coalesce(asked.split_gap_s, 'Infinity'), most);
+    RETURN asked.split_gap_s IS NOT NULL OR EXISTS (
+        SELECT FROM pg_temp.dbanon_staged sta WHERE sta.kept GROUP BY sta.subject, sta.trip HAVING count(*) > most);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_ordered_fixes(dbanon_internal.loading, integer) IS
-'Writes what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them.';
+COMMENT ON FUNCTION dbanon_internal.is_cut(dbanon_internal.loading, bigint) IS
+'Whether a load cuts a path of somebody in parts: where gaps do, or where it has more than so many fixes.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_line_fixes(
+    split_gap_s double precision, day_zone text, cut boolean, most bigint DEFAULT 100000) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    -- Most loads cut nothing; then rows are read as they are, without two window functions over all of them.
+    SELECT CASE WHEN NOT cut THEN format('(SELECT subject, trip, %s AS day, t, x, y, 0 AS part FROM pg_temp.dbanon_staged WHERE kept)', whole.day)
+        -- A part ends where a gap is too long, or after `most` fixes, which bounds the size of a line.
+        ELSE format(
+            '(SELECT subject, trip, day, t, x, y, count(*) FILTER (WHERE gap > %L::float8 OR nth %% %s = 0) '
+            '    OVER (PARTITION BY subject, trip, day ORDER BY t) AS part '
+            ' FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip, day ORDER BY t) AS gap, '
+            '              row_number() OVER (PARTITION BY subject, trip, day ORDER BY t) - 1 AS nth '
+            '       FROM (SELECT subject, trip, %s AS day, t, x, y FROM pg_temp.dbanon_staged WHERE kept) dated) spaced)',
+            coalesce(split_gap_s, 'Infinity'), most, whole.day) END
+    FROM (SELECT CASE WHEN day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(t) AT TIME ZONE %L)::date', day_zone) END AS day) whole
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_line_fixes(double precision, text, boolean, bigint) IS
+'Writes what lines are made of: the kept fixes, with their days, and their parts numbered where gaps or their length cut them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
-    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
+    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, load_id bigint, cut boolean,
+    OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
+SET client_min_messages = error
 AS $$
 DECLARE
     off_the_map bigint;
 BEGIN
-    -- Whole lines are reprojected at once, ten times as fast as single fixes.
+    -- PostGIS says in a notice which times of a line do not follow each other; the constraint of the table then refuses it. Whole lines are reprojected at once, ten times as fast as single fixes.
     EXECUTE format(
         'WITH made AS ('
         '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path) '
@@ -118,7 +117,7 @@ BEGIN
         'SELECT count(*), count(DISTINCT subject), count(*) FILTER (WHERE NOT ('
         '  @postgis@.ST_XMin(@postgis@.Box3D(path)) > ''-1e12'' AND @postgis@.ST_YMin(@postgis@.Box3D(path)) > ''-1e12'' '
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
-        known.dataset_id, load_id, source_srid, known.srid, dbanon_internal.build_ordered_fixes(asked))
+        known.dataset_id, load_id, source_srid, known.srid, dbanon_internal.build_line_fixes(asked.split_gap_s, known.day_zone, cut))
     INTO trajectories, subjects, off_the_map;
     -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
@@ -129,8 +128,9 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.insert_lines(dbanon_internal.loading, dbanon.dataset, integer, bigint) IS
-'Stores the kept ordered fixes as trajectories, in the reference system of the dataset. Raises an error if that system shows no place for one.';
+COMMENT ON FUNCTION dbanon_internal.insert_lines(dbanon_internal.loading, dbanon.dataset, integer, bigint, boolean) IS
+'Stores the kept fixes as trajectories, in the reference system of the dataset. Raises an error if that system shows no place for one, or if two of
+a line have the same time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(known dbanon.dataset, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -140,50 +140,59 @@ BEGIN
     EXECUTE format(
         'WITH made AS ('
         '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
-        '  SELECT %s, %s, ord.subject, %s, CASE WHEN ord.shape IS NOT NULL THEN ord.place END '
-        '  FROM pg_temp.dbanon_ordered ord WHERE ord.kept ORDER BY ord.subject, ord.t RETURNING subject) '
-        'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.build_ordered_middle(known.srid))
+        '  SELECT %s, %s, sta.subject, %s, CASE WHEN sta.shape IS NOT NULL THEN sta.place END '
+        '  FROM pg_temp.dbanon_staged sta WHERE sta.kept ORDER BY sta.subject, sta.t RETURNING subject) '
+        'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.build_staged_middle(known.srid))
     INTO trajectories, subjects;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.insert_shapes(dbanon.dataset, bigint) IS
-'Stores the kept ordered rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
+'Stores the kept rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.make_ordered(
-    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, content text, load_id bigint,
+CREATE OR REPLACE FUNCTION dbanon_internal.store_staged(
+    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, has_twins boolean, content text, load_id bigint,
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    cut CONSTANT boolean := NOT shaped AND dbanon_internal.is_cut(asked);
+    -- To look for twins takes as long as to make lines, and most loads have none: where all fixes of a time would be in one line, the table
+    -- refuses that line.
+    looks_for_twins CONSTANT boolean := has_twins OR shaped OR cut OR asked.trip IS NOT NULL OR asked.max_speed_kmh IS NOT NULL;
     published tstzmultirange;
 BEGIN
-    -- Order within what is added; then, for an append, against what is stored; what was found in either goes to the quarantine, but where
-    -- what is new is looked for, known rows are counted alone, and new ones of a time that was published.
-    PERFORM dbanon_internal.order_staged(known, shaped);
+    -- First, for an append, what is stored, then twins within the rest. What was found in either goes to the quarantine, but where what is
+    -- new is looked for, known rows are counted alone, and new ones of a time that was published.
     IF asked.mode IN ('append', 'new') THEN
         PERFORM dbanon_internal.mark_stored(known, source_srid, shaped);
+    END IF;
+    IF looks_for_twins THEN
+        PERFORM dbanon_internal.mark_twins(shaped);
     END IF;
     IF asked.max_speed_kmh IS NOT NULL THEN
         PERFORM dbanon_internal.mark_too_fast(asked, known, source_srid);
     END IF;
     IF asked.mode = 'new' THEN
         published := dbanon_internal.find_published_times(known.dataset_id);
-        UPDATE pg_temp.dbanon_ordered SET reason = 'known' WHERE reason = 'duplicate-fix';
-        UPDATE pg_temp.dbanon_ordered ord SET kept = false, reason = 'late' WHERE ord.kept AND published @> to_timestamp(ord.t);
+        UPDATE pg_temp.dbanon_staged SET reason = 'known' WHERE reason = 'duplicate-fix';
+        UPDATE pg_temp.dbanon_staged sta SET kept = false, reason = 'late' WHERE sta.kept AND published @> to_timestamp(sta.t);
     END IF;
-    EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, CASE WHEN reason <> ALL (%L::text[]) THEN %s END, t '
-                   'FROM pg_temp.dbanon_ordered WHERE NOT kept', dbanon_internal.list_counted_reasons(), content);
+    IF looks_for_twins OR asked.mode IN ('append', 'new') THEN
+        PERFORM dbanon_internal.leave_out('NOT kept', 'reason',
+            format('CASE WHEN reason <> ALL (%L::text[]) THEN %s END', dbanon_internal.list_counted_reasons(), content));
+    END IF;
     IF shaped THEN
         SELECT built.trajectories, built.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) built;
     ELSE
         SELECT built.trajectories, built.subjects INTO trajectories, subjects
-        FROM dbanon_internal.insert_lines(asked, known, source_srid, load_id) built;
+        FROM dbanon_internal.insert_lines(asked, known, source_srid, load_id, cut) built;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_ordered(dbanon_internal.loading, dbanon.dataset, integer, boolean, text, bigint) IS
-'Orders the staged fixes, leaves out twins and what is there, and stores the rest.';
+COMMENT ON FUNCTION dbanon_internal.store_staged(dbanon_internal.loading, dbanon.dataset, integer, boolean, boolean, text, bigint) IS
+'Leaves out what is there and twins, and stores the rest. Raises an error if a fix cannot be shown in the reference system, or if there are twins that
+were not looked for.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -226,24 +235,39 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 SET work_mem = '256MB'
 AS $$
+DECLARE
+    has_twins boolean := false;
+    is_placed boolean := false;
 BEGIN
     -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
         PERFORM dbanon_internal.locate_staged(source_srid, known.srid, content);
     END IF;
-    BEGIN
-        SELECT built.trajectories, built.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) built;
-    EXCEPTION WHEN internal_error THEN
-        -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
-        PERFORM dbanon_internal.leave_out_unplaced(source_srid, known.srid, content);
-        SELECT built.trajectories, built.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) built;
-    END;
+    LOOP
+        BEGIN
+            SELECT built.trajectories, built.subjects INTO trajectories, subjects
+            FROM dbanon_internal.store_staged(asked, known, source_srid, shaped, has_twins, content, load_id) built;
+            EXIT;
+        EXCEPTION
+            WHEN check_violation THEN
+                -- Twins, in all likelihood: they are looked for, and the work is done again.
+                IF has_twins THEN
+                    RAISE;
+                END IF;
+                has_twins := true;
+            WHEN internal_error THEN
+                -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
+                IF is_placed THEN
+                    RAISE;
+                END IF;
+                is_placed := true;
+                PERFORM dbanon_internal.leave_out_unplaced(source_srid, known.srid, content);
+        END;
+    END LOOP;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_trajectories(dbanon_internal.loading, dbanon.dataset, integer, boolean, text, bigint) IS
-'Makes trajectories of the staged fixes; those that the projection cannot show are left out.';
+'Makes trajectories of the staged fixes; twins, and those that the projection cannot show, are left out.';
 
 -- ---- copies
 

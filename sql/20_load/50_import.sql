@@ -29,6 +29,7 @@ DECLARE
     middle record;
     known dbanon.dataset;
     drawn bigint;
+    staged bigint;
     shapes bigint;
     kept bigint;
 BEGIN
@@ -36,10 +37,10 @@ BEGIN
     PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
     PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
     PERFORM dbanon_internal.report_stage('looking for wild positions');
-    far := '{}';
-    IF EXISTS (SELECT FROM pg_temp.dbanon_staged) THEN
+    SELECT count(*), count(sta.shape) INTO staged, shapes FROM pg_temp.dbanon_staged sta;
+    IF staged > 0 THEN
         -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
-        sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
+        sample := dbanon_internal.draw_sample(staged);
         shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
         middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
         target := coalesce(CASE WHEN asked.mode = 'append' OR may_be_none THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END,
@@ -55,20 +56,22 @@ BEGIN
     drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources, units_per_s);
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories');
-    SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
+    IF shapes > 0 THEN
+        SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
+    END IF;
     SELECT built.trajectories, built.subjects INTO trajectories, subjects
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
     PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
     -- Figures and notices, from what was kept.
-    SELECT count(*), to_timestamp(min(ord.t)), to_timestamp(max(ord.t)) INTO kept, first_time, last_time FROM pg_temp.dbanon_ordered ord
-    WHERE ord.kept;
+    SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}')
+    INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(shape) cnt;
     IF kept > 0 THEN
         IF known.day_zone IS NOT NULL THEN
-            SELECT count(*) INTO days FROM (SELECT DISTINCT ord.subject, ord.day FROM pg_temp.dbanon_ordered ord WHERE ord.kept) seen;
+            SELECT count(*) INTO days FROM (
+                SELECT DISTINCT sta.subject, (to_timestamp(sta.t) AT TIME ZONE known.day_zone)::date FROM pg_temp.dbanon_staged sta) seen;
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
                 'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
-        far := dbanon_internal.count_kept_far(shape);
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-position')::bigint, 'position'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-time')::bigint, 'time'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_too_fast((far ->> 'too-fast')::bigint, asked.max_speed_kmh));

@@ -126,7 +126,7 @@ from tests.importing import (
         (
             "SELECT * FROM dbanon.import_quasi_identifiers('public.digits', 'town'",
             DataError,
-            ("times", "unix seconds", "2100", "YYYYMMDDhhmmss"),
+            ("times", "unix time", "2100", "YYYYMMDDhhmmss"),
         ),
     ],
 )  # fmt: skip

@@ -281,6 +281,18 @@ def test_a_row_off_the_map_is_left_out_and_the_others_are_made_again(gps):
     assert gps.execute("SELECT line FROM dbanon.quarantine").fetchall() == [(91,)]
 
 
+def test_twins_are_left_out_beside_a_row_off_the_map_and_no_message_has_their_time(gps):
+    gps.execute(f"INSERT INTO gps SELECT 90, 's1', 9999, ST_Translate({POINT}, 91, -53.1)")
+    for line, east in ((91, 0), (92, 0.01), (93, 0.01)):
+        gps.execute(f"INSERT INTO gps SELECT {line}, 's1', 9998, ST_Translate({POINT}, {east}, 0)")
+    said: list[str] = []
+    gps.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    (row,) = _import(gps, srid="32632")
+    assert row["quarantined"] == {"contradicting-fix": 2, "position-out-of-range": 1}
+    assert row["rows_kept"] == 91
+    assert "9998" not in "".join(said)
+
+
 def test_rows_that_are_their_own_go_on_with_their_numbers(gps):
     for mode in ("'create'", "'append'"):
         _import(gps, subject="'-'", mode=mode)

@@ -124,10 +124,14 @@ def test_far_positions_that_cannot_be_placed_are_not_counted_as_kept(connection,
 def test_a_long_subject_is_cut_into_trajectories(connection, most, parts):
     with connection.transaction():
         connection.execute(
-            "CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
-            "NULL::date AS day, 0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
+            "CREATE TEMP TABLE dbanon_staged ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
+            "0 AS x, 0 AS y, true AS kept FROM generate_series(1, 20) t"
         )
-        (fixes,) = connection.execute("SELECT dbanon_internal.build_ordered_fixes(NULL, %s)", [most]).fetchone()
+        (cut,) = connection.execute("SELECT dbanon_internal.is_cut(NULL, %s)", [most]).fetchone()
+        assert cut == (len(parts) > 1)
+        (fixes,) = connection.execute(
+            "SELECT dbanon_internal.build_line_fixes(NULL, NULL, %s, %s)", [cut, most]
+        ).fetchone()
         counted = connection.execute(f"SELECT count(*) FROM {fixes} f GROUP BY part ORDER BY part").fetchall()
     assert [n for (n,) in counted] == parts
 
@@ -233,12 +237,14 @@ def test_the_same_file_a_second_time_adds_nothing_and_says_so(connection, write)
 
 def test_added_fixes_that_are_there_or_contradict_those_there_are_left_out(connection, write):
     _load(connection, write(["a,0,8.2,53.1", "a,60,8.3,53.1", "b,0,8.2,53.2"]))
-    rows = ["a,60,8.3,53.1", "a,0,8.25,53.1", "b,0,8.2,53.2", "b,0,8.9,53.2", "a,120,8.3,53.1", "c,0,8.2,53.1"]
-    report = _load(connection, write(rows), mode="append")
-    assert report.quarantined == {"duplicate-fix": 2, "contradicting-fix": 2}
-    assert _read_quarantine(connection) == [
-        (2, "duplicate-fix"), (3, "contradicting-fix"), (4, "duplicate-fix"), (5, "contradicting-fix")
-    ]  # fmt: skip
+    rows = ["a,60,8.3,53.1", "a,0,8.25,53.1", "b,0,8.9,53.2", "b,0,8.2,53.2", "a,120,8.3,53.1", "c,0,8.2,53.1"]
+    for options in ({}, {"split_gap_s": 3600}):  # with which twins are looked for from the start
+        connection.execute("DELETE FROM dbanon.load WHERE load_id > 1; DELETE FROM dbanon.trajectory WHERE load_id > 1")
+        report = _load(connection, write(rows), mode="append", **options)
+        assert report.quarantined == {"duplicate-fix": 2, "contradicting-fix": 2}
+        assert _read_quarantine(connection) == [
+            (2, "duplicate-fix"), (3, "contradicting-fix"), (4, "contradicting-fix"), (5, "duplicate-fix")
+        ]  # fmt: skip
     stored = connection.execute("SELECT subject, extract(epoch FROM t)::int FROM dbanon.fix ORDER BY 1, 2").fetchall()
     assert stored == [("a", 0), ("a", 60), ("a", 120), ("b", 0), ("c", 0)]
 
