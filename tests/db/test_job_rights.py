@@ -9,6 +9,7 @@ from psycopg import sql
 
 from tests.db.nights import add, compute, find_day, list_periods, make_source, read_value, take_step
 from tests.facts import expect_refusal
+from tests.golden import reference
 
 Login = Callable[[str], str]
 RUN = "CALL dbanon.run_jobs(wait => false)"
@@ -198,9 +199,12 @@ def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(ow
         )
         seen += str(worker.execute("SELECT h::text FROM dbanon.health h").fetchall())
         seen += str(worker.execute("SELECT v::text FROM dbanon_internal.list_vitals() v").fetchall())
+        named = worker.execute("SELECT DISTINCT name FROM dbanon_internal.list_vitals()").fetchall()
         with expect_refusal("42501"):
             worker.execute("SELECT * FROM dbanon.job")
     seen += str(own.execute("SELECT a::text FROM dbanon.audit a").fetchall())
     assert "job_lag_seconds" in seen
+    listed = (reference.FOLDER / "settings.md").read_text()
+    assert [name for (name,) in named if f"| `dbanon_{name}` |" not in listed] == []
     assert "zoe" not in seen
     assert "gps" not in seen

@@ -73,3 +73,8 @@ connections of dbanon use these instead, because others would change a result or
 being written to, use a standby or take the rights: `default_transaction_read_only` does not do it. `dbanon import`
 looks up the tables that you name along the search path of the login. `dbanon db psql` changes no setting.
 """
+VITALS_HEAD = """
+`dbanon worker --listen` shows them at `/metrics`, in the text format of Prometheus. They count processes and runs,
+never rows or people. An unknown figure has no line. [Watch a worker](../administrators/operate.md#watch-a-worker)
+says how to ask for them.
+"""

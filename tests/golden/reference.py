@@ -432,6 +432,23 @@ def _write_settings() -> str:
     return "\n## Settings of connections\n" + reasons.SETTINGS_HEAD + _write_table("setting, value, reason", rows)
 
 
+def _write_vitals(connection: psycopg.Connection) -> str:
+    """List what a worker shows its monitoring, from the source of the function that makes it."""
+    query = "SELECT prosrc FROM pg_proc WHERE oid = 'dbanon_internal.list_vitals()'::regprocedure"
+    ((source,),) = connection.execute(query).fetchall()
+    alone = re.findall(r"SELECT '(\w+)', '([^']+)',\s+(?:'{}'|jsonb_build_object\('(\w+)')", source)
+    jobs = [(*found, "job") for found in re.findall(r"\('(\w+)', '([^']+)',", source)]
+    rows = [("connected", "Whether the worker is connected.", ""), *alone, *jobs]
+    return (
+        "\n## Figures of a worker\n"
+        + reasons.VITALS_HEAD
+        + _write_table(
+            "name, label, meaning",
+            ([_format_code(f"dbanon_{n}"), _format_code(label), _format_meaning(words)] for n, words, label in rows),
+        )
+    )
+
+
 UNITS = {
     "share": "a share, shown in %",
     "m": "metres",
@@ -460,7 +477,7 @@ def write_pages(connection: psycopg.Connection) -> dict[Path, str]:
     made = {"sql": _write_glance(every)}
     made |= {page: _write_sql(every, page) for page in (*GROUPS, "sql-views", "sql-tables")}
     made |= {"command-line": _write_command_line(), "python": _write_python(), "errors": _write_errors(every)}
-    made |= {"settings": _write_settings(), "metrics": "".join(_write_metrics())}
+    made |= {"settings": _write_settings() + _write_vitals(connection), "metrics": "".join(_write_metrics())}
     return {FOLDER / f"{name}.md": _read_head(name) + text for name, text in made.items()}
 
 
