@@ -12,7 +12,11 @@ DECLARE
     given text[];
 BEGIN
     IF NOT pg_has_role('@admin@', CASE WHEN version < 160000 THEN 'MEMBER' ELSE 'SET' END) THEN
-        GRANT @admin@ TO CURRENT_USER;
+        BEGIN
+            GRANT @admin@ TO CURRENT_USER;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_temp.refuse_roles();
+        END;
     END IF;
     FOR role IN SELECT our.role FROM pg_temp.list_roles('@prefix@') our LOOP
         IF NOT has_schema_privilege(role, @postgis_name@, 'USAGE') THEN

@@ -113,6 +113,24 @@ def test_roles_that_another_session_holds_are_not_waited_for_forever(
     assert schema.upgrade(url, role_prefix=prefix) == schema.EXPECTED_REVISION
 
 
+def test_a_membership_that_another_session_grants_is_not_waited_for_forever(
+    empty: Empty, prefixes: list[str], user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
+    prefix, url = prefixes[0], empty(user)
+    own = database_url(url, user=user, password=user)
+    with psycopg.connect(url) as other, psycopg.connect(own, autocommit=True) as owner:
+        other.execute("CREATE EXTENSION postgis")
+        other.commit()
+        for role, purpose in zip(_roles.list_names(prefix), _roles.PURPOSES.values(), strict=True):
+            owner.execute(f"CREATE ROLE {role}; COMMENT ON ROLE {role} IS 'dbanon: {purpose}'")
+        other.execute(f"GRANT {prefix}_admin TO {user}")
+        with expect_refusal(StoreError, f"{prefix}_*", f"(process {other.info.backend_pid})"):
+            schema.upgrade(own, role_prefix=prefix)
+        other.rollback()
+    assert schema.upgrade(own, role_prefix=prefix) == schema.EXPECTED_REVISION
+
+
 @pytest.mark.many
 @pytest.mark.parametrize("prefix", ["", "Dbanon", "1a", "a-b", "a;DROP", "x" * 41])
 def test_a_prefix_must_be_a_plain_name(empty: Empty, prefix: str) -> None:
