@@ -280,7 +280,7 @@ BEGIN
     SELECT coalesce(sum(load.rows_read), 0) + 1 INTO first_number FROM dbanon.load load WHERE load.dataset_id = old.dataset_id;
     -- "C" compares bytes: the fastest order there is, and any will do.
     PERFORM dbanon_internal.make_staging('x float8, y float8, subject text COLLATE "C", trip text COLLATE "C", '
-                                'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb, kept boolean NOT NULL DEFAULT true');
+                                'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
     -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_suspect') IS NOT NULL THEN
         DROP TABLE pg_temp.dbanon_suspect;

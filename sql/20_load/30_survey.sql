@@ -301,7 +301,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_kept(jsonb) IS
-'Counts the fixes that were kept, finds their first and last time, and counts those that lie far outside the rest or are too fast.';
+'Counts the fixes left in the staging table, finds their first and last time, and counts those that lie far outside the rest or are too fast.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

@@ -70,21 +70,21 @@ BEGIN
     EXECUTE format(
         'WITH span AS MATERIALIZED ('
         '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high '
-        '  FROM pg_temp.dbanon_staged WHERE kept AND %6$L::boolean GROUP BY subject), '
+        '  FROM pg_temp.dbanon_staged WHERE %5$L::boolean GROUP BY subject), '
         'stored AS MATERIALIZED ('
         '  SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, '
         '      @postgis@.ST_Transform(@postgis@.ST_Force2D(point.geom), 4326) AS place '
         '  FROM span CROSS JOIN LATERAL (SELECT tra.path, tra.first_s, tra.last_s FROM dbanon.trajectory tra '
-        '      WHERE tra.dataset_id = %7$s AND tra.subject = span.subject '
+        '      WHERE tra.dataset_id = %6$s AND tra.subject = span.subject '
         '      AND tra.last_s >= coalesce((SELECT max(other.last_s) FROM dbanon.trajectory other '
-        '          WHERE other.dataset_id = %7$s AND other.subject = span.subject AND other.last_s < span.low), span.low) '
+        '          WHERE other.dataset_id = %6$s AND other.subject = span.subject AND other.last_s < span.low), span.low) '
         '      AND tra.last_s <= coalesce((SELECT min(other.last_s) FROM dbanon.trajectory other '
-        '          WHERE other.dataset_id = %7$s AND other.subject = span.subject AND other.last_s > span.high), span.high) OFFSET 0) tra '
+        '          WHERE other.dataset_id = %6$s AND other.subject = span.subject AND other.last_s > span.high), span.high) OFFSET 0) tra '
         '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(tra.path) point '
         '  WHERE (tra.last_s >= span.low OR coalesce(point.path[1], 1) > @postgis@.ST_NPoints(tra.path) - 20) '
         '    AND (tra.first_s <= span.high OR coalesce(point.path[1], 1) <= 20)), '
         'placed AS ('
-        '  SELECT subject, t, %1$s FROM (SELECT subject, t, x, y, %2$s AS place FROM pg_temp.dbanon_staged WHERE kept OFFSET 0) sta '
+        '  SELECT subject, t, %1$s FROM (SELECT subject, t, x, y, %2$s AS place FROM pg_temp.dbanon_staged OFFSET 0) sta '
         '  UNION ALL SELECT subject, t, @postgis@.ST_X(place), @postgis@.ST_Y(place) FROM stored), '
         'paced AS ('
         '  SELECT *, %3$s * 3.6 > %4$L::float8 * (t - lag(t) OVER w) AS jumps FROM placed WINDOW w AS (PARTITION BY subject ORDER BY t)), '
@@ -107,18 +107,16 @@ BEGIN
         'fast AS MATERIALIZED ('
         '  SELECT cut.subject, cut.t FROM cut '
         '  WHERE NOT EXISTS (SELECT FROM chosen WHERE chosen.subject = cut.subject AND chosen.part = cut.part)) '
-        'UPDATE pg_temp.dbanon_staged sta SET kept = NOT %5$L::boolean, reason = ''too-fast'' '
-        'FROM fast WHERE sta.kept AND sta.subject = fast.subject AND sta.t = fast.t',
+        'UPDATE pg_temp.dbanon_staged sta SET reason = ''too-fast'' FROM fast WHERE sta.subject = fast.subject AND sta.t = fast.t',
         CASE WHEN geographic THEN 'x AS lon, y AS lat' ELSE '@postgis@.ST_X(place) AS lon, @postgis@.ST_Y(place) AS lat' END,
         CASE WHEN geographic THEN 'NULL' ELSE
             format('@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(x, y), %s), 4326)', source_srid) END,
-        dbanon_internal.build_sphere_metres('lag(lon) OVER w', 'lag(lat) OVER w', 'lon', 'lat'), asked.max_speed_kmh, asked.drop_outliers,
+        dbanon_internal.build_sphere_metres('lag(lon) OVER w', 'lag(lat) OVER w', 'lon', 'lat'), asked.max_speed_kmh,
         asked.mode IN ('append', 'new'), known.dataset_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.mark_too_fast(dbanon_internal.loading, dbanon.dataset, integer) IS
-'Marks the kept fixes without which no subject would be faster than asked for, beside what is stored; they are not kept if outliers are left
-out. Raises an error if the reference system is unknown.';
+'Marks the staged fixes without which no subject would be faster than asked for, beside what is stored. Raises an error if the reference system is unknown.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_too_fast(n bigint, max_speed_kmh double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

@@ -1,25 +1,38 @@
--- From staged fixes to rows of dbanon.trajectory: twins, lines and reprojection. Each step is one statement over all rows. A staged row
--- that is not to be stored is marked first (not kept, with its reason), and then left out.
+-- From staged fixes to rows of dbanon.trajectory: twins, lines and reprojection. Each step is one statement over all rows. What is not to be
+-- stored goes from pg_temp.dbanon_staged to pg_temp.dbanon_rejected at once, with its reason.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.mark_twins(shaped boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_found(query text, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- The first row of a subject and time is kept; later ones repeat it or contradict it, which is reported apart.
     EXECUTE format(
-        'WITH twin AS MATERIALIZED ('
-        '  SELECT subject, t FROM pg_temp.dbanon_staged WHERE kept GROUP BY subject, t HAVING count(*) > 1), '
-        'earliest AS MATERIALIZED ('
-        '  SELECT DISTINCT ON (sta.subject, sta.t) sta.subject, sta.t, sta.ctid AS staged, sta.x, sta.y, sta.place '
-        '  FROM pg_temp.dbanon_staged sta JOIN twin USING (subject, t) WHERE sta.kept ORDER BY sta.subject, sta.t, sta.file, sta.line) '
-        'UPDATE pg_temp.dbanon_staged sta SET kept = false, reason = CASE WHEN %s THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
-        'FROM earliest WHERE sta.kept AND sta.subject = earliest.subject AND sta.t = earliest.t AND sta.ctid <> earliest.staged',
-        CASE WHEN shaped THEN 'sta.place OPERATOR(@postgis@.=) earliest.place' ELSE 'sta.x = earliest.x AND sta.y = earliest.y' END);
+        'WITH found AS MATERIALIZED (%s), '
+        'gone AS (DELETE FROM pg_temp.dbanon_staged sta USING found WHERE sta.ctid = found.staged RETURNING sta.*, found.why) '
+        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, why, CASE WHEN why <> ALL (%L::text[]) THEN %s END, t FROM gone',
+        query, dbanon_internal.list_counted_reasons(), content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.mark_twins(boolean) IS
-'Marks kept fixes that repeat or contradict an earlier row of the same subject and time.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_found(text, text) IS
+'Moves the staged rows that a query finds, with the columns staged (their ctid) and why, to those left out.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_twins(shaped boolean, repeated text, content text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- The first row of a subject and time stays; later ones repeat it or contradict it, which is reported apart.
+    PERFORM dbanon_internal.leave_out_found(format(
+        'SELECT ranked.staged, CASE WHEN ranked.same THEN %L ELSE ''contradicting-fix'' END AS why '
+        'FROM (SELECT sta.ctid AS staged, row_number() OVER w AS nth, %s AS same '
+        '      FROM pg_temp.dbanon_staged sta WINDOW w AS (PARTITION BY sta.subject, sta.t ORDER BY sta.file, sta.line)) ranked '
+        'WHERE ranked.nth > 1', repeated,
+        CASE WHEN shaped THEN 'sta.place OPERATOR(@postgis@.=) first_value(sta.place) OVER w'
+             ELSE 'sta.x = first_value(sta.x) OVER w AND sta.y = first_value(sta.y) OVER w' END), content);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_out_twins(boolean, text, text) IS
+'Leaves out staged rows that repeat or contradict an earlier row of the same subject and time; repeated: the reason of the former.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_staged_middle(target integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -33,7 +46,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_staged_middle(integer) IS
 'Writes the middle of the rectangle of a row sta of dbanon_staged, with its time as M.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(known dbanon.dataset, source_srid integer, shaped boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_stored(
+    known dbanon.dataset, source_srid integer, shaped boolean, repeated text, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -41,25 +55,27 @@ BEGIN
     -- Only trajectories of these subjects that overlap in time with what is added are looked at, each by the index: OFFSET 0 keeps the
     -- planner from reading all that the dataset has. Reprojected twice, a position may differ in its last bits: within a millimetre it
     -- is the same.
-    EXECUTE format(
+    PERFORM dbanon_internal.leave_out_found(format(
         'WITH span AS MATERIALIZED ('
-        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged WHERE kept GROUP BY subject), '
+        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged GROUP BY subject), '
         'stored AS MATERIALIZED ('
         '  SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
         '  FROM span CROSS JOIN LATERAL (SELECT tra.path FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
         '      AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
         '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(tra.path) point '
         '  WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high) '
-        'UPDATE pg_temp.dbanon_staged sta SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
-        '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
-        'FROM stored WHERE sta.kept AND sta.subject = stored.subject AND sta.t = stored.t',
+        'SELECT sta.ctid AS staged, CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) THEN %L '
+        '    ELSE ''contradicting-fix'' END AS why '
+        'FROM stored JOIN pg_temp.dbanon_staged sta ON sta.subject = stored.subject AND sta.t = stored.t',
         known.dataset_id,
         CASE WHEN shaped THEN dbanon_internal.build_staged_middle(known.srid) ELSE format(
-            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(sta.x, sta.y), %s), %s)', source_srid, known.srid) END);
+            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(sta.x, sta.y), %s), %s)', source_srid, known.srid) END,
+        repeated), content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.mark_stored(dbanon.dataset, integer, boolean) IS
-'Marks staged fixes of a subject and time that the dataset has already: the same rows added twice add nothing.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_stored(dbanon.dataset, integer, boolean, text, text) IS
+'Leaves out staged rows of a subject and time that the dataset has already: the same rows added twice add nothing; repeated: the reason of those
+that have the same position, too.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_cut(asked dbanon_internal.loading, most bigint DEFAULT 100000) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -67,7 +83,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN asked.split_gap_s IS NOT NULL OR EXISTS (
-        SELECT FROM pg_temp.dbanon_staged sta WHERE sta.kept GROUP BY sta.subject, sta.trip HAVING count(*) > most);
+        SELECT FROM pg_temp.dbanon_staged sta GROUP BY sta.subject, sta.trip HAVING count(*) > most);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_cut(dbanon_internal.loading, bigint) IS
@@ -80,19 +96,19 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     -- Most loads cut nothing; then rows are read as they are, without two window functions over all of them.
-    SELECT CASE WHEN NOT cut THEN format('(SELECT subject, trip, %s AS day, t, x, y, 0 AS part FROM pg_temp.dbanon_staged WHERE kept)', whole.day)
+    SELECT CASE WHEN NOT cut THEN format('(SELECT subject, trip, %s AS day, t, x, y, 0 AS part FROM pg_temp.dbanon_staged)', whole.day)
         -- A part ends where a gap is too long, or after `most` fixes, which bounds the size of a line.
         ELSE format(
             '(SELECT subject, trip, day, t, x, y, count(*) FILTER (WHERE gap > %L::float8 OR nth %% %s = 0) '
             '    OVER (PARTITION BY subject, trip, day ORDER BY t) AS part '
             ' FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip, day ORDER BY t) AS gap, '
             '              row_number() OVER (PARTITION BY subject, trip, day ORDER BY t) - 1 AS nth '
-            '       FROM (SELECT subject, trip, %s AS day, t, x, y FROM pg_temp.dbanon_staged WHERE kept) dated) spaced)',
+            '       FROM (SELECT subject, trip, %s AS day, t, x, y FROM pg_temp.dbanon_staged) dated) spaced)',
             coalesce(split_gap_s, 'Infinity'), most, whole.day) END
     FROM (SELECT CASE WHEN day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(t) AT TIME ZONE %L)::date', day_zone) END AS day) whole
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_line_fixes(double precision, text, boolean, bigint) IS
-'Writes what lines are made of: the kept fixes, with their days, and their parts numbered where gaps or their length cut them.';
+'Writes what lines are made of: the staged fixes, with their days, and their parts numbered where gaps or their length cut them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
     asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, load_id bigint, cut boolean,
@@ -105,7 +121,9 @@ AS $$
 DECLARE
     off_the_map bigint;
 BEGIN
-    -- PostGIS says in a notice which times of a line do not follow each other; the constraint of the table then refuses it. Whole lines are reprojected at once, ten times as fast as single fixes.
+    -- Where times of a line do not follow each other, PostGIS names two of them in a notice, before the constraint of the table refuses the
+    -- line. The client does not get it; a server's log from level notice on has it, to three hours.
+    -- Whole lines are reprojected at once, ten times as fast as single fixes.
     EXECUTE format(
         'WITH made AS ('
         '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path) '
@@ -129,7 +147,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.insert_lines(dbanon_internal.loading, dbanon.dataset, integer, bigint, boolean) IS
-'Stores the kept fixes as trajectories, in the reference system of the dataset. Raises an error if that system shows no place for one, or if two of
+'Stores the staged fixes as trajectories, in the reference system of the dataset. Raises an error if that system shows no place for one, or if two of
 a line have the same time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(known dbanon.dataset, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
@@ -141,46 +159,44 @@ BEGIN
         'WITH made AS ('
         '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
         '  SELECT %s, %s, sta.subject, %s, CASE WHEN sta.shape IS NOT NULL THEN sta.place END '
-        '  FROM pg_temp.dbanon_staged sta WHERE sta.kept ORDER BY sta.subject, sta.t RETURNING subject) '
+        '  FROM pg_temp.dbanon_staged sta ORDER BY sta.subject, sta.t RETURNING subject) '
         'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.build_staged_middle(known.srid))
     INTO trajectories, subjects;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.insert_shapes(dbanon.dataset, bigint) IS
-'Stores the kept rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
+'Stores the staged rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_staged(
-    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, has_twins boolean, content text, load_id bigint,
-    OUT trajectories bigint, OUT subjects bigint)
+    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, cut boolean, looks_for_twins boolean, content text,
+    load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    cut CONSTANT boolean := NOT shaped AND dbanon_internal.is_cut(asked);
-    -- To look for twins takes as long as to make lines, and most loads have none: where all fixes of a time would be in one line, the table
-    -- refuses that line.
-    looks_for_twins CONSTANT boolean := has_twins OR shaped OR cut OR asked.trip IS NOT NULL OR asked.max_speed_kmh IS NOT NULL;
+    -- Where what is new is looked for, known rows are counted, and go to no quarantine.
+    repeated CONSTANT text := CASE asked.mode WHEN 'new' THEN 'known' ELSE 'duplicate-fix' END;
     published tstzmultirange;
 BEGIN
-    -- First, for an append, what is stored, then twins within the rest. What was found in either goes to the quarantine, but where what is
-    -- new is looked for, known rows are counted alone, and new ones of a time that was published.
+    -- First what the dataset has, then what is of a time that was published: whether a row is does not depend on other rows of the load.
     IF asked.mode IN ('append', 'new') THEN
-        PERFORM dbanon_internal.mark_stored(known, source_srid, shaped);
-    END IF;
-    IF looks_for_twins THEN
-        PERFORM dbanon_internal.mark_twins(shaped);
-    END IF;
-    IF asked.max_speed_kmh IS NOT NULL THEN
-        PERFORM dbanon_internal.mark_too_fast(asked, known, source_srid);
+        PERFORM dbanon_internal.leave_out_stored(known, source_srid, shaped, repeated, content);
     END IF;
     IF asked.mode = 'new' THEN
         published := dbanon_internal.find_published_times(known.dataset_id);
-        UPDATE pg_temp.dbanon_staged SET reason = 'known' WHERE reason = 'duplicate-fix';
-        UPDATE pg_temp.dbanon_staged sta SET kept = false, reason = 'late' WHERE sta.kept AND published @> to_timestamp(sta.t);
+        WITH gone AS (
+            DELETE FROM pg_temp.dbanon_staged sta WHERE published @> to_timestamp(sta.t) RETURNING sta.file, sta.line, sta.t
+        )
+        INSERT INTO pg_temp.dbanon_rejected (file, line, reason, t) SELECT gone.file, gone.line, 'late', gone.t FROM gone;
     END IF;
-    IF looks_for_twins OR asked.mode IN ('append', 'new') THEN
-        PERFORM dbanon_internal.leave_out('NOT kept', 'reason',
-            format('CASE WHEN reason <> ALL (%L::text[]) THEN %s END', dbanon_internal.list_counted_reasons(), content));
+    IF looks_for_twins THEN
+        PERFORM dbanon_internal.leave_out_twins(shaped, repeated, content);
+    END IF;
+    IF asked.max_speed_kmh IS NOT NULL THEN
+        PERFORM dbanon_internal.mark_too_fast(asked, known, source_srid);
+        IF asked.drop_outliers THEN
+            PERFORM dbanon_internal.leave_out('reason = ''too-fast''', 'reason', content);
+        END IF;
     END IF;
     IF shaped THEN
         SELECT built.trajectories, built.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) built;
@@ -190,7 +206,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_staged(dbanon_internal.loading, dbanon.dataset, integer, boolean, boolean, text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.store_staged(dbanon_internal.loading, dbanon.dataset, integer, boolean, boolean, boolean, text, bigint) IS
 'Leaves out what is there and twins, and stores the rest. Raises an error if a fix cannot be shown in the reference system, or if there are twins that
 were not looked for.';
 
@@ -236,8 +252,12 @@ SET extra_float_digits = 1
 SET work_mem = '256MB'
 AS $$
 DECLARE
-    has_twins boolean := false;
+    cut CONSTANT boolean := NOT shaped AND dbanon_internal.is_cut(asked);
+    -- To look for twins takes as long as to make lines, and most loads have none: where all fixes of a time would be in one line, the table
+    -- refuses that line.
+    looks_for_twins boolean := shaped OR cut OR asked.trip IS NOT NULL OR asked.max_speed_kmh IS NOT NULL;
     is_placed boolean := false;
+    refused text;
 BEGIN
     -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
@@ -246,15 +266,15 @@ BEGIN
     LOOP
         BEGIN
             SELECT built.trajectories, built.subjects INTO trajectories, subjects
-            FROM dbanon_internal.store_staged(asked, known, source_srid, shaped, has_twins, content, load_id) built;
+            FROM dbanon_internal.store_staged(asked, known, source_srid, shaped, cut, looks_for_twins, content, load_id) built;
             EXIT;
         EXCEPTION
             WHEN check_violation THEN
-                -- Twins, in all likelihood: they are looked for, and the work is done again.
-                IF has_twins THEN
+                GET STACKED DIAGNOSTICS refused = CONSTRAINT_NAME;
+                IF looks_for_twins OR refused <> 'trajectory_path_check' THEN
                     RAISE;
                 END IF;
-                has_twins := true;
+                looks_for_twins := true;
             WHEN internal_error THEN
                 -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
                 IF is_placed THEN

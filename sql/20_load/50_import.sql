@@ -56,13 +56,13 @@ BEGIN
     drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources, units_per_s);
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories');
-    IF shapes > 0 THEN
+    IF shapes > 0 THEN  -- some of them may have been left out
         SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
     END IF;
     SELECT built.trajectories, built.subjects INTO trajectories, subjects
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
     PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
-    -- Figures and notices, from what was kept.
+    -- Figures and notices, from what is left in the staging table, which is what was kept. Without a survey no row was staged.
     SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}')
     INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(shape) cnt;
     IF kept > 0 THEN

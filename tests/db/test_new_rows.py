@@ -149,6 +149,17 @@ def test_late_rows_of_published_times_are_counted_by_period_and_those_between_ar
     demand_named(said[0], "times that are published", 8)
 
 
+def test_twins_of_a_published_time_are_late_whatever_other_rows_there_are(gps: psycopg.Connection) -> None:
+    load_new(gps)
+    publish(gps, "2026-01-05 00:00+00", "2026-01-06 00:00+00")
+    gps.execute("INSERT INTO gps SELECT 'c8', '2026-01-05 10:00:30+00', x, 53.1 FROM unnest('{8.2,8.21}'::float8[]) x")
+    row = load_new(gps, since="'2026-01-05 00:00+00'")
+    assert (row["late"], row["quarantined"]) == (2, {})
+    gps.execute("INSERT INTO gps SELECT 'c9', '2026-01-06 10:00:30+00', x, 53.1 FROM unnest('{8.2,8.21}'::float8[]) x")
+    row = load_new(gps, since="'2026-01-05 00:00+00'")
+    assert (row["late"], row["quarantined"], row["rows_kept"]) == (2, {"contradicting-fix": 1}, 1)
+
+
 def test_rows_of_the_future_and_without_a_time_are_counted_and_not_loaded(gps: psycopg.Connection) -> None:
     gps.execute("INSERT INTO gps SELECT 'c1', now() + interval '1 day', 8.2, 53.1")
     gps.execute("INSERT INTO gps SELECT 'c1', t, 8.2, 53.1 FROM unnest(ARRAY[NULL, 'infinity']::timestamptz[]) t")

@@ -29,9 +29,9 @@ QUARANTINED = {
     "`--drop-outliers`",
     "far-time": "the time is farther from the central 96 % of all times than three times their span, as after a jump "
     "of the clock. Only with `--drop-outliers`",
-    "duplicate-fix": "the source has the same person, time and place already",
-    "contradicting-fix": "the source has the same person at the same time in another place or shape. The first in the "
-    "order of the files is kept",
+    "duplicate-fix": "the source or the dataset has the same person, time and place already",
+    "contradicting-fix": "the source or the dataset has the same person at the same time in another place or shape. "
+    "That of the dataset is kept, and otherwise the first in the order of the files",
     "empty-request": "the request has no content",
     "duplicate-request": "the dataset has a request of the same sender, time and content already",
     "duplicate-site": "the dataset or the file has a site of the same name, or without one, and of the same bounds to "
