@@ -114,8 +114,9 @@ def test_roles_that_another_session_holds_are_not_waited_for_forever(
 
 
 def test_a_membership_that_another_session_grants_is_not_waited_for_forever(
-    empty: Empty, prefixes: list[str], user: str, monkeypatch: pytest.MonkeyPatch
+    empty: Empty, user: str, prefixes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The login is dropped after the roles, whose memberships it granted."""
     monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
     prefix, url = prefixes[0], empty(user)
     own = database_url(url, user=user, password=user)
