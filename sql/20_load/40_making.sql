@@ -1,5 +1,5 @@
--- From staged fixes to rows of dbanon.trajectory: twins, lines and reprojection. Each step is one statement over all rows. What is not to be
--- stored goes from pg_temp.dbanon_staged to pg_temp.dbanon_rejected at once, with its reason.
+-- From staged fixes to rows of dbanon.trajectory: twins, lines and reprojection. Each step is one statement over all rows. A step moves
+-- the rows that it does not store from pg_temp.dbanon_staged to pg_temp.dbanon_rejected, with their reason.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_found(query text, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -176,18 +176,14 @@ AS $$
 DECLARE
     -- Where what is new is looked for, known rows are counted, and go to no quarantine.
     repeated CONSTANT text := CASE asked.mode WHEN 'new' THEN 'known' ELSE 'duplicate-fix' END;
-    published tstzmultirange;
 BEGIN
     -- First what the dataset has, then what is of a time that was published: whether a row is does not depend on other rows of the load.
     IF asked.mode IN ('append', 'new') THEN
         PERFORM dbanon_internal.leave_out_stored(known, source_srid, shaped, repeated, content);
     END IF;
     IF asked.mode = 'new' THEN
-        published := dbanon_internal.find_published_times(known.dataset_id);
-        WITH gone AS (
-            DELETE FROM pg_temp.dbanon_staged sta WHERE published @> to_timestamp(sta.t) RETURNING sta.file, sta.line, sta.t
-        )
-        INSERT INTO pg_temp.dbanon_rejected (file, line, reason, t) SELECT gone.file, gone.line, 'late', gone.t FROM gone;
+        PERFORM dbanon_internal.leave_out(
+            format('%L::tstzmultirange @> to_timestamp(t)', dbanon_internal.find_published_times(known.dataset_id)), '''late''', 'NULL::jsonb');
     END IF;
     IF looks_for_twins THEN
         PERFORM dbanon_internal.leave_out_twins(shaped, repeated, content);
@@ -276,7 +272,7 @@ BEGIN
                 END IF;
                 looks_for_twins := true;
             WHEN internal_error THEN
-                -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
+                -- PROJ refuses a line for one fix that it cannot show. The load leaves such fixes out, and makes the lines again.
                 IF is_placed THEN
                     RAISE;
                 END IF;
