@@ -56,6 +56,7 @@ BEGIN
             ('audit_cancel', 'run', 'AFTER', 'UPDATE', 'audit_run',
              'ROW WHEN (OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NOT NULL)'),
             ('audit_ask', 'run', 'AFTER', 'UPDATE', 'audit_run', 'ROW WHEN (OLD.todo IS NULL AND NEW.todo IS NOT NULL)'),
+            ('freeze_promise', 'release', 'BEFORE', 'INSERT', 'freeze_promise', 'ROW WHEN (NEW.promise IS NULL)'),
             ('guard_rows', 'release', 'BEFORE', 'UPDATE OR DELETE', 'guard_release', 'ROW'),
             ('guard_truncate', 'release', 'BEFORE', 'TRUNCATE', 'guard_release', 'STATEMENT'),
             ('guard_rows', 'series', 'BEFORE', 'UPDATE OR DELETE', 'guard_series', 'ROW'),
@@ -74,6 +75,7 @@ BEGIN
             ('audit_change', 'job', 'AFTER', 'UPDATE', 'audit_job',
              'ROW WHEN ((OLD.held_by, OLD.looked_at) IS NOT DISTINCT FROM (NEW.held_by, NEW.looked_at))'),
             ('write_cloak', 'cloak', 'INSTEAD OF', 'INSERT OR UPDATE OR DELETE', 'write_cloak', 'ROW'),
+            ('guard_rows', 'method', 'BEFORE', 'INSERT OR UPDATE OR DELETE OR TRUNCATE', 'guard_methods', 'STATEMENT'),
             ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')
         ) wan (name, relation, moment, event, calls, firing)
     LOOP

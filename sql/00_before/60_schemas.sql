@@ -55,6 +55,7 @@ BEGIN
     -- Rights of the roles that the database had until now go to these.
     IF to_regclass('dbanon.installation') IS NOT NULL THEN
         SELECT ins.role_prefix INTO before FROM ONLY dbanon.installation ins;
+        PERFORM set_config('dbanon.marked_by', ins.xmin::text, true) FROM ONLY dbanon.installation ins;
     END IF;
     IF before <> '@prefix@' THEN
         given := ARRAY(SELECT had.given FROM pg_temp.list_rights(before, '@prefix@') had);

@@ -315,6 +315,54 @@ Returns: the versions, as one text.
 Raises: nothing.
 Example: SELECT dbanon.version().';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_methods_digest() RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT sha256(convert_to(string_agg(met::text, '' ORDER BY met.name COLLATE "C"), 'UTF8')) FROM ONLY dbanon.method met
+$$;
+COMMENT ON FUNCTION dbanon_internal.compute_methods_digest() IS
+'SHA-256 over all that dbanon.method has now.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.has_own_methods() RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ins.methods_digest IS NOT DISTINCT FROM dbanon_internal.compute_methods_digest() FROM ONLY dbanon.installation ins
+$$;
+COMMENT ON FUNCTION dbanon_internal.has_own_methods() IS
+'Whether dbanon.method is as the last upgrade wrote it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_own_methods() RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF dbanon_internal.has_own_methods() IS NOT TRUE THEN
+        RAISE EXCEPTION 'Table dbanon.method must be as the last upgrade wrote it. It was changed since, and nothing was published.'
+            USING ERRCODE = 'DA005', DETAIL = 'It says which runs are compared with one another, and by what.',
+                  HINT = 'Run `dbanon db upgrade`, which writes it again, and find out who changed it.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_own_methods() IS
+'Refuses to publish while dbanon.method is another than the last upgrade wrote.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_methods() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- To the server's log: a line of the audit would go with the transaction that the error ends.
+    RAISE LOG 'dbanon: % was refused % on dbanon.method', session_user, TG_OP;
+    RAISE EXCEPTION 'Table dbanon.method must be written by upgrades alone. Got % on it.', TG_OP
+        USING ERRCODE = 'DA006', DETAIL = 'It says which runs are compared with one another, and by what.',
+              HINT = 'Install another version of dbanon, and run `dbanon db upgrade`.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_methods() IS
+'Refuses every change of dbanon.method, and writes the login into the server''s log. Upgrades switch the trigger off meanwhile.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.stands_alone(method text, algorithm text) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp

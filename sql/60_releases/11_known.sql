@@ -1,16 +1,18 @@
 -- What is known of releases: later runs are judged by it, so it must stay as it was published.
 --
 -- Who may change what, and how. All else is refused, also to the owner and to a superuser, and leaves a line in the server's log:
---   release           dbanon.publish adds, dbanon.unpublish withdraws once (guard_release); an audit line each
+--   release           dbanon.publish adds, with what it promises (freeze_promise), dbanon.unpublish withdraws once (guard_release); an audit
+--                     line each
 --   release_<number>  nobody (refuse_change)
 --   grouping, asked,  dbanon.publish adds them before the release; dbanon.forget_subject replaces one person's number where
 --   exposure          the population has no data of that person any more (guard_groups); an audit line a statement
 --   published_cell,   dbanon.publish adds them before the release, nobody changes them (guard_groups)
 --   published_atom
 --   fix_code          loading adds; dbanon.forget_subject deletes those of the person (guard_codes)
+--   method            upgrades write it (guard_methods)
 --   population        its key stays once a dataset of it has a release; installation: as soon as there is one (guard_key)
 --   dataset, run      population, naming, settle time, method and parameters stay (guard_people, guard_run)
--- Where triggers are switched off, sums of keyed hashes tell: dbanon.release.groups_sum and cells_sum.
+-- Where triggers are switched off, sums of keyed hashes tell: dbanon.release.groups_sum and cells_sum. Of methods, a digest does.
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for millions of rows.
 CREATE OR REPLACE FUNCTION dbanon_internal.hash_row(key bytea, period bytea, people bigint[]) RETURNS bigint
@@ -52,6 +54,48 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.compute_groups_sum(bigint, bigint) IS
 'The sum of keyed hashes of what is stored of whom a release speaks, as it is now.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.make_promise(run_id bigint) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
+    SELECT coalesce(
+        (SELECT jsonb_build_object('hides', coalesce(met.traits ->> 'hides', 'place'), 'hidden_by', met.traits -> 'hidden_by', 'k', run.params -> 'k',
+                                   'alone', dbanon_internal.stands_alone(run.method, run.algorithm))
+         FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = make_promise.run_id),
+        '{"hides": "place", "alone": true}')
+$$;
+COMMENT ON FUNCTION dbanon_internal.make_promise(bigint) IS
+'What later runs need to know of a run that is published, from its parameters and the traits of its method now; NULL is that of a lost release.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.hash_promise(release dbanon.release, promise jsonb) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ('x' || encode(substring(sha256(pop.key || record_send(ROW(
+        release.release_id, release.span, release.reach, release.content, release.window_s, release.overlap_reason IS NOT NULL,
+        convert_to(promise::text, 'UTF8')))), 1, 8), 'hex'))::bit(64)::bigint
+    FROM ONLY dbanon.population pop
+    WHERE pop.population_id = coalesce(release.population_id, (
+        SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        WHERE run.run_id = release.run_id))
+$$;
+COMMENT ON FUNCTION dbanon_internal.hash_promise(dbanon.release, jsonb) IS
+'64 bits of a keyed hash of the row of a release: of all in it by which later runs are compared with it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.freeze_promise() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    NEW.promise := dbanon_internal.make_promise(NEW.run_id);
+    NEW.groups_sum := NEW.groups_sum + dbanon_internal.hash_promise(NEW, NEW.promise);
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.freeze_promise() IS
+'Stores what a release promises when it is published, and adds the keyed hash of its row to groups_sum.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_groups(run_id bigint, new_release bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -62,14 +106,15 @@ BEGIN
     SELECT rel.* INTO changed
         FROM dbanon_internal.list_compared(demand_unchanged_groups.run_id, demand_unchanged_groups.new_release) known
         JOIN ONLY dbanon.release rel ON rel.release_id = known.release_id AND rel.release_id <> demand_unchanged_groups.new_release
-        JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
-        WHERE rel.groups_sum <> dbanon_internal.compute_groups_sum(rel.release_id, run.dataset_id)
+        LEFT JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+        WHERE rel.groups_sum IS DISTINCT FROM
+            dbanon_internal.compute_groups_sum(rel.release_id, run.dataset_id) + dbanon_internal.hash_promise(rel, rel.promise)
         ORDER BY rel.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
         RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. The facts of % '
             '(number %) were changed since.', demand_unchanged_groups.run_id, changed.name, changed.release_id
-            USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, or the key of its population, do not match its keyed hash.',
-                  HINT = format('Restore its rows of dbanon.grouping and dbanon.exposure, and the key in dbanon.population, from a backup. Until then, '
+            USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, its row, or the key of its population, do not match its keyed hash.',
+                  HINT = format('Restore its rows of dbanon.grouping, dbanon.exposure and dbanon.release, and the key in dbanon.population, from a backup. Until then, '
                                 'publish runs of other times than %s to %s.', lower(changed.span), upper(changed.span));
     END IF;
 END

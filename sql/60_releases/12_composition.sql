@@ -61,17 +61,16 @@ BEGIN
         JOIN ONLY dbanon.release rel ON rel.release_id = first.release_id
         CROSS JOIN LATERAL dbanon_internal.list_releases_near(run.population_id, rel.span, rel.reach) second
     ), known AS (
-        SELECT list_compared.new_release AS release_id, list_compared.run_id AS run_id, run.span, run.reach, NULL::bytea AS content,
-            false AS overridden
+        SELECT list_compared.new_release AS release_id, run.span, run.reach, NULL::bytea AS content,
+            false AS overridden, dbanon_internal.make_promise(list_compared.run_id) AS promise
         FROM run
         UNION ALL
-        SELECT rel.release_id, rel.run_id, rel.span, rel.reach, rel.content, rel.overlap_reason IS NOT NULL
+        SELECT rel.release_id, rel.span, rel.reach, rel.content, rel.overlap_reason IS NOT NULL, rel.promise
         FROM ONLY dbanon.release rel JOIN near ON near.release_id = rel.release_id WHERE rel.release_id <> list_compared.new_release
     )
-    -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
-    SELECT known.release_id, coalesce(met.traits ->> 'hides', 'place'), ceil((run.params ->> 'k')::numeric)::bigint,
-        dbanon_internal.stands_alone(run.method, run.algorithm), known.span, known.reach, known.content, known.overridden
-    FROM known LEFT JOIN ONLY dbanon.run run ON run.run_id = known.run_id LEFT JOIN ONLY dbanon.method met ON met.name = run.method;
+    SELECT known.release_id, known.promise ->> 'hides', ceil((known.promise ->> 'k')::numeric)::bigint, (known.promise ->> 'alone')::boolean,
+        known.span, known.reach, known.content, known.overridden
+    FROM known;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_compared(bigint, bigint) IS
@@ -392,10 +391,8 @@ AS $$
         CROSS JOIN LATERAL dbanon_internal.list_releases_within(find_conflicts.dataset_id, find_conflicts.span, find_conflicts.reach) near
         JOIN ONLY dbanon.release rel ON rel.release_id = near.release_id
         LEFT JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
-        LEFT JOIN ONLY dbanon.method met ON met.name = run.method
-        WHERE (rel.run_id IS NULL OR (planned.alone AND (planned.secret = 'place' OR met.traits ->> 'hides' = planned.secret))
-                OR (dbanon_internal.stands_alone(run.method, run.algorithm)
-                    AND (met.traits ->> 'hides' = 'place' OR met.traits ->> 'hides' = planned.secret)))
+        WHERE (planned.alone AND (planned.secret = 'place' OR rel.promise ->> 'hides' = planned.secret)
+                OR (rel.promise ->> 'alone')::boolean AND rel.promise ->> 'hides' IN ('place', planned.secret))
             AND (run.dataset_id, run.dataset_revision, run.method, run.algorithm, run.params) IS DISTINCT FROM (
                 find_conflicts.dataset_id, (SELECT dat.revision FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = find_conflicts.dataset_id),
                 find_conflicts.method, find_conflicts.algorithm, find_conflicts.params)

@@ -5,16 +5,16 @@ CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_within_a_day(run_id big
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT x.release_id, r.run_id, r.dataset_id, m.traits ->> 'hides' = 'place'
-    FROM (SELECT list_releases_within_a_day.new_release AS release_id, list_releases_within_a_day.run_id AS run_id
+    SELECT x.release_id, r.run_id, r.dataset_id, x.promise ->> 'hides' = 'place'
+    FROM (SELECT list_releases_within_a_day.new_release AS release_id, list_releases_within_a_day.run_id AS run_id,
+              dbanon_internal.make_promise(list_releases_within_a_day.run_id) AS promise
           UNION
-          SELECT l.release_id, l.run_id
+          SELECT l.release_id, l.run_id, l.promise
           FROM ONLY dbanon.run o JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
           CROSS JOIN LATERAL dbanon_internal.list_releases_near(d.population_id, dbanon_internal.find_run_span(o.run_id), interval '1 day') n
           JOIN ONLY dbanon.release l ON l.release_id = n.release_id
           WHERE o.run_id = list_releases_within_a_day.run_id) x
     JOIN ONLY dbanon.run r ON r.run_id = x.run_id
-    JOIN ONLY dbanon.method m ON m.name = r.method
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_releases_within_a_day(bigint, bigint) IS
 'A run, under the number of the release it is about to be, and the releases of its population within a day.';

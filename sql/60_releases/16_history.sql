@@ -15,18 +15,75 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.read_whereabouts() IS
 'Which server, database and timeline this is: a restored, copied, rewound or failed-over database has another.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.make_mark(writer xid, relation oid) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('transaction %s, table %s, releases %s', writer, relation, (SELECT count(*) FROM ONLY dbanon.release))
+$$;
+COMMENT ON FUNCTION dbanon_internal.make_mark(xid, oid) IS
+'What a dump carries and cannot reproduce: which transaction wrote the row of dbanon.installation, into which table, and how many releases there are.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_marked() RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- VACUUM keeps the number of the transaction, also with FREEZE and FULL. So does pg_upgrade, with the number of the table.
+    SELECT coalesce((SELECT ins.mark = dbanon_internal.make_mark(ins.xmin, ins.tableoid) FROM ONLY dbanon.installation ins), true)
+$$;
+COMMENT ON FUNCTION dbanon_internal.is_marked() IS
+'Whether dbanon itself wrote the row of dbanon.installation where it is, or has not marked it yet. A row that a restore wrote has another mark.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.write_mark(here text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    writer xid;
+BEGIN
+    -- Only the row says whether a savepoint has a number of its own. What is written next has the same.
+    UPDATE ONLY dbanon.installation ins SET published_from = coalesce(here, ins.published_from) RETURNING ins.xmin INTO writer;
+    UPDATE ONLY dbanon.installation ins SET mark = dbanon_internal.make_mark(writer, ins.tableoid);
+    IF here IS NOT NULL THEN
+        DELETE FROM dbanon.unbroken;
+        INSERT INTO dbanon.unbroken (place) VALUES (here);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.write_mark(text) IS
+'Marks the row of dbanon.installation, and writes down where the database is, unless that is NULL. Called by publications, upgrades and
+dbanon.confirm_history alone: a trigger would also mark what a restore inserts.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.is_forked() RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    here text;
+    before text;
 BEGIN
-    RETURN (SELECT coalesce(i.published_from <> w.here, false) FROM ONLY dbanon.installation i, dbanon_internal.read_whereabouts() w (here));
+    IF NOT dbanon_internal.is_marked() THEN
+        RETURN true;
+    END IF;
+    -- What published nothing may be copied within its server, as a template is.
+    SELECT whe.here, CASE WHEN EXISTS (SELECT FROM ONLY dbanon.release) THEN ins.published_from
+                          ELSE regexp_replace(ins.published_from, 'database \d+', substring(whe.here, 'database \d+')) END
+        INTO here, before FROM dbanon_internal.read_whereabouts() whe (here) LEFT JOIN ONLY dbanon.installation ins ON true;
+    IF before IS NULL OR before = here THEN
+        RETURN false;
+    ELSIF split_part(before, ',', 1) = split_part(here, ',', 1) OR split_part(before, ',', 2) <> split_part(here, ',', 2) THEN
+        RETURN true;
+    END IF;
+    -- The same tables on another server: pg_upgrade leaves that. Where files were copied from a running server, rewound or promoted before it,
+    -- this row is lost: a server empties the table when it recovers. A standby cannot read it.
+    RETURN NOT pg_is_in_recovery() AND NOT EXISTS (SELECT FROM ONLY dbanon.unbroken unb JOIN ONLY dbanon.installation ins ON ins.published_from = unb.place);
 EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_forked() IS
-'Whether the last publication was made by another server, in another database or on another timeline; null where that cannot be read.';
+'Whether a restore wrote what is known of releases, or the last of them was published by another server, in another database or on another timeline;
+null where that cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_history() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
@@ -34,6 +91,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     forked CONSTANT boolean := dbanon_internal.is_forked();
+    strays CONSTANT record := dbanon_internal.find_strays();
     said text;
 BEGIN
     IF forked IS NULL THEN
@@ -51,15 +109,23 @@ BEGIN
         RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must list all publications that the state of this database does not have. No '
             'administrator has, and nothing was published.'
             USING ERRCODE = 'DA020',
-                  DETAIL = format('The last publication was made by %s. This is %s.', (SELECT ins.published_from FROM ONLY dbanon.installation ins),
-                                  dbanon_internal.read_whereabouts()),
-                  HINT = 'Look for "dbanon: published" in the log of the server that was published from. If nothing was published since: '
+                  DETAIL = CASE WHEN dbanon_internal.is_marked()
+                      THEN format('dbanon was last upgraded or published from on %s. This is %s.', (
+                          SELECT ins.published_from FROM ONLY dbanon.installation ins), dbanon_internal.read_whereabouts())
+                      ELSE 'The row of dbanon.installation, or rows of dbanon.release, were restored from a dump or changed by hand.' END,
+                  HINT = 'Look for "dbanon: published" in the log of the server that was published from, after the time of the dump, the copy or the '
+                         'failover. If nothing was published since: '
                          'SELECT dbanon.confirm_history(''[]'', ''why that is certain''). Otherwise give the objects of these lines in an array.';
+    ELSIF strays.number > 0 THEN
+        RAISE EXCEPTION 'Each table with rows of a release must belong to a release that dbanon knows. %, and nothing was published.',
+            dbanon_internal.format_quantity(strays.number, 'does not', 'do not')
+            USING ERRCODE = 'DA020', DETAIL = format('A restore over a newer state left %s. Readers may have read them.', strays.named),
+                  HINT = format('Once the publications since the dump are listed with dbanon.confirm_history: %s', strays.remedy);
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_history() IS
-'Refuses to publish from a database that went back in time until dbanon.confirm_history was called.';
+'Refuses to publish from a database that went back in time until dbanon.confirm_history was called, and beside rows of releases that it does not know.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_publication() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -67,7 +133,6 @@ SET search_path = pg_catalog, pg_temp
 SET "TimeZone" = 'UTC'
 AS $$
 BEGIN
-    UPDATE ONLY dbanon.installation ins SET published_from = dbanon_internal.read_whereabouts() WHERE ins.published_from IS NULL;
     -- What dbanon.confirm_history takes. It holds nothing of people, and stays where the database does not.
     RAISE LOG 'dbanon: published %', (
         SELECT jsonb_build_object('from', ins.published_from, 'release_id', rel.release_id, 'name', rel.name, 'population', pop.name,
@@ -82,7 +147,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.note_publication() IS
-'Writes a publication into the server''s log when it is committed, and remembers where the first one was made.';
+'Writes a publication into the server''s log when it is committed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_lost_releases(published jsonb) RETURNS TABLE (
     name text, population text, span tstzrange, reach_s double precision, digest bytea)
@@ -124,6 +189,7 @@ DECLARE
     entered bigint := 0;
 BEGIN
     PERFORM dbanon_internal.demand_reason('The history of a database', reason);
+    PERFORM dbanon_internal.demand_own_methods();
     PERFORM dbanon_internal.lock_releases();
     FOR lost IN SELECT che.* FROM dbanon_internal.parse_lost_releases(published) che LOOP
         PERFORM dbanon_internal.demand_release_name(lost.name);
@@ -158,7 +224,7 @@ BEGIN
         SELECT 'confirm_history', jsonb_build_object(
             'was', ins.published_from, 'is', dbanon_internal.read_whereabouts(), 'lost', entered, 'reason', confirm_history.reason)
         FROM ONLY dbanon.installation ins;
-    UPDATE ONLY dbanon.installation SET published_from = dbanon_internal.read_whereabouts();
+    PERFORM dbanon_internal.write_mark(dbanon_internal.read_whereabouts());
     RETURN entered;
 END
 $$;

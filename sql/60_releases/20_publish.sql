@@ -326,6 +326,7 @@ BEGIN
     -- What can be refused without looking at the run is refused first, before anything is locked.
     PERFORM dbanon_internal.demand_clean_transaction();
     PERFORM dbanon_internal.demand_history();
+    PERFORM dbanon_internal.demand_own_methods();
     PERFORM dbanon_internal.demand_release_name(publish.name);
     PERFORM dbanon_internal.demand_override_reason(publish.allow_overlap, publish.reason);
     PERFORM dbanon_internal.demand_replacement(publish.end_readers, publish.replace);
@@ -421,6 +422,7 @@ BEGIN
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
         PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
+    PERFORM dbanon_internal.write_mark(dbanon_internal.read_whereabouts());
 
     FOR said IN SELECT note FROM dbanon_internal.list_run_notices(publish.run_id) note LOOP
         RAISE NOTICE '%', said;

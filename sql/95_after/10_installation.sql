@@ -20,14 +20,25 @@ BEGIN
 END
 $$;
 
-INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)
-SELECT '@prefix@', d.oid, current_setting('dbanon.server_identifier')::bigint FROM pg_database d WHERE d.datname = current_database()
-ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid,
-    server_identifier = excluded.server_identifier;
+-- A revision may have written a marked row again.
+UPDATE dbanon.installation ins SET mark = NULL
+WHERE ins.xmin::text <> current_setting('dbanon.marked_by', true)
+    AND starts_with(ins.mark, format('transaction %s, table %s,', current_setting('dbanon.marked_by', true), ins.tableoid::oid));
 
 DO $$
+DECLARE
+    marked CONSTANT boolean := dbanon_internal.is_marked();
+    forked CONSTANT boolean := dbanon_internal.is_forked();
 BEGIN
-    IF dbanon_internal.is_forked() IS NULL THEN
+    INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)
+    SELECT '@prefix@', d.oid, current_setting('dbanon.server_identifier')::bigint FROM pg_database d WHERE d.datname = current_database()
+    ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid,
+        server_identifier = excluded.server_identifier;
+    -- Only where it was marked before: an upgrade of a restored database must not make it pass for the original.
+    IF marked THEN
+        PERFORM dbanon_internal.write_mark(CASE WHEN NOT forked THEN dbanon_internal.read_whereabouts() END);
+    END IF;
+    IF forked IS NULL THEN
         RAISE WARNING 'Nothing can be published before role @admin@ can read which server this is. `SELECT * FROM dbanon.health` or `dbanon check` has the remedy.'
             USING ERRCODE = 'DA018';
     END IF;
