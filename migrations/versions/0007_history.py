@@ -10,5 +10,6 @@ SCRIPT = """
 ALTER TABLE dbanon.installation ADD COLUMN mark text, ADD COLUMN methods_digest bytea;
 CREATE UNLOGGED TABLE dbanon.unbroken (place text NOT NULL);
 -- Of releases that are there the upgrade fills it in.
-ALTER TABLE dbanon.release ADD COLUMN promise jsonb CHECK (jsonb_typeof(promise) = 'object');
+ALTER TABLE dbanon.release ADD COLUMN promise jsonb CHECK (jsonb_typeof(promise) = 'object'),
+    ADD COLUMN promise_hash bigint;
 """

@@ -547,6 +547,7 @@ AS $$
 DECLARE
     dataset_id bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = describe_worst.run_id);
 BEGIN
+    PERFORM dbanon_internal.demand_unchanged_groups(describe_worst.run_id, describe_worst.release_id);
     -- For most runs there is nothing to be compared with.
     IF NOT EXISTS (SELECT FROM dbanon_internal.list_compared(describe_worst.run_id, describe_worst.release_id) known
                    WHERE known.release_id <> describe_worst.release_id) THEN
@@ -554,7 +555,6 @@ BEGIN
         RETURN;
     END IF;
     PERFORM dbanon_internal.demand_known_k(describe_worst.run_id, describe_worst.release_id);
-    PERFORM dbanon_internal.demand_unchanged_groups(describe_worst.run_id, describe_worst.release_id);
     RETURN QUERY
     SELECT worst.relation, worst.smallest_crowd, worst.k, worst.below, worst.people,
         CASE WHEN worst.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.list_release_titles(worst.met, dataset_id, ''), '{}') END,

@@ -5,9 +5,8 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.promise IS NULL) THEN
         ALTER TABLE dbanon.release DISABLE TRIGGER guard_rows;
-        UPDATE dbanon.release rel SET promise = pro.promise, groups_sum = rel.groups_sum + dbanon_internal.hash_promise(rel, pro.promise)
-            FROM (SELECT old.release_id, dbanon_internal.make_promise(old.run_id) AS promise FROM dbanon.release old) pro
-            WHERE pro.release_id = rel.release_id AND rel.promise IS NULL;
+        UPDATE dbanon.release rel SET promise = dbanon_internal.make_promise(rel.run_id) WHERE rel.promise IS NULL;
+        UPDATE dbanon.release rel SET promise_hash = dbanon_internal.hash_promise(rel) WHERE rel.promise_hash IS NULL;
         ALTER TABLE dbanon.release ENABLE ALWAYS TRIGGER guard_rows;
     END IF;
     PERFORM dbanon_internal.describe_release(max(l.release_id)) FROM dbanon.release l

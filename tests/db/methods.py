@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 
 
-def write_methods(connection: psycopg.Connection, statement: str, given: Any = None) -> None:
+def change_methods(connection: psycopg.Connection, statement: str, given: Any = None) -> None:
     """Run a statement on dbanon.method with its guard off, and store the digest of what it leaves."""
     with connection.transaction():
         connection.execute("ALTER TABLE dbanon.method DISABLE TRIGGER guard_rows")

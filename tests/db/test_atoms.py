@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.cloaks import Atoms, Cloaks, Regions
 from dbanon.runs import reading, stored, writing
+from tests.db.methods import change_methods
 from tests.db.test_concurrency import start_statement
 from tests.db.written import AT_S, LEFT_OUT
 
@@ -95,7 +96,7 @@ def write(
         "SELECT trajectory_id FROM dbanon.trajectory WHERE dataset_id = %s ORDER BY 1 LIMIT 2", [dataset]
     ).fetchall()
     with connection.transaction():
-        connection.execute(METHOD)
+        change_methods(connection, METHOD)
         given = {"k": 2, "l": 2, "t": 0.1, **params}
         run = int(str(read_value(connection, RUN, Jsonb(given), Jsonb(LEFT_OUT), dataset)))
         start = AT_S + run * 30 * DAY_S
@@ -408,7 +409,7 @@ def test_a_plan_says_that_new_atoms_need_a_reason(city: psycopg.Connection) -> N
         "help": "h", "algorithms": [], "choices": [],
     }  # fmt: skip
     run = write(city, PAIRS)
-    city.execute("UPDATE dbanon.method SET parameters = %s WHERE name = 'areas'", [Jsonb([parameter])])
+    change_methods(city, "UPDATE dbanon.method SET parameters = %s WHERE name = 'areas'", [Jsonb([parameter])])
     query = "SELECT value FROM dbanon.plan_run('ten', 'areas', %s) WHERE item = %s"
 
     def planned(new: bool) -> list[object]:
@@ -520,7 +521,7 @@ def test_the_sites_of_a_part_are_its_places_and_those_of_another_method_are_none
     city.execute("INSERT INTO dbanon.site (dataset_id, geom) VALUES (1, ST_SetSRID(ST_MakePoint(5, 5), 32610))")
     assert read_value(city, digest, run) == before
     assert read_value(city, digest, 1) is None
-    city.execute("UPDATE dbanon.method SET traits = traits || '{\"reads\": [\"sites\"]}' WHERE name = 'areas'")
+    change_methods(city, "UPDATE dbanon.method SET traits = traits || '{\"reads\": [\"sites\"]}' WHERE name = 'areas'")
     assert read_value(city, digest, run) not in (None, before)
 
 

@@ -15,6 +15,7 @@ from dbanon.base.cloaks import Cloaks, Hiding
 from dbanon.postgres import arrow
 from dbanon.runs import _rows
 from tests.acceptance.workers import wait_until
+from tests.db.methods import change_methods
 from tests.db.written import (
     CONTRACTS,
     Contract,
@@ -353,7 +354,7 @@ def test_rows_that_would_be_read_otherwise_than_they_were_verified_are_not_publi
     ten: psycopg.Connection, change: str
 ) -> None:
     run = write(ten, CONTRACTS["objects"])
-    ten.execute(f"UPDATE dbanon.method SET {change} WHERE name = 'objects'")
+    change_methods(ten, f"UPDATE dbanon.method SET {change} WHERE name = 'objects'")
     with pytest.raises(psycopg.Error) as caught:
         ten.execute("SELECT dbanon.publish(%s, 'made')", [run])
     assert caught.value.sqlstate == "DA005"
@@ -361,9 +362,10 @@ def test_rows_that_would_be_read_otherwise_than_they_were_verified_are_not_publi
 
 def test_words_about_a_method_may_change(ten: psycopg.Connection) -> None:
     run = write(ten, CONTRACTS["objects"])
-    ten.execute(
+    change_methods(
+        ten,
         "UPDATE dbanon.method SET summary = 'other', columns = jsonb_set(columns, '{0,comment}', '\"other\"'),"
-        """ traits = traits || '{"reasons": {"too_few": "other"}}' WHERE name = 'objects'"""
+        """ traits = traits || '{"reasons": {"too_few": "other"}}' WHERE name = 'objects'""",
     )
     assert read_value(ten, "SELECT dbanon.publish(%s, 'made')", run) == 20
 

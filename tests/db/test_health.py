@@ -69,6 +69,7 @@ def test_a_forked_history_is_held_up_and_one_that_cannot_be_told_cannot_be_told(
     own.execute("SELECT dbanon.publish(1, 'ten')")
     assert check().code == 0
     own.execute("UPDATE dbanon.installation SET published_from = 'server 1, database 2, timeline 3'")
+    own.execute("SELECT dbanon_internal.write_mark(NULL)")
     own.execute(SUBMIT)
     done = check()
     assert (done.code, done.stdout.count("\n")) == (2, 2)
@@ -122,6 +123,7 @@ def test_figures_count_processes_and_runs_and_neither_rows_nor_people(own: psyco
     assert after["last_success_timestamp_seconds", "run"] == 1767225600
     assert after["last_success_timestamp_seconds", "publication"] > 1767225600
     own.execute("UPDATE dbanon.installation SET published_from = 'server 1, database 2, timeline 3'")
+    own.execute("SELECT dbanon_internal.write_mark(NULL)")
     assert figures()["history_forked", None] == 1
     own.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
     assert ("history_forked", None) not in figures()

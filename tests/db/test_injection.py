@@ -5,6 +5,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from tests.db.methods import change_methods
+
 
 @pytest.fixture
 def connection(scratch: psycopg.Connection) -> psycopg.Connection:
@@ -69,7 +71,8 @@ NASTY = "'); DROP TABLE dbanon.run; --\"%I%L%s$$"
 
 
 def test_texts_of_runs_and_methods_are_only_texts(own: psycopg.Connection, verify: Callable[..., None]) -> None:
-    own.execute(
+    change_methods(
+        own,
         "UPDATE dbanon.method SET guarantee = %(n)s, columns = jsonb_build_array(jsonb_build_object("
         "'name', %(n)s::text, 'sql_type', 'text', 'default', %(n)s::text, 'comment', %(n)s::text))",
         {"n": NASTY},
@@ -86,7 +89,9 @@ def test_texts_of_runs_and_methods_are_only_texts(own: psycopg.Connection, verif
     "kind", ["text); DROP TABLE dbanon.run; --", "text NOT NULL", "no_such_type", "text DEFAULT now()"]
 )
 def test_a_column_type_must_be_the_name_of_a_type(own: psycopg.Connection, kind: str) -> None:
-    own.execute("UPDATE dbanon.method SET columns = jsonb_set(columns, '{0,sql_type}', to_jsonb(%s::text))", [kind])
+    change_methods(
+        own, "UPDATE dbanon.method SET columns = jsonb_set(columns, '{0,sql_type}', to_jsonb(%s::text))", [kind]
+    )
     with pytest.raises(psycopg.Error), own.transaction():
         own.execute("SELECT dbanon.publish(1, 'ten')")
     assert own.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)

@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from dbanon import schema
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
+from tests.acceptance.commands import call
+from tests.db.methods import change_methods
 from tests.db.ten_people import CONFIRM
 from tests.db.test_gate import CROSSING, PUBLISH, find_sqlstate, read_value
 from tests.facts import demand_named, expect_refusal
@@ -80,6 +83,12 @@ CHANGES = {
         "DELETE FROM dbanon.population",
         "TRUNCATE dbanon.population CASCADE",
     ],
+    "method": [
+        'UPDATE dbanon.method SET traits = traits || \'{"hides": "weather"}\'',
+        "INSERT INTO dbanon.method SELECT * FROM dbanon.method",
+        "DELETE FROM dbanon.method",
+        "TRUNCATE dbanon.method CASCADE",
+    ],
     "installation": [
         "UPDATE dbanon.installation SET key = sha256('another')",
         "DELETE FROM dbanon.installation",
@@ -140,6 +149,12 @@ UNSEEN = "ALTER TABLE dbanon.{0} DISABLE TRIGGER USER; {1}; ALTER TABLE dbanon.{
         ("exposure", "DELETE FROM dbanon.exposure"),
         ("exposure", "UPDATE dbanon.exposure SET person = 43"),
         ("population", "UPDATE dbanon.population SET key = sha256('another')"),
+        ("release", """UPDATE dbanon.release SET promise = promise || '{"hides": "weather"}'"""),
+        ("release", """UPDATE dbanon.release SET promise = promise || '{"k": 2}'"""),
+        ("release", "UPDATE dbanon.release SET span = tstzrange('2008-01-01Z', '2008-01-02Z')"),
+        ("release", "UPDATE dbanon.release SET reach = '1 s'"),
+        ("release", "UPDATE dbanon.release SET content = ''"),
+        ("release", "UPDATE dbanon.release SET overlap_reason = 'read by nobody else'"),
     ],
 )
 def test_with_guards_switched_off_the_next_comparison_finds_what_was_changed(
@@ -215,3 +230,55 @@ def test_naming_a_person_lets_nothing_pass_but_the_forgetting_of_that_person(
     if gone:
         assert find_sqlstate(admin, REPLACED.format(CODE, DRAWN)) is None
     assert read_value(connection, AS_STORED) is True
+
+
+# ---- methods ---------------------------------------------------------------------------------------------------------
+
+OTHER_SECRET = "UPDATE dbanon.method SET traits = traits || '{\"hides\": \"weather\"}' WHERE name = 'tp-aware'"
+
+
+def test_methods_changed_with_guards_off_stop_publication_until_the_next_upgrade(
+    connection: psycopg.Connection, admin: psycopg.Connection, login: Login, database: str
+) -> None:
+    refused = find_sqlstate(connection, PUBLISH)
+    admin.execute(UNSEEN.format("method", OTHER_SECRET))  # type: ignore[arg-type]
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        with expect_refusal("DA005", "dbanon.method", "db upgrade"):
+            operator.execute(PUBLISH)  # type: ignore[arg-type]
+        assert operator.execute("SELECT level FROM dbanon.health WHERE about = 'methods'").fetchall() == [(2,)]
+        with expect_refusal("DA005", "dbanon.method"):
+            admin.execute(CONFIRM)
+        assert call(database, "check").code == 2
+        assert call(database, "db", "upgrade", "--share-roles").code == 0
+        assert call(database, "check").code == 0
+        assert find_sqlstate(operator, PUBLISH) == refused == "DA010"
+
+
+def test_a_release_keeps_what_it_promised_whatever_its_method_becomes(connection: psycopg.Connection) -> None:
+    """Also where an upgrade changes it: the next run alone promises something else then."""
+    query = "SELECT secret, k, alone FROM dbanon_internal.list_compared(2, 0) ORDER BY release_id"
+    (new, old) = connection.execute(query).fetchall()
+    measured = "SELECT below > 0, smallest_crowd, broken FROM dbanon.measure_overlap(2)"
+    assert connection.execute(measured).fetchone() == (True, 2, ["run 2"])
+    change_methods(connection, OTHER_SECRET)
+    change_methods(connection, "UPDATE dbanon.method SET algorithms = '[]' WHERE name = 'tp-aware'")
+    changed = connection.execute(query).fetchall()
+    assert changed[1] == old == ("sender", 5, False)
+    assert changed[0] != new
+
+
+def test_releases_of_before_are_given_what_they_promise_by_the_upgrade(
+    connection: psycopg.Connection, database: str
+) -> None:
+    """Lost ones, too."""
+    query = "SELECT release_id, promise, promise_hash FROM dbanon.release ORDER BY 1"
+    lost = '[{"since": "2009-06-04Z", "until": "2009-06-05Z"}]'
+    connection.execute("SELECT dbanon.confirm_history(%s, 'as the log has it')", [lost])
+    before = connection.execute(query).fetchall()
+    assert before[1][1] == {"hides": "place", "alone": True}
+    connection.execute("ALTER TABLE dbanon.release DISABLE TRIGGER USER")
+    connection.execute("UPDATE dbanon.release SET promise = NULL, promise_hash = NULL")
+    schema.upgrade(database, share_roles=True)
+    assert connection.execute(query).fetchall() == before
+    with expect_refusal("DA006"):
+        connection.execute("UPDATE dbanon.release SET promise = NULL")

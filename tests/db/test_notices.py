@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from tests.db.methods import change_methods
 from tests.facts import demand_named
 
 HELP = "{windows} windows of {k}, {others_needed} needed."
@@ -20,7 +21,9 @@ def write_notices(
     connection: psycopg.Connection, left_out: dict[str, Any], figures: dict[str, int], traits: dict[str, Any] = TRAITS
 ) -> list[str]:
     """Say what run 1 says where it leaves this out and its attack counts that."""
-    connection.execute("UPDATE dbanon.method SET traits = traits || %s WHERE name = 'tp-aware'", [Jsonb(traits)])
+    change_methods(
+        connection, "UPDATE dbanon.method SET traits = traits || %s WHERE name = 'tp-aware'", [Jsonb(traits)]
+    )
     connection.execute("UPDATE dbanon.run SET suppressed = %s", [Jsonb(left_out)])
     connection.execute("UPDATE dbanon.verification SET figures = %s", [Jsonb(figures)])
     return [said for (said,) in connection.execute("SELECT dbanon_internal.list_run_notices(1)")]

@@ -24,6 +24,7 @@ from dbanon.options.reporting import Reporting
 from dbanon.releases import published, reporting
 from dbanon.runs import evaluating
 from tests import here
+from tests.db.methods import change_methods
 from tests.db.parts import find_day, publish_part, run_of
 from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import expect_refusal
@@ -223,7 +224,7 @@ def test_a_part_has_algorithm_system_grid_and_columns_of_the_others(
     own.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32611, 1, 60)")
     run = run_of(own, 1)
     assert run == 3
-    own.execute(change)  # type: ignore[arg-type]
+    change_methods(own, change)
     with expect_refusal("DA011", fact):
         own.execute("SELECT dbanon_internal.prepare_part(3, 'ten', NULL)")
 
@@ -723,7 +724,9 @@ def test_what_analysts_are_answered_over_parts_holds_for_every_family(own: psyco
             "step_s": 60,
             "instants": 2,
         }
-        own.execute("UPDATE dbanon.method SET traits = traits || %s WHERE name = %s", [Jsonb(TRAITS[name]), name])
+        change_methods(
+            own, "UPDATE dbanon.method SET traits = traits || %s WHERE name = %s", [Jsonb(TRAITS[name]), name]
+        )
         own.execute("UPDATE dbanon.run SET params = params || %s WHERE run_id = %s", [Jsonb(params), runs[-1]])
         own.execute(VERIFIED, [runs[-1], runs[-1]])
         publish_part(own, runs[-1], "two_days")

@@ -16,6 +16,7 @@ from dbanon.methods import METHODS, describe
 from dbanon.postgres.programs import find_binaries
 from dbanon.postgres.server import format_uri
 from tests import pages
+from tests.db.methods import change_methods
 from tests.facts import demand_named, expect_refusal
 
 Login = Callable[[str], str]
@@ -344,7 +345,7 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
     parameters = {parameter["name"]: parameter["default"] for parameter in describe(METHODS["tp-aware"])}
     own.execute("UPDATE dbanon.run SET params = %s", [Jsonb({**parameters, "k": 5})])
     prepare(own)
-    own.execute(LONGEST)
+    change_methods(own, LONGEST)
     page = "docs/administrators/run-and-publish.md"
     typed = [block for _, block in pages.list_blocks(page, "sql") if "release_card" in block]
     words = {name: str(getattr(own.info, name)) for name in ("host", "port", "dbname", "user", "password")}
@@ -362,7 +363,7 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
 def test_a_method_without_a_paper_has_none_on_its_card(own: psycopg.Connection) -> None:
     prepare(own)
     assert "Paper: " in report.format_card(read_card(own))
-    own.execute("UPDATE dbanon.method SET paper = ''")
+    change_methods(own, "UPDATE dbanon.method SET paper = ''")
     assert read_card(own)["paper"] is None
     assert "Paper" not in report.format_card(read_card(own))
 

@@ -9,8 +9,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from dbanon.methods import METHODS
-from dbanon.postgres.connection import make_sql
 from dbanon.schema import _text
+from tests.db.methods import change_methods
 from tests.facts import demand_named
 
 Verify = Callable[..., None]
@@ -190,7 +190,7 @@ def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
     assert notices == []
     own.execute("SELECT dbanon.unpublish('silent')")
     notice = Jsonb({"notices": {figure: sentence}})
-    own.execute("UPDATE dbanon.method SET traits = traits || %s WHERE name = 'tp-aware'", [notice])
+    change_methods(own, "UPDATE dbanon.method SET traits = traits || %s WHERE name = 'tp-aware'", [notice])
     own.execute("UPDATE dbanon.verification SET figures = jsonb_build_object(%s::text, 3)", [figure])
     publish(own, "three")
     assert len(notices) == 2
@@ -234,11 +234,13 @@ def test_a_verification_by_another_attack_does_not_count(own: psycopg.Connection
 
 def test_a_run_of_an_algorithm_that_left_the_registry_stays_refused(own: psycopg.Connection, verify: Verify) -> None:
     entry = '[{"name": "older", "summary": "s", "stands_alone": false}]'
-    own.execute("UPDATE dbanon.method SET algorithms = algorithms || %s::jsonb WHERE name = 'tp-aware'", [entry])
+    change_methods(
+        own, "UPDATE dbanon.method SET algorithms = algorithms || %s::jsonb WHERE name = 'tp-aware'", [entry]
+    )
     own.execute("UPDATE dbanon.run SET algorithm = 'older'")
     verify(own)
     assert publish(own, "while_it_is_known") == 4
-    own.execute(make_sql(_text._format_method(METHODS["tp-aware"])))  # as an upgrade does
+    change_methods(own, _text._format_method(METHODS["tp-aware"]))
     verify(own)
     error = catch_refusal(own, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA004"

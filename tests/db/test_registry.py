@@ -21,6 +21,7 @@ from dbanon.base.errors import ParameterError, choose_one
 from dbanon.methods import METHODS, describe, find_method, parsing
 from dbanon.postgres import sqlstate
 from dbanon.schema import _text
+from tests.db.methods import change_methods
 from tests.facts import demand_named, expect_refusal
 
 # What the answers must not depend on.
@@ -473,7 +474,7 @@ def test_the_version_names_all_that_is_installed(
 def test_another_registry_is_written_by_the_next_upgrade(
     database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection.execute("UPDATE dbanon.method SET parameters = '[]', paper = ''")
+    change_methods(connection, "UPDATE dbanon.method SET parameters = '[]', paper = ''")
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "another.py").write_text("k = 2")
     monkeypatch.setattr(_text, "_INSTALLED", tmp_path)

@@ -1,7 +1,7 @@
 """Each way in which people put a database back is noticed, and what only looks like one is not."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -78,7 +78,7 @@ def test_the_same_of_one_that_was_never_published_from_may_be_copied_within_its_
 
 
 @pytest.fixture
-def cleaned(own: psycopg.Connection, url: str) -> Iterator[psycopg.Connection]:
+def cleaned(own: psycopg.Connection, url: str) -> psycopg.Connection:
     """A database over which an older state was restored."""
     own.execute(FIRST)
     own.execute("CREATE VIEW published.mine AS SELECT count(*) FROM published.first")
@@ -86,7 +86,7 @@ def cleaned(own: psycopg.Connection, url: str) -> Iterator[psycopg.Connection]:
     own.execute(LOST)
     restore(url, dumped, "--clean", "--if-exists", code=1)
     schema.upgrade(url, share_roles=True)
-    yield own
+    return own
 
 
 def test_rows_of_a_release_that_a_cleaning_restore_leaves_stop_publication_until_they_are_dropped(
@@ -156,9 +156,7 @@ def test_a_copy_by_template_is_noticed(own: psycopg.Connection, dbanon_server: "
 
 
 @pytest.mark.parametrize("emptied", [True, False], ids=["its row is taken away", "its row stays"])
-def test_data_restored_into_tables_that_are_there_are_noticed(
-    own: psycopg.Connection, url: str, emptied: bool
-) -> None:
+def test_data_restored_into_tables_that_are_there_are_noticed(own: psycopg.Connection, url: str, emptied: bool) -> None:
     own.execute(FIRST)
     dumped = dump_database(url)
     own.execute(LOST)

@@ -13,6 +13,7 @@ from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic._outlines import build_outlines
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.runs import reading
+from tests.db.methods import change_methods
 from tests.unit.semantic_evidence import GRID_S, Release
 from tests.unit.test_attack_semantic import MUTANTS, WORLDS, make_apart, make_grown, make_honest
 
@@ -44,7 +45,7 @@ def read_value(connection: psycopg.Connection, query: str, *params: object) -> i
 
 
 def make_dataset(connection: psycopg.Connection) -> int:
-    connection.execute(_METHOD)
+    change_methods(connection, _METHOD)
     count = read_value(connection, "SELECT count(*) FROM dbanon.dataset")
     insert = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, 1, %s) RETURNING dataset_id"
     return read_value(connection, insert, f"d{count}", GRID_S)

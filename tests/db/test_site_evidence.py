@@ -11,6 +11,7 @@ from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.postgres import arrow
 from dbanon.runs import _rows, reading
+from tests.db.methods import change_methods
 from tests.unit.attack_evidence import ROW
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, join_evidence
 
@@ -39,7 +40,7 @@ def read_value(connection: psycopg.Connection, query: str, *params: object) -> i
 
 
 def make_dataset(connection: psycopg.Connection, grid_m: float = 1.0, grid_s: int = 5) -> int:
-    connection.execute(_METHOD, ["sensitive-sites", "sensitive-sites"])
+    change_methods(connection, _METHOD, ["sensitive-sites", "sensitive-sites"])
     count = read_value(connection, "SELECT count(*) FROM dbanon.dataset")
     insert = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, %s, %s) RETURNING dataset_id"
     return read_value(connection, insert, f"d{count}", grid_m, grid_s)

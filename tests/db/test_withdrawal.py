@@ -19,6 +19,7 @@ from dbanon.postgres.server import EmbeddedServer, Target, parse
 from dbanon.testing import cloned_database, database_url
 from tests import here
 from tests.db.conftest import RUN, VERIFY
+from tests.db.methods import change_methods
 from tests.facts import demand_named, expect_refusal
 
 Login = Callable[[str], str]
@@ -364,7 +365,7 @@ def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free
         builder.commit()
         assert read_value(connection, REMAINS) == 1
         more = '{"name": "more", "sql_type": "integer", "default": "1", "comment": "x"}'
-        connection.execute("UPDATE dbanon.method SET columns = columns || %s::jsonb", [more])
+        change_methods(connection, "UPDATE dbanon.method SET columns = columns || %s::jsonb", [more])
         verify(connection)
         assert read_value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
         assert read_value(builder, "SELECT count(*) FROM given") == 0

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from psycopg.types.range import TimestamptzRange
 
 from tests.db.histories import KINDS, LOST, History
+from tests.db.methods import change_methods
 from tests.db.oracle import Release, Row, Verdict
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
@@ -208,7 +209,7 @@ def write_methods(connection: psycopg.Connection) -> None:
         algorithm = {"name": "a", "summary": "s", "stands_alone": stands_alone}
         traits = {"hides": secret, "hidden_by": hidden_by, "instant": "at" if snapshot else None, "oldest": "max_gap_s"}
         others = {"notices": {}, "totals": {}, "reasons": {}}
-        connection.execute(METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
+        change_methods(connection, METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
 
 
 def write_and_measure(connection: psycopg.Connection, histories: list[History]) -> list[tuple[Verdict, frozenset[int]]]:

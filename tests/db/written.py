@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions, count_by_hour
 from dbanon.runs import stored, writing
+from tests.db.methods import change_methods
 
 AT_S = 1_212_566_400  # 8:00
 CELLS = """
@@ -173,7 +174,7 @@ def write(connection: psycopg.Connection, contract: Contract, cloaks: Cloaks | N
     if not connection.execute("SELECT 1 FROM dbanon.cell").fetchone():
         connection.execute(CELLS)
     with connection.transaction():
-        connection.execute(METHOD, given)
+        change_methods(connection, METHOD, given)
         row = connection.execute(RUN, [contract.name, contract.k, Jsonb(LEFT_OUT)]).fetchone()
         assert row is not None
         written = contract.cloaks() if cloaks is None else cloaks
