@@ -1,8 +1,10 @@
 """A database that went back in time publishes nothing until an administrator has said what was published since."""
 
 import json
+import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -344,3 +346,67 @@ def test_a_standby_that_was_promoted_asks_at_once_and_its_primary_never(primary:
     with psycopg.connect(primary.url, autocommit=True) as connection:
         assert connection.execute(AGAIN).fetchone() == (4,)
     assert len(re.findall("dbanon: published {", primary.log.read_text())) == 2
+
+
+def upgrade_server(server: EmbeddedServer) -> None:
+    """Replace the cluster of a server that is stopped by what pg_upgrade makes of it, and start that."""
+    bindir = find_binaries().bindir
+    old, building, work = (server.home / name for name in ("data.old", "building", "work"))
+    shutil.rmtree(old, ignore_errors=True)
+    server.data.rename(old)
+    server._make_private(building)
+    server._make_private(work)
+
+    def run(*command: str | Path) -> None:
+        done = server._run([str(word) for word in command])
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run(bindir / "initdb", "-D", building, "-U", "dbanon", "--encoding=UTF8", "--auth-local=trust", "--locale=C.UTF-8")
+    programs = ("-b", bindir, "-B", bindir, "-d", old, "-D", building, "-U", "dbanon", "-s", server._socket_directory)
+    run("env", "-C", work, bindir / "pg_upgrade", *programs)
+    building.rename(server.data)
+    server.start()
+
+
+def crash(server: EmbeddedServer) -> None:
+    pid = server._find_postmaster()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    while server._find_postmaster() is not None:
+        pass
+    server.start()
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(
+    not any(item.has_postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS"
+)
+def test_neither_a_crash_nor_pg_upgrade_alarms_anybody(primary: EmbeddedServer) -> None:
+    """Also one after the other, if there is an upgrade or a publication between them."""
+    crash(primary)
+    assert call(primary.url, "check").code == 0
+    assert call(primary.url, "db", "upgrade").code == 0
+    for name in ("second", "third"):
+        primary.stop()
+        upgrade_server(primary)
+        assert call(primary.url, "check").code == 0
+        with psycopg.connect(primary.url, autocommit=True) as connection:
+            assert connection.execute("SELECT dbanon.publish(1, %s)", [name]).fetchone() == (4,)
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(
+    not any(item.has_postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS"
+)
+def test_pg_upgrade_hides_no_rewind_and_no_promotion(primary: EmbeddedServer) -> None:
+    """The timeline begins at 1 again. A table that recovery empties tells."""
+    with run_standby(primary) as (_, pg_ctl):
+        pg_ctl("promote")
+    primary.stop()
+    shutil.rmtree(primary.data)
+    (primary.home / "standby").rename(primary.data)
+    primary.start()
+    primary.stop()
+    upgrade_server(primary)
+    with psycopg.connect(primary.url, autocommit=True) as connection, expect_refusal("DA020", "timeline 1"):
+        connection.execute(AGAIN)
