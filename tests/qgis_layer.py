@@ -1,8 +1,8 @@
 """Opens a release in QGIS as its user would, and prints what became of it as JSON: run by the system's Python.
 
-``python3 tests/qgis_layer.py '{"connection": {...}, "name": ..., "style": FILE, "since": ..., "until": ...}'``
+``python3 tests/qgis_layer.py '{"connection": {...}, "name": ..., "since": ..., "until": ...}'``
 
-With ``"growing": true`` instead of a style and times it prints a line, keeps the layer open and in the midst of being
+With ``"growing": true`` instead of times it prints a line, keeps the layer open and in the midst of being
 read, and prints another line after it was told to go on by a line and has reloaded the layer.
 """
 
@@ -13,6 +13,7 @@ import sys
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from qgis.core import (
+    Qgis,
     QgsApplication,
     QgsDataSourceUri,
     QgsDateTimeRange,
@@ -20,9 +21,9 @@ from qgis.core import (
     QgsMapRendererSequentialJob,
     QgsMapSettings,
     QgsProviderRegistry,
-    QgsRenderContext,
     QgsVectorLayer,
     QgsVectorLayerTemporalContext,
+    QgsVectorLayerTemporalProperties,
 )
 from qgis.PyQt.QtCore import QDateTime, QSize, Qt
 
@@ -69,18 +70,16 @@ def main(asked: dict) -> dict:
         "crs": shown.crs().authid(),
         "comment": listed.comment(),
         "rows": shown.featureCount(),
-        "style": shown.loadNamedStyle(asked["style"])[1],
-        "ranges": [[r.lowerValue(), r.upperValue(), r.label()] for r in shown.renderer().ranges()],
     }
-    context = QgsRenderContext()
-    shown.renderer().startRender(context, shown.fields())
-    told["unstyled"] = sum(shown.renderer().symbolForFeature(one, context) is None for one in shown.getFeatures())
-    shown.renderer().stopRender(context)
     times = shown.temporalProperties()
+    times.setIsActive(True)
+    times.setMode(QgsVectorLayerTemporalProperties.ModeFeatureDateTimeStartAndEndFromFields)
+    times.setStartField("valid_from")
+    times.setEndField("valid_to")
+    times.setLimitMode(Qgis.VectorTemporalLimitMode.IncludeBeginExcludeEnd)
     since, until = (QDateTime.fromString(asked[end], Qt.ISODate) for end in ("since", "until"))
     span, within = QgsDateTimeRange(since, until, True, False), QgsVectorLayerTemporalContext()
     within.setLayer(shown)
-    told["temporal"] = [times.isActive(), times.startField(), times.endField()]
     told["filter"] = times.createFilterString(within, span)
     told["rows_in_span"] = count(shown, told["filter"])
     told["drawn"] = count_drawn_pixels(shown, span)

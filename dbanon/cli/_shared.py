@@ -18,7 +18,7 @@ GLOBAL_EPILOG = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
 _SECTIONS = {  # of the help, in the order of the work
     "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "remember", "forget-before", "drop-dataset"),
     "Runs": ("methods", "plan", "sweep", "run", "submit", "worker", "runs", "cancel", "verify", "evaluate", "drop"),
-    "Releases": ("publish", "unpublish", "releases", "card", "report", "compare", "export", "style"),
+    "Releases": ("publish", "unpublish", "releases", "card", "report", "compare", "export"),
     "Every night": ("job", "check"),
     "Server": ("db", "demo"),
 }

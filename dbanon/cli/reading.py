@@ -1,4 +1,4 @@
-"""Commands for readers of releases: write files, styles for QGIS, and pages. An analyst's login is enough."""
+"""Commands for readers of releases: write files and pages. An analyst's login is enough."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,20 +29,6 @@ def export(
         rows = database.export(name, file, where=where)
     value = {"release": name, "file": str(file), "rows": rows}
     show(lambda: f"Wrote {format_count(rows, 'row')} of published.{name} to {file}.", lambda: value)
-
-
-@app.command(epilog=GLOBAL_EPILOG)
-def style(
-    name: Release,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help=("The file to write, usually .qml. An existing file is replaced."))
-    ],
-) -> None:
-    """Write a style for QGIS: regions by crowd in colours, exact rows apart, and the columns of the time."""
-    with open_database() as database:
-        database.style(name, output)
-    value = {"release": name, "file": str(output)}
-    show(lambda: f"Wrote a style for published.{name} to {output}.", lambda: value)
 
 
 @app.command(epilog=GLOBAL_EPILOG)

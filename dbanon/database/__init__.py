@@ -30,7 +30,7 @@ from dbanon.options import evaluating, list_fields, publishing, reporting, sched
 from dbanon.options.reading import Reading
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, translate_errors
-from dbanon.releases import export, published, style
+from dbanon.releases import export
 from dbanon.releases.published import Params
 from dbanon.runs import jobs, queue, stored
 from dbanon.runs.stored import RunResult
@@ -511,12 +511,6 @@ class Database(Datasets):
         """
         return export.write(self.connection, release, Path(file), where=where, params=params, progress=self.progress)
 
-    def style(self, release: str, file: str | os.PathLike[str]) -> None:
-        """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""
-        export.write_text(Path(file), style.write_qml(published.count_crowds(self.connection, release)))
-
-    @finish_progress
-    @take_keywords(reporting.Reporting)
     def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
         """Make the page of a release or a run: promise, attack, maps, shares left out.
 

@@ -104,16 +104,6 @@ def open_rows(
         yield Rows(name, promise, kind, cast("Any", tuple(crs)), connection, own, query.as_string(connection), texts)
 
 
-def count_crowds(connection: Connection, name: str) -> list[tuple[int, int]]:
-    """Count the rows of a release by crowd: pairs of a crowd and its number of rows, ascending.
-
-    Raises `ParameterError` if there is no such release that the login may read.
-    """
-    query = sql.SQL("SELECT crowd, pg_catalog.count(*) FROM {} GROUP BY crowd ORDER BY crowd")
-    with translate_errors(), _lock_view(connection, name) as view:
-        return connection.execute(query.format(view)).fetchall()
-
-
 def become_analyst(connection: Connection, name: str) -> None:
     """Take the analysts' role until the transaction ends, where the login may and that role may read the release.
 

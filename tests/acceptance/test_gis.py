@@ -18,7 +18,6 @@ from tests.acceptance.commands import call
 from tests.pages import ROOT
 
 INSTANT = ("2026-01-05T08:10:00Z", "2026-01-05T08:11:00Z")
-EXACT = "#d62728"
 
 
 def fetch_one(url: str, query: str) -> Any:
@@ -44,28 +43,16 @@ def run(*command: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["city_k5", "city_sites"])
-def test_qgis_takes_the_view_as_it_is_and_the_style(anna: str, tmp_path: Path, name: str) -> None:
-    style = tmp_path / "style.qml"
-    assert call(anna, "style", name, "-o", str(style)).code == 0
-    asked = {
-        "connection": split_connection(anna), "name": name, "style": str(style),
-        "since": INSTANT[0], "until": INSTANT[1],
-    }  # fmt: skip
+def test_qgis_takes_the_view_as_it_is_and_shows_an_instant(anna: str, name: str) -> None:
+    asked = {"connection": split_connection(anna), "name": name, "since": INSTANT[0], "until": INSTANT[1]}
     found = json.loads(run("/usr/bin/python3", str(ROOT / "tests" / "qgis_layer.py"), json.dumps(asked)))
     assert (found["valid"], found["key"], found["crs"]) == (True, ["cloak_id"], "EPSG:32632")
     assert found["comment"].startswith("Rows: ")
     assert found["rows"] == fetch_one(anna, f"SELECT count(*) FROM published.{name}")
-    # Every row has a symbol; exact ones one of their own.
-    assert (found["style"], found["unstyled"]) == (True, 0)
-    crowds = fetch_one(anna, f"SELECT array_agg(DISTINCT crowd) FROM published.{name}")
-    assert (found["ranges"][0][:2] == [1, 1]) == (1 in crowds)
-    # The temporal controller shows the rows of the instant, and no others.
-    assert found["temporal"] == [True, "valid_from", "valid_to"]
+    # The temporal controller, set as the page says, shows the rows of the instant and no others.
     within = f"valid_from < '{INSTANT[1]}' AND valid_to > '{INSTANT[0]}'"
     assert found["rows_in_span"] == fetch_one(anna, f"SELECT count(*) FROM published.{name} WHERE {within}") > 0
-    colours = dict(found["drawn"])
-    assert (EXACT in colours) == (1 in crowds)
-    assert len(colours) > 2
+    assert len(found["drawn"]) > 1
 
 
 def name_source(url: str) -> str:

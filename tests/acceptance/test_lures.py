@@ -254,7 +254,6 @@ def test_no_command_calls_a_lure(
         ("plan", "sensitive-sites", "--dataset", "second"),
         ("publish", "1", "city_k5"),
         ("export", "city_k5", str(tmp_path / "city.gpkg")),
-        ("style", "city_k5", "-o", str(tmp_path / "city.qml")),
     )
     _do(_name_url(trapped, logins["analyst"]), ("export", "city_k5", str(tmp_path / "city.csv")))
     _do(

@@ -64,7 +64,6 @@ WORKING = (
     ("report", RELEASE),
     ("report", "{run}", "-o", "run.html"),
     ("compare", RELEASE, "{run}"),
-    ("style", RELEASE, "-o", "it.qml"),
     ("export", RELEASE, "it.csv"),
     ("export", RELEASE, "it.geojson"),
     ("drop-dataset", "other", "--yes"),
