@@ -246,7 +246,7 @@ def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) 
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
         with pytest.raises(DataError, match="room"):
-            reporting.write(file, html, private=False, pdf=False)
+            reporting.write(file, html, private=False)
         with pytest.raises(DataError, match="room"):
             sweep_file.write(file, found)
     finally:
@@ -254,30 +254,6 @@ def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) 
         signal.signal(signal.SIGXFSZ, ignored)
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_without_a_browser_a_pdf_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Exception, match="Chromium"):
-        reporting.write(tmp_path / "page.html", "x", private=False, pdf=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("fault", ["exit 1", "exec sleep 9"])
-def test_where_a_page_cannot_be_printed_neither_file_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    programs, pages = tmp_path / "programs", tmp_path / "pages"
-    programs.mkdir(), pages.mkdir()
-    (programs / "chromium").write_text(f"#!/bin/sh\n{fault}\n")
-    (programs / "chromium").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    monkeypatch.setattr(reporting, "_PRINT_S", 0.3)
-    with pytest.raises(DataError, match="Chromium did not print"):
-        reporting.write(pages / "page.html", "x", private=True, pdf=True)
-    assert list(pages.iterdir()) == []
 
 
 def test_a_backdrop_is_clipped_to_the_map(own_city: str) -> None:
