@@ -177,5 +177,5 @@ def _demand_harmless(connection: Connection, table: str, column: str) -> None:
             f"A backdrop must be a table without row level security, and this login, dbanon's owner or a superuser "
             f"must own all of it. Got {table!r}: {flaw}. Let {owner} fill a table of yours: CREATE TABLE "
             f"public.backdrop AS {rows} WITH NO DATA; GRANT SELECT ON public.backdrop TO PUBLIC; GRANT INSERT ON "
-            f"public.backdrop TO {owner}; and as {owner}: INSERT INTO public.backdrop {rows};"
+            f"public.backdrop TO {owner}; and as {owner}: INSERT INTO public.backdrop {rows}."
         )

@@ -1,6 +1,7 @@
 """Pages of releases and runs as users ask for them: what each audience sees, what none shows, and what is refused."""
 
 import hashlib
+import importlib
 import re
 import resource
 import signal
@@ -240,6 +241,7 @@ def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, ann
 def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     html, found = "x" * 100_000, make_sweep(*GRID)
+    importlib.import_module("dbanon.pages.sweep")  # not below, where Python could not keep what it compiles
     file = tmp_path / "page.html"
     file.write_text("old")
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -323,6 +325,32 @@ def test_no_backdrop_is_drawn_that_analysts_may_not_read(own_city: str) -> None:
             for what in ("city_k5", run_id):
                 with pytest.raises(ParameterError, match="all analysts may read"):
                     database.report(what, backdrop=table)
+
+
+def test_a_page_runs_no_code_of_the_owner_of_its_backdrop(own_city: str, tmp_path: Path) -> None:
+    """Whatever role was taken for it: a function takes that back."""
+    with logins(own_city) as make:
+        operator, mallory = make("operator"), make("pg_monitor")
+        with psycopg.connect(own_city, autocommit=True) as owner, psycopg.connect(mallory, autocommit=True) as other:
+            owner.execute(f"CREATE SCHEMA src AUTHORIZATION {other.info.user}; GRANT USAGE ON SCHEMA src TO PUBLIC")
+            other.execute(
+                "CREATE FUNCTION src.g() RETURNS public.geometry LANGUAGE plpgsql AS $$ BEGIN"
+                " PERFORM set_config('role', 'none', false); PERFORM pg_notify('leak', current_user);"
+                " RETURN 'SRID=32632;LINESTRING(446352 5887914, 446614 5889000)'; END $$;"
+                "CREATE VIEW src.streets AS SELECT src.g() AS geom; GRANT SELECT ON src.streets TO PUBLIC; LISTEN leak"
+            )
+            for url, *words in (
+                (operator, "report", "city_k5"),
+                (own_city, "report", "city_k5", "--for", "analysts"),
+                (own_city, "report", "2"),
+                (own_city, "compare", "city_k5", "city_sites"),
+            ):
+                told = call(url, *words, "--backdrop", "src.streets", "-o", str(tmp_path / "page.html"))
+                assert (told.code, "CREATE TABLE" in told.sentence) == (2, True), told
+            assert list(other.notifies(timeout=0)) == []
+            owner.execute("SELECT src.g()")
+            assert len(list(other.notifies(timeout=10, stop_after=1))) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_is_refused_or_was_changed_since_has_no_page_to_sign(verified_city: tuple[Database, int]) -> None:

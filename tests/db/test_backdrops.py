@@ -183,7 +183,7 @@ def test_a_refused_backdrop_is_copied_as_the_sentence_says_and_runs_nothing_as_t
     table, made = TRAPS[trap]
     set_up(connection, mallory, table, made)
     caller = connect(database)
-    [(mine, owner, theirs)] = re.findall(r"(CREATE TABLE .*); and as (\S+): (INSERT .*;)$", refuse(caller, table))
+    [(mine, owner, theirs)] = re.findall(r"(CREATE TABLE .*); and as (\S+): (INSERT .*)\.$", refuse(caller, table))
     assert owner == mallory.info.user
     caller.execute(mine.encode())
     assert count_calls(connection) == 0
