@@ -218,6 +218,13 @@ def test_tables_of_trusted_owners_are_drawn(connection, mallory, wanda, made):
     )
 
 
+def test_an_analyst_draws_as_others_do(connection, mallory, login):
+    analyst = connect(login("dbanon_analyst"))
+    assert draw(analyst, "public.streets")[0]
+    assert mallory.info.user in refuse(analyst, "src.streets")
+    analyst.close()
+
+
 @pytest.mark.parametrize("name", [
     "src.streets; drop table x", "", ".", "a.b.c.d", "other.public.streets", "public.", '"', "pg_temp.x", "no.such",
     "public.streets(geom)", "a\x00b", "12", "pg_catalog.pg_class", "public.none", "x" * 5000, "dbanon.trajectory",
