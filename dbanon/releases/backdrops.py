@@ -1,9 +1,9 @@
-"""Draws a public table under the maps of a page, of which no code of another login runs as whoever makes the page.
+"""Draws a public table under the maps of a page, and runs no code of its owner with the rights of the caller.
 
 PostgreSQL evaluates more of a table than is read: the functions of a view or a policy, and, while it plans, constant
 parts of the expressions of indexes, constraints, statistics and partitions, also of every partition and child. All
-of it must belong to roles that could do as much without it. Taking a role first would not help, since a function takes
-it back. The table is locked before it is looked at. Only the owner of its schema could give its name to another then.
+of it must belong to roles that could do as much without it. To take a role first would not help: a function takes it
+back. The table is locked before it is looked at. Only the owner of its schema could give its name to another then.
 """
 
 import secrets
@@ -20,7 +20,7 @@ from dbanon.releases import published
 
 _MAX_BYTES = 60_000
 MAX_POINTS = 400_000
-"""What the slowest tables of as many points take is below 10 s (`benchmarks/backdrops.py`), and nothing stops it."""
+"""The slowest table of as many points takes less than 10 s (`benchmarks/backdrops.py`), in which nothing stops it."""
 
 _BAD_NAME = (
     psycopg.DataError,  # NUL
@@ -148,7 +148,7 @@ def draw(connection: Connection, scaled: Mapping[str, float], srid: int, table: 
 
 def _find_public_table(connection: Connection, table: str) -> tuple[str, str]:
     """Lock a table that every analyst may read; returns it and its column of geometries, both as SQL names them."""
-    given = {"readers": published.name_analysts(connection), "geometry": f"{find_postgis_schema(connection)}.geometry"}
+    given = {"readers": published.name_analysts(connection), "geometry": _name_geometry(connection)}
     column = None
     with suppress(*_BAD_NAME), connection.transaction():
         found = fetch_value(connection, "SELECT pg_catalog.to_regclass(%s)::text", [table])
@@ -168,7 +168,7 @@ def _find_public_table(connection: Connection, table: str) -> tuple[str, str]:
 
 def _demand_harmless(connection: Connection, table: str, column: str) -> None:
     """Raise `ParameterError`, with a way to copy it, if reading a table may run code of a role that is not trusted."""
-    given = {"table": table, "geometry": f"{find_postgis_schema(connection)}.geometry"}
+    given = {"table": table, "geometry": _name_geometry(connection)}
     row = connection.execute(_FLAW_QUERY, given).fetchone()
     if row is not None:
         flaw, owner = row
@@ -179,3 +179,7 @@ def _demand_harmless(connection: Connection, table: str, column: str) -> None:
             f"public.backdrop AS {rows} WITH NO DATA; GRANT SELECT ON public.backdrop TO PUBLIC; GRANT INSERT ON "
             f"public.backdrop TO {owner}; and as {owner}: INSERT INTO public.backdrop {rows}."
         )
+
+
+def _name_geometry(connection: Connection) -> str:
+    return sql.Identifier(find_postgis_schema(connection), "geometry").as_string()

@@ -1,4 +1,4 @@
-"""Backdrops of pages: no code of another login runs as whoever makes the page, and none is too large for the server."""
+"""Backdrops of pages: none runs code of another login with the rights of the caller, or takes the server too long."""
 
 import re
 from collections.abc import Callable, Iterator
