@@ -87,7 +87,7 @@ def _write(database: "Database", page: Path) -> Path:
             evaluate=lambda run_id: None,
         )
         html = reporting.report(connection, RELEASE, asked, private)
-    return reporting.write(page, html, private=True, pdf=False)
+    return reporting.write(page, html, private=True)
 
 
 def _try_the_gate(database: "Database", run_id: int) -> Gate | None:

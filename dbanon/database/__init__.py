@@ -544,7 +544,7 @@ class Database(Datasets):
         html = pages.report(self.connection, what, asked, private)
         if asked.output is None:
             return html
-        return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)
+        return pages.write(asked.output, html, private=asked.with_truth)
 
     def _open_private(self) -> "pages.Private":
         parts.demand("compute", what="--with-truth")
@@ -574,7 +574,7 @@ class Database(Datasets):
 
         self.progress("reading rows", 0, None)
         html = pages.compare(self.connection, one, other, asked)
-        return html if asked.output is None else pages.write(asked.output, html, private=False, pdf=asked.pdf)
+        return html if asked.output is None else pages.write(asked.output, html, private=False)
 
 
 @contextmanager

@@ -21,7 +21,6 @@ class Showing:
         Option("A public table of lines or areas, such as streets, to draw under the maps.", metavar="TABLE"),
     ] = None
     tz: Annotated[str, Option("The time zone in which times are shown.", metavar="ZONE")] = "UTC"
-    pdf: Annotated[bool, Option("Print the page as PDF as well, by a Chromium on this machine.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

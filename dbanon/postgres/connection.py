@@ -188,7 +188,7 @@ def collect_notices(connection: Connection) -> Iterator[list[str]]:
         connection.remove_notice_handler(keep)
 
 
-def fetch_value(connection: Connection, query: str, params: list[Any] | None = None) -> Any:
+def fetch_value(connection: Connection, query: str, params: list[Any] | dict[str, Any] | None = None) -> Any:
     """Run a query and return the first column of its first row, or None."""
     row = connection.execute(make_sql(query), params).fetchone()
     return row[0] if row else None

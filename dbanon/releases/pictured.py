@@ -10,14 +10,12 @@ from datetime import datetime, timedelta
 from typing import Any, LiteralString
 from zoneinfo import ZoneInfo
 
-import psycopg
 from psycopg import sql
 
-from dbanon.base.errors import ParameterError
 from dbanon.pages import shown
 from dbanon.pages.maps import Window, find_least_window
-from dbanon.postgres.connection import Connection, find_postgis_schema, make_sql
-from dbanon.releases import published
+from dbanon.postgres.connection import Connection, find_postgis_schema
+from dbanon.releases import backdrops
 
 MAX_REGIONS = 400
 _MAX_PATH_BYTES = 60_000
@@ -63,7 +61,8 @@ def collect_shown(
     bins, crowds, exact = reader.bin_sizes(), reader.weigh_crowds(), reader.measure_exact()
     hidden = shown.join_bins(bins, rows.k)
     cell_m = _round(max((window.x1 - window.x0) / 14, 1))
-    lines, areas = reader.draw_backdrop(window, backdrop) if backdrop else ("", "")
+    scaled = scale_to_window(window)
+    lines, areas = backdrops.draw(connection, scaled, rows.srid, backdrop) if backdrop else ("", "")
     return shown.Shown(
         k=rows.k,
         window=window,
@@ -276,84 +275,6 @@ class _Reader:
             **scale_to_window(window),
         )
         return path or ""
-
-    def draw_backdrop(self, window: Window, table: str) -> tuple[str, str]:
-        """Draw a table of lines or areas that the operator names, in the window alone."""
-        return draw_backdrop_paths(self._connection, window, self._rows.srid, table)
-
-
-def draw_backdrop_paths(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
-    """Draw a public table of lines and areas under a map: paths of its lines and of its areas, simplified and clipped.
-
-    Every page calls the table public. So `ParameterError` is raised unless every analyst may read it and its column of
-    geometries. A login that knows no analysts' role must name a table that everyone may read.
-    """
-    drawn, column = _find_public_table(connection, table)
-    names = {"table": make_sql(drawn), "column": make_sql(column), "p": sql.Identifier(find_postgis_schema(connection))}
-    query = sql.SQL("""
-        WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
-        ), near AS (
-            SELECT {p}.ST_Intersection({p}.ST_MakeValid({p}.ST_Force2D(
-                CASE WHEN {p}.ST_SRID(tab.{column}) IN (0, %(srid)s) THEN {p}.ST_SetSRID(tab.{column}, %(srid)s)
-                ELSE {p}.ST_Transform(tab.{column}, %(srid)s) END)), box.shape) AS shape
-            FROM {table} tab, box
-            WHERE tab.{column} OPERATOR({p}.&&)
-                {p}.ST_Transform(box.shape, coalesce(nullif({p}.ST_SRID(tab.{column}), 0), %(srid)s))
-        ), drawn AS (
-            SELECT part.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(part.shape, %(x)s, %(y)s), %(by)s,
-                %(by)s), %(coarse)s) AS shape
-            FROM (SELECT 1 AS dimension,
-                      {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(near.shape, 2))) AS shape FROM near
-                  UNION ALL SELECT 2, {p}.ST_Union({p}.ST_CollectionExtract(near.shape, 3)) FROM near) part
-        )
-        SELECT drawn.dimension, {p}.ST_AsSVG({p}.ST_SnapToGrid(drawn.shape, 3), 1, 0) FROM drawn
-        WHERE drawn.shape IS NOT NULL AND NOT {p}.ST_IsEmpty(drawn.shape)
-        """).format(**names)
-    for coarse in (6, 15, 40, 100):  # coarser until it is small
-        try:
-            found = dict(
-                connection.execute(query, {"srid": srid, "coarse": coarse, **scale_to_window(window)}).fetchall()
-            )
-        except psycopg.InternalError:
-            raise ParameterError(
-                f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got {table!r} "
-                f"with other shapes. Name another, or a view of lines and areas."
-            ) from None
-        if sum(len(path or "") for path in found.values()) <= _MAX_PATH_BYTES:
-            return found.get(1) or "", found.get(2) or ""
-    raise ParameterError(
-        f"The backdrop must be small enough for a page. Got {table!r}: its lines in the map have more than "
-        f"{_MAX_PATH_BYTES // 1000} kB. Name a table of main streets only."
-    )
-
-
-def _find_public_table(connection: Connection, table: str) -> tuple[str, str]:
-    """Find a table that every analyst may read, and its column of geometries: both as SQL names them."""
-    readers = published.name_analysts(connection)
-    try:
-        with connection.transaction():
-            column = connection.execute(
-                """
-                SELECT c.oid::regclass::text, quote_ident(a.attname),
-                    has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(%(readers)s, c.oid, 'SELECT')
-                    AND has_schema_privilege(%(readers)s, c.relnamespace, 'USAGE')
-                FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-                JOIN pg_type t ON t.oid = a.atttypid AND t.typname = 'geometry'
-                WHERE c.oid = to_regclass(%(table)s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-                    AND c.relpersistence <> 't' AND c.relnamespace NOT IN (
-                    SELECT n.oid FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published'))
-                ORDER BY a.attnum LIMIT 1
-                """,
-                {"table": table, "readers": readers},
-            ).fetchone()
-    except psycopg.errors.InsufficientPrivilege:  # on its schema
-        column = None
-    if column is None or not column[2]:
-        raise ParameterError(
-            f"The backdrop must be a table or view of lines or areas that all analysts may read, and none of "
-            f"dbanon's own. Got {table!r}. Name one such as public.streets."
-        )
-    return column[0], column[1]
 
 
 def build_path_query(connection: Connection) -> sql.Composable:

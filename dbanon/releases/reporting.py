@@ -5,10 +5,6 @@ taken for the whole of it. The audit has a private page before it is written.
 """
 
 import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +18,7 @@ from psycopg.rows import dict_row
 
 from dbanon.attacks import import_attacker, once
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
-from dbanon.base.errors import DbanonError, ParameterError, StoreError, format_count
+from dbanon.base.errors import ParameterError, StoreError, format_count
 from dbanon.base.figures import Evaluation
 from dbanon.methods import METHODS, describe
 from dbanon.options.reporting import Reporting, Showing
@@ -33,9 +29,6 @@ from dbanon.pages.shown import Shown, Truth
 from dbanon.pages.svg import FIGURE_WIDTH
 from dbanon.postgres.connection import Connection, fetch_value, find_postgis_schema, make_sql, translate_errors
 from dbanon.releases import export, pictured, published
-
-_CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_PRINT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,19 +366,13 @@ def find_zone(name: str) -> ZoneInfo:
         raise ParameterError(f"--tz must be the name of a time zone, such as Europe/Berlin. Got {name!r}.") from None
 
 
-def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
-    """Write a page, and print it if asked to: both whole or neither; a private one for its owner alone and named so.
+def write(file: Path, html: str, *, private: bool) -> Path:
+    """Write a page whole, a private one for its owner alone and named so; returns the file.
 
-    Returns the file. Raises `DataError` if it cannot be written, `DbanonError` if there is nothing that prints a PDF.
+    Raises `DataError` if it cannot be written.
     """
     file = name_private_file(file) if private else file
-    if pdf:
-        find_chromium()  # before anything is written
-    with export.write_atomically(file) as part:
-        part.touch(0o600 if private else 0o666)
-        part.write_text(html, encoding="utf-8")
-        if pdf:
-            _print(part, private=private)
+    export.write_text(file, html, private=private)
     return file
 
 
@@ -399,38 +386,3 @@ def _note_page(connection: Connection, record: Described, html: str) -> None:
 def name_private_file(file: Path) -> Path:
     """Put the mark of private pages into a file's name."""
     return file if "PRIVATE" in file.name else file.with_name(f"{file.stem}-PRIVATE{file.suffix}")
-
-
-def find_chromium() -> str:
-    """Find the browser that prints pages; raises `DbanonError` if there is none."""
-    found = next(filter(None, map(shutil.which, _CHROMIUM_NAMES)), None)
-    if found is None:
-        raise DbanonError(
-            "A page is printed as PDF by Chromium. Got none on this machine. Install it, or open the page in a "
-            "browser and print it there."
-        )
-    return found
-
-
-def _print(file: Path, *, private: bool) -> None:
-    """Print a page as a PDF beside it; raises `OSError` if the browser does not."""
-    made = file.with_suffix(".pdf")
-    options = [
-        "--headless",
-        "--disable-gpu",
-        "--disable-background-networking",
-        "--no-first-run",
-        "--no-pdf-header-footer",
-    ]
-    if os.geteuid() == 0:
-        options.append("--no-sandbox")  # Chromium has none for root; the page has no script and may load nothing
-    with tempfile.TemporaryDirectory() as profile:
-        own = [f"--user-data-dir={profile}", f"--print-to-pdf={made}", file.resolve().as_uri()]
-        try:
-            done = subprocess.run([find_chromium(), *options, *own], capture_output=True, check=False, timeout=_PRINT_S)
-        except subprocess.TimeoutExpired as error:
-            raise OSError(0, "Chromium did not print the page in time") from error
-    if done.returncode or not made.is_file():
-        raise OSError(0, "Chromium did not print the page")
-    if private:
-        made.chmod(0o600)

@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     SELECT j.* INTO job FROM dbanon.job j WHERE j.job_id = demand_owner.job_id AND j.owner = session_user;
     IF job.job_id IS NULL THEN
-        RAISE EXCEPTION 'A job must be run by a session that has logged in as its owner. This one has logged in as another.'
+        RAISE EXCEPTION 'A job must be run and planned by a session that has logged in as its owner. This one has logged in as another.'
             USING ERRCODE = 'DA014', DETAIL = 'Functions that the source calls run with the rights of the session.', HINT = 'Connect as the owner, which dbanon.jobs names.';
     END IF;
     RETURN job;

@@ -8,7 +8,7 @@ BEGIN
     -- With SET ROLE, or SET SESSION AUTHORIZATION of a superuser, a function that a source calls could go back to the rights of the login.
     IF current_user <> session_user
         OR (SELECT a.usesysid FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()) <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = session_user) THEN
-        RAISE EXCEPTION 'Jobs must be run by a session with the rights it has logged in with. This one has taken those of %.', current_user
+        RAISE EXCEPTION 'Jobs must be run and planned by a session with the rights it has logged in with. This one has taken those of %.', current_user
             USING ERRCODE = 'DA014', DETAIL = 'A function that a source calls could take back the rights of the login.', HINT = 'Connect as the owner of the jobs.';
     END IF;
 END
@@ -173,10 +173,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    job CONSTANT dbanon.job := dbanon_internal.demand_job(plan_job.name);
+    job CONSTANT dbanon.job := dbanon_internal.demand_owner((dbanon_internal.demand_job(plan_job.name)).job_id);
     bounds tstzrange := dbanon_internal.find_next_period(job);
     history CONSTANT interval := dbanon_internal.compute_job_history(job);
 BEGIN
+    PERFORM dbanon_internal.demand_own_login();
     IF (periods BETWEEN 1 AND 1000) IS NOT TRUE THEN
         RAISE EXCEPTION 'The number of periods to plan must be from 1 to 1,000. Got %.', coalesce(periods::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'The source is asked about each.', HINT = 'Give a smaller one.';
@@ -198,7 +199,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_job(text, integer) IS
-'Predicts the next steps of a job. It writes nothing and reads the source with the rights of the caller.
+'Predicts the next steps of a job. It writes nothing and reads the source, so only a session that has logged in as the owner plans it.
 Arguments:
 - name: name of the job.
 - periods: how many periods.
@@ -208,7 +209,7 @@ Returns: one row a period.
 - at_source: how many rows the source has of it.
 - due_at: when it is due.
 - note: how it would end.
-Raises: DA001. DA011. DA012 and DA014 as the load would.
+Raises: DA001. DA011. DA012 and DA014 as the load would. DA014 in a session of another login, or with another role than the one that logged in.
 Example: SELECT * FROM dbanon.plan_job(''taxi_days'').';
 
 -- ---- what can be seen

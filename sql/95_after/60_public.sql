@@ -47,12 +47,12 @@ BEGIN
     SELECT count(*) INTO left_open FROM pg_temp.list_public_things() pub WHERE restricted AND 'PUBLIC' = ANY (pub.grantees);
     IF left_open > 0 THEN
         RAISE WARNING 'The server''s locks, counters and large objects and PostGIS''s estimates (%) stay open to every login: this one may not '
-            'take them from PUBLIC. Upgrade once as a superuser, or see docs/administrators/security.md.',
+            'take them from PUBLIC. Upgrade once as a superuser, or see docs/administrators/analyst-threats.md.',
             dbanon_internal.format_quantity(left_open, 'view or function', 'views and functions')
             USING ERRCODE = 'DA018';
     ELSIF NOT restricted THEN
         RAISE NOTICE 'Every login of this database can read the server''s locks and counters and PostGIS''s estimates, and write large objects: '
-            'see docs/administrators/security.md. In a database of dbanon''s own, take these rights away: --restrict-public of `dbanon db upgrade` or '
+            'see docs/administrators/analyst-threats.md. In a database of dbanon''s own, take these rights away: --restrict-public of `dbanon db upgrade` or '
             '`dbanon db script`, or `SELECT dbanon_setup.install(restrict_public => true)`.'
             USING ERRCODE = 'DA018';
     END IF;

@@ -21,9 +21,20 @@ from dbanon import synth, testing
 from dbanon.base.background import run_in_background
 from dbanon.cli._stopping import Stopping
 from dbanon.database import open_database
-from dbanon.postgres.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer, Target
 from tests import wholeness
-from tests.acceptance.commands import SIGNALS, STAGES, Done, call, hold_up, list_waiting, read_json, start, wait_for_end
+from tests.acceptance.commands import (
+    SIGNALS,
+    STAGES,
+    Done,
+    Stage,
+    call,
+    hold_up,
+    list_waiting,
+    read_json,
+    start,
+    wait_for_end,
+)
 from tests.facts import demand_named, demand_refused
 
 pytestmark = pytest.mark.stress
@@ -88,6 +99,39 @@ def test_a_signal_ends_a_command_in_one_sentence(
         elif stage == "a run publishing":
             assert find_last_run(connection) == (2, "verified")
     check_whole(city_url, stage, city_files)
+
+
+READING = {
+    "report": (("report", "city_k5", "--backdrop", "public.gps", "-o", "{folder}/page.html"), "public.gps"),
+    "compare": (
+        ("compare", "city_k5", "city_sites", "--backdrop", "public.gps", "-o", "{folder}/x.html"),
+        "public.gps",
+    ),
+    "with truth": (("report", "city_k5", "--with-truth", "-o", "{folder}/page.html"), "dbanon.region"),
+    "export": (("export", "city_k5", "{folder}/rows.csv"), "dbanon.release_1"),
+    "style": (("style", "city_k5", "-o", "{folder}/x.qml"), "dbanon.release_1"),
+    "evaluate": (("evaluate", "2"), "dbanon.region"),
+    "verify": (("verify", "1"), "dbanon.region"),
+    "plan": (("plan", "tp-aware", "--dataset", "city"), "dbanon.trajectory"),
+    "sweep": (("sweep", "tp-aware", "--dataset", "city", "-p", "k=3,4"), "dbanon.trajectory"),
+    "import": (STAGES["an import reading"].arguments, "public.gps"),
+    "forget": (("forget", "--dataset", "city", "--subject", "s0000001"), "dbanon.trajectory"),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_an_interrupted_command_cancels_its_statements(
+    dbanon_server: Target, releases_template: str, city_files: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    words, table = READING[name]
+    stage = Stage(tuple(word.replace("{folder}", str(tmp_path)) for word in words), table, "ACCESS EXCLUSIVE")
+    with testing.cloned_database(dbanon_server, releases_template) as url, hold_up(url, stage, city_files) as process:
+        process.send_signal(signal.SIGINT)
+        assert wait_for_end(process, seconds=20).code == 130
+        # The other session has its lock still. A statement that was not cancelled waits for it, client or not.
+        with psycopg.connect(url, autocommit=True) as observer:
+            assert list_waiting(observer) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def signal_until_ended(process: subprocess.Popen[str]) -> None:

@@ -1,6 +1,6 @@
 """What an analyst could learn besides the releases: each attack fails, and works once its protection is taken away.
 
-`docs/administrators/security.md` has the same list in words.
+`docs/administrators/analyst-threats.md` has the same list in words.
 """
 
 import re
@@ -450,7 +450,7 @@ def test_who_runs_the_server_still_reads_its_counters(connection: psycopg.Connec
 
 
 def test_what_stays_open_is_as_the_page_says(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
-    """Counts that no right covers: docs/administrators/security.md names them."""
+    """Counts that no right covers: docs/administrators/analyst-threats.md names them."""
     connection.execute("ANALYZE dbanon.trajectory, dbanon.membership")
     counted = "SELECT sum(reltuples) FROM pg_class WHERE relname IN ('trajectory', 'membership') AND relkind = 'r'"
     held = "SELECT (SELECT count(*) FROM dbanon.trajectory) + (SELECT count(*) FROM dbanon.membership)"

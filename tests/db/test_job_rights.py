@@ -13,6 +13,7 @@ from tests.golden import reference
 
 Login = Callable[[str], str]
 RUN = "CALL dbanon.run_jobs(wait => false)"
+PLAN = "SELECT since FROM dbanon.plan_job('taxi', 1)"
 # A view whose function takes back, while it is read, what role the session has taken, and notes what it can do then.
 TRAP = """
 CREATE TABLE public.caught (who text, super boolean);
@@ -138,16 +139,29 @@ def test_a_source_that_takes_back_the_role_of_the_session_gains_nothing(own, nin
 
 
 @pytest.mark.parametrize("become", ["SET ROLE {}", "SET SESSION AUTHORIZATION {}"])
-def test_a_session_that_has_become_the_owner_runs_no_job(own, nina, become):
+def test_a_session_that_has_become_the_owner_runs_and_plans_no_job(own, nina, become):
     own.execute(TRAP.format("RESET SESSION AUTHORIZATION"))
     add(nina, source="public.trap")
     own.execute("TRUNCATE public.caught")
     own.execute(sql.SQL(become).format(sql.Identifier(find_name(nina))))  # type: ignore[arg-type]
-    with expect_refusal("DA014"):
-        own.execute(RUN)
+    for statement in (RUN, PLAN):
+        with expect_refusal("DA014"):
+            own.execute(statement)
     own.execute("RESET SESSION AUTHORIZATION")
     own.execute("RESET ROLE")
     assert read_value(own, "SELECT count(*) FROM public.caught") == 0
+
+
+def test_nothing_of_a_job_s_source_or_filter_runs_as_whoever_else_plans_it(own, nina, other):
+    own.execute(TRAP.format("RESET ROLE"))
+    add(nina, source="public.trap")
+    own.execute("TRUNCATE public.caught")
+    for planner in (other, own):
+        with expect_refusal("DA014"):
+            planner.execute(PLAN)
+    assert read_value(own, "SELECT count(*) FROM public.caught") == 0
+    assert nina.execute(PLAN).fetchall() == [(find_day(0),)]
+    assert own.execute("SELECT DISTINCT who FROM public.caught").fetchall() == [(find_name(nina),)]
 
 
 def test_a_job_of_a_superuser_is_pointed_out(own):

@@ -267,7 +267,7 @@ def test_the_limits_have_five_of_a_method_and_its_page_has_all(family: str) -> N
 
 def test_the_page_on_security_names_tests_that_are_there() -> None:
     named = re.findall(
-        r"`(?:tests/db/)?(test_\w+\.py)`", (ROOT / "docs" / "administrators" / "security.md").read_text()
+        r"`(?:tests/db/)?(test_\w+\.py)`", (ROOT / "docs" / "administrators" / "analyst-threats.md").read_text()
     )
     assert named
     assert [name for name in named if not (ROOT / "tests" / "db" / name).exists()] == []
