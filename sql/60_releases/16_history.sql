@@ -73,9 +73,10 @@ BEGIN
     ELSIF split_part(before, ',', 1) = split_part(here, ',', 1) OR split_part(before, ',', 2) <> split_part(here, ',', 2) THEN
         RETURN true;
     END IF;
-    -- The same tables on another server: pg_upgrade leaves that. Where files were copied from a running server, rewound or promoted before it,
-    -- this row is lost: a server empties the table when it recovers. A standby cannot read it.
-    RETURN NOT pg_is_in_recovery() AND NOT EXISTS (SELECT FROM ONLY dbanon.unbroken unb JOIN ONLY dbanon.installation ins ON ins.published_from = unb.place);
+    -- The same tables on another server: pg_upgrade leaves that. Files that were copied from a running server, rewound or promoted before it have
+    -- lost this row: a server empties the table when it recovers. Aurora does not, and a standby cannot read it.
+    RETURN NOT pg_is_in_recovery() AND (to_regproc('pg_catalog.aurora_version') IS NOT NULL OR NOT EXISTS (
+        SELECT FROM ONLY dbanon.unbroken unb JOIN ONLY dbanon.installation ins ON ins.published_from = unb.place));
 EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
     RETURN NULL;
 END
