@@ -313,7 +313,8 @@ AS $$
         WHERE unn.inhparent IS NULL OR unn.inhparent NOT IN (SELECT whole.oid FROM unnamed whole) AND unn.oid NOT IN (
             SELECT tab.relation
             FROM ONLY dbanon.series ser CROSS JOIN LATERAL dbanon_internal.list_series_tables(ser.series_id) tab
-            JOIN ONLY dbanon.release rel ON rel.series_id = ser.series_id AND rel.bounds && tab.bounds)
+            JOIN unnamed fold ON fold.oid = tab.relation
+            WHERE EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.series_id = ser.series_id AND rel.bounds && tab.bounds))
     )
     SELECT dbanon_internal.name_some(array_agg(DISTINCT stray.name) || array_agg(DISTINCT format('published.%I', cla.relname)) FILTER (
             WHERE cla.relnamespace = 'published'::regnamespace)),
