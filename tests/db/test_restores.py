@@ -174,6 +174,14 @@ def test_data_restored_into_tables_that_are_there_are_noticed(own: psycopg.Conne
 # --- what is not
 
 
+def test_an_installation_as_new_has_nothing_to_compare_with(own: psycopg.Connection, url: str) -> None:
+    own.execute(FIRST)
+    own.execute(DROP)
+    schema.upgrade(url, share_roles=True)
+    assert call(url, "check").code == 0
+    assert own.execute("SELECT count(*) FROM dbanon.releases").fetchone() == (0,)
+
+
 def rename(connection: psycopg.Connection, url: str) -> None:
     name = connection.info.dbname
     connection.close()
