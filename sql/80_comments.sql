@@ -10,7 +10,9 @@ COMMENT ON COLUMN dbanon.installation.role_prefix IS 'Its roles are called <role
 COMMENT ON COLUMN dbanon.installation.database_oid IS 'The database for which that was chosen: a restored or cloned one has another OID.';
 COMMENT ON COLUMN dbanon.installation.server_identifier IS 'The server it is on, as pg_control_system has it.';
 COMMENT ON COLUMN dbanon.installation.public_restricted IS 'Whether rights on the server''s own views were to be taken from PUBLIC.';
-COMMENT ON COLUMN dbanon.installation.published_from IS 'Server, database and timeline of the last publication. Null: nothing was published yet.';
+COMMENT ON COLUMN dbanon.installation.published_from IS 'Server, database and timeline of the last upgrade, publication or confirm_history.';
+COMMENT ON COLUMN dbanon.installation.mark IS 'Transaction and table that this row was written in then, and how many releases there were: a restored row has others.';
+COMMENT ON COLUMN dbanon.installation.methods_digest IS 'Digest of dbanon.method as the last upgrade wrote it.';
 COMMENT ON COLUMN dbanon.installation.key IS 'Drawn at random: fixes are hashed with it, to recognise copies of a dataset.';
 
 COMMENT ON TABLE dbanon.changed_right IS 'Rights that an upgrade took from PUBLIC and gave to other roles. `dbanon db uninstall` gives them back.';
@@ -22,6 +24,8 @@ COMMENT ON COLUMN dbanon.population.population_id IS 'Key.';
 COMMENT ON COLUMN dbanon.population.name IS 'The name users give it.';
 COMMENT ON COLUMN dbanon.population.key IS 'Drawn at random. dbanon hashes names with it and makes seeds from it. It never leaves the database.';
 
+COMMENT ON TABLE dbanon.unbroken IS 'What published_from of dbanon.installation says, in a table that pg_upgrade keeps and that a server empties when it recovers.';
+COMMENT ON COLUMN dbanon.unbroken.place IS 'Server, database and timeline.';
 COMMENT ON TABLE dbanon.forgotten IS 'Forgotten people: every load leaves them out (dbanon.forget_subject, dbanon.remember_subject). No role reads this table.';
 COMMENT ON COLUMN dbanon.forgotten.population_id IS 'The population.';
 COMMENT ON COLUMN dbanon.forgotten.code IS 'The person''s code, a hash of the name with the key of the population.';
@@ -149,7 +153,7 @@ COMMENT ON COLUMN dbanon.quasi_identifier.at IS 'The time.';
 COMMENT ON COLUMN dbanon.quasi_identifier.set_name IS 'The set it belongs to: a method reads one, which its parameter qid_set names.';
 COMMENT ON COLUMN dbanon.quasi_identifier.load_id IS 'The load it came with. Null where it was inserted by hand.';
 
-COMMENT ON TABLE dbanon.method IS 'The methods that this database can publish with, written by every upgrade from the program''s registry.';
+COMMENT ON TABLE dbanon.method IS 'The methods that this database can publish with, written by upgrades alone, from the program''s registry.';
 COMMENT ON COLUMN dbanon.method.name IS 'Key.';
 COMMENT ON COLUMN dbanon.method.summary IS 'One sentence on the method.';
 COMMENT ON COLUMN dbanon.method.guarantee IS 'Its promise, which is the comment of every release.';
@@ -379,6 +383,8 @@ COMMENT ON COLUMN dbanon.release.overlap_reason IS 'The reason for publishing it
 COMMENT ON COLUMN dbanon.release.span IS 'From the start of its first row to the end of its last.';
 COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are compared with them: 0, or for a snapshot or exact rows the greater of max_gap_s and the settle time of the population.';
 COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones, unless one of the two was published before revision 0006, which made it in another way.';
+COMMENT ON COLUMN dbanon.release.promise IS 'What later runs are compared with, as it was at the publication: {hides, hidden_by, k, alone}.';
+COMMENT ON COLUMN dbanon.release.promise_hash IS 'Keyed hash of that, and of span, reach, content, window_s and whether there is an overlap_reason.';
 COMMENT ON COLUMN dbanon.release.groups_sum IS 'Sum of keyed hashes of its rows in dbanon.grouping and dbanon.exposure: a publication that reads them compares it.';
 COMMENT ON COLUMN dbanon.release.cells_sum IS 'Sum of keyed hashes of its rows in dbanon.published_cell: a publication that reads them compares it.';
 COMMENT ON COLUMN dbanon.release.holds IS 'When a row is true for each of its people: instant or some time, as in published.releases.';

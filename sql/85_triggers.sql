@@ -56,7 +56,7 @@ BEGIN
             ('audit_cancel', 'run', 'AFTER', 'UPDATE', 'audit_run',
              'ROW WHEN (OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NOT NULL)'),
             ('audit_ask', 'run', 'AFTER', 'UPDATE', 'audit_run', 'ROW WHEN (OLD.todo IS NULL AND NEW.todo IS NOT NULL)'),
-            ('freeze_promise', 'release', 'BEFORE', 'INSERT', 'freeze_promise', 'ROW WHEN (NEW.promise IS NULL)'),
+            ('freeze_promise', 'release', 'BEFORE', 'INSERT OR UPDATE', 'freeze_promise', 'ROW WHEN (NEW.promise IS NULL)'),
             ('guard_rows', 'release', 'BEFORE', 'UPDATE OR DELETE', 'guard_release', 'ROW'),
             ('guard_truncate', 'release', 'BEFORE', 'TRUNCATE', 'guard_release', 'STATEMENT'),
             ('guard_rows', 'series', 'BEFORE', 'UPDATE OR DELETE', 'guard_series', 'ROW'),

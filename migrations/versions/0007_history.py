@@ -1,4 +1,4 @@
-"""The mark by which a restore is noticed, what each release promises, and what the upgrade wrote into dbanon.method."""
+"""The mark by which restores are noticed, what releases promise, the digest of dbanon.method. Upgrades fill them in."""
 
 revision = "0007"
 down_revision = "0006"
@@ -6,10 +6,8 @@ branch_labels = None
 depends_on = None
 
 SCRIPT = """
--- None yet: the upgrade writes both at its end.
 ALTER TABLE dbanon.installation ADD COLUMN mark text, ADD COLUMN methods_digest bytea;
 CREATE UNLOGGED TABLE dbanon.unbroken (place text NOT NULL);
--- Of releases that are there the upgrade fills it in.
 ALTER TABLE dbanon.release ADD COLUMN promise jsonb CHECK (jsonb_typeof(promise) = 'object'),
     ADD COLUMN promise_hash bigint;
 """

@@ -10,7 +10,7 @@
 --   DA004 The run must not be published: it is not verified, or not of a kind that may be published.
 --   DA005 Rows changed since the verification, or an earlier version verified them, or records of a release changed since its
 --         publication.
---   DA006 A statement tried to change releases or the audit, which only grow.
+--   DA006 A statement tried to change releases or the audit, which only grow, or methods, which upgrades write.
 --   DA007 A statement tried to change the rows of a released run, or to drop something that a live release needs.
 --   DA008 A geometry has another SRID than its dataset.
 --   DA009 Rows belong to a run or dataset that does not exist.

@@ -333,21 +333,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.has_own_methods() IS
 'Whether dbanon.method is as the last upgrade wrote it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_own_methods() RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF dbanon_internal.has_own_methods() IS NOT TRUE THEN
-        RAISE EXCEPTION 'Table dbanon.method must be as the last upgrade wrote it. It was changed since, and nothing was published.'
-            USING ERRCODE = 'DA005', DETAIL = 'It says which runs are compared with one another, and by what.',
-                  HINT = 'Run `dbanon db upgrade`, which writes it again, and find out who changed it.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.demand_own_methods() IS
-'Refuses to publish while dbanon.method is another than the last upgrade wrote.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_methods() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -361,7 +346,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_methods() IS
-'Refuses every change of dbanon.method, and writes the login into the server''s log. Upgrades switch the trigger off meanwhile.';
+'Refuses every change of dbanon.method, for which upgrades switch the trigger off, and writes the login into the server''s log.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stands_alone(method text, algorithm text) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT

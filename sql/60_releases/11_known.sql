@@ -68,20 +68,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.make_promise(bigint) IS
 'What later runs need to know of a run that is published, from its parameters and the traits of its method now; NULL is that of a lost release.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.hash_promise(release dbanon.release) RETURNS bigint
+-- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for all releases of a population.
+CREATE OR REPLACE FUNCTION dbanon_internal.hash_promise(key bytea, release dbanon.release) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT ('x' || encode(substring(sha256(pop.key || record_send(ROW(
-        release.release_id, release.span, release.reach, release.content, release.window_s, release.overlap_reason IS NOT NULL,
-        convert_to(release.promise::text, 'UTF8')))), 1, 8), 'hex'))::bit(64)::bigint
-    FROM ONLY dbanon.population pop
-    WHERE pop.population_id = coalesce(release.population_id, (
-        SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-        WHERE run.run_id = release.run_id))
-$$;
-COMMENT ON FUNCTION dbanon_internal.hash_promise(dbanon.release) IS
-'64 bits of a keyed hash of the row of a release: of all in it by which later runs are compared with it.';
+RETURN ('x' || encode(substring(sha256(key || record_send(ROW(
+    release.release_id, release.span, release.reach, release.content, release.window_s, release.overlap_reason IS NOT NULL,
+    convert_to(release.promise::text, 'UTF8')))), 1, 8), 'hex'))::bit(64)::bigint;
+COMMENT ON FUNCTION dbanon_internal.hash_promise(bytea, dbanon.release) IS
+'64 bits of a hash, with the key of its population, of all in the row of a release by which later runs are compared with it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.freeze_promise() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -89,12 +83,15 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     NEW.promise := dbanon_internal.make_promise(NEW.run_id);
-    NEW.promise_hash := dbanon_internal.hash_promise(NEW);
+    NEW.promise_hash := dbanon_internal.hash_promise(pop.key, NEW) FROM ONLY dbanon.population pop
+        WHERE pop.population_id = coalesce(NEW.population_id, (
+            SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+            WHERE run.run_id = NEW.run_id));
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.freeze_promise() IS
-'Stores what a release promises when it is published, and the keyed hash of its row.';
+'Stores what a release promises when it is published, or that of an earlier version at the upgrade, and the keyed hash of its row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_groups(run_id bigint, new_release bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -106,15 +103,17 @@ BEGIN
     SELECT rel.* INTO changed
         FROM ONLY dbanon.run own
         JOIN ONLY dbanon.dataset people ON people.dataset_id = own.dataset_id
+        JOIN ONLY dbanon.population pop ON pop.population_id = people.population_id
         CROSS JOIN ONLY dbanon.release rel
         LEFT JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
         LEFT JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
         -- The rows of all, since those say which are compared.
-        WHERE own.run_id = demand_unchanged_groups.run_id AND coalesce(rel.population_id, dat.population_id) = people.population_id
-            AND (rel.promise_hash IS DISTINCT FROM dbanon_internal.hash_promise(rel)
-                OR rel.groups_sum <> dbanon_internal.compute_groups_sum(rel.release_id, run.dataset_id) AND rel.release_id IN (
+        WHERE own.run_id = demand_unchanged_groups.run_id AND coalesce(rel.population_id, dat.population_id) = pop.population_id
+            AND (rel.promise_hash IS DISTINCT FROM dbanon_internal.hash_promise(pop.key, rel)
+                OR rel.release_id IN (
                     SELECT known.release_id
-                    FROM dbanon_internal.list_compared(demand_unchanged_groups.run_id, demand_unchanged_groups.new_release) known))
+                    FROM dbanon_internal.list_compared(demand_unchanged_groups.run_id, demand_unchanged_groups.new_release) known)
+                AND rel.groups_sum <> dbanon_internal.compute_groups_sum(rel.release_id, run.dataset_id))
         ORDER BY rel.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
         RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. The facts of % '

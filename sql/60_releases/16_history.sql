@@ -29,10 +29,11 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- VACUUM keeps the number of the transaction, also with FREEZE and FULL. So does pg_upgrade, with the number of the table.
-    SELECT coalesce((SELECT ins.mark = dbanon_internal.make_mark(ins.xmin, ins.tableoid) FROM ONLY dbanon.installation ins), true)
+    SELECT coalesce(bool_and(coalesce(ins.mark = dbanon_internal.make_mark(ins.xmin, ins.tableoid), true)), NOT EXISTS (
+        SELECT FROM ONLY dbanon.release)) FROM ONLY dbanon.installation ins
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_marked() IS
-'Whether dbanon itself wrote the row of dbanon.installation where it is, or has not marked it yet. A row that a restore wrote has another mark.';
+'Whether dbanon itself wrote the row of dbanon.installation where it is, or has not marked it yet: one that a restore wrote has another mark.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_mark(here text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -44,15 +45,13 @@ BEGIN
     -- Only the row says whether a savepoint has a number of its own. What is written next has the same.
     UPDATE ONLY dbanon.installation ins SET published_from = coalesce(here, ins.published_from) RETURNING ins.xmin INTO writer;
     UPDATE ONLY dbanon.installation ins SET mark = dbanon_internal.make_mark(writer, ins.tableoid);
-    IF here IS NOT NULL THEN
-        DELETE FROM dbanon.unbroken;
-        INSERT INTO dbanon.unbroken (place) VALUES (here);
-    END IF;
+    DELETE FROM dbanon.unbroken WHERE here IS NOT NULL;
+    INSERT INTO dbanon.unbroken (place) SELECT here WHERE here IS NOT NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_mark(text) IS
-'Marks the row of dbanon.installation, and writes down where the database is, unless that is NULL. Called by publications, upgrades and
-dbanon.confirm_history alone: a trigger would also mark what a restore inserts.';
+'Marks the row of dbanon.installation, and writes down where the database is, unless that is NULL: for publications, upgrades and
+dbanon.confirm_history alone, since a trigger would also mark what a restore inserts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_forked() RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
@@ -74,9 +73,10 @@ BEGIN
     ELSIF split_part(before, ',', 1) = split_part(here, ',', 1) OR split_part(before, ',', 2) <> split_part(here, ',', 2) THEN
         RETURN true;
     END IF;
-    -- The same tables on another server: pg_upgrade leaves that. Where files were copied from a running server, rewound or promoted before it,
-    -- this row is lost: a server empties the table when it recovers. A standby cannot read it.
-    RETURN NOT pg_is_in_recovery() AND NOT EXISTS (SELECT FROM ONLY dbanon.unbroken unb JOIN ONLY dbanon.installation ins ON ins.published_from = unb.place);
+    -- The same tables on another server: pg_upgrade leaves that. Files that were copied from a running server, rewound or promoted before it have
+    -- lost this row: a server empties the table when it recovers. Aurora does not, and a standby cannot read it.
+    RETURN NOT pg_is_in_recovery() AND (to_regproc('pg_catalog.aurora_version') IS NOT NULL OR NOT EXISTS (
+        SELECT FROM ONLY dbanon.unbroken unb JOIN ONLY dbanon.installation ins ON ins.published_from = unb.place));
 EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
     RETURN NULL;
 END
@@ -109,17 +109,14 @@ BEGIN
         RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must list all publications that the state of this database does not have. No '
             'administrator has, and nothing was published.'
             USING ERRCODE = 'DA020',
-                  DETAIL = CASE WHEN dbanon_internal.is_marked()
-                      THEN format('dbanon was last upgraded or published from on %s. This is %s.', (
-                          SELECT ins.published_from FROM ONLY dbanon.installation ins), dbanon_internal.read_whereabouts())
-                      ELSE 'The row of dbanon.installation, or rows of dbanon.release, were restored from a dump or changed by hand.' END,
-                  HINT = 'Look for "dbanon: published" in the log of the server that was published from, after the time of the dump, the copy or the '
-                         'failover. If nothing was published since: '
+                  DETAIL = CASE WHEN NOT dbanon_internal.is_marked() THEN 'Its tables were restored from a dump, or changed by hand.'
+                      ELSE format('The last publication or upgrade was on %s. This is %s.', (SELECT ins.published_from FROM ONLY dbanon.installation ins),
+                                  dbanon_internal.read_whereabouts()) END,
+                  HINT = 'Look for "dbanon: published" in the log of the server that was published from. If nothing was published since: '
                          'SELECT dbanon.confirm_history(''[]'', ''why that is certain''). Otherwise give the objects of these lines in an array.';
-    ELSIF strays.number > 0 THEN
-        RAISE EXCEPTION 'Each table with rows of a release must belong to a release that dbanon knows. %, and nothing was published.',
-            dbanon_internal.format_quantity(strays.number, 'does not', 'do not')
-            USING ERRCODE = 'DA020', DETAIL = format('A restore over a newer state left %s. Readers may have read them.', strays.named),
+    ELSIF strays.named IS NOT NULL THEN
+        RAISE EXCEPTION 'Each table and view of a release must belong to one that dbanon knows. % do not, and nothing was published.', strays.named
+            USING ERRCODE = 'DA020', DETAIL = 'A restore over a newer state left them. Readers may have read them.',
                   HINT = format('Once the publications since the dump are listed with dbanon.confirm_history: %s', strays.remedy);
     END IF;
 END
@@ -189,7 +186,6 @@ DECLARE
     entered bigint := 0;
 BEGIN
     PERFORM dbanon_internal.demand_reason('The history of a database', reason);
-    PERFORM dbanon_internal.demand_own_methods();
     PERFORM dbanon_internal.lock_releases();
     FOR lost IN SELECT che.* FROM dbanon_internal.parse_lost_releases(published) che LOOP
         PERFORM dbanon_internal.demand_release_name(lost.name);

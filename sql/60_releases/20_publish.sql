@@ -31,6 +31,11 @@ DECLARE
 BEGIN
     SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = demand_publishable.run_id;
     SELECT met.* INTO STRICT method FROM ONLY dbanon.method met WHERE met.name = run.method;
+    IF dbanon_internal.has_own_methods() IS NOT TRUE THEN
+        RAISE EXCEPTION 'Table dbanon.method must be as the last upgrade wrote it. It was changed since, and nothing was published.'
+            USING ERRCODE = 'DA005', DETAIL = 'It says which runs are compared with one another, and by what.',
+                  HINT = 'Run `dbanon db upgrade`, which writes it again, and find out who changed it.';
+    END IF;
     IF EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id AND dat.sample_of IS NOT NULL) THEN
         RAISE EXCEPTION 'A run must be of a whole dataset to be published. Run % is of a sample that was drawn for a sweep.', run.run_id
             USING ERRCODE = 'DA004', DETAIL = 'The sample is dropped when its sweep ends.',
@@ -78,7 +83,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_publishable(bigint) IS
-'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its
+'Refuses a run unless the registry is that of the last upgrade, its algorithm gives the guarantee, its status is verified, and the latest verification of its
 method''s attack passed on exactly the rows stored now; gives its digest, and the content that this is made of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_clean_transaction() RETURNS void
@@ -326,7 +331,6 @@ BEGIN
     -- What can be refused without looking at the run is refused first, before anything is locked.
     PERFORM dbanon_internal.demand_clean_transaction();
     PERFORM dbanon_internal.demand_history();
-    PERFORM dbanon_internal.demand_own_methods();
     PERFORM dbanon_internal.demand_release_name(publish.name);
     PERFORM dbanon_internal.demand_override_reason(publish.allow_overlap, publish.reason);
     PERFORM dbanon_internal.demand_replacement(publish.end_readers, publish.replace);

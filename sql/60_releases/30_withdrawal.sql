@@ -297,39 +297,35 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.list_withdrawn_tables() IS
 'The tables in schema dbanon that releases which were withdrawn had, whether they are there still or not.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_strays(OUT number bigint, OUT named text, OUT remedy text)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_strays(OUT named text, OUT remedy text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH unnamed AS MATERIALIZED (
-        SELECT cla.oid, cla.relname, inh.inhparent
+        SELECT cla.oid, format('dbanon.%I', cla.relname) AS name, inh.inhparent
         FROM pg_class cla LEFT JOIN pg_inherits inh ON inh.inhrelid = cla.oid
         WHERE cla.relnamespace = 'dbanon'::regnamespace AND cla.relkind IN ('r', 'p') AND cla.relname ~ '^(release|series)_[0-9]+$'
-            AND NOT EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id IS NOT NULL AND cla.relname = format('release_%s', rel.release_id))
-            AND NOT EXISTS (SELECT FROM ONLY dbanon.series ser WHERE cla.relname = format('series_%s', ser.series_id))
+            AND cla.relname::text NOT IN (SELECT format('release_%s', rel.release_id) FROM ONLY dbanon.release rel WHERE rel.run_id IS NOT NULL
+                                          UNION ALL SELECT format('series_%s', ser.series_id) FROM ONLY dbanon.series ser)
     ), stray AS MATERIALIZED (
-        -- A table of several parts has a number that no release has; a part of a stray table goes with it.
-        SELECT unn.oid, format('dbanon.%I', unn.relname) AS name
-        FROM unnamed unn
-        WHERE unn.inhparent IS NULL OR NOT EXISTS (SELECT FROM unnamed whole WHERE whole.oid = unn.inhparent) AND NOT EXISTS (
-            SELECT FROM ONLY dbanon.series ser
-            CROSS JOIN LATERAL dbanon_internal.list_series_tables(ser.series_id) tab
-            JOIN ONLY dbanon.release rel ON rel.series_id = ser.series_id AND rel.bounds && tab.bounds
-            WHERE to_regclass(format('dbanon.series_%s', ser.series_id)) = unn.inhparent AND tab.relation = unn.oid)
-    ), view AS (
-        SELECT DISTINCT format('published.%I', cla.relname) AS name
-        FROM stray
-        JOIN pg_depend dep ON dep.refclassid = 'pg_class'::regclass AND dep.refobjid = stray.oid AND dep.classid = 'pg_rewrite'::regclass
-        JOIN pg_rewrite rew ON rew.oid = dep.objid
-        JOIN pg_class cla ON cla.oid = rew.ev_class AND cla.relnamespace = 'published'::regnamespace
+        -- A table of several parts has a number that no release has. A part goes with the table of all parts.
+        SELECT unn.oid, unn.name FROM unnamed unn
+        WHERE unn.inhparent IS NULL OR unn.inhparent NOT IN (SELECT whole.oid FROM unnamed whole) AND unn.oid NOT IN (
+            SELECT tab.relation
+            FROM ONLY dbanon.series ser CROSS JOIN LATERAL dbanon_internal.list_series_tables(ser.series_id) tab
+            JOIN unnamed fold ON fold.oid = tab.relation
+            WHERE EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.series_id = ser.series_id AND rel.bounds && tab.bounds))
     )
-    SELECT (SELECT count(*) FROM stray),
-        dbanon_internal.name_some(ARRAY(SELECT stray.name FROM stray UNION ALL SELECT view.name FROM view)),
-        (SELECT format('DROP TABLE %s CASCADE', string_agg(stray.name, ', ' ORDER BY stray.name)) FROM stray)
+    SELECT dbanon_internal.name_some(array_agg(DISTINCT stray.name) || array_agg(DISTINCT format('published.%I', cla.relname)) FILTER (
+            WHERE cla.relnamespace = 'published'::regnamespace)),
+        format('DROP TABLE %s CASCADE', string_agg(DISTINCT stray.name, ', '))
+    FROM stray
+    LEFT JOIN pg_depend dep ON dep.refclassid = 'pg_class'::regclass AND dep.refobjid = stray.oid AND dep.classid = 'pg_rewrite'::regclass
+    LEFT JOIN pg_rewrite rew ON rew.oid = dep.objid
+    LEFT JOIN pg_class cla ON cla.oid = rew.ev_class
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_strays() IS
-'How many tables with rows of releases there are that no release names, as pg_restore --clean leaves them; their names and those of the views of
-published that read one; and what drops them.';
+'Names the tables of releases that no release names, as pg_restore --clean leaves them, and the views of published that read one; and what drops them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.clear_parts() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

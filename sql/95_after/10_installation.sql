@@ -20,10 +20,9 @@ BEGIN
 END
 $$;
 
--- A revision may have written a marked row again.
+-- A revision may have written a marked row again. Without a mark it counts as marked, until it is below.
 UPDATE dbanon.installation ins SET mark = NULL
-WHERE ins.xmin::text <> current_setting('dbanon.marked_by', true)
-    AND starts_with(ins.mark, format('transaction %s, table %s,', current_setting('dbanon.marked_by', true), ins.tableoid::oid));
+WHERE ins.mark = dbanon_internal.make_mark(nullif(current_setting('dbanon.marked_by', true), '')::xid, ins.tableoid);
 
 DO $$
 DECLARE
@@ -31,7 +30,7 @@ DECLARE
     forked CONSTANT boolean := dbanon_internal.is_forked();
 BEGIN
     INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)
-    SELECT '@prefix@', d.oid, current_setting('dbanon.server_identifier')::bigint FROM pg_database d WHERE d.datname = current_database()
+    SELECT '@prefix@', pgd.oid, current_setting('dbanon.server_identifier')::bigint FROM pg_database pgd WHERE pgd.datname = current_database()
     ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid,
         server_identifier = excluded.server_identifier;
     -- Only where it was marked before: an upgrade of a restored database must not make it pass for the original.

@@ -5,8 +5,7 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.promise IS NULL) THEN
         ALTER TABLE dbanon.release DISABLE TRIGGER guard_rows;
-        UPDATE dbanon.release rel SET promise = dbanon_internal.make_promise(rel.run_id) WHERE rel.promise IS NULL;
-        UPDATE dbanon.release rel SET promise_hash = dbanon_internal.hash_promise(rel) WHERE rel.promise_hash IS NULL;
+        UPDATE dbanon.release rel SET promise = NULL WHERE rel.promise IS NULL;  -- a trigger fills it in
         ALTER TABLE dbanon.release ENABLE ALWAYS TRIGGER guard_rows;
     END IF;
     PERFORM dbanon_internal.describe_release(max(l.release_id)) FROM dbanon.release l

@@ -443,7 +443,10 @@ def test_groups_that_an_earlier_version_published_are_said_not_to_be_known_for_t
     own.execute("ALTER TABLE dbanon.release DISABLE TRIGGER USER")
     for longest_s, is_said in (("60", False), ("NULL", True)):
         own.execute(f"UPDATE dbanon.release SET content = NULL, longest_s = {longest_s}")
-        own.execute("UPDATE dbanon.release rel SET promise_hash = dbanon_internal.hash_promise(rel)")
+        own.execute(
+            "UPDATE dbanon.release rel SET promise_hash = dbanon_internal.hash_promise(pop.key, rel)"
+            " FROM dbanon.population pop"
+        )
         hint = str(catch_refusal(own, made[1], "again").diag.message_hint)
         assert ("earlier version of dbanon" in hint) == is_said
 

@@ -122,6 +122,7 @@ def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psyc
             assert opened.execute(query).fetchone() == own.execute(query).fetchone(), table
         digests = "SELECT run_id, dbanon_internal.compute_run_digest(run_id) FROM dbanon.run ORDER BY 1"
         assert opened.execute(digests).fetchall() == own.execute(digests).fetchall()
+        opened.execute(CONFIRM)
         for name, run in made.items():
             with opened.transaction(force_rollback=True):
                 published = opened.execute("SELECT dbanon.publish(%s, 'made')", [run]).fetchone()

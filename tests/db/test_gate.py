@@ -178,7 +178,7 @@ BY_BOTH = {
 BY_ADMINS = {
     "trajectory, emptied": ["TRUNCATE dbanon.trajectory"],
     "trajectory, a trigger off": ["ALTER TABLE dbanon.trajectory DISABLE TRIGGER guard_subject"],
-    "method": ["UPDATE dbanon.method SET summary = 'x'"],
+    "method": ["ALTER TABLE dbanon.method DISABLE TRIGGER guard_rows", "UPDATE dbanon.method SET summary = 'x'"],
 }
 CHANGES: list[Change] = [
     *(("operator", name, way) for name, way in BY_OPERATORS.items()),

@@ -273,6 +273,23 @@ def test_where_the_server_is_not_to_be_told_nothing_is_published(own: psycopg.Co
     assert own.execute(AGAIN).fetchone() == (4,)
 
 
+def test_another_server_with_the_same_tables_passes_only_where_it_never_recovered(own: psycopg.Connection) -> None:
+    """As pg_upgrade leaves it; a server that crashed before it empties the table that tells."""
+    own.execute("SELECT dbanon.publish(1, 'ten')")
+    own.execute(
+        "UPDATE dbanon.installation SET published_from = regexp_replace(published_from, 'server .*?,', 'server 1,')"
+    )
+    own.execute("UPDATE dbanon.unbroken SET place = (SELECT published_from FROM dbanon.installation)")
+    own.execute("SELECT dbanon_internal.write_mark(NULL)")
+    forked = "SELECT dbanon_internal.is_forked()"
+    assert own.execute(forked).fetchone() == (False,)
+    own.execute("CREATE FUNCTION pg_catalog.aurora_version() RETURNS text RETURN '15'")
+    assert own.execute(forked).fetchone() == (True,)
+    own.execute("DROP FUNCTION pg_catalog.aurora_version()")
+    own.execute("TRUNCATE dbanon.unbroken")
+    assert own.execute(forked).fetchone() == (True,)
+
+
 def test_a_login_without_rights_on_the_schema_hears_nothing_of_it(
     copy: psycopg.Connection, login: Callable[[str], str]
 ) -> None:

@@ -59,9 +59,9 @@ def find_short_names(text: str) -> set[str]:
 
 VERBS = """abandon add advance announce ask attach audit begin build bump choose claim clear code complete compute
 copy count cut delete demand describe dismiss divide draw drop erase estimate execute fail fill find finish fits fold
-forget format gather give grant guard has hash hide hold import insert is join judge leave lies list load locate lock
-make makes mark may measure name names normalise note number open order pad parse prepare publish put quote raise read
-reap recode refuse register replace report reproject requeue restore retain revoke run sample set settle show sort
+forget format freeze gather give grant guard has hash hide hold import insert is join judge leave lies list load locate
+lock make makes mark may measure name names normalise note number open order pad parse prepare publish put quote raise
+read reap recode refuse register replace report reproject requeue restore retain revoke run sample set settle show sort
 stage stands steer store strip suggest sum survey take tie try unite wait wake watch write"""
 _HELPER = re.compile(r"FUNCTION (?:dbanon_internal|pg_temp)\.((?:dbanon_)?([a-z]+)\w*)\(")
 _BODY = re.compile(

@@ -298,13 +298,15 @@ def test_an_update_to_the_next_version_keeps_all_and_older_programs_refuse_it(
         with logins(extended) as login, keep_reading(login("analyst")):
             assert connection.execute("SELECT dbanon_setup.install()").fetchone() == ("9000",)
         after = read_state(extended)
-        # The column, the comment of the revision's table, and the rights of what is new; no other row.
+        # The column, the comment of the revision's table, the mark, and the rights of what is new; no other row.
         assert {name for name in original if original[name] != after[name]} == {
             "dbanon.alembic_version",
             "dbanon.dataset",
+            "dbanon.installation",
             "rights",
         }
         assert connection.execute("SELECT note FROM dbanon.dataset LIMIT 1").fetchone() == (None,)
+        assert connection.execute("SELECT dbanon_internal.is_forked()").fetchone() == (False,)
         assert connection.execute("SELECT dbanon_internal.made_up()").fetchone() == (42,)
         assert connection.execute("SELECT count(*) FROM dbanon.measure_overlap(%s, 'x')", [REFUSED]).fetchone() == (1,)
         with expect_refusal("DA010", "first"):

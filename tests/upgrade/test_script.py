@@ -27,7 +27,8 @@ _DATA = """
 SELECT (SELECT array_agg(v.version_num) FROM dbanon.alembic_version v),
     (SELECT jsonb_agg(to_jsonb(m) ORDER BY m.name) FROM dbanon.method m),
     (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.object, c.grantee) FROM dbanon.changed_right c),
-    (SELECT to_jsonb(i) - 'key' - 'database_oid' FROM dbanon.installation i),
+    (SELECT to_jsonb(i) - ARRAY['key', 'database_oid', 'mark', 'published_from'] FROM dbanon.installation i),
+    dbanon_internal.is_marked() AND NOT dbanon_internal.is_forked(),
     (SELECT jsonb_agg(to_jsonb(p) - 'key') FROM dbanon.population p)
 """
 
