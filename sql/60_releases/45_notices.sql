@@ -66,7 +66,7 @@ BEGIN
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
     -- What the attack counted and the method warns of, with the figure in the method's own sentence.
-    RETURN QUERY SELECT format(pair.value, (figures ->> pair.key)::numeric)
+    RETURN QUERY SELECT dbanon_internal.fill_in(format(pair.value, (figures ->> pair.key)::numeric), figures)
         FROM jsonb_each_text(traits -> 'notices') pair
         WHERE jsonb_typeof(figures -> pair.key) = 'number' AND (figures ->> pair.key)::numeric > 0;
 END
