@@ -148,8 +148,8 @@ BEGIN
     found := ARRAY(SELECT DISTINCT ele.content FROM unnest(found) ele (content));
     IF worst IS NOT NULL THEN
         RAISE NOTICE 'Published request values that point to fewer than k = % people over the last 30 parts of this release, its dataset or its '
-                     'population: %. If one person sent such a value most times, a reader finds that person. The clearest value is in % windows. '
-                     'The greatest number of them in which one person was in its groups: %. People with that number, or one less: %.',
+                     'population: %. If one person sent such a value in most of them, a reader finds that person. Windows that have the clearest '
+                     'value: %. Greatest number of them in which one person was in its groups: %. People with that number, or one less: %.',
             of_run.k, cardinality(found), worst -> 'windows', worst -> 'greatest', worst -> 'people';
     END IF;
     RETURN jsonb_build_object('requests_of_few_over_parts', cardinality(found), 'few_over_parts_windows', coalesce(worst -> 'windows', '0'),

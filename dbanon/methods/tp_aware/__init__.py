@@ -122,9 +122,9 @@ METHOD = Method(
         ),
         "requests_of_few_over_windows": (
             "Published request values that point to fewer than k people over windows: %s. If one person sent such a "
-            "value in most of them, a reader finds that person. The clearest value is in {few_over_windows_windows} "
-            "windows. The greatest number of them in which one person was in its groups: {few_over_windows_greatest}. "
-            "People with that number, or one less: {few_over_windows_people}."
+            "value in most of them, a reader finds that person. Windows that have the clearest value: "
+            "{few_over_windows_windows}. Greatest number of them in which one person was in its groups: "
+            "{few_over_windows_greatest}. People with that number, or one less: {few_over_windows_people}."
         ),
     },
     totals={"subjects": "seen", "requests": "requests"},
