@@ -455,7 +455,7 @@ AS $$
     ), kept AS (
         SELECT sender.key, count(*) AS people, count(*) FILTER (WHERE sender.low <> sender.high) AS changed FROM sender GROUP BY sender.key, sender.low
     ), among AS (
-        -- So many people would have two values if each request had one of the people's by chance.
+        -- So many people would have two values if each request had one of the people's by chance: none where all have the same one.
         SELECT kept.key, sum(kept.changed) AS changed, sum(kept.people) - sum(kept.people ^ 2) / sum(kept.people) AS by_chance
         FROM kept GROUP BY kept.key
     )
@@ -464,8 +464,8 @@ AS $$
     FROM among WHERE among.by_chance >= 10 AND among.changed <= among.by_chance / 10 HAVING count(*) > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_sender_columns(bigint, tstzrange) IS
-'Names the columns of requests in a time that are properties of their senders: of the people that sent twice or more, at most a tenth as many have two
-values as by chance, where 10 or more would. A value that all people have is no property.';
+'Names the columns of requests in a time that are properties of their senders: among people that sent twice, at most a tenth as many as by chance
+have two values.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
     source regclass, asked dbanon_internal.loading, columns text[], keys text[])

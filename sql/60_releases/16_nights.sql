@@ -25,20 +25,17 @@ BEGIN
     ), cell AS MATERIALIZED (
         SELECT reg.region_no, reg.crowd, reg.extra -> 'requests' AS requests FROM ONLY dbanon.region reg WHERE reg.run_id = store_requests.run_id
     ), part AS MATERIALIZED (
-        SELECT rec.record_id, rec.regions[1] AS first_region, rec.periods[1] AS first_period, rec.periods, rec.regions
-        FROM ONLY dbanon.record rec WHERE rec.run_id = store_requests.run_id
+        SELECT rec.record_id, rec.periods, rec.regions FROM ONLY dbanon.record rec WHERE rec.run_id = store_requests.run_id
     ), present AS MATERIALIZED (
         -- A record has its people for a whole window, and they are in no other one then.
         SELECT time.window_no, sum(cell.crowd) AS people
-        FROM part JOIN cell ON cell.region_no = part.first_region JOIN time ON time.period_no = part.first_period GROUP BY time.window_no
+        FROM part JOIN cell ON cell.region_no = part.regions[1] JOIN time ON time.period_no = part.periods[1] GROUP BY time.window_no
     ), said AS MATERIALIZED (
-        SELECT DISTINCT shown.record_id, time.window_no, shown.content
-        FROM (SELECT place.record_id, place.period_no, req.value::text AS content
-              FROM (SELECT part.record_id, ele.period_no, ele.region_no
-                    FROM part CROSS JOIN LATERAL unnest(part.periods, part.regions) ele (period_no, region_no)) place
-              JOIN cell ON cell.region_no = place.region_no AND cell.requests IS NOT NULL
-              CROSS JOIN LATERAL jsonb_array_elements(cell.requests) req) shown
-        JOIN time ON time.period_no = shown.period_no
+        SELECT DISTINCT part.record_id, time.window_no, req.value::text AS content
+        FROM part CROSS JOIN LATERAL unnest(part.periods, part.regions) ele (period_no, region_no)
+        JOIN cell ON cell.region_no = ele.region_no AND cell.requests IS NOT NULL
+        JOIN time ON time.period_no = ele.period_no
+        CROSS JOIN LATERAL jsonb_array_elements(cell.requests) req
     ), sent AS (
         SELECT one.content, count(*) AS windows, sum(present.people) AS present
         FROM (SELECT DISTINCT said.content, said.window_no FROM said) one JOIN present ON present.window_no = one.window_no GROUP BY one.content
@@ -66,7 +63,8 @@ CREATE OR REPLACE FUNCTION dbanon_internal.compute_chance(windows bigint, presen
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- A person of an average window is in one of the groups with this share. In logarithms, of which PostgreSQL refuses no small number.
+    -- A person of an average window is in one of the groups with this share. Where windows differ the binomial tail is an upper bound (Hoeffding,
+    -- On the distribution of the number of successes, 1956). In logarithms, since PostgreSQL refuses very small numbers.
     SELECT (present / windows)::double precision * sum(exp(greatest(term.log, -600)))
     FROM (SELECT ele.drawn, windows * ln(1 - chance.share)
               + sum(ln((windows - ele.drawn + 1) * chance.share / (ele.drawn * (1 - chance.share)))) OVER (ORDER BY ele.drawn) AS log
@@ -75,9 +73,7 @@ AS $$
     WHERE term.drawn >= most
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_chance(bigint, numeric, numeric, bigint) IS
-'At most how many people would be in so many of a content''s groups if the members of each were drawn anew from those present: its windows, the people
-in them, those of its groups, each summed over windows, and the number of groups. The tail of a binomial distribution, for as many people as an
-average window has, is an upper bound of what different windows give (Hoeffding, On the distribution of the number of successes, 1956).';
+'At most how many people would be in so many groups of a content, given its windows, the people in them and in its groups, had chance drawn members.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_few_over_parts(run_id bigint, new_release bigint, name text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -116,34 +112,30 @@ BEGIN
         among := among || new_release;
         -- A content has a sender in front where fewer than k people were in its groups as often as anyone, or once less, and nobody would have
         -- been by chance. All are looked at who were in any of its groups: that nobody was in all of them hides nobody.
-        FOR front IN
-            WITH sent AS MATERIALIZED (
-                SELECT part.content, sum(part.windows)::bigint AS windows, sum(part.present) AS present
-                FROM (SELECT DISTINCT ask.release_id, ask.content, ask.windows, ask.present
-                      FROM ONLY dbanon.asked ask WHERE ask.release_id = ANY (among)) part
-                GROUP BY part.content HAVING count(*) > 1 AND sum(part.windows) >= 3 AND bool_or(part.release_id = new_release)
-            ), met AS (
-                SELECT ask.content, ele.person, sum(ask.met) AS windows
-                FROM sent JOIN ONLY dbanon.asked ask ON ask.content = sent.content AND ask.release_id = ANY (among)
-                CROSS JOIN LATERAL unnest(ask.people) ele (person)
-                GROUP BY ask.content, ele.person
-            ), most AS (
-                SELECT met.content, met.windows, max(met.windows) OVER (PARTITION BY met.content) AS greatest FROM met
-            ), ahead AS MATERIALIZED (
-                SELECT most.content, most.greatest::bigint AS greatest, sum(most.windows) AS met,
-                    count(*) FILTER (WHERE most.windows >= most.greatest - 1) AS people
-                FROM most GROUP BY most.content, most.greatest
-                HAVING count(*) FILTER (WHERE most.windows >= most.greatest - 1) < of_run.k
-            )
-            SELECT to_jsonb(chance.*) FROM (
-                SELECT ahead.content, ahead.greatest, ahead.people, sent.windows,
-                    dbanon_internal.compute_chance(sent.windows, sent.present, ahead.met, ahead.greatest) AS chance
-                FROM ahead JOIN sent ON sent.content = ahead.content) chance
-            WHERE chance.chance <= max_chance
-        LOOP
-            found := found || (front ->> 'content')::bigint;
-            worst := CASE WHEN worst -> 'chance' <= front -> 'chance' THEN worst ELSE front END;
-        END LOOP;
+        WITH sent AS MATERIALIZED (
+            SELECT part.content, sum(part.windows)::bigint AS windows, sum(part.present) AS present
+            FROM (SELECT DISTINCT ask.release_id, ask.content, ask.windows, ask.present
+                  FROM ONLY dbanon.asked ask WHERE ask.release_id = ANY (among)) part
+            GROUP BY part.content HAVING count(*) > 1 AND sum(part.windows) >= 3 AND bool_or(part.release_id = new_release)
+        ), met AS (
+            SELECT ask.content, ele.person, sum(ask.met) AS windows
+            FROM sent JOIN ONLY dbanon.asked ask ON ask.content = sent.content AND ask.release_id = ANY (among)
+            CROSS JOIN LATERAL unnest(ask.people) ele (person)
+            GROUP BY ask.content, ele.person
+        ), most AS (
+            SELECT met.content, met.windows, max(met.windows) OVER (PARTITION BY met.content) AS greatest FROM met
+        ), ahead AS MATERIALIZED (
+            SELECT most.content, most.greatest::bigint AS greatest, sum(most.windows) AS met,
+                count(*) FILTER (WHERE most.windows >= most.greatest - 1) AS people
+            FROM most GROUP BY most.content, most.greatest
+            HAVING count(*) FILTER (WHERE most.windows >= most.greatest - 1) < of_run.k
+        )
+        SELECT found || coalesce(array_agg(chance.content), '{}'), (array_agg(to_jsonb(chance.*) ORDER BY chance.chance))[1] INTO found, front
+            FROM (SELECT ahead.content, ahead.greatest, ahead.people, sent.windows,
+                      dbanon_internal.compute_chance(sent.windows, sent.present, ahead.met, ahead.greatest) AS chance
+                  FROM ahead JOIN sent ON sent.content = ahead.content) chance
+            WHERE chance.chance <= max_chance;
+        worst := CASE WHEN worst -> 'chance' <= front -> 'chance' THEN worst ELSE coalesce(front, worst) END;
     END LOOP;
     found := ARRAY(SELECT DISTINCT ele.content FROM unnest(found) ele (content));
     IF worst IS NOT NULL THEN
@@ -157,7 +149,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_few_over_parts(bigint, bigint, text) IS
-'How many contents of requests of a new part, in three windows or more, have fewer than k people in front over the parts of the last 30 days, or
-whatever time a part is of, that have them: those of its release, of its dataset, or of its population, whatever they are called and withdrawn or
-not. Of the most telling one, its windows, the greatest number of them in which one person is in its groups, and how many people reach that or one
-less; says so.';
+'How many contents of requests of a new part have fewer than k people in front over the last 30 parts of its release, of its dataset, or of its
+population, whatever they are called and withdrawn or not, with the figures of the most telling one; says so.';

@@ -77,7 +77,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
-data for its first window are missing; columns of its requests that are properties of the senders; and what its attack counted that its method warns of.';
+data for its first window are missing; columns that say something of senders; and what its attack counted that its method warns of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import itertools
 import json
 import math
 
@@ -336,6 +337,23 @@ def test_contents_that_few_subjects_sent_are_counted():
     assert figures["requests_of_one_subject"] == 1
     assert figures["requests_of_few_subjects"] == 3  # one, two, elsewhere
     assert figures["requests_of_few_over_windows"] == 0  # two windows are no series
+
+
+def test_a_run_whose_phrase_one_person_sends_in_four_of_five_windows_says_so():
+    rng, people, count = np.random.default_rng(3), range(60), itertools.count(1)
+    world = World(
+        {i: (i, [(60.0 * w, i, 0.0) for w in range(5)]) for i in people}, PARAMS | {"instants": 1, "start": 0}
+    )
+    drawn = [rng.permutation(60).reshape(-1, 5).tolist() for _ in range(5)]
+    groups = {w: [(next(count), sorted(group)) for group in drawn[w]] for w in range(5)}
+    sent = [(0, 60.0 * w, 0) for w in (0, 1, 3, 4)] + [(41, 120.0, 0)]
+    figures = attack(world.make_evidence(groups, sent)).figures
+    assert figures["requests_of_few_over_windows"] == 1
+    assert figures["few_over_windows_windows"] == 5
+    met = [sum(any(person in group and sender in group for group in drawn[int(t) // 60]) for sender, t, _ in sent)
+           for person in people]  # fmt: skip
+    assert figures["few_over_windows_greatest"] == max(met) >= 4
+    assert figures["few_over_windows_people"] == sum(number >= max(met) - 1 for number in met)
 
 
 class Drawn:

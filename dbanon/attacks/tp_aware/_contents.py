@@ -1,6 +1,5 @@
 """Counts contents: those of each row and record, and those that point to few people, which publishing reports."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,15 +10,13 @@ from dbanon.base.trajectory import Int
 
 _MEMBERS_PER_PART = 1 << 22
 _LEAST_WINDOWS = 3
-_MAX_CHANCE = (
-    0.02  # of contents that are sent at random fewer than 1 in 100 have a sender in front (benchmarks/returning.py)
-)
+_MAX_CHANCE = 0.02  # so that contents sent at random count in at most 1 in 100 (benchmarks/returning.py)
 
 
 class Front(NamedTuple):
-    """A content with fewer than k people in front: those that were most often in the groups that sent it."""
+    """A content with fewer than k people in front."""
 
-    chance: float  # at most how many people would be so often, had chance drawn the members
+    chance: float  # at most how many people chance would take there
     windows: int  # with the content
     greatest: int  # in so many of these one person is in a group with it
     people: int  # in so many, or one less
@@ -54,8 +51,10 @@ def find_fronts(
     Notes
     -----
     In a window, the members of all records with the content may have sent it: O(those, over all contents) time. That
-    nobody met it in all windows is no safety, since somebody else may have sent it in one.
+    nobody met it in all windows is no safety, since another person may have sent it in one.
     """
+    from scipy.special import bdtrc  # slow to import
+
     if not len(content):
         return []
     content, record = np.divmod(sort_distinct(content * len(window) + record), len(window))
@@ -69,7 +68,7 @@ def find_fronts(
     content, record = np.unique(content[repeated], return_inverse=True)[1], record[repeated]
     by_record = np.argsort(member_record, kind="stable")
     begin = np.searchsorted(member_record[by_record], np.arange(len(window) + 1))
-    size, found = np.diff(begin)[record], []
+    size, found = np.diff(begin)[record], list[Front]()
     first = np.searchsorted(content, np.arange(len(number) + 1))
     for low, high in cut_slices(np.add.reduceat(size, first[:-1]) if len(number) else number, _MEMBERS_PER_PART):
         part = slice(first[low], first[high])
@@ -82,20 +81,10 @@ def find_fronts(
         np.maximum.at(greatest, of, often)
         people = np.bincount(of[often >= greatest[of] - 1], minlength=high - low)
         met = np.bincount(of, weights=often, minlength=high - low)
-        for i in np.flatnonzero(people < k).tolist():
-            chance = _compute_chance(int(number[low + i]), float(present[low + i]), float(met[i]), int(greatest[i]))
-            found.append(Front(chance, int(number[low + i]), int(greatest[i]), int(people[i])))
+        few = np.flatnonzero(people < k)
+        seen_in, there = number[low + few], present[low + few]
+        # Members drawn anew: a person of an average window is in one of its groups with this share. Where windows
+        # differ the binomial tail is an upper bound (Hoeffding, On the distribution of the number of successes, 1956).
+        chance = there / seen_in * bdtrc(greatest[few] - 1, seen_in, met[few] / there)
+        found += map(Front, *(of_few.tolist() for of_few in (chance, seen_in, greatest[few], people[few])))
     return [front for front in found if front.chance <= _MAX_CHANCE]
-
-
-def _compute_chance(windows: int, present: float, met: float, greatest: int) -> float:
-    """Bound the people that would be in so many groups, had chance drawn the members of each from those present.
-
-    A person of an average window is in one with the share ``met / present``. For windows that differ the binomial tail
-    is an upper bound (Hoeffding, On the distribution of the number of successes in independent trials, 1956).
-    """
-    share = min(met / present, 1 - 1e-9)
-    every = math.lgamma(windows + 1) + windows * math.log1p(-share)
-    odds = math.log(share) - math.log1p(-share)
-    terms = (every - math.lgamma(i + 1) - math.lgamma(windows - i + 1) + i * odds for i in range(greatest, windows + 1))
-    return present / windows * math.fsum(map(math.exp, terms))
