@@ -501,7 +501,10 @@ COMMENT ON COLUMN published.atoms.pois IS 'How many points of interest it has.';
 COMMENT ON TABLE dbanon.asked IS 'Requests that a reader of all parts of a release can follow: their contents and possible senders. An adversary knows them permanently.';
 COMMENT ON COLUMN dbanon.asked.release_id IS 'The part.';
 COMMENT ON COLUMN dbanon.asked.content IS 'A keyed hash of the content of the request.';
-COMMENT ON COLUMN dbanon.asked.people IS 'Codes of the people that were in a group with this content in every window in which it appears. If one person sent all of the requests, these are the candidates.';
+COMMENT ON COLUMN dbanon.asked.windows IS 'How many windows of the part have a group with this content. Null, like the next two, of a part that was published before they were counted: it is not looked at.';
+COMMENT ON COLUMN dbanon.asked.present IS 'The people published in these windows, summed over the windows.';
+COMMENT ON COLUMN dbanon.asked.met IS 'In how many of these windows each of the people was in a group with this content.';
+COMMENT ON COLUMN dbanon.asked.people IS 'Codes of these people. If one person sent most of the requests, the people with the greatest number are the candidates.';
 
 COMMENT ON TABLE dbanon.published_atom IS 'The atoms of releases as they were published: the rows of published.atoms.';
 COMMENT ON COLUMN dbanon.published_atom.release_id IS 'The release.';

@@ -229,7 +229,7 @@ class LoadingRequests(_Events):
     columns: Annotated[
         Sequence[str],
         Option(
-            "One or more columns that become the request's name-value pairs.",
+            "One or more columns of what was asked for, which become the request's name-value pairs.",
             metavar="COLUMN,...",
             typed=str,
             parse=_parse_names,

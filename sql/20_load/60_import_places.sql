@@ -438,6 +438,35 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_request_columns(text, text, text[]) IS
 'Refuses columns of which a request cannot be made.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_sender_columns(dataset_id bigint, span tstzrange) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+    WITH sender AS (
+        -- Of very many requests, those of some of the people.
+        SELECT req.subject, pair.key, min(pair.value COLLATE "C") AS low, max(pair.value COLLATE "C") AS high
+        FROM (SELECT 1 + count(*) / 100000 AS kinds FROM ONLY dbanon.request req
+              WHERE req.dataset_id = describe_sender_columns.dataset_id AND req.sent_at <@ span) part
+        JOIN ONLY dbanon.request req ON req.dataset_id = describe_sender_columns.dataset_id AND req.sent_at <@ span
+            AND abs(hashtext(req.subject)::bigint) % part.kinds = 0
+        CROSS JOIN LATERAL jsonb_each_text(req.content) pair
+        GROUP BY req.subject, pair.key HAVING count(*) > 1
+    ), kept AS (
+        SELECT sender.key, count(*) AS people, count(*) FILTER (WHERE sender.low <> sender.high) AS changed FROM sender GROUP BY sender.key, sender.low
+    ), among AS (
+        -- So many people would have two values if each request had one of the people's by chance: none where all have the same one.
+        SELECT kept.key, sum(kept.changed) AS changed, sum(kept.people) - sum(kept.people ^ 2) / sum(kept.people) AS by_chance
+        FROM kept GROUP BY kept.key
+    )
+    SELECT format('Columns of requests that hardly change for one sender: %s. A reader that knows the value of each person finds fewer than k '
+                  'possible senders of a request. Leave such columns out.', string_agg(among.key, ', ' ORDER BY among.key COLLATE "C"))
+    FROM among WHERE among.by_chance >= 10 AND among.changed <= among.by_chance / 10 HAVING count(*) > 0
+$$;
+COMMENT ON FUNCTION dbanon_internal.describe_sender_columns(bigint, tstzrange) IS
+'Names the columns of requests in a time that are properties of their senders: among people that sent twice, at most a tenth as many as by chance
+have two values.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
     source regclass, asked dbanon_internal.loading, columns text[], keys text[])
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, left_out jsonb, late_periods jsonb)
@@ -456,6 +485,9 @@ BEGIN
     SELECT (staged.known).dataset_id, take_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
     SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
     late_periods := dbanon_internal.count_late_rows((staged.known).dataset_id);
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_sender_columns(
+        (staged.known).dataset_id,
+        (SELECT CASE WHEN count(*) > 0 THEN tstzrange(min(sta.at), max(sta.at), '[]') END FROM pg_temp.dbanon_staged sta)));
     SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
     FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
     RETURN NEXT;
@@ -486,8 +518,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz) IS
-'Adds requests to location-based services from a table or view to a dataset that exists. It keeps them whatever their time and sender. A run counts
-those that it cannot use.
+'Adds requests to location-based services from a table or view to a dataset that exists. Name only columns of what was asked for. A column that says
+something of the sender, such as an age group or a device, breaks the promise of a release: a reader that knows the ages of people finds fewer than k
+possible senders. A notice names columns that hardly change for one sender. Requests are kept whatever their time and sender. A run counts those that
+it cannot use.
 Arguments:
 - source: table or view of the same database.
 - dataset: @LoadingRequests.dataset@

@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.hash_row(key bytea, period bytea, peo
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
 COMMENT ON FUNCTION dbanon_internal.hash_row(bytea, bytea, bigint[]) IS
-'64 bits of a keyed hash of a row of dbanon.grouping, exposure or asked: of its period or content, as it is sent, and its people.';
+'64 bits of a keyed hash of a row of dbanon.grouping, exposure or asked: of its period, or content and windows, as they are sent, and its people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -47,7 +47,8 @@ BEGIN
             FROM ONLY dbanon.grouping gro WHERE gro.release_id = compute_groups_sum.release_id)
          + (SELECT coalesce(sum(dbanon_internal.hash_row(exposure_key, multirange_send(exp.period), ARRAY[exp.person])), 0)
             FROM ONLY dbanon.exposure exp WHERE exp.release_id = compute_groups_sum.release_id)
-         + (SELECT coalesce(sum(dbanon_internal.hash_row(asked_key, int8send(ask.content), ask.people)), 0)
+         + (SELECT coalesce(sum(dbanon_internal.hash_row(asked_key, int8send(ask.content)
+                || coalesce(int8send(ask.windows) || int8send(ask.present) || int8send(ask.met), ''), ask.people)), 0)
             FROM ONLY dbanon.asked ask WHERE ask.release_id = compute_groups_sum.release_id);
 END
 $$;
@@ -179,7 +180,8 @@ AS $$
 DECLARE
     said CONSTANT text := CASE TG_TABLE_NAME
         WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
-        WHEN 'asked' THEN 'SELECT s.release_id, int8send(s.content) AS period, s.people FROM %I s'
+        WHEN 'asked' THEN 'SELECT s.release_id, int8send(s.content) || coalesce(int8send(s.windows) || int8send(s.present) || int8send(s.met), '''') '
+                          'AS period, s.people FROM %I s'
         ELSE 'SELECT s.release_id, multirange_send(s.period) AS period, ARRAY[s.person] AS people FROM %I s' END;
     allowed boolean := false;
 BEGIN

@@ -1,48 +1,79 @@
 -- What a reader of all parts of a release that grows can conclude, and no part alone shows. Nothing is refused for it: it is counted and said.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_requests(run_id bigint, release_id bigint) RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
 AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM ONLY dbanon.region reg WHERE reg.run_id = store_requests.run_id AND reg.extra ? 'requests') THEN
+        RETURN;
+    END IF;
+    -- Each table is read once, and by itself: joined to a series of regions, an index on them would be read anew for each record.
     WITH run AS MATERIALIZED (
         SELECT run.run_id, run.dataset_id, lower(dbanon_internal.find_run_span(run.run_id)) AS since,
             dbanon_internal.find_dataset_key(run.dataset_id) AS key,
             (run.params ->> (met.traits ->> 'every'))::numeric * (run.params ->> (met.traits ->> 'window'))::numeric AS window_s
         FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method AND met.traits -> 'joins' ? 'requests'
         WHERE run.run_id = store_requests.run_id
+    ), time AS MATERIALIZED (
+        SELECT per.period_no, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no
+        FROM run JOIN ONLY dbanon.period per ON per.run_id = run.run_id
+    ), cell AS MATERIALIZED (
+        SELECT reg.region_no, reg.crowd, reg.extra -> 'requests' AS requests FROM ONLY dbanon.region reg WHERE reg.run_id = store_requests.run_id
+    ), part AS MATERIALIZED (
+        SELECT rec.record_id, rec.periods, rec.regions FROM ONLY dbanon.record rec WHERE rec.run_id = store_requests.run_id
+    ), present AS MATERIALIZED (
+        -- A record has its people for a whole window, and they are in no other one then.
+        SELECT time.window_no, sum(cell.crowd) AS people
+        FROM part JOIN cell ON cell.region_no = part.regions[1] JOIN time ON time.period_no = part.periods[1] GROUP BY time.window_no
     ), said AS MATERIALIZED (
-        SELECT DISTINCT rec.record_id, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no,
-            req.value::text AS content
-        FROM run
-        JOIN ONLY dbanon.record rec ON rec.run_id = run.run_id
-        CROSS JOIN LATERAL unnest(rec.periods, rec.regions) ele (period_no, region_no)
-        JOIN ONLY dbanon.region reg ON reg.run_id = run.run_id AND reg.region_no = ele.region_no AND reg.extra ? 'requests'
-        JOIN ONLY dbanon.period per ON per.run_id = run.run_id AND per.period_no = ele.period_no
-        CROSS JOIN LATERAL jsonb_array_elements(reg.extra -> 'requests') req
+        SELECT DISTINCT part.record_id, time.window_no, req.value::text AS content
+        FROM part CROSS JOIN LATERAL unnest(part.periods, part.regions) ele (period_no, region_no)
+        JOIN cell ON cell.region_no = ele.region_no AND cell.requests IS NOT NULL
+        JOIN time ON time.period_no = ele.period_no
+        CROSS JOIN LATERAL jsonb_array_elements(cell.requests) req
     ), sent AS (
-        SELECT said.content, count(DISTINCT said.window_no) AS windows FROM said GROUP BY said.content
-    ), met AS (
-        SELECT said.content, tra.subject, count(DISTINCT said.window_no) AS windows
+        SELECT one.content, count(*) AS windows, sum(present.people) AS present
+        FROM (SELECT DISTINCT said.content, said.window_no FROM said) one JOIN present ON present.window_no = one.window_no GROUP BY one.content
+    ), member AS MATERIALIZED (
+        SELECT DISTINCT mem.record_id, dbanon_internal.hash_person(run.key, tra.subject) AS person
         FROM run
         JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id
-        JOIN said ON said.record_id = mem.record_id
+        JOIN (SELECT DISTINCT said.record_id FROM said) asking ON asking.record_id = mem.record_id
         JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
-        GROUP BY said.content, tra.subject
+    ), met AS (
+        SELECT said.content, member.person, count(*) AS windows
+        FROM said JOIN member ON member.record_id = said.record_id GROUP BY said.content, member.person
     )
-    INSERT INTO dbanon.asked (release_id, content, people)
-        SELECT store_requests.release_id, dbanon_internal.hash_person(run.key, sent.content),
-            coalesce(array_agg(who.person ORDER BY who.person) FILTER (WHERE who.person IS NOT NULL), '{}')
-        FROM run CROSS JOIN sent
-        LEFT JOIN met ON met.content = sent.content AND met.windows = sent.windows
-        LEFT JOIN LATERAL (SELECT dbanon_internal.hash_person(run.key, met.subject) AS person) who ON true
-        GROUP BY run.key, sent.content
+    INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
+        SELECT store_requests.release_id, dbanon_internal.hash_person(run.key, sent.content), sent.windows, sent.present, met.windows,
+            array_agg(met.person ORDER BY met.person)
+        FROM run CROSS JOIN sent JOIN met ON met.content = sent.content
+        GROUP BY run.key, sent.content, sent.windows, sent.present, met.windows;
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_requests(bigint, bigint) IS
-'Stores under the number of a part, for each content of its requests, who may have sent all of them if one person did.';
+'Stores under the number of a part, for each content of its requests, who was in a group with it in how many of its windows.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_chance(windows bigint, present numeric, met numeric, most bigint) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A person of an average window is in one of the groups with this share. Where windows differ the binomial tail is an upper bound (Hoeffding,
+    -- On the distribution of the number of successes, 1956). In logarithms, since PostgreSQL refuses very small numbers.
+    SELECT (present / windows)::double precision * sum(exp(greatest(term.log, -600)))
+    FROM (SELECT ele.drawn, windows * ln(1 - chance.share)
+              + sum(ln((windows - ele.drawn + 1) * chance.share / (ele.drawn * (1 - chance.share)))) OVER (ORDER BY ele.drawn) AS log
+          FROM (SELECT least((met / present)::double precision, 1 - 1e-9) AS share) chance
+          CROSS JOIN generate_series(1, windows) ele (drawn)) term
+    WHERE term.drawn >= most
+$$;
+COMMENT ON FUNCTION dbanon_internal.compute_chance(bigint, numeric, numeric, bigint) IS
+'At most how many people would be in so many groups of a content, given its windows, the people in them and in its groups, had chance drawn members.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_few_over_parts(run_id bigint, new_release bigint, name text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -52,11 +83,13 @@ SET jit = off
 AS $$
 DECLARE
     most CONSTANT integer := 30;
+    max_chance CONSTANT double precision := 0.02;
     own CONSTANT bigint := (dbanon_internal.find_live_series(count_few_over_parts.name)).series_id;
     of_run record;
     among bigint[];
     found bigint[] := '{}';
-    few bigint;
+    front jsonb;
+    worst jsonb;
 BEGIN
     SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k INTO STRICT of_run
         FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = count_few_over_parts.run_id;
@@ -77,27 +110,44 @@ BEGIN
         WHERE nth.nth < most GROUP BY nth.scope
     LOOP
         among := among || new_release;
+        -- A content has a sender in front where fewer than k people were in its groups as often as anyone, or once less, and nobody would have
+        -- been by chance. All are looked at who were in any of its groups: that nobody was in all of them hides nobody.
         WITH sent AS MATERIALIZED (
-            SELECT ask.content, count(*) AS parts FROM ONLY dbanon.asked ask WHERE ask.release_id = ANY (among)
-            GROUP BY ask.content HAVING count(*) > 1 AND bool_or(ask.release_id = new_release)
-        ), common AS (
-            SELECT ask.content, ele.person, count(*) AS parts
-            FROM ONLY dbanon.asked ask CROSS JOIN LATERAL unnest(ask.people) ele (person)
-            WHERE ask.release_id = ANY (among) GROUP BY ask.content, ele.person
+            SELECT part.content, sum(part.windows)::bigint AS windows, sum(part.present) AS present
+            FROM (SELECT DISTINCT ask.release_id, ask.content, ask.windows, ask.present
+                  FROM ONLY dbanon.asked ask WHERE ask.release_id = ANY (among)) part
+            GROUP BY part.content HAVING count(*) > 1 AND sum(part.windows) >= 3 AND bool_or(part.release_id = new_release)
+        ), met AS (
+            SELECT ask.content, ele.person, sum(ask.met) AS windows
+            FROM sent JOIN ONLY dbanon.asked ask ON ask.content = sent.content AND ask.release_id = ANY (among)
+            CROSS JOIN LATERAL unnest(ask.people) ele (person)
+            GROUP BY ask.content, ele.person
+        ), most AS (
+            SELECT met.content, met.windows, max(met.windows) OVER (PARTITION BY met.content) AS greatest FROM met
+        ), ahead AS MATERIALIZED (
+            SELECT most.content, most.greatest::bigint AS greatest, sum(most.windows) AS met,
+                count(*) FILTER (WHERE most.windows >= most.greatest - 1) AS people
+            FROM most GROUP BY most.content, most.greatest
+            HAVING count(*) FILTER (WHERE most.windows >= most.greatest - 1) < of_run.k
         )
-        SELECT found || coalesce(array_agg(rep.content), '{}') INTO found
-            FROM (SELECT sent.content FROM sent JOIN common ON common.content = sent.content AND common.parts = sent.parts
-                  GROUP BY sent.content HAVING count(*) < of_run.k) rep;
+        SELECT found || coalesce(array_agg(chance.content), '{}'), (array_agg(to_jsonb(chance.*) ORDER BY chance.chance))[1] INTO found, front
+            FROM (SELECT ahead.content, ahead.greatest, ahead.people, sent.windows,
+                      dbanon_internal.compute_chance(sent.windows, sent.present, ahead.met, ahead.greatest) AS chance
+                  FROM ahead JOIN sent ON sent.content = ahead.content) chance
+            WHERE chance.chance <= max_chance;
+        worst := CASE WHEN worst -> 'chance' <= front -> 'chance' THEN worst ELSE coalesce(front, worst) END;
     END LOOP;
-    few := (SELECT count(DISTINCT ele.content) FROM unnest(found) ele (content));
-    IF few > 0 THEN
-        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last 30 parts of this '
-                     'release, its dataset or its population: %. If one person sent such a value in each part, it points to that person.',
-            of_run.k, few;
+    found := ARRAY(SELECT DISTINCT ele.content FROM unnest(found) ele (content));
+    IF worst IS NOT NULL THEN
+        RAISE NOTICE 'Published request values that point to fewer than k = % people over the last 30 parts of this release, its dataset or its '
+                     'population: %. If one person sent such a value in most of them, a reader finds that person. Windows that have the clearest '
+                     'value: %. Greatest number of them in which one person was in its groups: %. People with that number, or one less: %.',
+            of_run.k, cardinality(found), worst -> 'windows', worst -> 'greatest', worst -> 'people';
     END IF;
-    RETURN jsonb_build_object('requests_of_few_over_parts', few);
+    RETURN jsonb_build_object('requests_of_few_over_parts', cardinality(found), 'few_over_parts_windows', coalesce(worst -> 'windows', '0'),
+        'few_over_parts_greatest', coalesce(worst -> 'greatest', '0'), 'few_over_parts_people', coalesce(worst -> 'people', '0'));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_few_over_parts(bigint, bigint, text) IS
-'How many contents of requests of a new part leave fewer than k people, but one at least, when groups are intersected over the parts of the last 30 days, or
-whatever time a part is of, that have them: those of its release, of its dataset, or of its population, whatever they are called and withdrawn or not; says so.';
+'How many contents of requests of a new part have fewer than k people in front over the last 30 parts of its release, of its dataset, or of its
+population, whatever they are called and withdrawn or not, with the figures of the most telling one; says so.';

@@ -65,15 +65,19 @@ BEGIN
         RETURN NEXT format('Run %s publishes no person from %s to %s: positions count for %s s, and the data begin too late. Load earlier data, or '
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
+    RETURN QUERY SELECT note.sentence
+        FROM (SELECT dbanon_internal.describe_sender_columns(run.dataset_id, tstzrange(
+            to_timestamp((run.params ->> 'since')::double precision), to_timestamp((run.params ->> 'until')::double precision))) AS sentence) note
+        WHERE traits -> 'joins' ? 'requests' AND note.sentence IS NOT NULL;
     -- What the attack counted and the method warns of, with the figure in the method's own sentence.
-    RETURN QUERY SELECT format(pair.value, (figures ->> pair.key)::numeric)
+    RETURN QUERY SELECT dbanon_internal.fill_in(format(pair.value, (figures ->> pair.key)::numeric), figures)
         FROM jsonb_each_text(traits -> 'notices') pair
         WHERE jsonb_typeof(figures -> pair.key) = 'number' AND (figures ->> pair.key)::numeric > 0;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
-data for its first window are missing; and what its attack counted that its method warns of.';
+data for its first window are missing; columns that say something of senders; and what its attack counted that its method warns of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -1,8 +1,10 @@
 """What many nights tell together, and what a night lacks that the one before had: counted, and said in a sentence."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
@@ -31,77 +33,171 @@ def said(own: psycopg.Connection) -> list[str]:
     return heard
 
 
-def write_mixed(connection: psycopg.Connection[Any], number: int, *others: int, asked: bool = True) -> int:
-    """Write a run of a day in which some of the first five people are in the other bundle, which does not ask."""
-    run = run_of(connection, number)
-    for person in others:
-        connection.execute(
-            "UPDATE dbanon.membership SET record_id = 3 - record_id WHERE run_id = %s AND trajectory_id IN (%s, %s)",
-            [run, 100 + person, 105 + person],
-        )
-    if not asked:
-        connection.execute("UPDATE dbanon.region SET extra = NULL WHERE run_id = %s", [run])
-    connection.execute(VERDICT, {"run": run, "figures": Jsonb({"seen": 10})})
-    return run
+PEOPLE = """
+INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)
+SELECT 1000 + i, d.dataset_id, 'q' || i, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, i, 1212566400),
+                                                                ST_MakePointM(i + 10, i, 1212566460)), 32610)
+FROM dbanon.dataset d, generate_series(0, %s - 1) i WHERE d.name = 'ten'
+"""
+GROUPS = """
+INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
+SELECT %(run)s, r, s, tstzrange(t, t + interval '1 min'), ST_Reverse(ST_MakeEnvelope(0, r, 900, r + 900, 32610)), 5, 5,
+    CASE WHEN s = 1 AND r = ANY (%(asking)s) THEN '{"requests": [{"poi": "falconry"}]}'::jsonb END
+FROM generate_series(1, %(groups)s) r, generate_series(1, 2) s,
+    LATERAL (SELECT %(begin)s + ((r - 1) / (%(groups)s / 2) * 2 + s - 1) * interval '1 min' AS t) p
+"""
+BELONG = """
+INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
+SELECT %(run)s, r.nth, 1000 + p.who FROM jsonb_array_elements(%(members)s) WITH ORDINALITY r (people, nth),
+    LATERAL (SELECT ele::int AS who FROM jsonb_array_elements_text(r.people) ele) p
+"""
 
 
-def test_contents_that_leave_few_people_over_parts_are_counted_and_said(
-    own: psycopg.Connection, said: list[str]
+class Nights:
+    """Nights of two windows, in each of which people are in groups of five that are drawn anew."""
+
+    def __init__(self, connection: psycopg.Connection[Any], people: int = 60, seed: int = 1) -> None:
+        self.connection, self.people, self.rng = connection, people, np.random.default_rng(seed)
+        connection.execute(PEOPLE, [people])
+        self.met: list[list[int]] = []  # by window with the phrase: who was in a group that has it
+
+    def write(self, night: int, *senders: tuple[int, int]) -> int:
+        """Write the run of a night in which these people send a phrase, each in a window."""
+        run = run_of(self.connection, night)
+        for table in ("membership", "cloak"):
+            self.connection.execute(f"DELETE FROM dbanon.{table} WHERE run_id = %s", [run])  # type: ignore[arg-type]
+        groups = np.concatenate([self.rng.permutation(self.people).reshape(-1, 5) for _ in range(2)])
+        half = len(groups) // 2
+        asking = sorted({w * half + int(np.argwhere(groups[w * half : (w + 1) * half] == p)[0, 0]) for p, w in senders})
+        for window in range(2):
+            if shown := [at for at in asking if at // half == window]:
+                self.met.append(groups[shown].ravel().tolist())
+        about = {"run": run, "asking": [at + 1 for at in asking], "groups": len(groups)}
+        self.connection.execute(GROUPS, about | {"begin": find_day(night) + timedelta(hours=8)})
+        self.connection.execute(BELONG, about | {"members": Jsonb(groups.tolist())})
+        self.connection.execute(VERDICT, {"run": run, "figures": Jsonb({"seen": self.people})})
+        return run
+
+    def publish(self, night: int, *senders: tuple[int, int], name: str = "ten") -> int:
+        """Publish such a night as a part; returns how many phrases count."""
+        publish_part(self.connection, self.write(night, *senders), name)
+        return int(read_value(self.connection, FEW))
+
+    def find_front(self) -> dict[str, int]:
+        """What a reader finds who counts for each person the windows with the phrase."""
+        often = np.bincount(np.concatenate(self.met))
+        greatest = int(often.max())
+        return {"windows": len(self.met), "greatest": greatest, "people": int((often >= greatest - 1).sum())}
+
+
+def read_front(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    found = read_value(connection, "SELECT overlap FROM dbanon.release ORDER BY release_id DESC LIMIT 1")
+    return {name: found[f"few_over_parts_{name}"] for name in ("windows", "greatest", "people")}
+
+
+def draw_others(nights: Nights, number: int) -> list[tuple[int, int]]:
+    """Draw other people than the first, who send in the other window."""
+    return [(int(person), 1) for person in nights.rng.integers(1, nights.people, number)]
+
+
+@pytest.mark.parametrize(
+    ("people", "without", "others"),
+    [
+        (60, None, [0, 0, 0, 0, 0]),
+        (60, 2, [0, 0, 1, 0, 0]),
+        (60, None, [0] * 8),
+        (60, None, [0, 0, 0, 1, 0, 0, 0, 0]),
+        (60, None, [1] * 8),
+        (200, None, [5] * 8),
+    ],
+    ids=["alone", "another once instead", "alone, 8 nights", "another once", "another each night", "five each night"],
+)
+def test_a_person_that_sends_a_phrase_each_night_is_counted_whoever_else_sends_it(
+    own: psycopg.Connection, said: list[str], people: int, without: int | None, others: Sequence[int]
 ) -> None:
-    counts = []
-    for number, others in enumerate([(), (), (0,), (1, 2), (3, 4, 0)]):
+    world = Nights(own, people)
+    for night, number in enumerate(others):
         said.clear()
-        publish_part(own, write_mixed(own, number, *others))
-        counts.append((read_value(own, FEW), sum("over the last" in sentence for sentence in said)))
-    # The same five, and again; then four are left, then two; then nobody, so no one person sent all of them.
-    assert counts == [(0, 0), (0, 0), (1, 1), (1, 1), (0, 0)]
+        few = world.publish(night, *([] if night == without else [(0, 0)]), *draw_others(world, number))
+    assert few == 1
+    assert read_front(own) == world.find_front()
+    assert sum("over the last" in sentence for sentence in said) == 1
+
+
+def test_a_phrase_of_other_people_each_time_and_one_of_everybody_have_nobody_in_front(own: psycopg.Connection) -> None:
+    world = Nights(own)
+    for night in range(8):
+        assert world.publish(night, *draw_others(world, 1)) == 0
+    for night in range(8, 12):
+        assert world.publish(night, *((person, window) for person in range(60) for window in range(2))) == 0
+    assert read_front(own) == {"windows": 0, "greatest": 0, "people": 0}
 
 
 def test_a_part_without_a_content_neither_narrows_nor_counts(own: psycopg.Connection) -> None:
-    publish_part(own, write_mixed(own, 0))
-    publish_part(own, write_mixed(own, 1, 0, 1, 2, asked=False))
-    assert read_value(own, FEW) == 0
-    publish_part(own, write_mixed(own, 2, 0))
-    assert read_value(own, FEW) == 1
+    world = Nights(own)
+    for night in range(3):
+        world.publish(night, (0, 0))
+    assert world.publish(3) == 0
+    assert world.publish(4, (0, 0)) == 1
 
 
-def test_a_part_that_was_withdrawn_is_still_known(own: psycopg.Connection) -> None:
-    publish_part(own, write_mixed(own, 0))
+def test_parts_and_releases_that_were_withdrawn_and_those_of_another_name_are_still_known(
+    own: psycopg.Connection,
+) -> None:
+    world = Nights(own)
+    world.publish(0, (0, 0))
     own.execute("SELECT dbanon.unpublish_part('ten', %s)", [find_day(0)])
-    publish_part(own, write_mixed(own, 1, 0))
-    assert read_value(own, FEW) == 1
-
-
-def test_a_release_that_was_withdrawn_and_one_of_another_name_are_still_known(own: psycopg.Connection) -> None:
-    publish_part(own, write_mixed(own, 0))
+    world.publish(1, (0, 0))
     own.execute("SELECT dbanon.unpublish('ten')")
-    publish_part(own, write_mixed(own, 1, 0))
-    assert read_value(own, FEW) == 1
-    publish_part(own, write_mixed(own, 2, 1), name="other")
-    assert read_value(own, FEW) == 1
+    world.publish(2, (0, 0), name="other")
+    assert world.publish(3, (0, 0)) == 1
+    assert read_front(own) == world.find_front() == {"windows": 4, "greatest": 4, "people": 1}
 
 
 def test_parts_of_another_release_in_which_others_sent_it_hide_nothing(own: psycopg.Connection) -> None:
-    publish_part(own, write_mixed(own, 0, 0, 1, 2, 3, 4), name="other")
-    publish_part(own, write_mixed(own, 1))
-    assert read_value(own, FEW) == 0
-    publish_part(own, write_mixed(own, 2, 0))
-    assert read_value(own, FEW) == 1
+    world = Nights(own)
+    for night in range(0, 4):
+        world.publish(night, *draw_others(world, 40), name="other")
+    for night in range(4, 8):
+        few = world.publish(night, (0, 0))
+    assert few == 1
+    assert read_front(own)["windows"] == 4
 
 
 def test_only_thirty_parts_count(own: psycopg.Connection) -> None:
-    publish_part(own, write_mixed(own, 0, 0))
-    for number in range(1, 31):
-        publish_part(own, write_mixed(own, number))
-        assert read_value(own, FEW) == (number < 30), number
+    world = Nights(own)
+    for night in range(4):
+        few = world.publish(night, (0, 0))
+    assert few == 1
+    for night in range(4, 33):
+        world.publish(night)
+    assert world.publish(33, (0, 0)) == 0
+
+
+def test_chance_is_the_tail_of_a_binomial_distribution(own: psycopg.Connection) -> None:
+    for windows, share, most in [(5, 0.1, 4), (16, 0.1, 8), (3, 1.0, 3), (1440, 0.9, 1400), (1440, 0.001, 1440)]:
+        people = 60
+        q = min(share, 1 - 1e-9)
+        # Windows one after the other: how likely a person was in so many groups. No logarithm, no binomial coefficient.
+        often = np.zeros(windows + 1)
+        often[0] = 1
+        for _ in range(windows):
+            often[1:] = often[1:] * (1 - q) + often[:-1] * q
+            often[0] *= 1 - q
+        query = "SELECT dbanon_internal.compute_chance(%s, %s::numeric, %s::numeric, %s)"
+        found = read_value(own, query, windows, people * windows, share * people * windows, most)
+        assert found == pytest.approx(people * often[most:].sum(), rel=1e-6, abs=1e-200)
 
 
 def test_who_is_forgotten_is_forgotten_there_too_and_nothing_else_changes_it(own: psycopg.Connection) -> None:
-    publish_part(own, write_mixed(own, 0))
+    run = run_of(own, 0)
+    own.execute(VERDICT, {"run": run, "figures": Jsonb({"seen": 10})})
+    publish_part(own, run)
     before = read_value(own, "SELECT people FROM dbanon.asked")
     assert len(before) == 5
     for change in (
         "UPDATE dbanon.asked SET people = '{1}'",
+        "UPDATE dbanon.asked SET met = met + 1",
         "DELETE FROM dbanon.asked",
         "TRUNCATE dbanon.asked",
         "INSERT INTO dbanon.asked SELECT * FROM dbanon.asked",

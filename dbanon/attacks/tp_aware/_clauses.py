@@ -98,11 +98,11 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "If some people of a group are known not to have asked, fewer than k are left, and a request's "
-    "content can point to its sender.",
+    "singling out": "If some people of a group are known not to have asked, fewer than k are left. A request's content "
+    "can point to its sender, most of all if it names an age group or another property of the sender.",
     "linkability": (
-        "A content that returns in later windows may come from one sender, one of the few people in all groups that "
-        "sent it."
+        "A content that returns in later windows may come from one sender: one of the few people that are most often "
+        "in groups that sent it."
     ),
     "inference": (
         "If the time of a person's request is known, a reader finds the contents of that row, often a single one "

@@ -1,5 +1,7 @@
 """Counts contents: those of each row and record, and those that point to few people, which publishing reports."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dbanon.attacks.shared.keys import sort_distinct
@@ -7,6 +9,17 @@ from dbanon.attacks.shared.replay import cut_slices, join_ranges
 from dbanon.base.trajectory import Int
 
 _MEMBERS_PER_PART = 1 << 22
+_LEAST_WINDOWS = 3
+_MAX_CHANCE = 0.02  # so that contents sent at random count in at most 1 in 100 (benchmarks/returning.py)
+
+
+class Front(NamedTuple):
+    """A content with fewer than k people in front."""
+
+    chance: float  # at most how many people chance would take there
+    windows: int  # with the content
+    greatest: int  # in so many of these one person is in a group with it
+    people: int  # in so many, or one less
 
 
 def count_distinct(of: Int, what: Int, count: int = 0) -> Int:
@@ -21,8 +34,10 @@ def count_senders(content: Int, subject: Int, published: Int) -> Int:
     return np.asarray(number[number > 0])
 
 
-def count_common_senders(content: Int, record: Int, window: Int, member_record: Int, member_subject: Int) -> Int:
-    """Count the subjects that may have sent a content in every window it is published in, if one subject did.
+def find_fronts(
+    content: Int, record: Int, window: Int, member_record: Int, member_subject: Int, *, k: int
+) -> list[Front]:
+    """Find the contents of three windows or more that fewer than k people met as often as anyone, or once less.
 
     Parameters
     ----------
@@ -33,35 +48,43 @@ def count_common_senders(content: Int, record: Int, window: Int, member_record: 
     member_record, member_subject : int64[m]
         Distinct pairs.
 
-    Returns
-    -------
-    int64[]
-        A number for each content that is published in two windows or more.
-
     Notes
     -----
-    In a window, the members of all records with the content may have sent it: O(those, over all contents) time.
+    In a window, the members of all records with the content may have sent it: O(those, over all contents) time. That
+    nobody met it in all windows is no safety, since another person may have sent it in one.
     """
+    from scipy.special import bdtrc  # slow to import
+
     if not len(content):
-        return np.empty(0, np.int64)
+        return []
     content, record = np.divmod(sort_distinct(content * len(window) + record), len(window))
     windows, codes = int(window.max()) + 1, int(member_subject.max(initial=0)) + 1
-    seen, number = np.unique(sort_distinct(content * windows + window[record]) // windows, return_counts=True)
-    # A content of one window is not intersected with anything: its senders are counted by `count_senders`.
-    repeated = np.isin(content, seen[number > 1])
-    due = number[number > 1]
+    seen, at = np.divmod(sort_distinct(content * windows + window[record]), windows)
+    seen, code, number = np.unique(seen, return_inverse=True, return_counts=True)
+    present = np.bincount(code, weights=np.bincount(window[member_record], minlength=windows)[at])
+    returning = number >= _LEAST_WINDOWS
+    repeated = np.isin(content, seen[returning])
+    number, present = number[returning], present[returning]
     content, record = np.unique(content[repeated], return_inverse=True)[1], record[repeated]
     by_record = np.argsort(member_record, kind="stable")
     begin = np.searchsorted(member_record[by_record], np.arange(len(window) + 1))
-    size, left = np.diff(begin)[record], np.zeros(len(due), np.int64)
-    first = np.searchsorted(content, np.arange(len(due) + 1))
-    for low, high in cut_slices(np.add.reduceat(size, first[:-1]) if len(due) else due, _MEMBERS_PER_PART):
+    size, found = np.diff(begin)[record], list[Front]()
+    first = np.searchsorted(content, np.arange(len(number) + 1))
+    for low, high in cut_slices(np.add.reduceat(size, first[:-1]) if len(number) else number, _MEMBERS_PER_PART):
         part = slice(first[low], first[high])
         subject = member_subject[by_record[join_ranges(begin[record[part]], size[part])]]
-        # Triples of content, subject and window; a subject that is in all windows of a content may have sent it in all.
+        # Triples of content, subject and window: a subject met a content in as many windows as there are triples.
         key = np.repeat(content[part] - low, size[part]) * codes + subject
         key = sort_distinct(key * windows + np.repeat(window[record[part]], size[part])) // windows
         pair, often = np.unique(key, return_counts=True)
-        of = pair // codes
-        left[low:high] = np.bincount(of[often == due[low + of]], minlength=high - low)
-    return left
+        of, greatest = pair // codes, np.zeros(high - low, np.int64)
+        np.maximum.at(greatest, of, often)
+        people = np.bincount(of[often >= greatest[of] - 1], minlength=high - low)
+        met = np.bincount(of, weights=often, minlength=high - low)
+        few = np.flatnonzero(people < k)
+        seen_in, there = number[low + few], present[low + few]
+        # Members drawn anew: a person of an average window is in one of its groups with this share. Where windows
+        # differ the binomial tail is an upper bound (Hoeffding, On the distribution of the number of successes, 1956).
+        chance = there / seen_in * bdtrc(greatest[few] - 1, seen_in, met[few] / there)
+        found += map(Front, *(of_few.tolist() for of_few in (chance, seen_in, greatest[few], people[few])))
+    return [front for front in found if front.chance <= _MAX_CHANCE]

@@ -138,9 +138,13 @@ def count_rare_contents(
     senders = _contents.count_senders(evidence.request_content, evidence.request_subject, shown.content)
     known = (shown.record >= 0) & (records.window[shown.record] >= 0)
     seen = shown.content[known], shown.record[known]
-    common = _contents.count_common_senders(*seen, records.window, members.record, members.subject)
+    fronts = _contents.find_fronts(*seen, records.window, members.record, members.subject, k=k)
+    worst = min(fronts, default=_contents.Front(1, 0, 0, 0))
     return {
         "requests_of_one_subject": int((senders == 1).sum()),
         "requests_of_few_subjects": int((senders < k).sum()),
-        "requests_of_few_over_windows": int(((common > 0) & (common < k)).sum()),
+        "requests_of_few_over_windows": len(fronts),
+        "few_over_windows_windows": worst.windows,
+        "few_over_windows_greatest": worst.greatest,
+        "few_over_windows_people": worst.people,
     }

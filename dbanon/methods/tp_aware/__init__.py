@@ -121,8 +121,10 @@ METHOD = Method(
             "identify its senders by itself."
         ),
         "requests_of_few_over_windows": (
-            "Published request values that leave fewer than k people when their groups are intersected over "
-            "windows: %s. If one person sent such a value each time, it points to that person."
+            "Published request values that point to fewer than k people over windows: %s. If one person sent such a "
+            "value in most of them, a reader finds that person. Windows that have the clearest value: "
+            "{few_over_windows_windows}. Greatest number of them in which one person was in its groups: "
+            "{few_over_windows_greatest}. People with that number, or one less: {few_over_windows_people}."
         ),
     },
     totals={"subjects": "seen", "requests": "requests"},
