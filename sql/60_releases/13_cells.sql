@@ -4,7 +4,7 @@
 -- that no region of any release tells apart. Of those that a run splits off, each must keep the categories (l) and the divergence (t) that
 -- the weaker of the releases in question promises. Places stay what they are, so this holds whatever the time between releases. A class
 -- that earlier releases tell apart already is not told anew: it is let through, also where points of interest have changed since.
--- Each release promised t against the city of its own dataset: so each keeps the points of interest of its cells, and the worst decides. In a
+-- Each release promised t against the city of its dataset: so each keeps the points of interest of its cells, and the worst decides. In a
 -- quarter of clinics clinics are ordinary: a run of that quarter alone would be let through otherwise, though it singles clinics out of the city.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_cell_mixes(dataset_id bigint) RETURNS TABLE (cell_id bigint, shape bytea, pois jsonb)
@@ -297,7 +297,7 @@ BEGIN
                       '''...''.';
     END IF;
     IF larger IS NOT NULL THEN
-        RAISE NOTICE 'This run has only some of the cells of %. It keeps t against the points of interest of its own cells, not of all of those.',
+        RAISE NOTICE 'This run has only some of the cells of %. It keeps t against the points of interest of these alone.',
             dbanon_internal.name_some(larger);
     END IF;
     -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
