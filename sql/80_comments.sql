@@ -518,6 +518,7 @@ COMMENT ON COLUMN dbanon.published_cell.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.published_cell.shape IS 'SHA-256 of the polygon of a cell with its SRID.';
 COMMENT ON COLUMN dbanon.published_cell.atom IS 'The atom of the cell. Null where the run had none.';
 COMMENT ON COLUMN dbanon.published_cell.class IS 'A hash of the regions that hold the cell. Cells with the same hash are not distinguished by any region of the release. Null where no region holds the cell.';
+COMMENT ON COLUMN dbanon.published_cell.pois IS 'The points of interest in the cell at the publication, a number for each category. Null where it is not known.';
 COMMENT ON TABLE dbanon.exposure IS 'When a release showed a person exactly. For a release that stands alone: the times at which it was about the person.';
 COMMENT ON COLUMN dbanon.exposure.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.exposure.person IS 'The person''s code.';

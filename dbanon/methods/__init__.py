@@ -165,7 +165,8 @@ class Method:
         The secret it keeps: who sent a request, or where people were.
     holds : {"instant", "some time"}
         What a row says of each person it stands for: in its region at every instant of its period, as aligned; or seen
-        in it at some time of its period, at least once.
+        in it at some time of its period, at least once. Rows longer than a slot, of a family without `every`, are of
+        some time whatever is declared.
     hidden_by : {"record", "region"}
         What hides its people among one another, but for algorithms that stand alone: the members of a record; those
         whose rows have one region and period.

@@ -304,6 +304,7 @@ _OVERLAP_SENTENCES = {
     "within_a_day": "Within a day, one of them has exact rows of people that another hides.",
     "classes": "Where its regions meet those of others, sets of cells are left without l categories, or beyond t.",
     "other_cells": "Others of the same people and area have other cells, so dbanon did not compare their regions.",
+    "fewer_cells": "Others have these cells and more. It keeps t against the points of interest in its cells.",
     "copies": "The same positions were loaded under other names too. dbanon did not compare releases of those.",
     "settle_s": "dbanon does not compare later rows of people that stay longer than the population's settle time.",
 }

@@ -4,6 +4,23 @@
 -- that no region of any release tells apart. Of those that a run splits off, each must keep the categories (l) and the divergence (t) that
 -- the weaker of the releases in question promises. Places stay what they are, so this holds whatever the time between releases. A class
 -- that earlier releases tell apart already is not told anew: it is let through, also where points of interest have changed since.
+-- Each release promised t against the city of its dataset: so each keeps the points of interest of its cells, and the worst decides. In a
+-- quarter of clinics clinics are ordinary: a run of that quarter alone would be let through otherwise, though it singles clinics out of the city.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.list_cell_mixes(dataset_id bigint) RETURNS TABLE (cell_id bigint, shape bytea, pois jsonb)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off
+SET jit = off
+AS $$
+    SELECT cel.cell_id, dbanon_internal.hash_cell(cel.geom), cnt.pois
+    FROM ONLY dbanon.cell cel
+    JOIN (SELECT poi.cell_id, coalesce(jsonb_object_agg(poi.category, poi.pois) FILTER (WHERE poi.pois > 0), '{}') AS pois
+          FROM dbanon_internal.count_cell_pois(list_cell_mixes.dataset_id) poi GROUP BY poi.cell_id) cnt ON cnt.cell_id = cel.cell_id
+    WHERE cel.dataset_id = list_cell_mixes.dataset_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.list_cell_mixes(bigint) IS
+'Gives each cell of a dataset the hash by which releases know it, and how many points of interest it has by category.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_cells(run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -26,12 +43,12 @@ BEGIN
               FROM used JOIN ONLY dbanon.region reg ON reg.region_no = used.region_no WHERE reg.run_id = store_cells.run_id) shown
         GROUP BY shown.cell_id
     )
-    INSERT INTO dbanon.published_cell (release_id, shape, atom, class)
-        SELECT store_cells.release_id, dbanon_internal.hash_cell(cel.geom), atom.atom, told.class
-        FROM ONLY dbanon.cell cel
-        LEFT JOIN ONLY dbanon.atom atom ON atom.run_id = store_cells.run_id AND atom.cell_id = cel.cell_id
-        LEFT JOIN told ON told.cell_id = cel.cell_id
-        WHERE cel.dataset_id = dataset AND (atom.atom IS NOT NULL OR EXISTS (SELECT FROM told));
+    INSERT INTO dbanon.published_cell (release_id, shape, atom, class, pois)
+        SELECT store_cells.release_id, mix.shape, atom.atom, told.class, mix.pois
+        FROM dbanon_internal.list_cell_mixes(dataset) mix
+        LEFT JOIN ONLY dbanon.atom atom ON atom.run_id = store_cells.run_id AND atom.cell_id = mix.cell_id
+        LEFT JOIN told ON told.cell_id = mix.cell_id
+        WHERE EXISTS (SELECT FROM told) OR EXISTS (SELECT FROM ONLY dbanon.atom atom WHERE atom.run_id = store_cells.run_id);
     IF NOT EXISTS (SELECT FROM ONLY dbanon.atom atom WHERE atom.run_id = store_cells.run_id) THEN
         RETURN;
     END IF;
@@ -47,10 +64,9 @@ BEGIN
                   sum(@postgis@.ST_Area(cel.geom)) AS area_m2
               FROM ONLY dbanon.atom atom JOIN ONLY dbanon.cell cel ON cel.cell_id = atom.cell_id AND cel.dataset_id = dataset
               WHERE atom.run_id = store_cells.run_id GROUP BY atom.atom) uni
-        LEFT JOIN (SELECT atom.atom, count(DISTINCT poi.category)::integer AS categories, sum(poi.pois)::bigint AS pois
-                   FROM dbanon_internal.count_cell_pois(dataset) poi
-                   JOIN ONLY dbanon.atom atom ON atom.run_id = store_cells.run_id AND atom.cell_id = poi.cell_id
-                   GROUP BY atom.atom) cnt ON cnt.atom = uni.atom;
+        LEFT JOIN (SELECT pub.atom, count(DISTINCT pair.key)::integer AS categories, sum(pair.value::bigint)::bigint AS pois
+                   FROM ONLY dbanon.published_cell pub CROSS JOIN LATERAL jsonb_each_text(pub.pois) pair
+                   WHERE pub.release_id = store_cells.release_id GROUP BY pub.atom) cnt ON cnt.atom = uni.atom;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_cells(bigint, bigint) IS
@@ -61,9 +77,11 @@ CREATE OR REPLACE FUNCTION dbanon_internal.compute_cells_sum(release_id bigint, 
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT coalesce(sum(dbanon_internal.hash_row(k.key, p.shape, ARRAY[p.atom, p.class])), 0)
+    -- The length of what is appended to a shape is hashed, too, so that no other shape stands for both.
+    SELECT coalesce(sum(dbanon_internal.hash_row(k.key, p.shape || convert_to(coalesce(p.pois, ''), 'UTF8'),
+        ARRAY[p.atom, p.class] || CASE WHEN p.pois IS NULL THEN '{}' ELSE ARRAY[octet_length(p.pois)::bigint] END)), 0)
     FROM (SELECT dbanon_internal.make_groups_key('published_cell', compute_cells_sum.release_id, compute_cells_sum.dataset_id) OFFSET 0) k (key)
-    CROSS JOIN (SELECT c.shape, c.atom, c.class FROM ONLY dbanon.published_cell c WHERE c.release_id = compute_cells_sum.release_id) p
+    CROSS JOIN (SELECT c.shape, c.atom, c.class, c.pois::text FROM ONLY dbanon.published_cell c WHERE c.release_id = compute_cells_sum.release_id) p
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_cells_sum(bigint, bigint) IS
 'The sum of keyed hashes of what is stored of the cells that a release tells apart, as it is now.';
@@ -111,8 +129,6 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
 #variable_conflict use_column
-DECLARE
-    dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = count_failing_classes.run_id);
 BEGIN
     RETURN QUERY
     WITH said AS MATERIALIZED (
@@ -131,27 +147,41 @@ BEGIN
         FROM (SELECT cell.class, cell.before, count(*) AS cells FROM cell WHERE cell.shared GROUP BY cell.class, cell.before) now
         LEFT JOIN (SELECT cell.before, count(*) AS cells FROM cell WHERE cell.before IS NOT NULL GROUP BY cell.before) bef ON bef.before = now.before
         WHERE bef.cells IS DISTINCT FROM now.cells
-    ), poi AS MATERIALIZED (
-        SELECT poi.cell_id, poi.category, poi.pois FROM dbanon_internal.count_cell_pois(dataset) poi
-        WHERE poi.pois > 0 AND EXISTS (SELECT FROM class)
-    ), city AS (
-        SELECT poi.category, sum(poi.pois) / sum(sum(poi.pois)) OVER () AS share FROM poi GROUP BY poi.category
-    ), counted AS (
-        SELECT class.class, poi.category, sum(poi.pois) / sum(sum(poi.pois)) OVER (PARTITION BY class.class) AS share
+    ), mix AS MATERIALIZED (
+        -- Points of interest as they were at each release. Where they are not known there are none here, and the class fails.
+        SELECT class.class, pub.release_id, pair.key AS category, sum(pair.value::bigint) AS pois
         FROM class
         JOIN cell ON cell.class = class.class
-        JOIN (SELECT dbanon_internal.hash_cell(cel.geom) AS shape, cel.cell_id FROM ONLY dbanon.cell cel WHERE cel.dataset_id = dataset
-                  AND EXISTS (SELECT FROM class)) atom ON atom.shape = cell.shape
-        JOIN poi ON poi.cell_id = atom.cell_id
-        GROUP BY class.class, poi.category
+        JOIN said ON said.shape = cell.shape
+        JOIN ONLY dbanon.published_cell pub ON pub.release_id = said.release_id AND pub.shape = said.shape
+        CROSS JOIN LATERAL jsonb_each_text(pub.pois) pair
+        GROUP BY class.class, pub.release_id, pair.key
+    ), city AS MATERIALIZED (
+        SELECT pub.release_id, pair.key AS category, sum(pair.value::bigint) / sum(sum(pair.value::bigint)) OVER (PARTITION BY pub.release_id) AS share
+        FROM (SELECT DISTINCT said.release_id FROM said WHERE EXISTS (SELECT FROM class)) rel
+        JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id
+        CROSS JOIN LATERAL jsonb_each_text(pub.pois) pair
+        GROUP BY pub.release_id, pair.key
+    ), judged AS MATERIALIZED (
+        -- What a class was at each release against that release's city; and what it is now against the cities of all that speak of it.
+        SELECT DISTINCT class.class, said.release_id AS city, mixed.release_id AS mix
+        FROM class
+        JOIN cell ON cell.class = class.class
+        JOIN said ON said.shape = cell.shape
+        CROSS JOIN LATERAL (VALUES (said.release_id), (count_failing_classes.new_release)) mixed (release_id)
+    ), counted AS (
+        SELECT mix.*, mix.pois / sum(mix.pois) OVER (PARTITION BY mix.class, mix.release_id) AS share FROM mix
     ), measured AS (
-        SELECT counted.class, count(*) AS categories,
-            sum(counted.share::double precision * ln((counted.share / city.share)::double precision)) AS divergence
-        FROM counted JOIN city ON city.category = counted.category GROUP BY counted.class
+        SELECT jud.class, count(cou.category) AS categories,
+            sum(cou.share::double precision * coalesce(ln((cou.share / city.share)::double precision), 'Infinity')) AS divergence
+        FROM judged jud
+        LEFT JOIN counted cou ON cou.class = jud.class AND cou.release_id = jud.mix
+        LEFT JOIN city ON city.release_id = jud.city AND city.category = cou.category
+        GROUP BY jud.class, jud.city, jud.mix
     ), failing AS MATERIALIZED (
         -- As the attack compares: without any point of interest the divergence is infinite.
-        SELECT class.class FROM class LEFT JOIN measured mea ON mea.class = class.class
-        WHERE coalesce(mea.categories, 0) < count_failing_classes.l OR coalesce(mea.divergence, 'Infinity') > count_failing_classes.t + 1e-9
+        SELECT DISTINCT mea.class FROM measured mea
+        WHERE mea.categories < count_failing_classes.l OR coalesce(mea.divergence, 'Infinity') > count_failing_classes.t + 1e-9
     )
     SELECT (SELECT count(*) FROM class), (SELECT count(*) FROM failing),
         ARRAY(SELECT DISTINCT said.release_id FROM failing fai JOIN cell ON cell.class = fai.class
@@ -160,8 +190,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_failing_classes(bigint, bigint, double precision, double precision) IS
-'How many classes of cells a run makes that earlier releases do not tell apart, of those that promise l and t; how many of them lack these, counted
-with the points of interest of its dataset now, and beside which releases.';
+'How many classes of cells a run makes that earlier releases do not tell apart, of those that promise l and t; how many of them lack these, against
+the city of any release that speaks of them, and beside which releases.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_extent_shape(extent double precision[], srid integer) RETURNS @postgis@.geometry
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -172,29 +202,29 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.make_extent_shape(double precision[], integer) IS
 'The box around a release in degrees, to compare it with one in another reference system.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_of_other_cells(run_id bigint, new_release bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_of_other_cells(
+    run_id bigint, new_release bigint, OUT others bigint[], OUT larger bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
 AS $$
-DECLARE
-    others bigint[];
 BEGIN
     -- Cells of a dataset do not overlap. So it is enough that all cells that one of the two speaks of are among those of the other.
     WITH own AS MATERIALIZED (
         SELECT pub.shape, pub.class FROM ONLY dbanon.published_cell pub WHERE pub.release_id = list_releases_of_other_cells.new_release
     )
-    SELECT array_agg(oth.release_id) INTO others
-        FROM (SELECT rel.release_id
+    SELECT array_agg(oth.release_id) FILTER (WHERE oth.lacking > 0 AND oth.told < all_own.told),
+            array_agg(oth.release_id ORDER BY oth.release_id) FILTER (WHERE oth.met = all_own.cells AND oth.cells > oth.met) INTO others, larger
+        FROM (SELECT rel.release_id, count(*) AS cells, count(own.shape) AS met, count(own.class) AS told,
+                  count(*) FILTER (WHERE pub.class IS NOT NULL AND own.shape IS NULL) AS lacking
               FROM dbanon_internal.list_cell_releases(list_releases_of_other_cells.run_id, list_releases_of_other_cells.new_release) rel
               JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id
               LEFT JOIN own ON own.shape = pub.shape
               WHERE NOT rel.is_new
-              GROUP BY rel.release_id
-              HAVING count(*) FILTER (WHERE pub.class IS NOT NULL AND own.shape IS NULL) > 0
-                  AND count(own.class) < (SELECT count(own.class) FROM own)) oth;
+              GROUP BY rel.release_id) oth
+        CROSS JOIN (SELECT count(*) AS cells, count(own.class) AS told FROM own) all_own;
     IF others IS NOT NULL THEN  -- those of other towns are no matter
         SELECT array_agg(rel.release_id ORDER BY rel.release_id) INTO others
             FROM ONLY dbanon.run run
@@ -206,11 +236,10 @@ BEGIN
             WHERE run.run_id = list_releases_of_other_cells.run_id
                 AND @postgis@.ST_Intersects(ext, dbanon_internal.make_extent_shape(rel.extent, other_dat.srid)) IS NOT FALSE;
     END IF;
-    RETURN others;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_releases_of_other_cells(bigint, bigint) IS
-'Which earlier releases of the same area are made of other polygons than a run; null where none is.';
+'Which earlier releases of the same area are made of other polygons than a run, and which of all of its polygons and more; null where none is.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_cells(run_id bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -245,6 +274,7 @@ AS $$
 DECLARE
     dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = demand_classes.run_id);
     others text[];
+    larger text[];
     found record;
     beside text;
     counted text;
@@ -257,13 +287,18 @@ BEGIN
     IF (SELECT count(*) < 2 FROM dbanon_internal.list_cell_releases(run_id, new_release)) THEN
         RETURN '{}';
     END IF;
-    others := dbanon_internal.list_release_titles(dbanon_internal.list_releases_of_other_cells(run_id, new_release), dataset, NULL);
+    SELECT dbanon_internal.list_release_titles(oth.others, dataset, NULL), dbanon_internal.list_release_titles(oth.larger, dataset, NULL)
+        INTO others, larger FROM dbanon_internal.list_releases_of_other_cells(run_id, new_release) oth;
     IF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A run must be made of the same cells as earlier releases of the same people and area, or have a reason to be published. '
                         'Run % has other polygons than %.', run_id, dbanon_internal.name_some(others)
             USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, the common parts of regions cannot be compared.',
                   HINT = 'Load the cells of that release, and start another run. If you accept this, use allow_overlap => true with reason => '
                       '''...''.';
+    END IF;
+    IF larger IS NOT NULL THEN
+        RAISE NOTICE 'This run has only some of the cells of %. It keeps t against the points of interest of these alone.',
+            dbanon_internal.name_some(larger);
     END IF;
     -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
     SELECT fai.* INTO STRICT found
@@ -284,7 +319,7 @@ BEGIN
     ELSIF found.failing > 0 THEN
         RAISE NOTICE 'Overridden: the common parts of regions of this and of % leave % without l categories or t.', beside, counted;
     END IF;
-    RETURN jsonb_strip_nulls(jsonb_build_object('classes', nullif(found.failing, 0), 'other_cells', others));
+    RETURN jsonb_strip_nulls(jsonb_build_object('classes', nullif(found.failing, 0), 'other_cells', others, 'fewer_cells', larger));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_classes(bigint, bigint, boolean) IS

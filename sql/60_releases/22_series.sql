@@ -137,6 +137,7 @@ DECLARE
     old CONSTANT dbanon.series := dbanon_internal.find_live_series(find_series_of_part.name);
     new CONSTANT dbanon.series := dbanon_internal.find_run_series(find_series_of_part.run_id, find_series_of_part.name, find_series_of_part.readers);
     span CONSTANT tstzrange := dbanon_internal.find_run_span(find_series_of_part.run_id);
+    holds CONSTANT text := (dbanon_internal.find_row_meaning(find_series_of_part.run_id)).holds;
     anchor timestamptz;
     taken tstzrange;
     other record;
@@ -156,7 +157,9 @@ BEGIN
                      (5, 'columns', array_to_string(old.columns, ', '), array_to_string(new.columns, ', ')),
                      (6, 'step_s', old.step_s::text, new.step_s::text), (7, 'window', old.window_s || ' s', new.window_s || ' s'),
                      (8, 'zone of days', old.day_zone, new.day_zone),
-                     (9, 'readers', coalesce(array_to_string(old.readers, ', '), 'all analysts'),
+                     (9, 'value of holds', coalesce((SELECT min(rel.holds) FROM ONLY dbanon.release rel
+                                                     WHERE rel.series_id = old.series_id AND rel.span IS NOT NULL), holds), holds),
+                     (10, 'readers', coalesce(array_to_string(old.readers, ', '), 'all analysts'),
                                     coalesce(array_to_string(new.readers, ', '), 'all analysts'))) dif (ord, what, has, got)
         WHERE dif.has IS DISTINCT FROM dif.got ORDER BY dif.ord LIMIT 1;
     IF other.what IS NOT NULL THEN

@@ -47,7 +47,7 @@ BEGIN
         'run_id', run.run_id, 'status', run.status,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
         'promise', dbanon_internal.find_promise(method, run.algorithm), 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
-        'holds', method.traits -> 'holds',
+        'holds', coalesce(release.holds, (SELECT mea.holds FROM dbanon_internal.find_row_meaning(run.run_id) mea)),
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures, 'outdated', verdict.outdated,
             'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.compute_run_digest(run.run_id) END,
             'clauses', (SELECT coalesce(jsonb_agg(

@@ -46,7 +46,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.tile(integer, integer, integer, text, timestamptz) IS
-'Draws the rows of a release that hold at a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
+'Draws the rows of a release whose period has a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
 `/published.tile/{z}/{x}/{y}.pbf?release=taxi_k5&at=2026-01-05T08:00Z`.
 Arguments:
 - z: zoom of the tile.

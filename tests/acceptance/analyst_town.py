@@ -70,6 +70,22 @@ def write_nights(folder: Path) -> None:
     _write(folder, rng, {"trips": ["subject,time,x,y", *trips]})
 
 
+def write_visits(folder: Path) -> None:
+    """Write a day of visits to the town, each by another person who was seen once, and one place to hide."""
+    rng = np.random.default_rng(18)
+    spots = rng.uniform(0, SIDE_M, (PEOPLE, 2)) + CORNER
+    t = START_S + rng.uniform(0, 86_400, PEOPLE)
+    trips = [f"v{i},{s:.1f},{x:.2f},{y:.2f}" for i, (s, (x, y)) in enumerate(zip(t, spots, strict=True))]
+    (x, y), s = spots[0], t[0]
+    files = {
+        "trips": ["subject,time,x,y", *trips],
+        "requests": ["subject,time,poi", f"v0,{s:.0f},bar"],
+        "known": ["subject,time", f"v0,{s:.0f}"],
+        "sites": ["name,x,y", f"s0,{x + 50:.0f},{y:.0f}"],
+    }
+    _write(folder, rng, files)
+
+
 def _write(folder: Path, rng: np.random.Generator, files: dict[str, list[str]]) -> None:
     """Write files, and points of interest and stations all over the town."""
     spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + CORNER
@@ -89,4 +105,6 @@ GROWN = {
 }
 TOWN = Place("town", SRID, "poi", write, CORNER, SIDE_M, RUNS)
 NIGHTS = Place("nights", SRID, "poi", write_nights, CORNER, SIDE_M, {"semantic_days": RUNS["semantic"]}, ZONE)
+# Who is seen once has no other time than that, so no instant is named.
+VISITS = Place("visits", SRID, "poi", write_visits, CORNER, SIDE_M, {"visits": ("sensitive-sites", "-p", "k=4")})
 TOWN_IN_PARTS = Place("parts", SRID, "poi", write, CORNER, SIDE_M, GROWN, parts=PARTS)

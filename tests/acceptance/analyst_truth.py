@@ -245,10 +245,11 @@ def _read(url: str, run_id: int) -> Truth:
     fixes = {person: _sort_fixes(np.array(own), grid_s) for person, own in found.items()}
     since = min(start for own in rows.values() for start, *_ in own)
     until = max(end for own in rows.values() for _, end, *_ in own)
-    if holds == "some time":
+    step_s = int(params.get("step_s") or 0)
+    # A snapshot of people who were seen once each, without an instant, is of no moment.
+    if holds == "some time" or not (step_s or params.get("at")):
         tracks = list(_list_covered(fixes, paths, rows))
         return Truth(tracks=tracks, requests=[], since=since, until=until, some_time=True)
-    step_s = int(params.get("step_s") or 0)
     align, gap = params.get("align", "last"), params.get("max_gap_s", 300)
     tracks = [
         Track(person, record, instants, *align_fixes(fixes[person], instants, align, gap))
@@ -260,6 +261,47 @@ def _read(url: str, run_id: int) -> Truth:
         request for track in tracks for request in _list_answered(track, rows[track.record], sent.get(track.person, []))
     ]
     return Truth(tracks=tracks, requests=requests, since=since, until=until, step_s=step_s)
+
+
+def list_untrue(url: str, run_id: int, holds: str, step_s: int | None) -> list[tuple[int, str, float]]:
+    """List the rows of a run, with their people, that are not true at the times that a release declares.
+
+    That is at each instant of a row's period, `step_s` or a slot apart, by the last known position; or at some time.
+    """
+    with psycopg.connect(url) as owner:
+        params, grid_s = owner.execute(
+            "SELECT r.params, d.grid_s FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) WHERE r.run_id = %s",
+            [run_id],
+        ).fetchone()  # type: ignore[misc]
+        found: dict[str, list[tuple[float, ...]]] = {}
+        for person, *fix in owner.execute(
+            "SELECT f.subject, f.trajectory_id, extract(epoch FROM f.t)::float8, public.ST_X(f.position),"
+            " public.ST_Y(f.position) FROM dbanon.fix f JOIN dbanon.run r USING (dataset_id) WHERE r.run_id = %s",
+            [run_id],
+        ):
+            found.setdefault(person, []).append(tuple(fix))
+        rows = owner.execute(
+            "SELECT DISTINCT c.record_id, t.subject, extract(epoch FROM lower(c.period))::float8,"
+            " extract(epoch FROM upper(c.period))::float8, public.ST_AsBinary(c.region) FROM dbanon.cloak c"
+            " JOIN dbanon.membership m USING (run_id, record_id) JOIN dbanon.trajectory t USING (trajectory_id)"
+            " WHERE c.run_id = %s AND (m.period IS NULL OR m.period && c.period)",
+            [run_id],
+        ).fetchall()
+    fixes = {person: _sort_fixes(np.array(own), grid_s) for person, own in found.items()}
+    untrue = []
+    for record, person, start, end, region in rows:
+        own = fixes[person]
+        x, y = (axis[(own.t >= start) & (own.t < end)] for axis in (own.x, own.y))
+        if holds == "instant":
+            instants = np.arange(start, end, step_s or grid_s)
+            try:
+                x, y = align_fixes(own, instants, params.get("align", "last"), params.get("max_gap_s", 300))
+            except AssertionError:  # no position
+                x = y = np.array([np.inf])
+        inside = shapely.intersects_xy(shapely.from_wkb(region), x, y)
+        if not (inside.all() if holds == "instant" else inside.any()):
+            untrue.append((record, person, start))
+    return untrue
 
 
 def _sort_fixes(found: np.ndarray, grid_s: int) -> Fixes:

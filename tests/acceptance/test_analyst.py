@@ -30,12 +30,18 @@ from dbanon.testing import database_url, logins, shared_database
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance.analyst_places import SRID, Place
 from tests.acceptance.analyst_taxis import CABS, SOME_TAXIS
-from tests.acceptance.analyst_town import NIGHT_PEOPLE, NIGHTS, TOWN, TOWN_IN_PARTS, ZONE
+from tests.acceptance.analyst_town import NIGHT_PEOPLE, NIGHTS, PEOPLE, START_S, TOWN, TOWN_IN_PARTS, VISITS, ZONE
 from tests.acceptance.analyst_truth import Truth
 
 pytestmark = pytest.mark.db
 
-PLACES = {"town": TOWN, "nights": NIGHTS, "parts": TOWN_IN_PARTS, **({"taxis": SOME_TAXIS} if CABS.is_file() else {})}
+PLACES = {
+    "town": TOWN,
+    "nights": NIGHTS,
+    "parts": TOWN_IN_PARTS,
+    "visits": VISITS,
+    **({"taxis": SOME_TAXIS} if CABS.is_file() else {}),
+}
 Cases = Callable[[int], range]
 AREA = "ST_GeomFromText(%s, 32610)"
 
@@ -128,7 +134,7 @@ def analyst(opened: Opened) -> psycopg.Connection:
     return opened.analyst
 
 
-SOME_TIME = ("kte", "semantic")
+SOME_TIME = ("kte", "semantic", "visits")
 SNAPSHOT = ("sensitive-sites",)
 
 
@@ -146,7 +152,7 @@ def parametrize_releases(
         for place, of in PLACES.items()
         if place in places
         for name, (family, *_) in of.runs.items()
-        if family not in but
+        if (name if name == "visits" else family) not in but
     ]
     return pytest.mark.parametrize(("opened", "name"), listed, indirect=["opened"])
 
@@ -189,6 +195,46 @@ def test_every_algorithm_whose_runs_are_published_is_asked() -> None:
         for family, *options in TOWN.runs.values()
     }
     assert asked == {(method.name, algorithm.name) for method in METHODS.values() for algorithm in method.algorithms}
+
+
+@parametrize_releases()
+def test_rows_are_true_when_a_release_says_and_records_of_one_phase_are_of_different_people(
+    opened: Opened, name: str
+) -> None:
+    [(holds, step_s)] = ask(opened.analyst, "SELECT holds, step_s FROM published.releases WHERE name = %s", name)
+    groups = """
+        SELECT t.subject, g.phase FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id)
+        JOIN (SELECT c.record_id, max(published.phase_of(a, lower(c.period), upper(c.period))) AS phase,
+                  (SELECT array_agg(o.trajectory_id ORDER BY 1) FROM dbanon.membership o
+                   WHERE o.run_id = %(run)s AND o.record_id = c.record_id) AS members
+              FROM dbanon_internal.describe_as_release(%(run)s) a, dbanon.cloak c WHERE c.run_id = %(run)s
+              GROUP BY c.record_id) g USING (record_id)
+        WHERE m.run_id = %(run)s AND m.period IS NULL AND g.phase IS NOT NULL
+        GROUP BY t.subject, g.phase HAVING count(DISTINCT g.members) > 1
+    """
+    for run in opened.place.numbers(name):
+        assert truths.list_untrue(opened.url, run, holds, step_s) == []
+        with psycopg.connect(opened.url) as owner:
+            assert owner.execute(groups, {"run": run}).fetchall() == []
+
+
+@pytest.mark.parametrize("opened", ["visits"], indirect=True)
+def test_people_who_came_one_after_the_other_are_not_said_to_be_there_at_a_moment(opened: Opened) -> None:
+    """Nobody knows who of them was there at three o'clock."""
+    at = format_time(START_S + 10_800)
+    moment = (
+        f"SELECT * FROM published.count_inside('published.visits', {WORLD}, '{at}'::timestamptz)",
+        f"SELECT * FROM published.dwell('published.visits', {WORLD})",
+    )
+    for question in moment:
+        with pytest.raises(psycopg.Error) as refused:
+            opened.analyst.execute(question)
+        assert refused.value.sqlstate == "DA011"
+    hour = format_span((START_S + 10_800, START_S + 14_400))
+    [(low, _, high)] = ask(
+        opened.analyst, f"SELECT * FROM published.count_inside('published.visits', {WORLD}, during => %s)", hour
+    )
+    assert (low, high) == (0, PEOPLE)
 
 
 @parametrize_releases()
@@ -408,7 +454,7 @@ def test_dwelling_holds_the_truth(opened: Opened, rng: np.random.Generator, case
             assert surely - 1e-6 <= expectedly <= possibly + 1e-6
 
 
-@parametrize_releases(but=("sensitive-sites", "kte", "mob", "semantic"))
+@parametrize_releases(but=("sensitive-sites", "kte", "mob", "semantic", "visits"))
 def test_requests_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     for _ in cases(40):

@@ -1,12 +1,17 @@
 """Atoms: the next run reads them, analysts see them, and releases are held to what their regions have in common."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from dbanon import schema
 from dbanon.base.cloaks import Atoms, Cloaks, Regions
 from dbanon.runs import reading, stored, writing
 from tests.db.methods import change_methods
@@ -375,7 +380,13 @@ def test_cells_without_a_point_of_interest_are_infinitely_far(city: psycopg.Conn
 
 @pytest.mark.parametrize(
     "change",
-    ["DELETE FROM dbanon.published_cell WHERE class IS NOT NULL", "UPDATE dbanon.published_cell SET class = 7"],
+    [
+        "DELETE FROM dbanon.published_cell WHERE class IS NOT NULL",
+        "UPDATE dbanon.published_cell SET class = 7",
+        "UPDATE dbanon.published_cell SET pois = pois || '{\"bar\": 9}'",
+        "UPDATE dbanon.published_cell SET pois = NULL",
+        "UPDATE dbanon.published_cell SET shape = shape || convert_to(pois::text, 'UTF8'), pois = NULL",
+    ],
 )
 def test_what_is_known_of_places_must_be_as_it_was_published(city: psycopg.Connection, change: str) -> None:
     publish(city, write(city, PAIRS))
@@ -547,3 +558,169 @@ def test_a_release_says_of_when_its_points_of_interest_are(own: psycopg.Connecti
         "pois_loaded_at": None,
     }
     assert read_value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", publish(own, write(own, None))) is None
+
+
+# --- against the city of each release ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Told:
+    """A release as readers have it: which cells its dataset had, with what in them, and which regions hold each."""
+
+    number: int
+    least: int
+    most: float
+    mix: dict[int, Counter[str]]
+    regions: dict[int, frozenset[int]]
+
+    def diverge(self, mix: Counter[str]) -> float:
+        """Compute how far a mix is from that of this release's city."""
+        city = sum(self.mix.values(), Counter())
+        if not mix.total() or any(category not in city for category in mix):
+            return math.inf
+        return sum(
+            n / mix.total() * math.log(n / mix.total() * city.total() / city[category]) for category, n in mix.items()
+        )
+
+
+def count_failing(new: Told, earlier: list[Told], *, by_own_city: bool = False) -> int:
+    """Count the sets of cells that a release makes and that fail, of the weaker promise of which most do."""
+    worst = 0
+    for other in earlier:
+        least, most = min(new.least, other.least), max(new.most, other.most)
+        held = [told for told in (*earlier, new) if told.least >= least and told.most <= most]
+        of_all, before = (
+            {
+                cell: frozenset((told.number, told.regions[cell]) for told in some if cell in told.regions)
+                for cell in range(CELLS)
+            }
+            for some in (held, [told for told in held if told is not new])
+        )
+        failing = 0
+        for told_apart in {of_all[cell] for cell in new.regions if before[cell]}:
+            cells = [cell for cell in range(CELLS) if of_all[cell] == told_apart]
+            if len(cells) == sum(before[cell] == before[cells[0]] for cell in range(CELLS)):
+                continue
+            speaking = [told for told in held if cells[0] in told.regions]
+            pairs = [(new, new)] if by_own_city else [(told, mix) for told in speaking for mix in (told, new)]
+            mixes = [(city, sum((of.mix[cell] for cell in cells), Counter())) for city, of in pairs]
+            failing += any(len(mix) < least or city.diverge(mix) > most + 1e-9 for city, mix in mixes)
+        worst = max(worst, failing)
+    return worst
+
+
+def load_told(connection: psycopg.Connection, name: str, population: str | None, told: Told) -> object:
+    """Make a dataset of the cells of a release, with the points of interest that it is to have."""
+    dataset = add_dataset(connection, name, population)
+    for cell, mix in told.mix.items():
+        connection.execute(
+            "INSERT INTO dbanon.cell (dataset_id, geom) VALUES (%s, ST_MakeEnvelope(%s, 0, %s, 100, 32610))",
+            [dataset, cell * 100, cell * 100 + 100],
+        )
+        connection.execute(
+            "INSERT INTO dbanon.poi (dataset_id, category, geom)"
+            " SELECT %s, category, ST_SetSRID(ST_MakePoint(%s, 50), 32610) FROM unnest(%s::text[]) category",
+            [dataset, cell * 100 + 50, list(mix.elements())],
+        )
+    return dataset
+
+
+def draw_told(rng: np.random.Generator, number: int, city: dict[int, Counter[str]]) -> Told:
+    """Draw some cells in a row, or all, some with another point of interest; and regions, which may overlap."""
+    low = 0 if rng.random() < 0.4 else int(rng.integers(0, 4))
+    high = CELLS if low == 0 and rng.random() < 0.6 else int(rng.integers(low + 4, CELLS + 1))
+    mix = {cell: Counter(city[cell]) for cell in range(low, high)}
+    if rng.random() < 0.3:
+        mix[int(rng.integers(low, high))][str(rng.choice(["bar", "school"]))] += 3
+    cuts = sorted(rng.choice(np.arange(low + 1, high), int(rng.integers(1, 3)), replace=False).tolist())
+    regions: dict[int, frozenset[int]] = {}
+    for n, (since, until) in enumerate(pairwise([low, *cuts, high])):
+        for cell in range(since, until) if rng.random() < 0.9 or not n else []:
+            regions[cell] = frozenset([n])
+    return Told(number, int(rng.integers(1, 3)), float(rng.choice([0.15, 0.4, 0.8])), mix, regions)
+
+
+def test_random_releases_are_held_against_the_cities_of_all_as_an_oracle_holds_them(own: psycopg.Connection) -> None:
+    rng, outcomes = np.random.default_rng(51), Counter[str]()
+    for history in range(8):
+        city = {
+            cell: Counter(rng.choice(["bar", "clinic"], 12, p=[0.2, 0.8] if cell > 3 else [0.6, 0.4]).tolist())
+            for cell in range(CELLS)
+        }
+        earlier: list[Told] = []
+        for number in range(4):
+            told = draw_told(rng, number, city)
+            dataset = load_told(own, f"d{history}_{number}", None if number else f"people{history}", told)
+            own.execute(
+                "UPDATE dbanon.dataset d SET population_id = p.population_id FROM dbanon.population p"
+                " WHERE d.dataset_id = %s AND p.name = %s",
+                [dataset, f"people{history}"],
+            )
+            first = min(told.mix)
+            regions = [
+                [cell - first for cell in told.regions if told.regions[cell] == one]
+                for one in sorted(set(told.regions.values()), key=min)
+            ]
+            run = write(own, None, regions, dataset, l=told.least, t=told.most)
+            name = publish(own, run, allow_overlap=True, reason="for this one test")
+            found = read_value(own, "SELECT coalesce(overlap, '{}') FROM dbanon.release WHERE name = %s", name)
+            assert isinstance(found, dict)
+            expected = count_failing(told, earlier)
+            larger = [one for one in earlier if set(one.mix) > set(told.mix)]
+            assert found.get("classes", 0) == expected, (history, number)
+            assert len(found.get("fewer_cells", [])) == len(larger)
+            alone = count_failing(told, earlier, by_own_city=True)
+            outcomes["failing by its own city" if alone else "kept" if not expected else "more"] += 1
+            outcomes["failing by the city of another alone"] += expected > alone
+            earlier.append(told)
+    assert outcomes["kept"] > 0
+    assert outcomes["failing by its own city"] > 0
+    assert outcomes["failing by the city of another alone"] > 0
+
+
+def forget_pois(connection: psycopg.Connection) -> None:
+    """Make all releases those of a version that kept no points of interest of cells."""
+    for table in ("published_cell", "release"):
+        connection.execute(f"ALTER TABLE dbanon.{table} DISABLE TRIGGER USER")
+    connection.execute("UPDATE dbanon.published_cell SET pois = NULL")
+    connection.execute(
+        "UPDATE dbanon.release rel SET cells_sum = dbanon_internal.compute_cells_sum(rel.release_id, run.dataset_id)"
+        " FROM dbanon.run run WHERE run.run_id = rel.run_id"
+    )
+    for table in ("published_cell", "release"):
+        connection.execute(f"ALTER TABLE dbanon.{table} ENABLE TRIGGER USER")
+
+
+def test_an_upgrade_stores_the_points_of_interest_of_releases_whose_data_are_there(city: psycopg.Connection) -> None:
+    twin, other = add_dataset(city, "twin"), add_dataset(city, "other")
+    for dataset in (twin, other):
+        add_cells(city, dataset)
+        add_pois(city, dataset)
+    publish(city, write(city, FOURS))
+    publish(city, write(city, FOURS, dataset=twin))
+    publish(city, write(city, FOURS, dataset=other))
+    stored = "SELECT release_id, array_agg(pois ORDER BY shape) FROM dbanon.published_cell GROUP BY 1 ORDER BY 1"
+    before = dict(city.execute(stored).fetchall())
+    assert all(before[1])
+    forget_pois(city)
+    city.execute("DELETE FROM dbanon.cell WHERE dataset_id = %s", [twin])
+    city.execute("UPDATE dbanon.release SET withdrawn_at = now(), withdrawn_by = 'x' WHERE release_id = 3")
+    city.execute("ALTER TABLE dbanon.published_cell DISABLE TRIGGER USER")
+    city.execute("UPDATE dbanon.published_cell SET class = class + 1 WHERE release_id = 3")
+    city.execute("ALTER TABLE dbanon.published_cell ENABLE TRIGGER USER")
+    schema.upgrade(make_url(city), share_roles=True)
+    assert dict(city.execute(stored).fetchall()) == {1: before[1], 2: [None] * CELLS, 3: before[3]}
+    kept = """
+        SELECT rel.cells_sum = dbanon_internal.compute_cells_sum(rel.release_id, run.dataset_id)
+        FROM dbanon.release rel JOIN dbanon.run run USING (run_id) ORDER BY rel.release_id
+    """
+    assert [row[0] for row in city.execute(kept).fetchall()] == [True, True, False]  # what was changed stays changed
+
+
+def test_beside_a_release_whose_city_is_not_known_finer_sets_of_cells_need_a_reason(city: psycopg.Connection) -> None:
+    publish(city, write(city, FOURS))
+    forget_pois(city)
+    publish(city, write(city, FOURS))
+    run = write(city, PAIRS)  # which would be published beside releases whose city is known
+    assert "4 sets of cells" in catch_refusal(city, run)
+    assert publish_allowed(city, run) == {"classes": 4}

@@ -62,6 +62,7 @@ def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str
         ({"within_a_day": {"shown_here": 1}}, "Within a day"),
         ({"classes": 2}, "without l categories"),
         ({"other_cells": ["x"]}, "other cells"),
+        ({"fewer_cells": ["x"]}, "these cells and more"),
         ({"copies": ["x"]}, "under other names"),
         ({"settle_s": 0}, "settle time"),
     ],
