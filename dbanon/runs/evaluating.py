@@ -20,8 +20,8 @@ from dbanon.base.progress import Progress
 from dbanon.methods.parsing import quote_text
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, connect, fetch_value, find_postgis_schema, translate_errors
-from dbanon.runs import kept, queue, reading, stored
+from dbanon.postgres.connection import Connection, connect, find_postgis_schema, translate_errors
+from dbanon.runs import kept, own_data, queue, reading, stored
 from dbanon.runs._foreign import Foreign
 from dbanon.runs._measurement import Measurement
 from dbanon.runs._told import Box
@@ -29,7 +29,7 @@ from dbanon.runs._truth import Members, Truth
 
 
 def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
-    """Look a run up that can be evaluated: verified, with rows, of a dataset that is as it was.
+    """Look a run up that can be evaluated: verified, with rows, and with data that are there or can be told.
 
     Raises
     ------
@@ -48,12 +48,7 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
         raise ParameterError(
             f"A run must be verified to be evaluated. Run {run_id} is {row.status}. List the runs: `dbanon runs`."
         )
-    revision = fetch_value(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [row.dataset_id])
-    if row.dataset_revision != revision:
-        raise ParameterError(
-            f"A run must be evaluated against the data that it was computed from. The data of run {run_id} changed "
-            f"since, or some of them were forgotten. Run it again."
-        )
+    own_data.demand_unchanged(connection, row)
     if not stored.has_rows(connection, run_id):
         raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
     return row
@@ -61,25 +56,25 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A live release, or a live part of one that grows: its run, its time, and whether its data are as they were."""
+    """A live release, or a live part of one that grows: its run, its time, and whether it may be measured."""
 
     run_id: int
     period: tuple[datetime, datetime] | None
-    is_unchanged: bool
+    is_there: bool  # has rows, and data that are as they were or can be told
 
 
 def _list_parts(connection: Connection, name: str) -> list[_Part]:
     """List the live parts of a release, the newest first; raises `ParameterError` if there are none."""
     query = (
         "SELECT l.run_id, l.withdrawn_at IS NULL, lower(l.bounds), upper(l.bounds), "
-        "r.dataset_revision = d.revision AND l.rows > 0 FROM dbanon.release l "
+        "(r.data_digest IS NOT NULL OR r.dataset_revision = d.revision) AND l.rows > 0 FROM dbanon.release l "
         "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
         "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
     )
     found = connection.execute(query, [name]).fetchall()
     live = [
-        _Part(run_id=run_id, period=(since, until) if since else None, is_unchanged=is_unchanged)
-        for run_id, shown, since, until, is_unchanged in found
+        _Part(run_id=run_id, period=(since, until) if since else None, is_there=is_there)
+        for run_id, shown, since, until, is_there in found
         if shown
     ]
     if not live:
@@ -91,22 +86,28 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
     return live
 
 
-def _find_first(parts: list[_Part]) -> _Part:
-    """Choose the newest part whose data are as they were; the newest of all where there is none."""
-    return next((part for part in parts if part.is_unchanged), parts[0])
-
-
-def _note_parts(name: str, parts: list[_Part]) -> tuple[str, ...]:
+def _note_parts(name: str, parts: list[_Part], first: _Part, gone: Collection[_Part]) -> tuple[str, ...]:
     """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
     if len(parts) == 1:
         return ()
-    said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {_find_first(parts).run_id}."]
-    if gone := [str(part.run_id) for part in parts if not part.is_unchanged]:
+    said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {first.run_id}."]
+    if gone:
         said.append(
-            f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "
-            "measured again."
+            f"These runs have no rows, or their data changed since or were forgotten: "
+            f"{', '.join(str(part.run_id) for part in gone)}. They were not measured again."
         )
     return tuple(said)
+
+
+def _is_unchanged(connection: Connection, run_id: int) -> bool:
+    """Whether the data of a run's own time are as they were."""
+    try:
+        with connection.transaction():
+            snapshot = arrow.Snapshot(connection, find_postgis_schema(connection))
+            own_data.read_own(snapshot, stored.find_run(connection, run_id))
+    except own_data.ChangedError:
+        return False
+    return True
 
 
 def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...], dict[int, Evaluation]]:
@@ -127,10 +128,13 @@ def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
         If there is no live release of that name.
     """
     parts = _list_parts(connection, name)
-    said = _note_parts(name, parts)
+    gone = [part for part in parts if not part.is_there]
+    with translate_errors():
+        first = next((part for part in parts if part.is_there and _is_unchanged(connection, part.run_id)), parts[0])
+    said = _note_parts(name, parts, first, gone)
     if said:
         said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
-    return _find_first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
+    return first.run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
 
 
 def find_positions(
@@ -191,17 +195,36 @@ def evaluate(
 
 
 def _evaluate_parts(connection: Connection, url: str, name: str, asked: Evaluating, progress: Progress) -> Evaluation:
-    """Measure the live parts of a release whose data are as they were; of the others, give what was kept before."""
+    """Measure the newest live part of a release whose data are as they were, and older ones that nobody measured so.
+
+    Of the others, give what was kept before.
+    """
     parts = _list_parts(connection, name)
-    first = _find_first(parts)
-    chosen = [part.run_id for part in parts if part.is_unchanged or part is first]
-    found = kept.find_latest(connection, [part.run_id for part in parts if not part.is_unchanged], asked.against)
-    for number, run_id in enumerate(chosen, 1):
-        about = f"part {number} of {len(chosen)} (run {run_id}): " if len(chosen) > 1 else ""
-        found[run_id] = _evaluate_and_keep(connection, url, run_id, asked, _prefix_progress(progress, about))
-    others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
+    found = kept.find_latest(connection, [part.run_id for part in parts], asked.against)
+    first, gone = None, []
+    for number, part in enumerate(parts, 1):
+        before = found.get(part.run_id)
+        if first and before and (before.queries, before.seed) == (asked.queries, asked.seed):
+            continue  # of the same data, the same figures
+        about = f"part {number} of {len(parts)} (run {part.run_id}): " if len(parts) > 1 else ""
+        try:
+            if part.is_there or len(parts) == 1:
+                found[part.run_id] = _evaluate_and_keep(
+                    connection, url, part.run_id, asked, _prefix_progress(progress, about)
+                )
+                first = first or part
+                continue
+        except own_data.ChangedError:
+            if len(parts) == 1:
+                raise
+        gone.append(part)
+    if first is None:
+        first = parts[0]
+        found[first.run_id] = _evaluate_and_keep(connection, url, first.run_id, asked, progress)  # says what is wrong
     newest = found[first.run_id]
-    return replace(newest, period=first.period, others=tuple(others), notes=(*_note_parts(name, parts), *newest.notes))
+    others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
+    notes = (*_note_parts(name, parts, first, gone), *newest.notes)
+    return replace(newest, period=first.period, others=tuple(others), notes=notes)
 
 
 def _prefix_progress(progress: Progress, about: str) -> Progress:

@@ -33,7 +33,7 @@ from dbanon.base.trajectory import Trajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, translate_errors
-from dbanon.runs import compiling, parts, queue, reading, replica, stored, writing
+from dbanon.runs import compiling, own_data, parts, queue, reading, replica, stored, writing
 from dbanon.runs.watch import Watch
 
 T = TypeVar("T")
@@ -129,14 +129,14 @@ class _Run:
             )
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
-        fixes = len(read.trajectories.t)
+        fixes, own = len(read.trajectories.t), self._digest_data(read.trajectories, cloaks)
         del read
         memory.free_memory()
         metrics, suppressed = cloaks.metrics, cloaks.suppressed
         with self._read_early(dataset, fixes) as early:
             self.progress("writing cloaks", 0, cloaks.rows)
             with self.stopwatch("write_s"):
-                self._write(dataset, cloaks)
+                self._write(dataset, cloaks, own)
             del cloaks
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
@@ -198,7 +198,13 @@ class _Run:
         with compiling.notify(self._report_compiling):
             getattr(import_attacker(self.family.attack), "prepare", lambda: None)()
 
-    def _write(self, dataset: DatasetRow, cloaks: Cloaks) -> None:
+    def _digest_data(self, data: Trajectories, cloaks: Cloaks) -> bytes | None:
+        """Hash the data of the run's own time; None where it has no rows."""
+        if not len(cloaks.periods):
+            return None
+        return own_data.digest_own(data, cloaks.periods[:, 0].min(), cloaks.periods[:, 1].max(), self.row.params)
+
+    def _write(self, dataset: DatasetRow, cloaks: Cloaks, own: bytes | None) -> None:
         with self.connection.transaction():
             stored.demand_unchanged(self.connection, dataset)
             writing.write_cloaks(self.connection, self.claim.run_id, dataset, cloaks, self.progress)
@@ -209,6 +215,7 @@ class _Run:
                 metrics=cloaks.metrics,
                 suppressed=cloaks.suppressed,
                 rows=cloaks.rows,
+                data_digest=own,
             )
 
     @contextmanager

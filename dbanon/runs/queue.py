@@ -46,7 +46,17 @@ def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
     return cast("int", fetch_value(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
 
 
-_RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "error_kind", "peak_rss_mb", "rows")
+_RUN_COLUMNS = (
+    "dataset_revision",
+    "metrics",
+    "suppressed",
+    "timings",
+    "error",
+    "error_kind",
+    "peak_rss_mb",
+    "rows",
+    "data_digest",
+)
 _MARK_ASSIGNMENTS: dict[str, sql.SQL] = {
     "running": sql.SQL(", program_version = {}"),
     "computed": sql.SQL(""),
