@@ -29,7 +29,7 @@ from dbanon.runs._truth import Members, Truth
 
 
 def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
-    """Look a run up that can be evaluated: verified, with rows, and with data that are there or can be told.
+    """Look a run up that can be evaluated: verified, with rows.
 
     Raises
     ------
@@ -48,7 +48,6 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
         raise ParameterError(
             f"A run must be verified to be evaluated. Run {run_id} is {row.status}. List the runs: `dbanon runs`."
         )
-    own_data.demand_unchanged(connection, row)
     if not stored.has_rows(connection, run_id):
         raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
     return row
@@ -56,11 +55,11 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A live release, or a live part of one that grows: its run, its time, and whether it may be measured."""
+    """A live release, or a live part of one that grows: its run, its time, and whether its data may be as they were."""
 
     run_id: int
     period: tuple[datetime, datetime] | None
-    is_there: bool  # has rows, and data that are as they were or can be told
+    is_there: bool  # with rows; `own_data` finds out whether its data are as they were
 
 
 def _list_parts(connection: Connection, name: str) -> list[_Part]:
@@ -86,28 +85,28 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
     return live
 
 
-def _note_parts(name: str, parts: list[_Part], first: _Part, gone: Collection[_Part]) -> tuple[str, ...]:
+def _find_first(connection: Connection, parts: list[_Part]) -> _Part:
+    """Choose the newest part whose data are as they were; the newest of all where there is none."""
+    for part in parts:
+        if part.is_there:
+            with suppress(own_data.ChangedError), connection.transaction():
+                snapshot = arrow.Snapshot(connection, find_postgis_schema(connection))
+                own_data.read_own(snapshot, stored.find_run(connection, part.run_id))
+                return part
+    return parts[0]
+
+
+def _note_parts(name: str, parts: list[_Part], first: _Part, changed: Collection[int] = ()) -> tuple[str, ...]:
     """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
     if len(parts) == 1:
         return ()
     said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {first.run_id}."]
-    if gone:
+    if gone := [str(part.run_id) for part in parts if not part.is_there or part.run_id in changed]:
         said.append(
-            f"These runs have no rows, or their data changed since or were forgotten: "
-            f"{', '.join(str(part.run_id) for part in gone)}. They were not measured again."
+            f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "
+            "measured again."
         )
     return tuple(said)
-
-
-def _is_unchanged(connection: Connection, run_id: int) -> bool:
-    """Whether the data of a run's own time are as they were."""
-    try:
-        with connection.transaction():
-            snapshot = arrow.Snapshot(connection, find_postgis_schema(connection))
-            own_data.read_own(snapshot, stored.find_run(connection, run_id))
-    except own_data.ChangedError:
-        return False
-    return True
 
 
 def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...], dict[int, Evaluation]]:
@@ -128,10 +127,9 @@ def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
         If there is no live release of that name.
     """
     parts = _list_parts(connection, name)
-    gone = [part for part in parts if not part.is_there]
     with translate_errors():
-        first = next((part for part in parts if part.is_there and _is_unchanged(connection, part.run_id)), parts[0])
-    said = _note_parts(name, parts, first, gone)
+        first = _find_first(connection, parts)
+    said = _note_parts(name, parts, first)
     if said:
         said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
     return first.run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
@@ -195,36 +193,26 @@ def evaluate(
 
 
 def _evaluate_parts(connection: Connection, url: str, name: str, asked: Evaluating, progress: Progress) -> Evaluation:
-    """Measure the newest live part of a release whose data are as they were, and older ones that nobody measured so.
+    """Measure the newest live part of a release whose data are as they were, and others that nobody measured so.
 
-    Of the others, give what was kept before.
+    Of the rest, give what was kept before.
     """
     parts = _list_parts(connection, name)
+    first, changed = _find_first(connection, parts), set[int]()
     found = kept.find_latest(connection, [part.run_id for part in parts], asked.against)
-    first, gone = None, []
-    for number, part in enumerate(parts, 1):
-        before = found.get(part.run_id)
-        if first and before and (before.queries, before.seed) == (asked.queries, asked.seed):
-            continue  # of the same data, the same figures
-        about = f"part {number} of {len(parts)} (run {part.run_id}): " if len(parts) > 1 else ""
-        try:
-            if part.is_there or len(parts) == 1:
-                found[part.run_id] = _evaluate_and_keep(
-                    connection, url, part.run_id, asked, _prefix_progress(progress, about)
-                )
-                first = first or part
-                continue
-        except own_data.ChangedError:
-            if len(parts) == 1:
-                raise
-        gone.append(part)
-    if first is None:
-        first = parts[0]
-        found[first.run_id] = _evaluate_and_keep(connection, url, first.run_id, asked, progress)  # says what is wrong
-    newest = found[first.run_id]
+    same = {run for run, one in found.items() if (one.queries, one.seed) == (asked.queries, asked.seed)}
+    for number, (run_id, is_there) in enumerate(((part.run_id, part.is_there) for part in parts), 1):
+        if run_id == first.run_id or (is_there and run_id not in same):
+            about = f"part {number} of {len(parts)} (run {run_id}): " if len(parts) > 1 else ""
+            try:
+                found[run_id] = _evaluate_and_keep(connection, url, run_id, asked, _prefix_progress(progress, about))
+            except own_data.ChangedError:
+                if run_id == first.run_id:
+                    raise
+                changed.add(run_id)
+    newest, said = found[first.run_id], _note_parts(name, parts, first, changed)
     others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
-    notes = (*_note_parts(name, parts, first, gone), *newest.notes)
-    return replace(newest, period=first.period, others=tuple(others), notes=notes)
+    return replace(newest, period=first.period, others=tuple(others), notes=(*said, *newest.notes))
 
 
 def _prefix_progress(progress: Progress, about: str) -> Progress:

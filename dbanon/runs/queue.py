@@ -46,17 +46,7 @@ def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
     return cast("int", fetch_value(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
 
 
-_RUN_COLUMNS = (
-    "dataset_revision",
-    "metrics",
-    "suppressed",
-    "timings",
-    "error",
-    "error_kind",
-    "peak_rss_mb",
-    "rows",
-    "data_digest",
-)
+_RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "error_kind", "peak_rss_mb", "rows")
 _MARK_ASSIGNMENTS: dict[str, sql.SQL] = {
     "running": sql.SQL(", program_version = {}"),
     "computed": sql.SQL(""),
@@ -77,7 +67,7 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     StoreError
         If another process has the run: its lock was lost, or it has ended.
     """
-    unknown = set(columns) - set(_RUN_COLUMNS)
+    unknown = set(columns) - {*_RUN_COLUMNS, "data_digest"}
     if unknown:
         raise ValueError(f"no columns of a run: {sorted(unknown)}")
     values = {name: make_jsonb(value) if isinstance(value, Mapping) else value for name, value in columns.items()}

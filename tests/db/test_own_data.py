@@ -1,6 +1,7 @@
 """What a run is measured against: the data of its own time, whatever comes or goes outside it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -9,9 +10,10 @@ import pytest
 import dbanon
 from dbanon.base.errors import ParameterError
 from dbanon.base.progress import report_nothing
+from dbanon.postgres.connection import connect_to_hold
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, shared_database
-from tests.facts import expect_refusal
+from tests.facts import demand_named, expect_refusal
 
 pytestmark = pytest.mark.db
 
@@ -135,3 +137,70 @@ def test_positions_before_the_first_row_that_it_is_made_of_are_of_its_own_time(o
         with expect_refusal(ParameterError, runs[method]):
             measure(own, runs[method])
     measure(own, runs["sensitive-sites"])
+
+
+NIGHTS = """
+CREATE TABLE public.gps AS
+SELECT 'c' || i AS cab, t AS ts, 8.2 + 0.0005 * i + 0.001 * sin(extract(epoch FROM t) / 3000 + i) AS lon, 53.1 AS lat
+FROM generate_series(1, 6) i, generate_series(timestamptz '2008-05-31 12:00Z', '2008-06-03 06:00Z', '20 minutes') t;
+SELECT dbanon.add_job('taxi', 'public.gps', load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}',
+    method => 'tp-aware', params => '{"k": 3, "step_s": 1200, "max_gap_s": 1800}', starts => '2008-06-01Z'
+"""
+MEASURED = """
+SELECT eva.evaluated_at < (SELECT min(load.loaded_at) FROM dbanon.load load WHERE load.loaded_at > par.published_at)
+FROM dbanon.release par LEFT JOIN dbanon.evaluation eva USING (run_id) ORDER BY par.span
+"""
+ENDED = "SELECT state, sqlstate, error FROM dbanon.job_runs WHERE since < '2008-06-03Z' ORDER BY since"
+
+
+def work(database: str, until: str = "idle") -> None:
+    """Take steps of jobs, and do the runs that wait, until there is nothing to do or a period is in this state."""
+    with (
+        dbanon.connect(database) as one,
+        psycopg.connect(database, autocommit=True) as owner,
+        connect_to_hold(database) as holder,
+    ):
+        one.progress = report_nothing
+        query = "SELECT dbanon_internal.advance_job(job_id) ->> 'state' FROM dbanon.job"
+        while (state := owner.execute(query).fetchone()) not in (None, (until,), ("idle",)):
+            if state == ("waiting",):
+                with suppress(ParameterError):
+                    one.run_next(holder, "here")
+
+
+def test_a_job_measures_each_part_before_the_next_load_and_later_it_can_be_measured_again(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(NIGHTS + ", evaluate => true)")
+        work(database)
+        assert owner.execute(ENDED).fetchall() == [("done", None, None)] * 2
+        assert owner.execute(MEASURED).fetchall() == [(True,), (None,)]  # nothing came after the last
+        kept = owner.execute("SELECT run_id, figures FROM dbanon.evaluation ORDER BY run_id").fetchall()
+        assert len(kept) == 2
+        owner.execute("DELETE FROM dbanon.evaluation")
+        with dbanon.connect(database) as one:
+            one.progress = report_nothing
+            measured = one.evaluate("taxi")
+        assert len(measured.others) == 1
+        assert owner.execute("SELECT run_id, figures FROM dbanon.evaluation ORDER BY run_id").fetchall() == kept
+
+
+def test_a_job_that_is_not_asked_measures_nothing(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(NIGHTS + ")")
+        work(database)
+        assert owner.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == (0,)
+        assert owner.execute(ENDED).fetchall() == [("done", None, None)] * 2
+
+
+def test_a_part_that_cannot_be_measured_is_noted_and_the_next_night_goes_on(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(NIGHTS + ", evaluate => true)")
+        work(database, "evaluate")
+        owner.execute("UPDATE dbanon.trajectory SET path = ST_Translate(path, 1, 0)")
+        work(database)
+        first, second = owner.execute(ENDED).fetchall()
+        assert first[:2] == ("done", "DA016")
+        demand_named(first[2], "changed since")
+        assert second == ("done", None, None)
+        assert owner.execute("SELECT DISTINCT status, todo FROM dbanon.run").fetchall() == [("verified", None)]
+        assert owner.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == (1,)
