@@ -203,6 +203,7 @@ COMMENT ON TABLE dbanon.run IS 'A run: method, algorithm, parameters, seed and d
 COMMENT ON COLUMN dbanon.run.run_id IS 'Key.';
 COMMENT ON COLUMN dbanon.run.dataset_id IS 'The dataset.';
 COMMENT ON COLUMN dbanon.run.dataset_revision IS 'Revision of the dataset that was read. Null before it is read.';
+COMMENT ON COLUMN dbanon.run.data_digest IS 'Digest of the data of its own time, with the names of their people. Null of runs without rows and of earlier versions.';
 COMMENT ON COLUMN dbanon.run.method IS 'The method.';
 COMMENT ON COLUMN dbanon.run.algorithm IS 'The algorithm of the method.';
 COMMENT ON COLUMN dbanon.run.params IS 'All its parameters, an object.';
@@ -557,6 +558,7 @@ COMMENT ON COLUMN dbanon.job.readers IS 'The roles that may read the release. Nu
 COMMENT ON COLUMN dbanon.job.retry IS 'How long after a failure it tries again, at first.';
 COMMENT ON COLUMN dbanon.job.max_tries IS 'After how many tries a period is held.';
 COMMENT ON COLUMN dbanon.job.on_held IS 'Whether later periods go_on or stop.';
+COMMENT ON COLUMN dbanon.job.evaluate IS 'Whether each part is measured before the next load.';
 COMMENT ON COLUMN dbanon.job.paused IS 'True while no step is begun.';
 COMMENT ON COLUMN dbanon.job.held_by IS 'The session that works on it.';
 COMMENT ON COLUMN dbanon.job.looked_at IS 'When a session looked last whether something is due.';

@@ -99,6 +99,7 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, b
     dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.list_releases_within(bigint, tstzrange, interval),
     dbanon_internal.find_conflicts(bigint, text, text, jsonb, tstzrange, interval), dbanon.steer_job(text, text, timestamptz, text),
     dbanon_internal.write_job(dbanon.job), dbanon_internal.claim_job(bigint), dbanon_internal.leave_job(bigint),
+    dbanon_internal.ask_evaluation(bigint),
     dbanon_internal.tie_run(bigint, bigint), dbanon_internal.sample_people(text, integer, bigint),
     dbanon_internal.open_period(bigint), dbanon_internal.set_period(bigint, tstzrange, jsonb), dbanon_internal.drop_part_rows(bigint),
     dbanon_internal.note_page(bigint, text, text) TO @operator@;

@@ -125,6 +125,13 @@ class Described:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def lasts_s(self) -> int | None:
+        """After how many seconds a record ends: its window may reach beyond all rows."""
+        if self.window_s is None or self.since is None or self.until is None:
+            return self.window_s
+        return min(self.window_s, round((self.until - self.since).total_seconds()))
+
+    @property
     def said_left_out(self) -> str:
         """The share of people and times seen that is left out, in words."""
         if self.percent_left_out is not None:

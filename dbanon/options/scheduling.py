@@ -158,6 +158,13 @@ class AddingJob(OfSource):
             choices=("go_on", "stop"),
         ),
     ] = None
+    evaluate: Annotated[
+        bool | None,
+        Option(
+            "Measure each part before the next load, as 'dbanon evaluate' does. A worker does it, and "
+            "dbanon.evaluations has the figures. Default: no."
+        ),
+    ] = None
     owner: Annotated[
         str | None, Option("Role that runs the job. This login must be allowed to become it. Default: this login.")
     ] = None

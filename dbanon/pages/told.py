@@ -49,10 +49,10 @@ class Told(Blocks):
                     True,
                 )
             )
-        elif record.window_s is not None:
+        elif record.lasts_s is not None:
             found.append(
                 (
-                    words.format_duration(record.window_s),
+                    words.format_duration(record.lasts_s),
                     ("is how long a record lasts, and no number joins it to the next"),
                     False,
                 )

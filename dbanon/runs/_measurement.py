@@ -18,7 +18,7 @@ from dbanon.metrics.questions import count_true_answers, draw_questions, note_si
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import fetch_value
-from dbanon.runs import _blocks, _field, reading, stored
+from dbanon.runs import _blocks, _field, own_data, stored
 from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, find_window
 
@@ -62,7 +62,7 @@ class Measurement:
 
     def evaluate(self) -> Evaluation:
         self.progress("reading trajectories", 0, None)
-        self.data, _ = reading.read_trajectories(self.snapshot, self.row.dataset_id)
+        self.data = own_data.read_own(self.snapshot, self.row)
         self.truth = Truth(self.data, self._read_members(), self.row.params)
         self.one_in = self._choose_sample()
         instants, spans = self._choose_times()
@@ -128,7 +128,9 @@ class Measurement:
 
     def _read_members(self) -> Members:
         members = _blocks.read_members(self.snapshot, self.row.run_id)
-        return Members.from_pairs(members.record, np.searchsorted(self.data.trajectory_id, members.trajectory))
+        own = np.isin(members.trajectory, self.data.trajectory_id)  # not those with fixes at other times alone
+        at = np.searchsorted(self.data.trajectory_id, members.trajectory[own])
+        return Members.from_pairs(members.record[own], at)
 
     def _choose_times(self) -> tuple[Float | None, Float]:
         """Give the instants that can be asked about, None if none can, and spans of ten minutes.

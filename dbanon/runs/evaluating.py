@@ -20,8 +20,8 @@ from dbanon.base.progress import Progress
 from dbanon.methods.parsing import quote_text
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, connect, fetch_value, find_postgis_schema, translate_errors
-from dbanon.runs import kept, queue, reading, stored
+from dbanon.postgres.connection import Connection, connect, find_postgis_schema, translate_errors
+from dbanon.runs import kept, own_data, queue, reading, stored
 from dbanon.runs._foreign import Foreign
 from dbanon.runs._measurement import Measurement
 from dbanon.runs._told import Box
@@ -29,7 +29,7 @@ from dbanon.runs._truth import Members, Truth
 
 
 def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
-    """Look a run up that can be evaluated: verified, with rows, of a dataset that is as it was.
+    """Look a run up that can be evaluated: verified, with rows.
 
     Raises
     ------
@@ -48,12 +48,6 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
         raise ParameterError(
             f"A run must be verified to be evaluated. Run {run_id} is {row.status}. List the runs: `dbanon runs`."
         )
-    revision = fetch_value(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [row.dataset_id])
-    if row.dataset_revision != revision:
-        raise ParameterError(
-            f"A run must be evaluated against the data that it was computed from. The data of run {run_id} changed "
-            f"since, or some of them were forgotten. Run it again."
-        )
     if not stored.has_rows(connection, run_id):
         raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
     return row
@@ -61,25 +55,25 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A live release, or a live part of one that grows: its run, its time, and whether its data are as they were."""
+    """A live release, or a live part of one that grows: its run, its time, and whether its data may be as they were."""
 
     run_id: int
     period: tuple[datetime, datetime] | None
-    is_unchanged: bool
+    is_there: bool  # with rows; `own_data` finds out whether its data are as they were
 
 
 def _list_parts(connection: Connection, name: str) -> list[_Part]:
     """List the live parts of a release, the newest first; raises `ParameterError` if there are none."""
     query = (
         "SELECT l.run_id, l.withdrawn_at IS NULL, lower(l.bounds), upper(l.bounds), "
-        "r.dataset_revision = d.revision AND l.rows > 0 FROM dbanon.release l "
+        "(r.data_digest IS NOT NULL OR r.dataset_revision = d.revision) AND l.rows > 0 FROM dbanon.release l "
         "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
         "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
     )
     found = connection.execute(query, [name]).fetchall()
     live = [
-        _Part(run_id=run_id, period=(since, until) if since else None, is_unchanged=is_unchanged)
-        for run_id, shown, since, until, is_unchanged in found
+        _Part(run_id=run_id, period=(since, until) if since else None, is_there=is_there)
+        for run_id, shown, since, until, is_there in found
         if shown
     ]
     if not live:
@@ -91,17 +85,23 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
     return live
 
 
-def _find_first(parts: list[_Part]) -> _Part:
+def _find_first(connection: Connection, parts: list[_Part]) -> _Part:
     """Choose the newest part whose data are as they were; the newest of all where there is none."""
-    return next((part for part in parts if part.is_unchanged), parts[0])
+    for part in parts:
+        if part.is_there:
+            with suppress(own_data.ChangedError), connection.transaction():
+                snapshot = arrow.Snapshot(connection, find_postgis_schema(connection))
+                own_data.read_own(snapshot, stored.find_run(connection, part.run_id))
+                return part
+    return parts[0]
 
 
-def _note_parts(name: str, parts: list[_Part]) -> tuple[str, ...]:
+def _note_parts(name: str, parts: list[_Part], first: _Part, changed: Collection[int] = ()) -> tuple[str, ...]:
     """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
     if len(parts) == 1:
         return ()
-    said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {_find_first(parts).run_id}."]
-    if gone := [str(part.run_id) for part in parts if not part.is_unchanged]:
+    said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {first.run_id}."]
+    if gone := [str(part.run_id) for part in parts if not part.is_there or part.run_id in changed]:
         said.append(
             f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "
             "measured again."
@@ -127,10 +127,12 @@ def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
         If there is no live release of that name.
     """
     parts = _list_parts(connection, name)
-    said = _note_parts(name, parts)
+    with translate_errors():
+        first = _find_first(connection, parts)
+    said = _note_parts(name, parts, first)
     if said:
         said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
-    return _find_first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
+    return first.run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
 
 
 def find_positions(
@@ -191,17 +193,26 @@ def evaluate(
 
 
 def _evaluate_parts(connection: Connection, url: str, name: str, asked: Evaluating, progress: Progress) -> Evaluation:
-    """Measure the live parts of a release whose data are as they were; of the others, give what was kept before."""
+    """Measure the newest live part of a release whose data are as they were, and others that nobody measured so.
+
+    Of the rest, give what was kept before.
+    """
     parts = _list_parts(connection, name)
-    first = _find_first(parts)
-    chosen = [part.run_id for part in parts if part.is_unchanged or part is first]
-    found = kept.find_latest(connection, [part.run_id for part in parts if not part.is_unchanged], asked.against)
-    for number, run_id in enumerate(chosen, 1):
-        about = f"part {number} of {len(chosen)} (run {run_id}): " if len(chosen) > 1 else ""
-        found[run_id] = _evaluate_and_keep(connection, url, run_id, asked, _prefix_progress(progress, about))
+    first, changed = _find_first(connection, parts), set[int]()
+    found = kept.find_latest(connection, [part.run_id for part in parts], asked.against)
+    same = {run for run, one in found.items() if (one.queries, one.seed) == (asked.queries, asked.seed)}
+    for number, (run_id, is_there) in enumerate(((part.run_id, part.is_there) for part in parts), 1):
+        if run_id == first.run_id or (is_there and run_id not in same):
+            about = f"part {number} of {len(parts)} (run {run_id}): " if len(parts) > 1 else ""
+            try:
+                found[run_id] = _evaluate_and_keep(connection, url, run_id, asked, _prefix_progress(progress, about))
+            except own_data.ChangedError:
+                if run_id == first.run_id:
+                    raise
+                changed.add(run_id)
+    newest, said = found[first.run_id], _note_parts(name, parts, first, changed)
     others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
-    newest = found[first.run_id]
-    return replace(newest, period=first.period, others=tuple(others), notes=(*_note_parts(name, parts), *newest.notes))
+    return replace(newest, period=first.period, others=tuple(others), notes=(*said, *newest.notes))
 
 
 def _prefix_progress(progress: Progress, about: str) -> Progress:

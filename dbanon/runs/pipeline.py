@@ -30,10 +30,11 @@ from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
+from dbanon.options.evaluating import Evaluating
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, translate_errors
-from dbanon.runs import compiling, parts, queue, reading, replica, stored, writing
+from dbanon.runs import compiling, own_data, parts, queue, reading, replica, stored, writing
 from dbanon.runs.watch import Watch
 
 T = TypeVar("T")
@@ -86,7 +87,8 @@ def finish_run(
             run = _Run(
                 connection, url, claim, stored.find_run(connection, claim.run_id), watch, asked=asked, tasks=tasks
             )
-            return run.compute() if claim.todo == "compute" else run.verify()
+            todo = {"compute": run.compute, "verify": run.verify, "evaluate": run.evaluate}
+            return todo[claim.todo]()
     finally:
         queue.unlock(holder, claim)
 
@@ -130,13 +132,14 @@ class _Run:
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
         fixes = len(read.trajectories.t)
+        own = own_data.digest_own(read.trajectories, cloaks.periods, self.row.params) if cloaks.rows else None
         del read
         memory.free_memory()
         metrics, suppressed = cloaks.metrics, cloaks.suppressed
         with self._read_early(dataset, fixes) as early:
             self.progress("writing cloaks", 0, cloaks.rows)
             with self.stopwatch("write_s"):
-                self._write(dataset, cloaks)
+                self._write(dataset, cloaks, own)
             del cloaks
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
@@ -149,6 +152,17 @@ class _Run:
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         refusal = self._record(verdict, digest)
         return self._make_result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
+
+    def evaluate(self) -> stored.RunResult:
+        """Measure a run whose part a job has published."""
+        from dbanon.runs import evaluating  # with SciPy
+
+        with self.stopwatch("total_s"):
+            evaluating.evaluate(self.connection, self.url, self.claim.run_id, Evaluating(), self.progress)
+        queue.set_status(self.connection, self.claim, None)
+        self.watch.settle()
+        verdict = stored.find_latest_verdict(self.connection, self.claim.run_id)
+        return self._make_result(verdict, None, metrics=self.row.metrics, suppressed=self.row.suppressed)
 
     def _make_result(self, verdict: Verdict, refusal: str | None, **known: Any) -> stored.RunResult:
         return stored.RunResult(
@@ -198,7 +212,7 @@ class _Run:
         with compiling.notify(self._report_compiling):
             getattr(import_attacker(self.family.attack), "prepare", lambda: None)()
 
-    def _write(self, dataset: DatasetRow, cloaks: Cloaks) -> None:
+    def _write(self, dataset: DatasetRow, cloaks: Cloaks, own: bytes | None) -> None:
         with self.connection.transaction():
             stored.demand_unchanged(self.connection, dataset)
             writing.write_cloaks(self.connection, self.claim.run_id, dataset, cloaks, self.progress)
@@ -209,6 +223,7 @@ class _Run:
                 metrics=cloaks.metrics,
                 suppressed=cloaks.suppressed,
                 rows=cloaks.rows,
+                data_digest=own,
             )
 
     @contextmanager
@@ -407,7 +422,7 @@ def _give_up(connection: Connection, claim: queue.Claim, status: str, error: str
 def _undo(connection: Connection, claim: queue.Claim, status: str, error: str, kind: str | None) -> None:
     """Record how a run ended and delete its rows; if the connection is gone, `queue.reap_runs` does so later.
 
-    A run that was only to be verified keeps its rows and its status.
+    A run that was only to be verified or measured keeps its rows and its status. Its job notes why it was not measured.
     """
     with suppress(psycopg.Error, StoreError), connection.transaction():
         connection.execute(_SHORT_LOCK_TIMEOUT)
@@ -415,4 +430,4 @@ def _undo(connection: Connection, claim: queue.Claim, status: str, error: str, k
             stored.delete_rows(connection, claim.run_id)
             queue.set_status(connection, claim, status, error=error, error_kind=kind)
         else:
-            queue.set_status(connection, claim, None)
+            queue.set_status(connection, claim, None, **({"error": error} if claim.todo == "evaluate" else {}))

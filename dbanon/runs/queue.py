@@ -67,7 +67,7 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     StoreError
         If another process has the run: its lock was lost, or it has ended.
     """
-    unknown = set(columns) - set(_RUN_COLUMNS)
+    unknown = set(columns) - {*_RUN_COLUMNS, "data_digest"}
     if unknown:
         raise ValueError(f"no columns of a run: {sorted(unknown)}")
     values = {name: make_jsonb(value) if isinstance(value, Mapping) else value for name, value in columns.items()}

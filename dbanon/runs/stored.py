@@ -46,6 +46,7 @@ class RunRow:
     dataset_id: int
     dataset: str
     dataset_revision: int | None
+    data_digest: bytes | None
     method: str
     algorithm: str
     params: Mapping[str, Any]
@@ -87,9 +88,9 @@ def find_run(connection: Connection, run_id: int) -> RunRow:
     """Look up a run; raises `ParameterError` if there is none."""
     with connection.cursor(row_factory=class_row(RunRow)) as cursor:
         found = cursor.execute(
-            "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.dataset_revision, r.method, r.algorithm, r.params, "
-            "r.seed, r.status, r.metrics, r.suppressed, r.timings, r.error, r.error_kind, r.peak_rss_mb "
-            "FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
+            "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.dataset_revision, r.data_digest, r.method, "
+            "r.algorithm, r.params, r.seed, r.status, r.metrics, r.suppressed, r.timings, r.error, r.error_kind, "
+            "r.peak_rss_mb FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
             "WHERE r.run_id = %s",
             [run_id],
         ).fetchone()

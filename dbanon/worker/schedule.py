@@ -18,7 +18,7 @@ from dbanon.worker.events import Log, choose_quotable
 _LOOK_S = 30.0  # between two looks at what is due
 _SOON_S = 1.0  # while a run is being computed
 _RECONNECT_S = 5.0  # before it connects again
-_COMPUTING_QUERY = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state = 'compute')"
+_COMPUTING_QUERY = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state IN ('compute', 'evaluate'))"
 _OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
 
 

@@ -76,7 +76,7 @@ BEGIN
             FROM changed LEFT JOIN ONLY dbanon.dataset dat ON dat.dataset_id = changed.dataset_id ORDER BY changed.run_id;
     ELSE
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
-            SELECT CASE WHEN NEW.cancel_requested_at IS NULL THEN 'reverify' ELSE 'cancel' END,
+            SELECT CASE WHEN NEW.cancel_requested_at IS NOT NULL THEN 'cancel' WHEN NEW.todo = 'evaluate' THEN 'evaluate' ELSE 'reverify' END,
                 dat.name, NEW.run_id, jsonb_build_object('status', OLD.status)
             FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = NEW.dataset_id;
     END IF;
@@ -84,7 +84,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_run() IS
-'Writes who submitted, cancelled or dropped a run, or asked for its verification, with its parameters but without its
+'Writes who submitted, cancelled or dropped a run, or asked for its verification or evaluation, with its parameters but without its
 seed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_rows() RETURNS trigger

@@ -182,24 +182,24 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- A half-computed run has rows that no digest covers. A verification writes none, and its run keeps its rows.
+    -- A half-computed run has rows that no digest covers. A verification or an evaluation writes none, and its run keeps its rows.
     IF run.todo = 'compute' THEN
         PERFORM dbanon_internal.delete_rows(run.run_id);
     END IF;
-    -- What a run becomes: a verification leaves its status; a computation is cancelled if asked, failed if over, else queued.
+    -- What a run becomes: they leave its status; a computation is cancelled if asked, failed if over, else queued.
     UPDATE dbanon.run stored
         SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
             todo = CASE WHEN NOT over THEN stored.todo END,
-            rows = CASE stored.todo WHEN 'verify' THEN stored.rows END,
-            status = CASE WHEN stored.todo = 'verify' THEN stored.status
+            rows = CASE WHEN stored.todo <> 'compute' THEN stored.rows END,
+            status = CASE WHEN stored.todo <> 'compute' THEN stored.status
                           WHEN stored.cancel_requested_at IS NOT NULL THEN 'cancelled'
                           WHEN over THEN 'failed' ELSE 'queued' END,
-            started_at = CASE WHEN stored.todo = 'verify' OR over THEN stored.started_at END,
-            finished_at = CASE WHEN stored.todo = 'verify' THEN stored.finished_at WHEN over THEN clock_timestamp() END,
+            started_at = CASE WHEN stored.todo <> 'compute' OR over THEN stored.started_at END,
+            finished_at = CASE WHEN stored.todo <> 'compute' THEN stored.finished_at WHEN over THEN clock_timestamp() END,
             error_kind = CASE WHEN over AND stored.todo = 'compute' AND stored.cancel_requested_at IS NULL THEN 'other' END,
-            error = CASE WHEN stored.todo = 'verify' AND over AND stored.cancel_requested_at IS NULL
-                         THEN coalesce(stored.error, 'The last verification did not finish.')
-                         WHEN stored.todo = 'verify' THEN stored.error
+            error = CASE WHEN stored.todo <> 'compute' AND over AND stored.cancel_requested_at IS NULL
+                         THEN coalesce(stored.error, format('The last %s did not finish.', CASE stored.todo WHEN 'verify' THEN 'verification' ELSE 'evaluation' END))
+                         WHEN stored.todo <> 'compute' THEN stored.error
                          WHEN stored.cancel_requested_at IS NOT NULL
                          THEN format('Run %s was cancelled by %s.', stored.run_id, stored.cancel_requested_by)
                          WHEN over THEN coalesce(stored.error, dbanon_internal.describe_lost_worker()) END
@@ -391,6 +391,24 @@ Arguments:
 Returns: the same number.
 Raises: DA001. DA011 if the run was not computed, or its dataset was dropped. DA013 if a worker works on it.
 Example: SELECT dbanon.verify_run(1).';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.ask_evaluation(run_id bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE dbanon.run run
+        SET todo = 'evaluate', error = NULL, most_attempts = run.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
+        WHERE run.run_id = ask_evaluation.run_id AND run.todo IS NULL AND run.status = 'verified' AND run.rows > 0;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM dbanon_internal.wake_workers();
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.ask_evaluation(bigint) IS
+'Asks the next free worker to measure a run, as dbanon evaluate does; false where there is nothing to measure, or the run has other work to be done.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -3,7 +3,7 @@
 CREATE OR REPLACE VIEW dbanon.runs AS
 SELECT
     run.run_id, dat.name AS dataset, run.method, run.algorithm, run.params,
-    CASE WHEN NOT state.dead OR run.todo = 'verify' THEN run.status
+    CASE WHEN NOT state.dead OR run.todo <> 'compute' THEN run.status
          WHEN run.cancel_requested_at IS NOT NULL THEN 'cancelled'
          WHEN state.over THEN 'failed'
          ELSE 'queued' END AS status,

@@ -459,7 +459,7 @@ AS $$
 DECLARE
     -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
     defaults CONSTANT jsonb := '{"load": {}, "params": {}, "further": [], "every": "1 day", "tz": "UTC", "wait": "1 hour", "lateness": "3 days",
-        "at_least": 0.5, "limits": {}, "retry": "5 minutes", "max_tries": 10, "on_held": "go_on"}';
+        "at_least": 0.5, "limits": {}, "retry": "5 minutes", "max_tries": 10, "on_held": "go_on", "evaluate": false}';
     said CONSTANT jsonb := (SELECT jsonb_object_agg(pair.key, pair.value) FROM jsonb_each(given) pair WHERE pair.value <> 'null');
     missing CONSTANT text := (SELECT string_agg(ele.name, ', ') FROM unnest(ARRAY['source', 'load', 'method']) ele (name) WHERE NOT said ? ele.name);
     job dbanon.job;
@@ -528,7 +528,7 @@ CREATE OR REPLACE FUNCTION dbanon.add_job(
     dataset text DEFAULT NULL, further jsonb DEFAULT NULL, every interval DEFAULT NULL, tz text DEFAULT NULL, starts timestamptz DEFAULT NULL,
     wait interval DEFAULT NULL, lateness interval DEFAULT NULL, at_least double precision DEFAULT NULL, limits jsonb DEFAULT NULL,
     keep_data interval DEFAULT NULL, keep_parts interval DEFAULT NULL, readers text[] DEFAULT NULL, retry interval DEFAULT NULL,
-    max_tries integer DEFAULT NULL, on_held text DEFAULT NULL, owner text DEFAULT NULL, replace boolean DEFAULT false)
+    max_tries integer DEFAULT NULL, on_held text DEFAULT NULL, evaluate boolean DEFAULT NULL, owner text DEFAULT NULL, replace boolean DEFAULT false)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -540,7 +540,7 @@ DECLARE
                                 WHERE cla.oid = add_job.source);
     job dbanon.job := dbanon_internal.fill_job((
         SELECT to_jsonb(given) FROM (SELECT name, qualified AS source, load, method, params, algorithm, dataset, further, every, tz, starts, wait,
-            lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, owner) given), replace);
+            lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, evaluate, owner) given), replace);
     came CONSTANT boolean := job.job_id IS NOT NULL;
 BEGIN
     PERFORM dbanon_internal.demand_valid_job(job);
@@ -558,7 +558,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.add_job(
     text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval, double precision, jsonb, interval, interval,
-    text[], interval, integer, text, text, boolean) IS
+    text[], interval, integer, text, boolean, text, boolean) IS
 'Adds a job that dbanon does every night, or changes one. The job loads new rows of a source. It computes the period that has ended. It publishes
 the result as a part of the release of its name. It forgets old rows. A job overrides no refusal: it holds the period. Sessions that have logged in
 as its owner run it, by `dbanon worker --schedule` or `CALL dbanon.run_jobs()`.
@@ -586,6 +586,7 @@ Arguments:
 - retry: @AddingJob.retry@
 - max_tries: @AddingJob.max_tries@
 - on_held: @AddingJob.on_held@
+- evaluate: @AddingJob.evaluate@
 - owner: @AddingJob.owner@
 - replace: @AddingJob.replace@ Of load and params each word stays by itself, and null takes it back. Periods stay.
 Returns: the number of the job.
@@ -632,7 +633,7 @@ BEGIN
     SELECT array_agg(jpe) INTO steered FROM (
         SELECT jpe.* FROM dbanon.job_period jpe
         WHERE jpe.job_id = job.job_id
-            AND (jpe.state NOT IN ('done', 'retain')
+            AND (jpe.state NOT IN ('done', 'evaluate', 'retain')
                  -- Its part was withdrawn: another is compared with it, as with all that was read.
                  OR (action = 'retry' AND jpe.state = 'done' AND EXISTS (
                     SELECT FROM dbanon.release rel WHERE rel.release_id = jpe.release_id AND rel.withdrawn_at IS NOT NULL)))

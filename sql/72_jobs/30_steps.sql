@@ -1,7 +1,7 @@
 -- Jobs: the steps of a period. One transaction a step: what it does and the state after it are committed together, so that a session that is
 -- killed at any moment leaves a period that another goes on with. Each step returns what becomes of the period's row.
 --
---   load -> run -> compute -> publish -> retain -> done        or skipped (nothing there, too few people, asked for), or held
+--   load -> run -> compute -> publish -> (evaluate ->) retain -> done        or skipped (nothing there, too few people, asked for), or held
 
 -- ---- rows of periods
 
@@ -331,6 +331,27 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_limits(dbanon.job, bigint, bigint) IS
 'Refuses a part if a figure of its run, of its attack or of all parts together is above the job''s limit for that figure, or is not known.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.measure_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    measured CONSTANT bigint := (SELECT rel.run_id FROM dbanon.release rel WHERE rel.release_id = step.release_id);
+BEGIN
+    PERFORM dbanon_internal.reap_runs();
+    IF EXISTS (SELECT FROM dbanon.run run WHERE run.run_id = measured AND run.todo IS NOT NULL) THEN
+        RETURN NULL;
+    ELSIF EXISTS (SELECT FROM dbanon.evaluation eva WHERE eva.run_id = measured AND eva.evaluated_at >= step.changed_at) THEN
+        RETURN '{"state": "retain"}';
+    END IF;
+    -- The part is published, whatever its figures would be: the next night goes on.
+    RETURN jsonb_build_object('state', 'retain', 'sqlstate', 'DA016', 'error', coalesce(
+        (SELECT left(run.error, 1000) FROM dbanon.run run WHERE run.run_id = measured), 'The part was not measured.'));
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.measure_period(dbanon.job, dbanon.job_period) IS
+'Looks whether the part of a period is measured, and notes why not; NULL while a worker measures it.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -363,7 +384,9 @@ BEGIN
         -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
         PERFORM dbanon_internal.demand_limits(job, step.run_id, part);
     END IF;
-    RETURN jsonb_build_object('state', 'retain', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'release_id', part);
+    RETURN jsonb_build_object('state', CASE WHEN job.evaluate AND dbanon_internal.ask_evaluation((
+        SELECT rel.run_id FROM dbanon.release rel WHERE rel.release_id = part)) THEN 'evaluate' ELSE 'retain' END,
+                              'tries', 0, 'error', NULL, 'sqlstate', NULL, 'release_id', part);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.publish_period(dbanon.job, dbanon.job_period) IS
@@ -423,8 +446,9 @@ DECLARE
     month CONSTANT timestamptz := date_trunc('month', lower(step.period) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
     task text;
     forgotten_until timestamptz;
-    warnings text;
-    state text;
+    -- What was noted when the part was measured.
+    warnings text := CASE WHEN step.tries = 0 THEN step.error END;
+    state text := CASE WHEN step.tries = 0 THEN step.sqlstate END;
     sentence text;
 BEGIN
     forgotten_until := least(upper(step.period) - greatest(job.keep_data, history), (
@@ -482,7 +506,7 @@ BEGIN
         changes := CASE step.state
             WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN dbanon_internal.run_period(job, step)
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
-            ELSE dbanon_internal.retain_period(job, step) END;
+            WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
     EXCEPTION WHEN others THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.
         GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;

@@ -226,7 +226,7 @@ FROM dbanon.job job
 LEFT JOIN pg_roles rol ON rol.rolname = job.owner
 CROSS JOIN LATERAL (SELECT job.held_by IS NOT NULL AND dbanon_internal.is_held(job.held_by) AS running) work
 CROSS JOIN LATERAL (
-    SELECT coalesce(min(lower(jpe.period)) FILTER (WHERE jpe.state NOT IN ('done', 'retain', 'skipped')), max(upper(jpe.period)),
+    SELECT coalesce(min(lower(jpe.period)) FILTER (WHERE jpe.state NOT IN ('done', 'evaluate', 'retain', 'skipped')), max(upper(jpe.period)),
                     job.starts) AS published_until,
         max(jpe.finished_at) FILTER (WHERE jpe.state = 'done') AS last_success, count(*) FILTER (WHERE jpe.state = 'held') AS held,
         max(jpe.late) FILTER (WHERE jpe.period = newest.last) AS late, max(jpe.gone) FILTER (WHERE jpe.period = newest.last) AS gone,

@@ -6,9 +6,10 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
-    about CONSTANT published.releases := published.about((
-        SELECT cla.oid::regclass FROM pg_class cla WHERE cla.relnamespace = 'published'::regnamespace
-            AND cla.relname = regexp_replace(tile.release, '^published\.', '') AND cla.relkind = 'v'));
+    view CONSTANT regclass := (
+        SELECT cla.oid FROM pg_class cla WHERE cla.relnamespace = 'published'::regnamespace
+            AND cla.relname = regexp_replace(tile.release, '^published\.', '') AND cla.relkind = 'v');
+    about published.releases;
     frame @postgis@.geometry;
     near @postgis@.geometry;
     found bytea;
@@ -18,6 +19,12 @@ BEGIN
                 coalesce(z::text, 'NULL'), coalesce(x::text, 'NULL'), coalesce(y::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Tiles are those of Web Mercator, counted from the north-west.', HINT = 'Begin with 0/0/0, which is the whole world.';
     END IF;
+    IF view IS NULL THEN
+        RAISE EXCEPTION 'A tile must be of a release. There is none named %.',
+                coalesce(quote_literal(regexp_replace(left(release, 60) COLLATE "C", '[^[:print:]]', '?', 'g')), 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'The name is the argument release, with or without its schema.', HINT = 'List those you may read: SELECT * FROM published.releases.';
+    END IF;
+    about := published.about(view);
     frame := @postgis@.ST_TileEnvelope(z, x, y);
     near := published.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
     IF @postgis@.ST_IsEmpty(near) OR about.extent IS NULL THEN

@@ -25,6 +25,7 @@ collect_ignore = (
     []
     if REAL_DATA.is_dir()
     else [
+        "test_benchmarked_figures.py",
         "test_load_pages.py",
         "test_networks.py",
         "test_pickups.py",

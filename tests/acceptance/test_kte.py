@@ -12,6 +12,7 @@ from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call
 from tests.facts import demand_named, demand_refused
+from tests.pages import ROOT
 
 pytestmark = pytest.mark.db
 
@@ -204,3 +205,20 @@ def test_odd_people_are_hidden_or_left_out_and_counted(
     assert told["status"] == "verified"
     assert told["metrics"]["records"] == published == subjects - sum(told["suppressed"]["subjects"].values())
     assert (told["metrics"]["suppressed_percent"] > 0) == (subjects > published)
+
+
+@pytest.mark.stress
+def test_the_table_of_what_helps_on_the_page_is_that_of_its_runs(database: str) -> None:
+    """The commands are those of benchmarks/results/kte_cabs.md."""
+    day = ("--instants", "1440", "--start", "2026-01-05T00:00:00Z", "--calls-per-day", "16", "--seed", "1")
+    demand_done(call(database, "synth", "--dataset", "calls", "--objects", "150", *day))
+    page = (ROOT / "docs" / "methods" / "kte.md").read_text()
+    rows = re.findall(r"^\| (\d) \| (\d+)(?:, with `(.+)`)? \| (\d+) \| ([\d.]+) % \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for k, seconds, other, needed, left_out in rows:
+        given = (f"k={k}", "grid_m=500", f"tau_s={seconds}", f"leak_s={seconds}", *filter(None, [other]))
+        asked = [word for one in given for word in ("-p", one)]
+        told = demand_done(call(database, "run", "kte", "--dataset", "calls", "--seed", "7", "--json", *asked))
+        figures = json.loads(told.stdout)
+        assert figures["figures"]["others_needed"] == float(needed)
+        assert abs(figures["metrics"]["suppressed_percent"] - float(left_out)) <= 0.05 + 1e-9

@@ -324,6 +324,18 @@ def test_a_span_in_a_gap_is_refused_and_one_over_a_gap_is_said(grown: psycopg.Co
     assert read_value(grown, "SELECT length(published.tile(0, 0, 0, 'ten', '2008-06-05 08:00Z'))") > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nosuch", "'nosuch'"), ("published.nosuch", "'published.nosuch'"), ("", "''"), ("a\nb", "'a?b'")],
+)
+def test_a_tile_of_a_release_that_is_not_there_is_refused_by_its_name(
+    grown: psycopg.Connection, name: str, said: str
+) -> None:
+    for call in ("tile(0, 0, 0, %s)", "tile_query(0, 0, 0, json_build_object('release', %s::text))"):
+        with expect_refusal("DA001", said):
+            grown.execute(f"SELECT published.{call}", [name])
+
+
 def test_a_mean_over_a_gap_is_that_of_the_times_spoken_of(grown: psycopg.Connection) -> None:
     dense = "SELECT sum(expected) FROM published.density('published.ten', 1e6, '[2008-06-04,2008-06-10)'{})"
     assert read_value(grown, dense.format("")) == pytest.approx(10)

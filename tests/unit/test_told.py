@@ -1,7 +1,7 @@
 """What pages say of a release: what it promises, what was left out, what it was held against, how it is made again."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from zoneinfo import ZoneInfo
 
@@ -40,6 +40,13 @@ def test_two_that_do_not_promise_the_same_are_not_said_to(other: dict[str, objec
     html = compare.make_page(sides[0], sides[1], ZoneInfo("UTC"))
     assert "Both keep the same promise" not in html
     assert "neither is better" in html
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(25, "25 min"), (30, "30 min"), (90, "30 min")])
+def test_a_record_lasts_no_longer_than_there_are_rows(minutes: int, said: str) -> None:
+    since = datetime(2026, 1, 5, 8, 5, tzinfo=UTC)
+    html = make_file_page(since=since, until=since + timedelta(minutes=minutes), window_s=1800)
+    assert re.findall(r">(\d+ min)<", html) == [said]
 
 
 @pytest.mark.parametrize(
