@@ -35,7 +35,9 @@ BEGIN
         job := dbanon_internal.demand_job(only_job);
         RETURN ARRAY[(dbanon_internal.demand_owner(job.job_id)).job_id];
     END IF;
-    RETURN ARRAY(SELECT stored.job_id FROM dbanon.job stored WHERE stored.owner = session_user AND stored.removed_at IS NULL ORDER BY stored.job_id);
+    RETURN ARRAY(SELECT stored.job_id FROM dbanon.job stored WHERE stored.owner = session_user AND stored.removed_at IS NULL
+                 -- A source that ends the session each time comes last the next time.
+                 ORDER BY stored.looked_at NULLS FIRST, stored.job_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
