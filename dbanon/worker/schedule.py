@@ -22,7 +22,7 @@ _SOON_S = 1.0  # while a run is being computed
 _RECONNECT_S = 5.0  # before it connects again
 _COMPUTING_QUERY = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state = 'compute')"
 _OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
-# Lines of a context that name a function, and the beginning of those that name one of dbanon's, in the server's language.
+# Lines of a context that name a function, and how those begin that name one of dbanon, in the server's language.
 _FUNCTION = re.compile(r'^[^."(\n]*PL/pgSQL.*', re.MULTILINE)
 _OWN_FUNCTION = re.compile(r'[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon(_internal)?\.')
 

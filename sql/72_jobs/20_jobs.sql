@@ -455,6 +455,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.fill_job(given jsonb, replace boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
+SET lock_timeout = '10s'
 AS $$
 DECLARE
     -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
@@ -488,6 +489,10 @@ BEGIN
     job.readers := nullif(job.readers, '{}');
     job.algorithm := dbanon_internal.demand_algorithm(job.method, job.algorithm);
     RETURN job;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'Job % is being added or changed by another session, and nothing was done.', coalesce(dbanon_internal.quote_text(said ->> 'name'), 'NULL')
+        USING ERRCODE = 'DA013', DETAIL = 'It has not ended within 10 seconds.',
+              HINT = 'Try again later. The sessions that hold such locks are in pg_locks: any login may take one.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.fill_job(jsonb, boolean) IS
@@ -590,7 +595,7 @@ Arguments:
 - replace: @AddingJob.replace@ Of load and params each word stays by itself, and null takes it back. Periods stay.
 Returns: the number of the job.
 Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for arguments or an owner that
-each night would refuse. DA013 while its dataset is being loaded. Notices point to things to look at.
+each night would refuse. DA013 while its dataset is being loaded, or another session adds or changes the job. Notices point to things to look at.
 Example: SELECT dbanon.add_job(''taxi_days'', ''public.gps'', dataset => ''taxi'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'',
 method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 
@@ -606,7 +611,9 @@ BEGIN
             USING ERRCODE = 'DA014', DETAIL = 'Every operator may pause it.', HINT = format('SELECT dbanon.steer_job(%L, ''pause'').', job.name);
     END IF;
     UPDATE dbanon.job j SET paused = CASE action WHEN 'remove' THEN j.paused ELSE action = 'pause' END,
-                            removed_at = CASE action WHEN 'remove' THEN now() END
+                            removed_at = CASE action WHEN 'remove' THEN now() END,
+                            -- From now on a session has to look at it.
+                            looked_at = CASE action WHEN 'resume' THEN clock_timestamp() ELSE j.looked_at END
         WHERE j.job_id = job.job_id AND (action = 'remove' OR j.paused <> (action = 'pause'));
     RETURN FOUND::integer;
 END
