@@ -397,6 +397,8 @@ DECLARE
 BEGIN
     -- Operators may call it with what dbanon.add_job has not seen.
     PERFORM dbanon_internal.demand_valid_job(job);
+    PERFORM dbanon_internal.complete_params(
+        job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job)));
     SELECT stored.* INTO old FROM dbanon.job stored WHERE stored.name = job.name AND stored.removed_at IS NULL FOR UPDATE;
     refused := CASE WHEN NOT dbanon_internal.may_act_for(job.owner) THEN coalesce(job.owner, '')
                     WHEN NOT dbanon_internal.may_act_for(old.owner)
@@ -444,7 +446,7 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, release, detail)
         VALUES (CASE WHEN TG_OP = 'INSERT' THEN 'add_job' WHEN NEW.removed_at IS DISTINCT FROM OLD.removed_at THEN 'remove_job'
                      WHEN NEW.paused AND NOT OLD.paused THEN 'pause_job' WHEN OLD.paused AND NOT NEW.paused THEN 'resume_job' ELSE 'change_job' END,
-                NEW.dataset, NEW.name, jsonb_build_object('job_id', NEW.job_id, 'owner', NEW.owner, 'method', NEW.method, 'params', NEW.params));
+                NEW.dataset, NEW.name, jsonb_build_object('job_id', NEW.job_id, 'owner', NEW.owner, 'method', NEW.method, 'params', dbanon_internal.strip_texts(NEW.params)));
     RETURN NULL;
 END
 $$;

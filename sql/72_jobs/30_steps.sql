@@ -95,6 +95,29 @@ COMMENT ON FUNCTION dbanon_internal.open_period(bigint) IS
 'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due. Raises an error if the login is not
 the owner.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.has_own_words(sentence text, job dbanon.job, run_id bigint) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Operators can call what writes a period, so their words are known by none of them being another's: a person's, a street's.
+    WITH known AS MATERIALIZED (
+        SELECT lower(fnd.word[1]) AS word FROM (
+            SELECT pro.prosrc FROM pg_proc pro WHERE pro.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace)
+            UNION ALL SELECT to_jsonb(job)::text
+            UNION ALL SELECT att.attname FROM pg_attribute att WHERE att.attrelid = to_regclass(job.source)
+            UNION ALL SELECT rol.rolname FROM pg_roles rol
+            UNION ALL SELECT rel.name FROM ONLY dbanon.release rel
+            UNION ALL SELECT dat.name FROM ONLY dbanon.dataset dat
+            UNION ALL SELECT run.error FROM ONLY dbanon.run run WHERE run.run_id = has_own_words.run_id) src (text)
+        CROSS JOIN LATERAL regexp_matches(src.text, '[[:alpha:]]+', 'g') fnd (word)
+    )
+    SELECT NOT EXISTS (SELECT lower(fnd.word[1]) FROM regexp_matches(sentence, '[[:alpha:]]{2,}', 'g') fnd (word)
+                       EXCEPT SELECT known.word FROM known)
+$$;
+COMMENT ON FUNCTION dbanon_internal.has_own_words(text, dbanon.job, bigint) IS
+'Whether a sentence about a job consists of words of dbanon''s functions, of names of the job, its source, roles, releases and datasets, and of what
+is said of the run.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -103,6 +126,9 @@ DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
     ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
 BEGIN
+    IF dbanon_internal.has_own_words(changes ->> 'error', job, (changes ->> 'run_id')::bigint) IS FALSE THEN
+        changes := changes || jsonb_build_object('error', format('A step failed%s.', ' (SQLSTATE ' || (changes ->> 'sqlstate') || ')'));
+    END IF;
     UPDATE dbanon.job_period jpe
         SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
@@ -112,7 +138,14 @@ BEGIN
                    made.release_id, made.sqlstate, made.error, clock_timestamp(),
                    CASE WHEN made.state IN ('done', 'skipped', 'held') THEN coalesce(jpe.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(jpe, changes) made)
-        WHERE jpe.job_id = job.job_id AND jpe.period = set_period.period;
+        WHERE jpe.job_id = job.job_id AND jpe.period = set_period.period
+            AND (changes ->> 'run_id' IS NULL OR EXISTS (
+                SELECT FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+                WHERE run.run_id = (changes ->> 'run_id')::bigint AND dat.name = job.dataset));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'What is written of a period must be of one that the job has, with a run of its dataset. Job % has none such.', job.name
+            USING ERRCODE = 'DA013', DETAIL = 'Only steps of a job write it.', HINT = 'List its periods: SELECT * FROM dbanon.job_runs.';
+    END IF;
     -- A gap of the source that is divided because rows of it have come: what follows is looked at next.
     IF ended < upper(period) THEN
         INSERT INTO dbanon.job_period (job_id, period, forced, at_source) VALUES (job.job_id, tstzrange(ended, upper(period)), true, 0);
@@ -125,7 +158,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
-'Writes what has become of a period, for the owner of the job. Raises an error if the login is not the owner.';
+'Writes what has become of a period, for the owner of the job. A sentence with words of others is not kept. Raises an error if the login is not the
+owner, or if the job has no such period, or the run is of another dataset.';
 
 -- ---- what goes wrong
 

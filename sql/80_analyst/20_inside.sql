@@ -2,15 +2,34 @@
 --
 -- Functions that are put into a reader's statement have no search_path of their own: they name the schema of their operators.
 
+CREATE OR REPLACE FUNCTION published.fitted_region(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF region IS NULL OR @postgis@.ST_IsEmpty(region) THEN
+        RETURN @postgis@.ST_SetSRID(region, srid);
+    END IF;
+    BEGIN
+        RETURN @postgis@.ST_Transform(
+            @postgis@.ST_Segmentize(published.checked_area(region), @postgis@.ST_Perimeter(region) / 100), published.known_system(srid));
+    EXCEPTION WHEN internal_error THEN  -- from PROJ
+        PERFORM published.refuse_projection(srid);
+    END;
+END
+$$;
+COMMENT ON FUNCTION published.fitted_region(@postgis@.geometry, integer) IS
+'A region in another coordinate system, its edges followed at short steps. It refuses what is no polygon or has no place there.';
+
 CREATE OR REPLACE FUNCTION published.in_system(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    SELECT CASE WHEN @postgis@.ST_SRID(region) OPERATOR(pg_catalog.=) srid THEN region
-                ELSE @postgis@.ST_Transform(@postgis@.ST_Segmentize(region, @postgis@.ST_Perimeter(region) OPERATOR(pg_catalog./) 100),
-                    published.known_system(srid)) END
+    SELECT CASE WHEN @postgis@.ST_SRID(region) OPERATOR(pg_catalog.=) srid
+                     AND @postgis@.GeometryType(region) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON']) THEN region
+                ELSE published.fitted_region(region, srid) END
 $$;
 COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
-'A region in another coordinate system, its edges followed at short steps.';
+'A region in another coordinate system. It refuses what is no polygon.';
 
 CREATE OR REPLACE FUNCTION published.covered_share(area @postgis@.geometry, region @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
