@@ -608,15 +608,16 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF action = 'remove' AND NOT dbanon_internal.may_act_for(job.owner) AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = job.owner) THEN
+    IF action = 'remove' AND NOT dbanon_internal.may_act_for(job.owner) AND EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = job.owner) THEN
         RAISE EXCEPTION 'A job must be removed by its owner. That of % is %.', job.name, job.owner
             USING ERRCODE = 'DA014', DETAIL = 'Every operator may pause it.', HINT = format('SELECT dbanon.steer_job(%L, ''pause'').', job.name);
     END IF;
-    UPDATE dbanon.job j SET paused = CASE action WHEN 'remove' THEN j.paused ELSE action = 'pause' END,
-                            removed_at = CASE action WHEN 'remove' THEN now() END,
-                            -- From now on a session has to look at it.
-                            looked_at = CASE action WHEN 'resume' THEN clock_timestamp() ELSE j.looked_at END
-        WHERE j.job_id = job.job_id AND (action = 'remove' OR j.paused <> (action = 'pause'));
+    UPDATE dbanon.job stored
+        SET paused = CASE action WHEN 'remove' THEN stored.paused ELSE action = 'pause' END,
+            removed_at = CASE action WHEN 'remove' THEN now() END,
+            -- From now on a session has to look at it.
+            looked_at = CASE action WHEN 'resume' THEN clock_timestamp() ELSE stored.looked_at END
+        WHERE stored.job_id = job.job_id AND (action = 'remove' OR stored.paused <> (action = 'pause'));
     RETURN FOUND::integer;
 END
 $$;

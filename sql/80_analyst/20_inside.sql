@@ -25,7 +25,8 @@ CREATE OR REPLACE FUNCTION published.in_system(region @postgis@.geometry, srid i
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT CASE WHEN @postgis@.ST_SRID(region) OPERATOR(pg_catalog.=) srid
-                     AND @postgis@.GeometryType(region) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON']) THEN region
+                     AND @postgis@.GeometryType(region) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON'])
+                     AND @postgis@.ST_Area(region) OPERATOR(pg_catalog.<) 'Infinity' THEN region
                 ELSE published.fitted_region(region, srid) END
 $$;
 COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
@@ -75,7 +76,9 @@ Example: SELECT count(*) FROM published.taxi_k5 WHERE published.definitely_insid
 CREATE OR REPLACE FUNCTION published.expected_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    SELECT published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
+    -- What is not valid is refused: two polygons cannot be intersected then.
+    SELECT CASE WHEN @postgis@.ST_IsValid(region) IS FALSE THEN @postgis@.ST_Area(published.checked_area(region))
+                ELSE published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area))) END
 $$;
 COMMENT ON FUNCTION published.expected_inside(@postgis@.geometry, @postgis@.geometry) IS
 'Computes the share of a region that lies in an area. That is how likely each person of the row is inside, if people were spread evenly over the

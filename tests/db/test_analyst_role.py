@@ -190,9 +190,25 @@ def test_any_geometry_in_any_system_is_answered_or_refused_in_a_sentence(
 
 
 _TIMES = ["NULL", "'infinity'", "'-infinity'", "'2008-06-04 08:00Z'", "'4713-01-01 BC'", "'294276-12-31Z'"]
-_SPANS = ["NULL", "'empty'", "'(,)'", "'[-infinity,infinity]'", _DURING, "'[4713-01-01 BC,294276-12-31]'", "'[infinity,infinity]'"]
+_SPANS = [
+    "NULL",
+    "'empty'",
+    "'(,)'",
+    "'[-infinity,infinity]'",
+    _DURING,
+    "'[4713-01-01 BC,294276-12-31]'",
+    "'[infinity,infinity]'",
+]
 _NUMBERS = ["NULL", "0", "-1", "'NaN'", "'Infinity'", "'-Infinity'", "1e-300", "1e308", "500", "0.001"]
-_RELATIONS = ["NULL", "'published.ten'", "'published.releases'", "'pg_class'", "'pg_temp.zones'", "'pg_temp.odd'", "0::regclass"]
+_RELATIONS = [
+    "NULL",
+    "'published.ten'",
+    "'published.releases'",
+    "'pg_class'",
+    "'pg_temp.zones'",
+    "'pg_temp.odd'",
+    "0::regclass",
+]
 _HOSTILE = {
     "regclass": _RELATIONS,
     "geometry": [f"ST_SetSRID('{shape}'::geometry, {srid})" for shape in _SHAPES for srid in _SYSTEMS] + ["NULL"],
@@ -216,7 +232,9 @@ WHERE pro.pronamespace = 'published'::regnamespace AND obj_description(pro.oid, 
 def test_no_error_of_the_servers_own_answers_a_question(analyst: psycopg.Connection, rng: np.random.Generator) -> None:
     """Whatever the arguments are: what a function takes is answered, or refused in a sentence."""
     analyst.execute("CREATE TEMP TABLE zones AS SELECT 'a' AS id, ST_MakeEnvelope(0, 0, 50, 50, 32610) AS geom")
-    analyst.execute("CREATE TEMP TABLE odd AS SELECT 1 AS id, ST_SetSRID('LINESTRING(0 0,0 0)'::geometry, 4326) AS geom")
+    analyst.execute(
+        "CREATE TEMP TABLE odd AS SELECT 1 AS id, ST_SetSRID('LINESTRING(0 0,0 0)'::geometry, 4326) AS geom"
+    )
     analyst.execute("SET statement_timeout = '20s'")
     asked = analyst.execute(_EXPLAINED).fetchall()
     assert len(asked) >= 12
@@ -234,7 +252,7 @@ def test_no_error_of_the_servers_own_answers_a_question(analyst: psycopg.Connect
             except psycopg.Error as error:
                 if not (error.sqlstate or "").startswith("DA0"):
                     wrong.append(f"{name}({call}): {error.sqlstate} {error}")
-    assert not wrong, '\n'.join(wrong)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_refused_system_spoils_no_later_answer(analyst: psycopg.Connection) -> None:

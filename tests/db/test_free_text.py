@@ -32,7 +32,7 @@ WHERE own.prosecdef AND own.provolatile = 'v' AND own.prorettype <> 'trigger'::r
 """
 # A call of each by a plain operator, who owns job 1, with a period that has failed, and a verified run 1; each text in it is tried.
 DAY = "[2008-06-01Z,2008-06-02Z)"
-CHANGES = {"state": "held", "sqlstate": "DA012", "error": "The source has no row from after the period yet.", "run_id": None}
+CHANGES = {"state": "held", "sqlstate": "DA012", "error": "There is no row.", "run_id": None}
 CALLS: dict[str, list[Any]] = {
     "dbanon.drop_dataset": ["taxi"],
     "dbanon.fold_release": ["taxi", "2008-06-01Z"],
@@ -97,7 +97,10 @@ def test_no_words_of_a_caller_are_kept_but_names_and_reasons(
     for place, value in enumerate(arguments):
         for key, new in vary(value):
             given = [*arguments[:place], new, *arguments[place + 1 :]]
-            given = [None if old == WORDS and (called, at) in REASONS and at != place else old for at, old in enumerate(given)]
+            given = [
+                None if old == WORDS and (called, at) in REASONS and at != place else old
+                for at, old in enumerate(given)
+            ]
             if not ({(called, place), (called, key)} & (REASONS | NAMES)):
                 try_words(connection, operator, called, given)
 
@@ -117,14 +120,22 @@ def try_words(connection: psycopg.Connection, operator: psycopg.Connection, call
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_parameter_of_a_run_holds_words(connection: psycopg.Connection, operator: psycopg.Connection, method: str) -> None:
-    names = read_value(connection, "SELECT array(SELECT p ->> 'name' FROM jsonb_array_elements(parameters) p) FROM dbanon.method WHERE name = %s", method)
+def test_no_parameter_of_a_run_holds_words(
+    connection: psycopg.Connection, operator: psycopg.Connection, method: str
+) -> None:
+    names = read_value(
+        connection,
+        "SELECT array(SELECT p ->> 'name' FROM jsonb_array_elements(parameters) p) FROM dbanon.method WHERE name = %s",
+        method,
+    )
     for name in names:
         for value in (WORDS, [WORDS], {WORDS: WORDS}):
             try_words(connection, operator, "dbanon.submit_run", ["ten", method, {"k": 5, name: value}, None, None])
 
 
-def test_a_period_that_a_job_has_not_is_not_written(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
+def test_a_period_that_a_job_has_not_is_not_written(
+    connection: psycopg.Connection, operator: psycopg.Connection
+) -> None:
     lines = read_value(connection, "SELECT count(*) FROM dbanon.audit")
     for period, changes in (("[2020-01-01Z,2030-01-01Z)", CHANGES), (DAY, {**CHANGES, "run_id": 1})):
         with pytest.raises(psycopg.Error) as caught:
