@@ -561,7 +561,7 @@ COMMENT ON COLUMN dbanon.job.on_held IS 'Whether later periods go_on or stop.';
 COMMENT ON COLUMN dbanon.job.evaluate IS 'Whether each part is measured before the next load.';
 COMMENT ON COLUMN dbanon.job.paused IS 'True while no step is begun.';
 COMMENT ON COLUMN dbanon.job.held_by IS 'The session that works on it.';
-COMMENT ON COLUMN dbanon.job.looked_at IS 'When a session looked last whether something is due.';
+COMMENT ON COLUMN dbanon.job.looked_at IS 'When a session looked last whether something is due, or an operator resumed the job.';
 COMMENT ON COLUMN dbanon.job.created_at IS 'When it was added.';
 COMMENT ON COLUMN dbanon.job.created_by IS 'Login that added it.';
 COMMENT ON COLUMN dbanon.job.removed_at IS 'When it was removed. Its periods stay.';
@@ -603,7 +603,7 @@ COMMENT ON COLUMN dbanon.jobs.late IS 'Rows that the last load left out, because
 COMMENT ON COLUMN dbanon.jobs.gone IS 'Rows of published periods that the source no longer had at the last load.';
 COMMENT ON COLUMN dbanon.jobs.last_error IS 'The last error.';
 COMMENT ON COLUMN dbanon.jobs.runner IS 'The server process that works on it.';
-COMMENT ON COLUMN dbanon.jobs.looked_at IS 'When a session looked last whether something is due.';
+COMMENT ON COLUMN dbanon.jobs.looked_at IS 'When a session looked last whether something is due, or an operator resumed the job.';
 COMMENT ON COLUMN dbanon.jobs.dataset IS 'Where rows go.';
 COMMENT ON COLUMN dbanon.jobs.method IS 'The method.';
 COMMENT ON COLUMN dbanon.jobs.every IS 'The length of a period.';

@@ -39,6 +39,7 @@ from dbanon.worker.watched import Watched
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
 _RECONNECT_S = (0.2, 5.0)  # wait before connecting again, at first and at most
+_RESTART_S = 1.0  # wait before another try, where no process could be started
 _INTERRUPTED, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: begin afresh; no process can work here
 
 
@@ -173,7 +174,7 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
             for process in processes:
                 _send_signal(process, signal.SIGHUP)
         if not (signals or useless):
-            processes = [p if p.is_alive() else _restart_process(context, settings, p) for p in processes]
+            processes = [p if p.is_alive() else _restart_process(context, settings, p, log) for p in processes]
     watched.note_stop()
     _stop(processes, signals)
     log.write_event("down", "down")
@@ -206,12 +207,21 @@ def _start_process(
 
 
 def _restart_process(
-    context: multiprocessing.context.SpawnContext, settings: Settings, old: multiprocessing.context.SpawnProcess
+    context: multiprocessing.context.SpawnContext,
+    settings: Settings,
+    old: multiprocessing.context.SpawnProcess,
+    log: Log,
 ) -> multiprocessing.context.SpawnProcess:
     if old.exitcode != _INTERRUPTED:  # whatever ended it may do so again
         time.sleep(_RECONNECT_S[0])
+    try:
+        new = _start_process(context, settings)
+    except OSError as error:  # neither files nor processes nor memory are endless, and others may use them up
+        log.write_event("start", f"no process could be started ({error.strerror}), trying again", level="error")
+        time.sleep(_RESTART_S)
+        return old
     old.close()
-    return _start_process(context, settings)
+    return new
 
 
 def _stop(processes: list[multiprocessing.context.SpawnProcess], signals: list[int]) -> None:

@@ -6,12 +6,14 @@ login goes on with the next.
 """
 
 import json
+import re
 import threading
 
 import psycopg
 
 from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
+from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, fetch_value
 from dbanon.worker.events import Log, choose_quotable
 
@@ -20,6 +22,9 @@ _SOON_S = 1.0  # while a run is being computed
 _RECONNECT_S = 5.0  # before it connects again
 _COMPUTING_QUERY = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state IN ('compute', 'evaluate'))"
 _OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
+# Lines of a context that name a function, and how those begin that name one of dbanon, in the server's language.
+_FUNCTION = re.compile(r'^[^."(\n]*PL/pgSQL.*', re.MULTILINE)
+_OWN_FUNCTION = re.compile(r'[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon(_internal)?\.')
 
 
 def demand_operator(connection: Connection) -> None:
@@ -78,9 +83,9 @@ class Schedule:
                         database.run_jobs(wait=False)
                         busy = fetch_value(database.connection, _COMPUTING_QUERY)
                         self._again.wait(_SOON_S if busy else _LOOK_S)
-            except (DbanonError, psycopg.Error) as error:
+            except (DbanonError, psycopg.Error, OSError) as error:
                 if not self._over.is_set():
-                    failed = error if isinstance(error, DbanonError) else StoreError(str(error), error.sqlstate)
+                    failed = _explain_failure(error)
                     self._log.write_failure("schedule", f"jobs: {failed}", failed, seconds=_RECONNECT_S)
                     self._over.wait(_RECONNECT_S)
 
@@ -89,9 +94,21 @@ class Schedule:
         if not (notice.context or "").startswith(_OWN_CONTEXT):
             return
         step = json.loads(notice.message_detail or "{}")
-        state, sqlstate, error = step["state"], step.get("sqlstate"), step.pop("error", None)
+        state, code, error = step["state"], step.get("sqlstate"), step.pop("error", None)
         self._log.write_event(
             "job", f"job {step['job']}, {step['period']}, {step['step']}: {error or state}",
-            level="error" if state == "held" else "warning" if sqlstate else "info",
-            sentence=error if sqlstate is None else choose_quotable(sqlstate, error), **step,
+            level="error" if state == "held" else "warning" if code else "info",
+            sentence=error if code is None else choose_quotable(code, error), **step,
         )  # fmt: skip
+
+
+def _explain_failure(error: DbanonError | psycopg.Error | OSError) -> DbanonError:
+    """Make an error for the log, without words of a function outside dbanon, whose error came at a COMMIT."""
+    if isinstance(error, OSError):
+        return DbanonError(f"The machine lacks something: {error.strerror}.")
+    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    if isinstance(cause, psycopg.Error) and cause.sqlstate is not None and cause.sqlstate.startswith("DA"):
+        called = _FUNCTION.findall(cause.diag.context or "")
+        if not called or not all(_OWN_FUNCTION.match(line) and not line.endswith("COMMIT") for line in called):
+            return StoreError(f"A step was refused (SQLSTATE {cause.sqlstate}).", cause.sqlstate)
+    return error if isinstance(error, DbanonError) else sqlstate.translate(error)

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,8 @@ from dbanon.worker.events import Log
 _LOOK_S = 2.0
 _OLD_S = 15.0  # after that a look counts no more: the server may hang
 _REQUEST_S = 5.0  # for a client to send its request and take the answer
+_MAX_CONNECTIONS = 16
+_PAUSE_S = 0.02  # between two connections, so that no number of clients takes much of a core
 _BEAT_S = 30.0  # the supervisor's loop takes half a second
 
 
@@ -205,7 +208,32 @@ def _start_server(listen: str, answer: Callable[[str], tuple[HTTPStatus, str, by
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
     block_on_close = False  # a slow client does not hold up the end of the worker
+
+    def __init__(self, *given: Any) -> None:
+        self._open: dict[Any, float] = {}  # connections and when they began, the oldest first
+        super().__init__(*given)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        time.sleep(_PAUSE_S)  # also where no file is left for the connection, which is there still at the next look
+        return super().get_request()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        # A byte now and then keeps no connection. In a flood the oldest ends first, so whoever asks quickly is answered.
+        opened = list(self._open.items())
+        for place, (request, began) in enumerate(opened):
+            if place < len(opened) - _MAX_CONNECTIONS or time.monotonic() - began > _REQUEST_S:
+                with suppress(OSError):  # the client is gone
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:  # called for each connection, however it ends
+        self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, *_: object) -> None:  # a client that is gone is no matter
         pass

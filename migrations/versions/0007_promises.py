@@ -7,6 +7,7 @@ depends_on = None
 
 SCRIPT = """
 DROP FUNCTION IF EXISTS dbanon_internal.list_releases_of_other_cells(bigint, bigint),
+    dbanon_internal.raise_reading_error(text, text),
     dbanon.add_job(
         text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval,
         double precision, jsonb, interval, interval, text[], interval, integer, text, text, boolean);
@@ -24,7 +25,10 @@ ALTER TABLE dbanon.run ADD COLUMN data_digest bytea;
 ALTER TABLE dbanon.run DROP CONSTRAINT run_todo_check,
     ADD CONSTRAINT run_todo_check CHECK (todo IN ('compute', 'verify', 'evaluate'));
 ALTER TABLE dbanon.job ADD COLUMN evaluate boolean NOT NULL DEFAULT false;
-ALTER TABLE dbanon.job_period DROP CONSTRAINT job_period_state_check,
+-- What is no SQLSTATE is what somebody wrote by a function that trusted them.
+UPDATE dbanon.job_period SET sqlstate = NULL WHERE sqlstate !~ '^[0-9A-Z]{5}$';
+ALTER TABLE dbanon.job_period ADD CONSTRAINT job_period_sqlstate_check CHECK (sqlstate ~ '^[0-9A-Z]{5}$'),
+    DROP CONSTRAINT job_period_state_check,
     ADD CONSTRAINT job_period_state_check
         CHECK (state IN ('load', 'run', 'compute', 'publish', 'evaluate', 'retain', 'done', 'skipped', 'held'));
 """

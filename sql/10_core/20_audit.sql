@@ -59,6 +59,18 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.audit_load() IS
 'Writes who loaded what kind of rows and how many, once they are counted.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.strip_texts(params jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    -- The set of quasi-identifiers of a run need not exist when it is submitted, so its name may be anything.
+    SELECT coalesce(jsonb_object_agg(pair.key, pair.value), '{}') FROM jsonb_each(params) pair
+    WHERE pair.value::text ~ '^("[A-Za-z0-9_.:+-]{0,50}"|[^"]*)$'
+$$;
+COMMENT ON FUNCTION dbanon_internal.strip_texts(jsonb) IS
+'The parameters of a run but for those with a text that is more than a word, a number or a time.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -67,7 +79,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
             SELECT 'submit', dat.name, added.run_id,
-                jsonb_build_object('method', added.method, 'algorithm', added.algorithm, 'params', added.params - 'seed')
+                jsonb_build_object('method', added.method, 'algorithm', added.algorithm, 'params', dbanon_internal.strip_texts(added.params - 'seed'))
             FROM added LEFT JOIN ONLY dbanon.dataset dat ON dat.dataset_id = added.dataset_id ORDER BY added.run_id;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)

@@ -279,20 +279,37 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_geometry(jsonb, text) IS
 'Refuses a column that holds no geometries.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.raise_reading_error(qualified text, state text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.raise_reading_error(qualified text, state text, context text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    name text;
+    missing text[] := '{}';
 BEGIN
-    -- Classes of what a view can do wrong; that the disk is full is none of them.
-    IF left(state, 2) IN ('21', '22', '38', '39', '42', 'P0', 'XX') THEN
-        RAISE EXCEPTION 'The table must be readable to its last row. Reading % stopped with SQLSTATE %.', qualified, state
-            USING ERRCODE = 'DA012', DETAIL = 'The server''s own words may quote a row.',
-                  HINT = 'Select all of it in psql to see why.';
+    -- Classes of what a view can do wrong; that the disk is full is none. A view may call functions of ours, and raise what they say; only of
+    -- moving points the statement calls one itself.
+    IF left(state, 2) NOT IN ('21', '22', '38', '39', '42', 'DA', 'P0', 'XX') OR split_part(context, E'\n', 1) LIKE '%dbanon_internal.read_moving_instants(%' THEN
+        RETURN;
     END IF;
+    -- A foreign table has columns that the other server may have renamed: reading each by itself tells which.
+    FOR name IN SELECT att.attname FROM pg_attribute att
+                WHERE state = '42703' AND att.attrelid = qualified::regclass AND att.attnum > 0 AND NOT att.attisdropped ORDER BY att.attnum LOOP
+        BEGIN
+            EXECUTE format('SELECT %I FROM %s LIMIT 1', name, qualified);
+        EXCEPTION WHEN undefined_column THEN
+            missing := missing || name;
+        WHEN others THEN
+            NULL;
+        END;
+    END LOOP;
+    RAISE EXCEPTION 'The table must be readable to its last row. Reading % stopped with SQLSTATE %.', qualified, state
+            || CASE WHEN missing <> '{}' THEN ': it lacks ' || array_to_string(missing, ', ') ELSE '' END
+        USING ERRCODE = 'DA012', DETAIL = 'The server''s own words may quote a row.',
+              HINT = 'Select all of it in psql to see why.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.raise_reading_error(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.raise_reading_error(text, text, text) IS
 'Raises that the source, which may be a view of anything, cannot be read, if this SQLSTATE comes from it; otherwise does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
@@ -301,6 +318,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     figure double precision;
+    context text;
 BEGIN
     -- As in dbanon_internal.stage_source.
     EXECUTE format('CREATE FUNCTION pg_temp.dbanon_ask() RETURNS double precision LANGUAGE sql BEGIN ATOMIC %s; END', query);
@@ -310,7 +328,8 @@ BEGIN
     DROP FUNCTION pg_temp.dbanon_ask();
     RETURN figure;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE);
+    GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+    PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE, context);
     RAISE;
 END
 $$;
@@ -325,6 +344,7 @@ SET synchronize_seqscans = off
 AS $$
 DECLARE
     staged bigint;
+    context text;
 BEGIN
     -- A view may call functions that name PostGIS's by the search path. Our own names are looked up before it leads there: the
     -- body of a function of this kind is bound when it is made.
@@ -336,7 +356,8 @@ BEGIN
     SELECT count(*) INTO staged FROM pg_temp.dbanon_staged;
     RETURN staged;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE);
+    GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+    PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE, context);
     RAISE;
 END
 $$;

@@ -1,7 +1,7 @@
 -- Who is hidden with whom in a run, and what of it is kept permanently once the run is published.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_span(run_id bigint) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -11,7 +11,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_span(bigint) IS
-'From the start of a run''s first row to the end of its last.';
+'From the start of a run''s first row to the end of its last. Operators may not read the rows, and are told of the span.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_extent(run_id bigint) RETURNS double precision[]
 LANGUAGE sql STABLE PARALLEL SAFE STRICT

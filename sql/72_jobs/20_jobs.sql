@@ -397,6 +397,8 @@ DECLARE
 BEGIN
     -- Operators may call it with what dbanon.add_job has not seen.
     PERFORM dbanon_internal.demand_valid_job(job);
+    PERFORM dbanon_internal.complete_params(
+        job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job)));
     SELECT stored.* INTO old FROM dbanon.job stored WHERE stored.name = job.name AND stored.removed_at IS NULL FOR UPDATE;
     refused := CASE WHEN NOT dbanon_internal.may_act_for(job.owner) THEN coalesce(job.owner, '')
                     WHEN NOT dbanon_internal.may_act_for(old.owner)
@@ -444,7 +446,7 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, release, detail)
         VALUES (CASE WHEN TG_OP = 'INSERT' THEN 'add_job' WHEN NEW.removed_at IS DISTINCT FROM OLD.removed_at THEN 'remove_job'
                      WHEN NEW.paused AND NOT OLD.paused THEN 'pause_job' WHEN OLD.paused AND NOT NEW.paused THEN 'resume_job' ELSE 'change_job' END,
-                NEW.dataset, NEW.name, jsonb_build_object('job_id', NEW.job_id, 'owner', NEW.owner, 'method', NEW.method, 'params', NEW.params));
+                NEW.dataset, NEW.name, jsonb_build_object('job_id', NEW.job_id, 'owner', NEW.owner, 'method', NEW.method, 'params', dbanon_internal.strip_texts(NEW.params)));
     RETURN NULL;
 END
 $$;
@@ -455,6 +457,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.fill_job(given jsonb, replace boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
+SET lock_timeout = '10s'
 AS $$
 DECLARE
     -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
@@ -488,6 +491,10 @@ BEGIN
     job.readers := nullif(job.readers, '{}');
     job.algorithm := dbanon_internal.demand_algorithm(job.method, job.algorithm);
     RETURN job;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'Job % is being added or changed by another session, and nothing was done.', coalesce(dbanon_internal.quote_text(said ->> 'name'), 'NULL')
+        USING ERRCODE = 'DA013', DETAIL = 'It has not ended within 10 seconds.',
+              HINT = 'Try again later. The sessions that hold such locks are in pg_locks: any login may take one.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.fill_job(jsonb, boolean) IS
@@ -591,7 +598,7 @@ Arguments:
 - replace: @AddingJob.replace@ Of load and params each word stays by itself, and null takes it back. Periods stay.
 Returns: the number of the job.
 Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for arguments or an owner that
-each night would refuse. DA013 while its dataset is being loaded. Notices point to things to look at.
+each night would refuse. DA013 while its dataset is being loaded, or another session adds or changes the job. Notices point to things to look at.
 Example: SELECT dbanon.add_job(''taxi_days'', ''public.gps'', dataset => ''taxi'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'',
 method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 
@@ -602,13 +609,16 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF action = 'remove' AND NOT dbanon_internal.may_act_for(job.owner) AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = job.owner) THEN
+    IF action = 'remove' AND NOT dbanon_internal.may_act_for(job.owner) AND EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = job.owner) THEN
         RAISE EXCEPTION 'A job must be removed by its owner. That of % is %.', job.name, job.owner
             USING ERRCODE = 'DA014', DETAIL = 'Every operator may pause it.', HINT = format('SELECT dbanon.steer_job(%L, ''pause'').', job.name);
     END IF;
-    UPDATE dbanon.job j SET paused = CASE action WHEN 'remove' THEN j.paused ELSE action = 'pause' END,
-                            removed_at = CASE action WHEN 'remove' THEN now() END
-        WHERE j.job_id = job.job_id AND (action = 'remove' OR j.paused <> (action = 'pause'));
+    UPDATE dbanon.job stored
+        SET paused = CASE action WHEN 'remove' THEN stored.paused ELSE action = 'pause' END,
+            removed_at = CASE action WHEN 'remove' THEN now() END,
+            -- From now on a session has to look at it.
+            looked_at = CASE action WHEN 'resume' THEN clock_timestamp() ELSE stored.looked_at END
+        WHERE stored.job_id = job.job_id AND (action = 'remove' OR stored.paused <> (action = 'pause'));
     RETURN FOUND::integer;
 END
 $$;

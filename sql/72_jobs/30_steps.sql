@@ -95,6 +95,29 @@ COMMENT ON FUNCTION dbanon_internal.open_period(bigint) IS
 'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due. Raises an error if the login is not
 the owner.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.has_own_words(sentence text, job dbanon.job, run_id bigint) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Operators can call what writes a period, so their words are known by none of them being another's: a person's, a street's.
+    WITH known AS MATERIALIZED (
+        SELECT lower(fnd.word[1]) AS word FROM (
+            SELECT pro.prosrc FROM pg_proc pro WHERE pro.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace)
+            UNION ALL SELECT to_jsonb(job)::text
+            UNION ALL SELECT att.attname FROM pg_attribute att WHERE att.attrelid = to_regclass(job.source)
+            UNION ALL SELECT rol.rolname FROM pg_roles rol
+            UNION ALL SELECT rel.name FROM ONLY dbanon.release rel
+            UNION ALL SELECT dat.name FROM ONLY dbanon.dataset dat
+            UNION ALL SELECT run.error FROM ONLY dbanon.run run WHERE run.run_id = has_own_words.run_id) src (text)
+        CROSS JOIN LATERAL regexp_matches(src.text, '[[:alpha:]]+', 'g') fnd (word)
+    )
+    SELECT NOT EXISTS (SELECT lower(fnd.word[1]) FROM regexp_matches(sentence, '[[:alpha:]]{2,}', 'g') fnd (word)
+                       EXCEPT SELECT known.word FROM known)
+$$;
+COMMENT ON FUNCTION dbanon_internal.has_own_words(text, dbanon.job, bigint) IS
+'Whether a sentence about a job consists of words of dbanon''s functions, of names of the job, its source, roles, releases and datasets, and of what
+is said of the run.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -103,6 +126,9 @@ DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
     ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
 BEGIN
+    IF dbanon_internal.has_own_words(changes ->> 'error', job, (changes ->> 'run_id')::bigint) IS FALSE THEN
+        changes := changes || jsonb_build_object('error', format('A step failed%s.', ' (SQLSTATE ' || (changes ->> 'sqlstate') || ')'));
+    END IF;
     UPDATE dbanon.job_period jpe
         SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
@@ -112,7 +138,14 @@ BEGIN
                    made.release_id, made.sqlstate, made.error, clock_timestamp(),
                    CASE WHEN made.state IN ('done', 'skipped', 'held') THEN coalesce(jpe.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(jpe, changes) made)
-        WHERE jpe.job_id = job.job_id AND jpe.period = set_period.period;
+        WHERE jpe.job_id = job.job_id AND jpe.period = set_period.period
+            AND (changes ->> 'run_id' IS NULL OR EXISTS (
+                SELECT FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+                WHERE run.run_id = (changes ->> 'run_id')::bigint AND dat.name = job.dataset));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'What is written of a period must be of one that the job has, with a run of its dataset. Job % has none such.', job.name
+            USING ERRCODE = 'DA013', DETAIL = 'Only steps of a job write it.', HINT = 'List its periods: SELECT * FROM dbanon.job_runs.';
+    END IF;
     -- A gap of the source that is divided because rows of it have come: what follows is looked at next.
     IF ended < upper(period) THEN
         INSERT INTO dbanon.job_period (job_id, period, forced, at_source) VALUES (job.job_id, tstzrange(ended, upper(period)), true, 0);
@@ -125,7 +158,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
-'Writes what has become of a period, for the owner of the job. Raises an error if the login is not the owner.';
+'Writes what has become of a period, for the owner of the job. A sentence with words of others is not kept. Raises an error if the login is not the
+owner, or if the job has no such period, or the run is of another dataset.';
 
 -- ---- what goes wrong
 
@@ -135,18 +169,35 @@ LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Promises are not made again by waiting; what is in use is free one day, and a restored database waits for its administrator.
-    SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(leads_to, CASE state WHEN 'DA005' THEN 'run' END, step.state) END,
+    SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(leads_to, CASE f.own WHEN 'DA005' THEN 'run' END, step.state) END,
         'tries', f.tries, 'sqlstate', state,
-        -- The server's own sentences may quote data.
-        'error', CASE WHEN state LIKE 'DA%' THEN left(concat_ws(' ', message, nullif(hint, '')), 1000)
-                      ELSE format('The server refused the step %s (SQLSTATE %s). Its log says why.', step.state, state) END,
+        -- The sentences of others may quote data.
+        'error', CASE WHEN f.own LIKE 'DA%' THEN left(concat_ws(' ', message, nullif(hint, '')), 1000)
+                      ELSE format('The server refused the step %s (SQLSTATE %s).', step.state, state) END,
         -- No two jobs that failed together try again together.
         'next_at', clock_timestamp() + least(job.retry * power(2, least(step.tries, 20)), job.every / 4) * (0.87 + 0.26 * random()))
-    FROM (SELECT step.tries + c.counts AS tries, state IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
-          FROM (SELECT (state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
+    FROM (SELECT c.own, step.tries + c.counts AS tries, c.own IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
+          FROM (SELECT CASE WHEN message IS NULL THEN '' ELSE state END AS own,
+                    (message IS NULL OR state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
 $$;
 COMMENT ON FUNCTION dbanon_internal.fail_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
-'Says what becomes of a period after a step failed: the job tries the step again later, or what is given instead, or holds the period.';
+'Says what becomes of a period after a step failed: the job tries the step again later, or what is given instead, or holds the period. Without a
+message the SQLSTATE is that of code outside dbanon, and means nothing but a failure.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_foreign_error(state text, context text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    -- The first line names the function that raised it, in the server's language; names of others have a dot, a quote or a bracket before.
+    SELECT lin.line !~ '^[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon(_internal)?[.]' AND CASE
+        -- A statement can be cancelled from outside in any function, which ends the session's work; only RAISE makes it an error of a function.
+        WHEN state = '57014' THEN lin.line ~ 'RAISE$'
+        ELSE state LIKE 'DA%' OR lin.line ~ '^[^."(]*PL/pgSQL' END
+    FROM (SELECT split_part(context, E'\n', 1) AS line) lin
+$$;
+COMMENT ON FUNCTION dbanon_internal.is_foreign_error(text, text) IS
+'Whether a function outside dbanon raised an error, from its SQLSTATE and its context: such an SQLSTATE means nothing to dbanon.';
 
 -- ---- the steps
 
@@ -300,7 +351,7 @@ BEGIN
                                          format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', run.run_id));
     END IF;
     -- Failed or cancelled.
-    RETURN dbanon_internal.fail_step(job, step, 'DA016', run.error, NULL, 'run');
+    RETURN dbanon_internal.fail_step(job, step, 'DA016', coalesce(run.error, ''), NULL, 'run');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_period(dbanon.job, dbanon.job_period) IS
@@ -476,7 +527,7 @@ BEGIN
         EXCEPTION WHEN others THEN
             GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, sentence = MESSAGE_TEXT;
             warnings := concat_ws(' ', warnings, CASE WHEN state LIKE 'DA%' THEN sentence
-                ELSE format('The server refused to tidy up %s (SQLSTATE %s). Its log says why.', task, state) END);
+                ELSE format('The server refused to tidy up %s (SQLSTATE %s).', task, state) END);
         END;
     END LOOP;
     RETURN jsonb_build_object('state', 'done', 'error', left(warnings, 1000), 'sqlstate', state);
@@ -484,6 +535,26 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.settle_transaction() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    name text;
+BEGIN
+    -- At COMMIT triggers would fire and cursors be read to their ends. There no handler is left, so an error would end the work on all jobs.
+    FOR name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
+        EXECUTE format('CLOSE %I', name);
+    END LOOP;
+    SET CONSTRAINTS ALL IMMEDIATE;
+EXCEPTION WHEN others THEN
+    RAISE EXCEPTION 'What functions of the source wrote must keep its constraints. One of them failed with SQLSTATE %.', SQLSTATE
+        USING ERRCODE = 'DA012', DETAIL = 'It is deferred to the end of the transaction.', HINT = 'Have the source call no function that writes.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.settle_transaction() IS
+'Does now what a source has deferred to the end of the transaction, or drops it. Raises an error if a deferred constraint fails.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -497,6 +568,8 @@ DECLARE
     state text;
     message text;
     hint text;
+    context text;
+    foreign_error boolean;
 BEGIN
     PERFORM dbanon_internal.demand_own_login();
     IF step.job_id IS NULL OR step.next_at > clock_timestamp() THEN
@@ -507,10 +580,17 @@ BEGIN
             WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN dbanon_internal.run_period(job, step)
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
-    EXCEPTION WHEN others THEN
+        IF step.state = 'load' THEN  -- others read no source
+            PERFORM dbanon_internal.settle_transaction();
+        END IF;
+    EXCEPTION WHEN others OR query_canceled OR assert_failure THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.
-        GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-        changes := dbanon_internal.fail_step(job, step, state, message, hint);
+        GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+        foreign_error := dbanon_internal.is_foreign_error(state, context);
+        IF state = '57014' AND NOT foreign_error THEN
+            RAISE;
+        END IF;
+        changes := dbanon_internal.fail_step(job, step, state, CASE WHEN NOT foreign_error THEN message END, hint);
     END;
     IF changes IS NULL THEN
         RETURN '{"state": "waiting"}';

@@ -35,7 +35,9 @@ BEGIN
         job := dbanon_internal.demand_job(only_job);
         RETURN ARRAY[(dbanon_internal.demand_owner(job.job_id)).job_id];
     END IF;
-    RETURN ARRAY(SELECT stored.job_id FROM dbanon.job stored WHERE stored.owner = session_user AND stored.removed_at IS NULL ORDER BY stored.job_id);
+    RETURN ARRAY(SELECT stored.job_id FROM dbanon.job stored WHERE stored.owner = session_user AND stored.removed_at IS NULL
+                 -- A source that ends the session each time comes last the next time.
+                 ORDER BY stored.looked_at NULLS FIRST, stored.job_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
@@ -219,12 +221,14 @@ SELECT job.name, job.owner,
     CASE WHEN job.paused THEN 'paused' WHEN rol.oid IS NULL THEN 'orphaned' WHEN tot.held > 0 THEN 'held' WHEN work.running THEN 'working'
          WHEN tot.tries > 0 THEN 'retrying' WHEN tot.open THEN 'under way' ELSE 'idle' END AS state,
     tot.published_until, now() - tot.published_until AS lag, tot.last_success,
-    coalesce(tot.next_at, upper(dbanon_internal.find_next_period(job)) + job.wait) AS next_at, coalesce(tot.tries, 0) AS tries, tot.held, tot.late,
+    coalesce(tot.next_at, nxt.ends + greatest(job.wait, job.created_at - nxt.ends)) AS next_at, coalesce(tot.tries, 0) AS tries, tot.held, tot.late,
     tot.gone, tot.last_error,
     CASE WHEN work.running THEN (job.held_by).pid END AS runner, job.looked_at, job.dataset, job.method, job.every, job.wait
 FROM dbanon.job job
 LEFT JOIN pg_roles rol ON rol.rolname = job.owner
-CROSS JOIN LATERAL (SELECT job.held_by IS NOT NULL AND dbanon_internal.is_held(job.held_by) AS running) work
+CROSS JOIN LATERAL (SELECT upper(dbanon_internal.find_next_period(job)) AS ends) nxt
+-- Of a session of another login its start is not known to the owner of the functions: held_by has a NULL then.
+CROSS JOIN LATERAL (SELECT (job.held_by).pid IS NOT NULL AND dbanon_internal.is_held(job.held_by) AS running) work
 CROSS JOIN LATERAL (
     SELECT coalesce(min(lower(jpe.period)) FILTER (WHERE jpe.state NOT IN ('done', 'evaluate', 'retain', 'skipped')), max(upper(jpe.period)),
                     job.starts) AS published_until,
@@ -262,8 +266,9 @@ AS $$
         (2, job.held > 0, format('Job %s: %s held.', job.name, dbanon_internal.format_quantity(job.held, 'period is', 'periods are')),
          (SELECT min(jru.finished_at) FROM dbanon.job_runs jru WHERE jru.name = job.name AND jru.state = 'held'),
          format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', job.name)),
-        (2, job.state NOT IN ('orphaned', 'paused') AND job.runner IS NULL AND coalesce(job.looked_at, '-infinity') < now() - interval '5 minutes'
-            AND job.next_at < now() - interval '5 minutes',
+        -- A session of the owner that is at work on another job comes to this one afterwards.
+        (2, job.state NOT IN ('orphaned', 'paused') AND greatest(job.looked_at, job.next_at) < now() - interval '5 minutes'
+            AND NOT EXISTS (SELECT FROM dbanon.jobs busy WHERE busy.owner = job.owner AND busy.runner IS NOT NULL),
          format('Job %s is due, and no session runs it.', job.name), job.next_at,
          format('Run it as %s, each minute: CALL dbanon.run_jobs()', job.owner)),
         (1, job.state <> 'paused' AND job.held = 0 AND job.lag > job.every + job.wait + interval '1 hour',

@@ -2,15 +2,35 @@
 --
 -- Functions that are put into a reader's statement have no search_path of their own: they name the schema of their operators.
 
+CREATE OR REPLACE FUNCTION published.fitted_region(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF region IS NULL OR @postgis@.ST_IsEmpty(region) THEN
+        RETURN @postgis@.ST_SetSRID(region, srid);
+    END IF;
+    BEGIN
+        RETURN @postgis@.ST_Transform(
+            @postgis@.ST_Segmentize(published.checked_area(region), @postgis@.ST_Perimeter(region) / 100), published.known_system(srid));
+    EXCEPTION WHEN internal_error THEN  -- from PROJ
+        PERFORM published.refuse_projection(srid);
+    END;
+END
+$$;
+COMMENT ON FUNCTION published.fitted_region(@postgis@.geometry, integer) IS
+'A region in another coordinate system, its edges followed at short steps. It refuses what is no polygon or has no place there.';
+
 CREATE OR REPLACE FUNCTION published.in_system(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    SELECT CASE WHEN @postgis@.ST_SRID(region) OPERATOR(pg_catalog.=) srid THEN region
-                ELSE @postgis@.ST_Transform(@postgis@.ST_Segmentize(region, @postgis@.ST_Perimeter(region) OPERATOR(pg_catalog./) 100),
-                    published.known_system(srid)) END
+    SELECT CASE WHEN @postgis@.ST_SRID(region) OPERATOR(pg_catalog.=) srid
+                     AND @postgis@.GeometryType(region) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON'])
+                     AND @postgis@.ST_Area(region) OPERATOR(pg_catalog.<) 'Infinity' THEN region
+                ELSE published.fitted_region(region, srid) END
 $$;
 COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
-'A region in another coordinate system, its edges followed at short steps.';
+'A region in another coordinate system. It refuses what is no polygon.';
 
 CREATE OR REPLACE FUNCTION published.covered_share(area @postgis@.geometry, region @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -56,7 +76,9 @@ Example: SELECT count(*) FROM published.taxi_k5 WHERE published.definitely_insid
 CREATE OR REPLACE FUNCTION published.expected_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    SELECT published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
+    -- What is not valid is refused: two polygons cannot be intersected then.
+    SELECT CASE WHEN @postgis@.ST_IsValid(region) IS FALSE THEN @postgis@.ST_Area(published.checked_area(region))
+                ELSE published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area))) END
 $$;
 COMMENT ON FUNCTION published.expected_inside(@postgis@.geometry, @postgis@.geometry) IS
 'Computes the share of a region that lies in an area. That is how likely each person of the row is inside, if people were spread evenly over the

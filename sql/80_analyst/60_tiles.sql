@@ -67,10 +67,20 @@ Raises: DA001, DA011.
 Example: SELECT length(published.tile(0, 0, 0, ''taxi_k5'')).';
 
 CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT published.tile(z, x, y, query ->> 'release', (query ->> 'at')::timestamptz)
+DECLARE
+    moment timestamptz;
+BEGIN
+    BEGIN
+        moment := query ->> 'at';
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION 'The moment at of a tile must be a time. Got something else.'
+            USING ERRCODE = 'DA011', DETAIL = 'It is a word of the query.', HINT = 'Write it like at=2026-01-05T08:00Z, or leave it out.';
+    END;
+    RETURN published.tile(z, x, y, query ->> 'release', moment);
+END
 $$;
 COMMENT ON FUNCTION published.tile_query(integer, integer, integer, json) IS
 'Draws the same tile as published.tile, for Martin: `/tile_query/{z}/{x}/{y}?release=taxi_k5&at=2026-01-05T08:00Z`.

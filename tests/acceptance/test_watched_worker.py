@@ -1,8 +1,13 @@
 """A worker as a monitoring system sees it: its log, its heartbeat, its answers, and what SIGHUP does."""
 
 import json
+import os
+import resource
 import signal
 import socket
+import subprocess
+import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,6 +21,7 @@ from tests import pages
 from tests.acceptance import workers
 from tests.acceptance.commands import Done, call, list_waiting
 from tests.acceptance.workers import wait_until
+from tests.db import nights
 from tests.db.conftest import RUN
 from tests.facts import demand_refused
 
@@ -143,6 +149,75 @@ def test_a_hang_up_in_the_middle_of_a_run_lets_it_end_and_connects_anew(
         wait_until(lambda: workers.count_workers(database) == 2 and ask_status(port) == 200, 60, worker)
         assert ten.execute("SELECT attempts FROM dbanon.run WHERE run_id = 2").fetchone() == (1,)
         assert workers.stop(worker) == 0
+
+
+# 600 connections, each a byte every two seconds; those that are ended are renewed.
+DRIBBLE = """
+import selectors, socket, sys, time
+port, count = int(sys.argv[1]), 600
+looking, opened, at, told = selectors.DefaultSelector(), {}, 0.0, False
+while True:
+    for _ in range(min(50, count - len(opened))):
+        client = socket.socket()
+        client.setblocking(False)
+        client.connect_ex(("127.0.0.1", port))
+        looking.register(client, selectors.EVENT_READ)
+        opened[client] = b"GET /metrics HTTP/1.1\\r\\nX: "
+    if len(opened) == count and not told:
+        told = True
+        print("all", flush=True)
+    due = time.time() - at > 2
+    at = time.time() if due else at
+    ended = [key.fileobj for key, _ in looking.select(0.05)]
+    for client, more in list(opened.items()) if due or ended else ():
+        try:
+            if client not in ended:
+                client.send(more if more else b"a")
+                opened[client] = b""
+                continue
+        except BlockingIOError:
+            continue
+        except OSError:
+            pass
+        looking.unregister(client)
+        del opened[client]
+        client.close()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_it_goes_on_with_runs_and_jobs_while_600_clients_dribble(
+    database: str, ten: psycopg.Connection, log: Path, port: int, number: int
+) -> None:
+    nights.make_source(ten)
+    options = ("--log", "json", "--listen", f"127.0.0.1:{port}", "--schedule")
+    command = [sys.executable, "-c", DRIBBLE, str(port)]
+    with workers.keep_up(database, log, *options) as worker:
+        resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (256, 256))
+        wait_until(lambda: ask_status(port) == 200, 60, worker)
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as dribbling:
+            try:
+                assert dribbling.stdout is not None
+                assert dribbling.stdout.readline() == b"all\n"
+                began, used = time.monotonic(), measure_cpu(worker.process.pid)
+                before = set(worker.children())
+                nights.add(ten)
+                worker.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: set(worker.children()) - before, 60, worker)
+                wait_until(lambda: nights.list_periods(ten, "state")[:1] == ["done"], 120, worker)
+                wait_until(lambda: time.monotonic() - began > 10)
+                assert measure_cpu(worker.process.pid) - used < 0.1 * (time.monotonic() - began)
+                dribbling.send_signal(number)
+                wait_until(lambda: ask_status(port, "/healthz") == 200, 10, worker)
+            finally:
+                dribbling.kill()
+        assert workers.stop(worker) == 0
+
+
+def measure_cpu(pid: int) -> float:
+    """Seconds of a core that a process has used by itself."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize(

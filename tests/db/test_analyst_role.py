@@ -189,6 +189,72 @@ def test_any_geometry_in_any_system_is_answered_or_refused_in_a_sentence(
     assert len(refused) < len(chosen)
 
 
+_TIMES = ["NULL", "'infinity'", "'-infinity'", "'2008-06-04 08:00Z'", "'4713-01-01 BC'", "'294276-12-31Z'"]
+_SPANS = [
+    "NULL",
+    "'empty'",
+    "'(,)'",
+    "'[-infinity,infinity]'",
+    _DURING,
+    "'[4713-01-01 BC,294276-12-31]'",
+    "'[infinity,infinity]'",
+]
+_NUMBERS = ["NULL", "0", "-1", "'NaN'", "'Infinity'", "'-Infinity'", "1e-300", "1e308", "500", "0.001"]
+_RELATIONS = [
+    "NULL",
+    "'published.ten'",
+    "'published.releases'",
+    "'pg_class'",
+    "'pg_temp.zones'",
+    "'pg_temp.odd'",
+    "0::regclass",
+]
+_HOSTILE = {
+    "regclass": _RELATIONS,
+    "geometry": [f"ST_SetSRID('{shape}'::geometry, {srid})" for shape in _SHAPES for srid in _SYSTEMS] + ["NULL"],
+    "timestamp with time zone": _TIMES,
+    "tstzrange": _SPANS,
+    "double precision": _NUMBERS,
+    "boolean": ["NULL", "true", "false"],
+    "name": ["NULL", "''", "'id'", "'geom'", "'ctid'", "'Robert''); --'"],
+    "integer": ["NULL", "0", "-1", "31", "2147483647"],
+    "text": ["NULL", "''", "'ten'", "'published.ten'", "'x; --'", "repeat('x', 5000)"],
+    "json": ["NULL", "'[]'", "'1'", """'{"release": "ten"}'""", """'{"release": "ten", "at": "soon"}'""",
+             """'{"release": "ten", "at": {"a": [1]}}'""", """'{"release": "ten", "at": "9999999-01-01"}'"""],
+}  # fmt: skip
+# Those that pages explain: comments of others name no arguments.
+_EXPLAINED = """
+SELECT pro.proname, array(SELECT format_type(arg, NULL) FROM unnest(pro.proargtypes::oid[]) arg) FROM pg_proc pro
+WHERE pro.pronamespace = 'published'::regnamespace AND obj_description(pro.oid, 'pg_proc') LIKE '%Example:%'
+"""
+
+
+def test_no_error_of_the_servers_own_answers_a_question(analyst: psycopg.Connection, rng: np.random.Generator) -> None:
+    """Whatever the arguments are: what a function takes is answered, or refused in a sentence."""
+    analyst.execute("CREATE TEMP TABLE zones AS SELECT 'a' AS id, ST_MakeEnvelope(0, 0, 50, 50, 32610) AS geom")
+    analyst.execute(
+        "CREATE TEMP TABLE odd AS SELECT 1 AS id, ST_SetSRID('LINESTRING(0 0,0 0)'::geometry, 4326) AS geom"
+    )
+    analyst.execute("SET statement_timeout = '20s'")
+    asked = analyst.execute(_EXPLAINED).fetchall()
+    assert len(asked) >= 12
+    wrong = []
+    for name, kinds in asked:
+        right = ["'published.ten'" if kind == "regclass" else rng.choice(_HOSTILE[kind]) for kind in kinds]
+        for number in range(240 if "geometry" in kinds else 40):
+            given = [
+                right[place] if kind == "regclass" and number % 4 else rng.choice(_HOSTILE[kind])
+                for place, kind in enumerate(kinds)
+            ]
+            call = ", ".join(f"{value}::{kind}" for value, kind in zip(given, kinds, strict=True))
+            try:
+                analyst.execute(f"SELECT published.{name}({call})")
+            except psycopg.Error as error:
+                if not (error.sqlstate or "").startswith("DA0"):
+                    wrong.append(f"{name}({call}): {error.sqlstate} {error}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_a_refused_system_spoils_no_later_answer(analyst: psycopg.Connection) -> None:
     """PROJ remembers an error, and reports it with the next use of a transformation that was used before."""
     count = "SELECT * FROM published.count_inside('published.ten', {}, at => '2008-06-04 08:00Z')"

@@ -846,6 +846,15 @@ def test_a_job_is_told_of_releases_of_its_times_and_of_no_others(job):
     assert list_rivals(job, asked.format(**about, rest=f", starts => '{find_day(1)}'")) is None
 
 
+def test_a_login_without_a_role_that_takes_a_jobs_lock_delays_it_for_a_while_only(own, database, login):
+    with psycopg.connect(login("pg_read_all_settings"), autocommit=True) as nobody:
+        nobody.execute("SELECT pg_advisory_lock(hashtextextended('dbanon.job taxi', 0))")
+        own.execute("ALTER FUNCTION dbanon_internal.fill_job(jsonb, boolean) SET lock_timeout = '50ms'")
+        with expect_refusal("DA013", "taxi"):
+            add(own)
+    add(own)
+
+
 def test_two_jobs_cannot_have_one_name(job):
     with expect_refusal("DA003"):
         add(job)
@@ -941,6 +950,27 @@ def test_a_job_whose_zone_is_unknown_is_said_and_stops_no_other(job):
     assert found == [("other", False), ("taxi", True)]
     assert 2 in [row[0] for row in job.execute("SELECT level FROM dbanon.health WHERE about = 'job taxi'")]
     assert job.execute("SELECT FROM dbanon.plan_job('taxi')").fetchall() == []
+
+
+def list_unattended(connection: psycopg.Connection[Any]) -> list[str]:
+    query = "SELECT about FROM dbanon.health WHERE level = 2 AND remedy LIKE '%run_jobs%' ORDER BY about"
+    return [about for (about,) in connection.execute(query)]
+
+
+def test_a_job_that_waits_for_another_of_its_owner_is_attended(job, database):
+    add(job, ", dataset => 'taxi'", "other")
+    assert list_unattended(job) == []  # they were added a moment ago, although their first periods have passed
+    job.execute("UPDATE dbanon.job SET created_at = now() - interval '10 min'")
+    assert list_unattended(job) == ["job other", "job taxi"]
+    with psycopg.connect(database, autocommit=True) as busy:
+        assert read_value(busy, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job WHERE name = 'taxi'")
+        job.execute("UPDATE dbanon.job SET looked_at = now() - interval '10 min' WHERE name = 'taxi'")
+        assert list_unattended(job) == []
+    wait_until(lambda: list_unattended(job) == ["job other", "job taxi"])
+    job.execute("SELECT dbanon.steer_job('taxi', 'pause')")
+    assert list_unattended(job) == ["job other"]
+    job.execute("SELECT dbanon.steer_job('taxi', 'resume')")
+    assert list_unattended(job) == ["job other"]
 
 
 def test_a_source_that_is_awaited_is_no_error_until_the_job_is_late(own):

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from dbanon.methods import METHODS
 from tests.db.methods import change_methods
 from tests.facts import demand_named
 
@@ -117,3 +118,34 @@ def test_a_publication_says_what_no_publication_has_said(own: psycopg.Connection
     for run in runs:
         own.execute("SELECT dbanon.publish(%s, %s)", [run, f"r{run}"])
     assert [said for said in heard if said and "leaves out" in said] == [before[0].replace("Run 1", f"Run {runs[0]}")]
+
+
+# Of a run whose first window begins too early for its data.
+EARLY = """
+UPDATE dbanon.run SET method = %s, suppressed = %s, params = params || %s;
+UPDATE dbanon.verification SET figures = %s
+"""
+
+
+@pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_plain_operator_and_a_plain_worker_are_told_every_notice(
+    scratch: psycopg.Connection, method: str, role: str
+) -> None:
+    traits = scratch.execute("SELECT traits FROM dbanon.method WHERE name = %s", [method]).fetchone()
+    assert traits is not None
+    figures = dict.fromkeys([*traits[0].get("notices", {}), *traits[0].get("totals", {}).values()], 10)
+    left_out = {kind: {"few_alike": 9} for kind in traits[0].get("totals", {})}
+    params = {
+        "since": 1212566340,
+        "start": 1212566340,
+        "align": "last",
+        "max_gap_s": 300,
+        traits[0].get("every") or "": 60,
+    }
+    with psycopg.ClientCursor(scratch) as cursor:
+        cursor.execute(EARLY, [method, Jsonb(left_out), Jsonb(params), Jsonb(figures)])
+    scratch.execute(f"SET ROLE {role}")  # type: ignore[arg-type]
+    said = [line for (line,) in scratch.execute("SELECT dbanon_internal.list_run_warnings(1, 1)")]
+    assert len(said) >= sum(key != "left_out" for key in traits[0].get("notices", {}))
+    assert sum("start = 2008" in line for line in said) == (traits[0].get("every") is not None)

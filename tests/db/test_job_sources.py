@@ -1,0 +1,139 @@
+"""What a job's source does wrong, by will or by mistake, stays with that job, and none of its words go anywhere."""
+
+import contextlib
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbanon.worker.events import Log
+from dbanon.worker.schedule import Schedule, _explain_failure
+from tests.db.nights import add, list_periods, make_source, read_value
+from tests.facts import demand_named
+
+RUN = "CALL dbanon.run_jobs(wait => false)"
+WORDS = "Anna Miller of 3 Elm Street was at 13.4,52.5"
+SOURCE = """
+CREATE FUNCTION public.spite(lat float8) RETURNS float8 LANGUAGE sql AS 'SELECT lat';
+CREATE VIEW public.spiteful AS SELECT cab, ts, lon, public.spite(lat) AS lat FROM public.gps;
+CREATE TABLE public.other AS SELECT 'o' || cab AS cab, ts, lon, lat FROM public.gps;
+CREATE TABLE public.noted (number int);
+CREATE TABLE public.single (number int UNIQUE DEFERRABLE INITIALLY DEFERRED);
+CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {fail}; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON public.noted DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION public.fail();
+"""
+SPITE = """
+CREATE OR REPLACE FUNCTION public.spite(lat float8) RETURNS float8 LANGUAGE plpgsql AS $$ BEGIN {}; RETURN lat; END $$
+"""
+RAISE = f"RAISE EXCEPTION '{WORDS}' USING ERRCODE = '{{}}', DETAIL = '{WORDS}', HINT = '{WORDS}'"
+INSERT = "INSERT INTO public.noted VALUES (1)"
+QUIET = "PERFORM 1"
+
+# What the function of the source does, what the trigger does that it defers, and what the period shows.
+RECORDED = {
+    **{
+        state: (RAISE.format(state), QUIET, "DA012") for state in ("DA020", "DA013", "DA005", "DA010", "DA018", "P0001")
+    },
+    **{state: (RAISE.format(state), QUIET, state) for state in ("40P01", "40001", "55P03", "57014", "53100")},
+    "assertion": (f"ASSERT false, '{WORDS}'", QUIET, "P0004"),
+    "long": (f"RAISE EXCEPTION '%', repeat('{WORDS}', 100000)", QUIET, "DA012"),
+    "our words": (f"PERFORM dbanon_internal.raise_refusal('DA020', '{WORDS}', '', '')", QUIET, "DA012"),
+    "our refusal": (f"PERFORM dbanon_internal.demand_zone('{WORDS}')", QUIET, "DA012"),
+    "deferred": (INSERT, RAISE.format("DA020"), "DA012"),
+    "deferred, our words": (INSERT, f"PERFORM dbanon_internal.raise_refusal('DA020', '{WORDS}', '', '')", "DA012"),
+    "deferred, lock": (INSERT, RAISE.format("55P03"), "DA012"),
+    "deferred, cancelled": (INSERT, RAISE.format("57014"), "57014"),
+    "deferred, asserted": (INSERT, f"ASSERT false, '{WORDS}'", "P0004"),
+    "unique": ("INSERT INTO public.single VALUES (1)", QUIET, "DA012"),
+}
+# These end the session's work, so nothing is written of them.
+ENDING = {
+    "deferred again": (
+        INSERT,
+        "IF NEW.number = 1 THEN SET CONSTRAINTS ALL DEFERRED; INSERT INTO public.noted VALUES (2); ELSE {}; END IF",
+    ),
+    "cancelled": ("PERFORM pg_cancel_backend(pg_backend_pid()), pg_sleep(10)", QUIET),
+}
+
+
+@pytest.fixture
+def own(connection: psycopg.Connection) -> psycopg.Connection:
+    make_source(connection, days=2)
+    return connection
+
+
+def make_job(connection: psycopg.Connection[Any], does: str, defers: str) -> None:
+    """Make a job whose source turns bad after it was added, and one behind it."""
+    connection.execute(SOURCE.replace("{fail}", defers))  # type: ignore[arg-type]
+    add(connection, source="public.spiteful")
+    add(connection, name="other", source="public.other")
+    connection.execute(SPITE.replace("{}", does))  # type: ignore[arg-type]
+
+
+def read_everything(connection: psycopg.Connection[Any]) -> str:
+    """All that others see of jobs."""
+    queries = ("dbanon.job_runs", "dbanon.jobs", "dbanon.audit", "dbanon.health", "dbanon_internal.list_vitals()")
+    return str([connection.execute(f"SELECT x::text FROM {query} x").fetchall() for query in queries])  # type: ignore[arg-type]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(("does", "defers", "state"), RECORDED.values(), ids=RECORDED)
+def test_an_error_of_a_source_is_counted_once_and_says_nothing_of_its_own(own, capsys, does, defers, state):
+    make_job(own, does, defers)
+    for form in ("json", "text"):
+        own.add_notice_handler(Schedule(None, Log(form), grace_s=1)._tell)  # type: ignore[arg-type]
+    own.execute(RUN)
+    assert list_periods(own, "state, sqlstate, tries") == [("load", state, 1)]
+    assert list_periods(own, "state", "other") == ["compute"]
+    said = read_everything(own) + capsys.readouterr().err
+    assert state in said
+    for word in ("Anna", "Elm", "13.4,52.5"):
+        assert word not in said
+
+
+@pytest.mark.parametrize("level", ["NOTICE", "WARNING", "INFO", "LOG"])
+def test_what_a_source_says_beside_reaches_no_log(own, capsys, level):
+    make_job(own, f"RAISE {level} '{WORDS}' USING ERRCODE = 'DA018'", QUIET)
+    own.add_notice_handler(Schedule(None, Log("text"), grace_s=1)._tell)
+    own.execute(RUN)
+    assert list_periods(own, "state") == ["compute"]
+    assert "Anna" not in read_everything(own) + capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("does", "defers"), ENDING.values(), ids=ENDING)
+def test_a_source_that_ends_the_session_stops_no_other_job(own, does, defers):
+    make_job(own, does, defers.replace("{}", RAISE.format("DA020")))
+    for _ in range(2):
+        with contextlib.suppress(psycopg.Error):
+            own.execute(RUN)
+    assert list_periods(own, "state", "other") == ["compute"]
+    with pytest.raises(psycopg.Error) as caught:
+        own.execute(RUN)
+    assert "Anna" not in read_everything(own) + str(_explain_failure(caught.value))
+
+
+def test_a_cursor_that_a_source_holds_open_is_closed_before_it_is_read(own):
+    called = "EXECUTE 'DECLARE late CURSOR WITH HOLD FOR SELECT dbanon_internal.demand_zone(''Anna Miller'')'"
+    make_job(own, f"IF NOT EXISTS (SELECT FROM pg_cursors) THEN {called}; END IF", QUIET)
+    own.execute(RUN)
+    assert [*list_periods(own, "state"), *list_periods(own, "state", "other")] == ["compute", "compute"]
+
+
+def test_a_column_that_another_server_renamed_is_named(own):
+    """As a foreign table has it, whose columns are renamed on the other server."""
+    make_job(own, RAISE.format("42703"), QUIET)
+    own.execute(RUN)
+    [(state, error)] = list_periods(own, "sqlstate, error")
+    assert state == "DA012"
+    demand_named(error, "public.spiteful", "42703", "lat")
+    assert "Anna" not in error
+
+
+def test_a_job_that_was_not_looked_at_for_longest_comes_first(own):
+    make_job(own, QUIET, QUIET)
+    own.execute("CALL dbanon.run_jobs('taxi', false)")
+    row = own.execute("SELECT dbanon_internal.begin_jobs(NULL, false)").fetchone()
+    assert row is not None
+    ids = {name: read_value(own, "SELECT job_id FROM dbanon.job WHERE name = %s", name) for name in ("other", "taxi")}
+    assert row[0] == list(ids.values())
