@@ -58,8 +58,10 @@ DECLARE
     found bigint[] := '{}';
     few bigint;
 BEGIN
-    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k INTO STRICT of_run
-        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = count_few_over_parts.run_id;
+    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k,
+            met.traits -> 'notices' ->> 'requests_of_few_over_parts' AS sentence INTO STRICT of_run
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = count_few_over_parts.run_id;
     -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
     -- parts. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same parts.
     FOR among IN
@@ -91,9 +93,7 @@ BEGIN
     END LOOP;
     few := (SELECT count(DISTINCT ele.content) FROM unnest(found) ele (content));
     IF few > 0 THEN
-        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last 30 parts of this '
-                     'release, its dataset or its population: %. If one person sent such a value in each part, it points to that person.',
-            of_run.k, few;
+        RAISE NOTICE '%', format(of_run.sentence, few);
     END IF;
     RETURN jsonb_build_object('requests_of_few_over_parts', few);
 END

@@ -124,6 +124,11 @@ METHOD = Method(
             "Published request values that leave fewer than k people when their groups are intersected over "
             "windows: %s. If one person sent such a value each time, it points to that person."
         ),
+        "requests_of_few_over_parts": (
+            "Published request values that leave fewer than k people when their groups are intersected over the last "
+            "30 parts of this release, its dataset or its population: %s. If one person sent such a value in each "
+            "part, it points to that person."
+        ),
     },
     totals={"subjects": "seen", "requests": "requests"},
     reasons={
