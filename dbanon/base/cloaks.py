@@ -308,10 +308,9 @@ class Cloaks:
 
 
 def find_longer_sides(wide_m: NDArray[Any], high_m: NDArray[Any]) -> NDArray[Any]:
-    """Give the longer sides of regions: of any shape, those of the least rectangle around it along the axes.
+    """Give the longer sides of regions; of any other shape, that of the least rectangle around it along the axes.
 
-    It says how far apart two people of a row may be, which the area does not: a sliver of 8 m by 8 km is as large as a
-    square of 250 m.
+    The root of an area tells less: a sliver of 8 m by 8 km is as large as a square of 250 m.
     """
     longer: NDArray[Any] = np.maximum(wide_m, high_m)
     return longer

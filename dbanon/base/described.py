@@ -7,7 +7,7 @@ which has no fact for administrators alone. A page shows no fact that is not in 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from dbanon.base.figures import Figure
 
@@ -36,26 +36,14 @@ class ClauseFound:
     tested: bool | None = True
 
 
-class Decided(Protocol):
-    """A clause and its result, in a verdict or on a page."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing breaks it."""
-
-    @property
-    def tested(self) -> bool | None:
-        """Whether anything could break it, if that is known."""
-
-
-def name_verdict(clause: Decided) -> str:
-    """Say what became of a clause."""
+def name_verdict(clause: Any) -> str:
+    """Say what became of a clause of a verdict or a page."""
     if not clause.passed:
         return "BROKEN"
     return {True: "holds", False: "nothing to test", None: "not broken"}[clause.tested]
 
 
-def count_verdicts(clauses: Sequence[Decided]) -> tuple[str, str]:
+def count_verdicts(clauses: Sequence[Any]) -> tuple[str, str]:
     """Count clauses by what became of them, with the verb: ("14 of 14", "hold, nothing to test in 4").
 
     A clause that nothing could break is no success, so it is counted apart.
@@ -174,11 +162,6 @@ class Described:
     def held(self) -> int:
         """Number of clauses that nothing breaks."""
         return sum(clause.passed for clause in self.clauses)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether it was attacked, and nothing breaks any clause."""
-        return bool(self.clauses) and self.held == len(self.clauses)
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:

@@ -72,25 +72,17 @@ def _make_promise(letter: str, side: Side) -> Markup:
 
 def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
     records, shown = [side.record for side in sides], [side.shown for side in sides]
-    held = ["".join(count_verdicts(r.clauses)).replace("hold", "") for r in records]
     times = [
         words.format_span(*(None if t is None else t.astimezone(zone) for t in (r.since, r.until))) for r in records
     ]
     settings = [frame.isolate(words.format_settings(r.parameters) or "-") for r in records]
     return [
-        ["clauses that hold", *held],
-        ["notices of the run, and beside other releases", *(str(len(r.notices)) for r in records)],
+        ["clauses of the attack", *(" ".join(count_verdicts(r.clauses)) for r in records)],
+        ["notices", *(str(len(r.notices)) for r in records)],
         ["people hidden by a row", *(_describe_crowd(side) for side in sides)],
         ["published", *(_describe_share(r) for r in records)],
         ["rows", *(f"{r.rows or 0:,}" for r in records)],
-        [
-            "longer side, half of the regions under",
-            *(words.format_length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown),
-        ],
-        [
-            "longer side, nine tenths under",
-            *(words.format_length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown),
-        ],
+        ["longer side of the regions", *(_describe_sides(s) for s in shown)],
         ["in exact rows", *(format_percent(s.exact) for s in shown)],
         ["time", *times],
         ["parameters", *settings],
@@ -100,6 +92,11 @@ def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
 def _describe_crowd(side: Side) -> str:
     hides = words.describe_crowd(side.record, side.shown.exact)
     return (hides[0] + (", except exact rows" if side.shown.exact else "")) if hides else "-"
+
+
+def _describe_sides(shown: Shown) -> str:
+    _, *sides = map(words.format_length, shown.sides)
+    return "half under {}, nine tenths under {}".format(*sides) if sides else "-"
 
 
 def _describe_share(record: Described) -> str:

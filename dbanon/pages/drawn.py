@@ -131,35 +131,6 @@ class Drawn(Blocks):
             ),
         )
 
-    def draw_scale(self) -> Markup:
-        """Draw the longer sides of three regions to the scale of the map."""
-        window, sides = self.shown.window, self.shown.sides
-        if window is None or len(sides) != 3:
-            return Markup("")
-        wide = window.x1 - window.x0
-        middle = (window.y0 + window.y1) / 2
-        cut = maps.Window(x0=window.x0, x1=window.x1, y0=middle - wide / 4, y1=middle + wide / 4)
-        across = maps.UNITS_ACROSS
-        bars = [
-            f"M{(across - long) / 2:.0f} {across * (place + 1) / 8:.0f}h{long:.0f}v90h-{long:.0f}z"
-            for place, long in enumerate(side / cut.unit_m for side in sides)
-        ]
-        said = ", ".join(
-            f"{name} under {words.format_length(side)}"
-            for name, side in zip(("a tenth", "half", "nine tenths"), sides, strict=True)
-        )
-        drawn = maps.draw_map(
-            "scale", "Regions to scale", f"Bars as long as the regions: {said}.", cut, maps.draw_regions(bars)
-        )
-        return frame.make_block(
-            "The same, to scale",
-            frame.make_picture(
-                drawn,
-                f"As wide as the map: {words.format_length(wide)}. Bars as long as the regions: {said}.",
-                class_="map",
-            ),
-        )
-
     def draw_crowds(self) -> Markup:
         """Draw how many people a row hides."""
         rows = [charts.Bar(label=label, value=share, text=format_percent(share)) for label, share in self.shown.crowds]
@@ -241,7 +212,7 @@ class Drawn(Blocks):
 
     def join_pictures(self) -> Markup:
         """Put the charts of the rows together."""
-        blocks = [self.draw_left_out(), self.draw_sizes(), self.draw_crowds(), self.draw_scale(), self.draw_atoms()]
+        blocks = [self.draw_left_out(), self.draw_sizes(), self.draw_crowds(), self.draw_atoms()]
         return frame.make_section("The rows in pictures", frame.make_columns(*filter(None, blocks)))
 
 

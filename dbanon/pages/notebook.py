@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.base.described import Decided, count_verdicts, read_clause
+from dbanon.base.described import count_verdicts, read_clause
 from dbanon.base.figures import format_percent, round_percent
 from dbanon.pages import charts
 from dbanon.pages.charts import Bar, format_metres
@@ -58,7 +58,7 @@ def _find_share_below(tenths: Sequence[tuple[float, float]], side_m: float) -> f
 
 def make_run_view(
     title: str,
-    clauses: Sequence[Decided],
+    clauses: Sequence[Any],
     metrics: Mapping[str, Any],
     left_out: Sequence[tuple[str, int, int | None]],
     *,
@@ -69,7 +69,7 @@ def make_run_view(
     Parameters
     ----------
     title : str
-    clauses : sequence of Decided
+    clauses : sequence
         Those of the attack.
     metrics : mapping
         Its figures.
@@ -174,7 +174,7 @@ def _make_name() -> str:
     return f"dbanon-{secrets.token_hex(5)}"
 
 
-def _describe_verdict(clauses: Sequence[Decided]) -> tuple[str, bool]:
+def _describe_verdict(clauses: Sequence[Any]) -> tuple[str, bool]:
     if not clauses:
         return "✗ not attacked", False
     passed, said = all(clause.passed for clause in clauses), " clauses ".join(count_verdicts(clauses))

@@ -79,10 +79,9 @@ class Told(Blocks):
             )
             rows.append((test.capitalize(), TEST_QUESTIONS[test], verdict, self.record.left_open.get(test, "")))
         if notices := self.record.notices:
-            asks = "What was counted in this run, and beside other releases, that no clause forbids?"
-            said_all = Markup("").join(Markup("<p>{}</p>").format(one) for one in notices)
             number = Markup('<span class="warn">{}</span>').format(format_count(len(notices), "notice"))
-            rows.append(("Of this release", asks, number, said_all))
+            open_ = Markup("").join(Markup("<p>{}</p>").format(one) for one in notices)
+            rows.append(("Of this release", "What was counted that no clause forbids?", number, open_))
         return frame.make_section(
             "The three tests of the regulators",
             frame.make_table(["test", "asks", "clauses of the attack", "left open"], rows),
@@ -121,14 +120,15 @@ class Told(Blocks):
         record = self.record
         if not record.clauses:
             return frame.make_card("Motivated intruder", "The rows were not attacked.")
-        idle = sum(clause.tested is False for clause in record.clauses)
-        count = len(record.clauses) - idle
-        found = [format_count(len(record.clauses) - record.held, "broken clause")] if not record.is_held else []
-        found += [f"nothing to test in {format_count(idle, 'clause')}"] if idle else []
-        found += (
-            [f"{format_count(len(record.notices), 'notice')}, which stand under “left open”"] if record.notices else []
-        )
-        found += [f"{format_percent(self.shown.exact)} of what is published is exact"] if self.shown.exact else []
+        found, tried = [], format_count(len(record.clauses), "clause")
+        if record.held < len(record.clauses):
+            found.append(format_count(len(record.clauses) - record.held, "broken clause"))
+        if idle := sum(clause.tested is False for clause in record.clauses):
+            found.append(f"nothing to test in {format_count(idle, 'clause')}")
+        if record.notices:
+            found.append(f"{format_count(len(record.notices), 'notice')}, under “left open”")
+        if self.shown.exact:
+            found.append(f"{format_percent(self.shown.exact)} of what is published is exact")
         version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
         when = Markup("before publication{}.").format(version)
         if record.checked_at:
@@ -138,10 +138,7 @@ class Told(Blocks):
             )
         said = [
             ("Knows", record.adversary),
-            (
-                "Did",
-                f"read all stored rows and the data again, and tried to break {format_count(count, 'clause')}.",
-            ),
+            ("Did", f"read all stored rows and the data again, and tried to break {tried}."),
             ("Found", f"{', '.join(found) or 'nothing'}."),
             ("When", when),
             ("Not tried", f"{_NOT_TRIED}."),

@@ -65,7 +65,7 @@ def format_usable_resolution(figures: Sequence[Figure], asked: str | None = None
 
 def describe_crowd(record: Described, exact: float) -> tuple[str, str] | None:
     """Say how many people a row hides that is not exact; None unless an attack confirmed it for all of these."""
-    if record.k is None or not record.is_held:
+    if record.k is None or not record.clauses or record.held < len(record.clauses):
         return None
     return f"{record.k} or more", "people hidden by each other row" if exact else "people hidden by a row"
 

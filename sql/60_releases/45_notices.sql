@@ -18,7 +18,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.fill_in(text, jsonb) IS
 'Puts figures into a sentence, each in place of its name in braces; NULL where one of them is not known.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.list_run_warnings(run_id bigint, called bigint, known jsonb, least numeric) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.list_run_warnings(run_id bigint, called bigint, known jsonb, joined_below numeric) RETURNS SETOF text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -66,7 +66,7 @@ BEGIN
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
     -- What was counted and the method warns of, with the figure in the method's own sentence.
-    RETURN QUERY SELECT format(pair.value, CASE WHEN num.figure < least THEN format('fewer than %s', least) ELSE num.figure::text END)
+    RETURN QUERY SELECT format(pair.value, CASE WHEN num.figure < joined_below THEN format('fewer than %s', joined_below) ELSE num.figure::text END)
         FROM jsonb_each_text(traits -> 'notices') pair
         CROSS JOIN LATERAL (SELECT (figures ->> pair.key)::numeric AS figure WHERE jsonb_typeof(figures -> pair.key) = 'number') num
         WHERE num.figure > 0;
@@ -75,7 +75,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
 data for its first window are missing; and what was counted that its method warns of. The figures are those known, or of its latest verification.
-A count below the least is told as fewer than that; NULL tells all.';
+A count below joined_below is told as fewer than that; NULL tells all.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -97,7 +97,7 @@ def test_of_two_identical_runs_the_second_says_only_what_is_new(own: psycopg.Con
     assert own.execute(said, [same]).fetchone() == ([],)
     assert own.execute(said, [other]).fetchone() == (["3 are followed."],)
     # All of it is there for who asks.
-    everything = own.execute("SELECT array(SELECT dbanon_internal.list_run_warnings(%s, %s))", [same, same]).fetchone()
+    everything = own.execute("SELECT array(SELECT dbanon_internal.list_run_warnings(%s, %s, NULL, NULL))", [same, same]).fetchone()
     assert everything == ([first[0].replace("Run 1", f"Run {same}"), *first[1:]],)
     own.execute("UPDATE dbanon.run SET params = params || '{\"min_contents\": 2}' WHERE run_id = %s", [same])
     assert own.execute(said, [same]).fetchone() == everything

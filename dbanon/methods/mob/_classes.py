@@ -81,17 +81,13 @@ def measure_classes(found: Classes, rows: int, k: int, cell_m: float) -> dict[st
         "median_class_size": float(np.median(found.size)) if len(found.size) else 0.0,
         "coverage_percent": 100 * float(inside.mean()) if len(found.size) else 100.0,
         "generalised_percent": 100 * float(found.size.sum()) / max(rows, 1),
-        **summarise_sides(*(_measure_boxes(found) * cell_m).T),
+        **summarise_sides(*((found.box[:, 2:] - found.box[:, :2] + 1) * cell_m).T),
     }
 
 
-def _measure_boxes(found: Classes) -> Float:
-    """Give the width and height of each class's box in cells: float64[c, 2]."""
-    return np.asarray(found.box[:, 2:].astype(np.float64) - found.box[:, :2] + 1)
-
-
 def _compute_area(found: Classes) -> Float:
-    return np.asarray(_measure_boxes(found).prod(axis=1))
+    wide = found.box[:, 2:].astype(np.float64) - found.box[:, :2] + 1
+    return np.asarray(wide[:, 0] * wide[:, 1], np.float64)
 
 
 @compile_kernel

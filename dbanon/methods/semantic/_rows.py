@@ -315,11 +315,9 @@ def _compute_metrics(
     area = np.add.reduceat(cells.area_m2[rows.cell], rows.cell_offset[:-1])[region]
     sides = {}
     if cells.bounds is not None:
-        low, high = (
-            least.reduceat(cells.bounds[rows.cell][:, corner], rows.cell_offset[:-1])[region]
-            for least, corner in ((np.minimum, slice(0, 2)), (np.maximum, slice(2, 4)))
-        )
-        sides = summarise_sides(*(high - low).T)
+        box, first = cells.bounds[rows.cell], rows.cell_offset[:-1]
+        spans = np.maximum.reduceat(box[:, 2:], first) - np.minimum.reduceat(box[:, :2], first)
+        sides = summarise_sides(*spans[region].T)
     return {
         "groups": groups,
         "rows": len(row),
