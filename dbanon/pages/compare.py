@@ -95,8 +95,8 @@ def _describe_crowd(side: Side) -> str:
 
 
 def _describe_sides(shown: Shown) -> str:
-    _, *sides = map(words.format_length, shown.sides)
-    return "half under {}, nine tenths under {}".format(*sides) if sides else "-"
+    sides = map(words.format_length, shown.sides[1:])
+    return "half under {}, nine tenths under {}".format(*sides) if shown.sides else "-"
 
 
 def _describe_share(record: Described) -> str:

@@ -72,7 +72,7 @@ class Told(Blocks):
             named = {
                 name: [one.name for one in of if name_verdict(one) == name] for name in ("BROKEN", "nothing to test")
             }
-            said = [" ".join(count_verdicts(of)) if of else "no clause"]
+            said = [" ".join(count_verdicts(of)).partition(",")[0] if of else "no clause"]
             said += [f"{name.lower()}: {', '.join(names)}" for name, names in named.items() if names]
             verdict = Markup('<span class="{}">{}</span>').format(
                 "warn" if named["BROKEN"] else "" if named["nothing to test"] else "good", "; ".join(said)
@@ -124,7 +124,7 @@ class Told(Blocks):
         if record.held < len(record.clauses):
             found.append(format_count(len(record.clauses) - record.held, "broken clause"))
         if idle := sum(clause.tested is False for clause in record.clauses):
-            found.append(f"nothing to test in {format_count(idle, 'clause')}")
+            found.append(f"{format_count(idle, 'clause')} with nothing to test")
         if record.notices:
             found.append(f"{format_count(len(record.notices), 'notice')}, under “left open”")
         if self.shown.exact:

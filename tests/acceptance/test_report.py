@@ -181,7 +181,8 @@ def test_figures_of_a_page_are_those_of_the_server(city: str) -> None:
     with psycopg.connect(city) as owner:
         share = owner.execute("SELECT percent_left_out FROM published.parts WHERE name = 'city_k5'").fetchone()[0]
         half = owner.execute(
-            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sqrt(ST_Area(region))) FROM published.city_k5 c,"
+            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY greatest(ST_XMax(region) - ST_XMin(region),"
+            " ST_YMax(region) - ST_YMin(region))) FROM published.city_k5 c,"
             " generate_series(1, c.subjects)"
         ).fetchone()[0]
         rows = owner.execute("SELECT count(*) FROM published.city_k5").fetchone()[0]

@@ -30,7 +30,7 @@ def test_more_than_half_of_anything_is_a_notice_that_says_why_and_what_would_hel
     left_out = {"samples": {"few_alike": 910, "silence": 2}, "subjects": {"few_alike": 5}}
     known = {"seen": 10, "samples": 1000, "windows": 98, "others_needed": 392}
     said, helpful = write_notices(scratch, left_out, known)
-    demand_named(said, "Run 1", "92 % of the samples", "few_alike", "Too few were alike.")
+    demand_named(said, "Run 1", "91 % of the samples", "few_alike", "Too few were alike.")
     assert "people" not in said  # of whom half are left out, and not more
     assert helpful == "98 windows of 5, 392 needed."
 

@@ -70,7 +70,7 @@ def test_a_clause_over_nothing_does_not_hold_and_is_counted_apart() -> None:
     assert "nothing to test" in row
     assert ">holds<" not in row
     assert "2 of 2" not in html
-    assert "nothing to test in 1" in find_found(html) != "nothing."
+    assert "1 clause with nothing to test" in find_found(html)
     assert find_found(make_file_page(clauses=(HOLDS,))) == "nothing."
 
 
