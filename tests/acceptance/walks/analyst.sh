@@ -9,7 +9,8 @@ SELECT column_name, type, meaning FROM published.columns WHERE name = 'city_k5' 
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sqrt(ST_Area(region))) AS median_side_m FROM published.city_k5;
+SELECT percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY
+    greatest(ST_XMax(region) - ST_XMin(region), ST_YMax(region) - ST_YMin(region))) AS longer_side_m FROM published.city_k5;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
