@@ -81,6 +81,7 @@ END
 
 python3 - <<'END'
 import geopandas
+import numpy
 import sqlalchemy
 
 engine = sqlalchemy.create_engine("postgresql+psycopg://anna@server/geo")
@@ -91,8 +92,9 @@ query = """
 rows = geopandas.read_postgis(sqlalchemy.text(query), engine, geom_col="region", index_col="cloak_id")
 
 people = rows.groupby("valid_from")["subjects"].sum()
-sides = rows.assign(side_m=rows.area**0.5).groupby("valid_from")["side_m"].median()
-print(rows.crs.to_epsg(), people.iloc[0], round(sides.iloc[0]))
+box = rows.bounds
+sides = (box[["maxx", "maxy"]].to_numpy() - box[["minx", "miny"]].to_numpy()).max(axis=1)  # the longer ones
+print(rows.crs.to_epsg(), people.iloc[0], round(numpy.median(sides)))
 rows.to_parquet("city_k5.parquet")
 END
 
