@@ -28,7 +28,7 @@ def round_percent(share: float) -> int:
     Of two shares that make a whole the percents make 100: ties go to even. `compute_percent_left_out` of SQL does the
     same, so a page, a table and a notice tell one number.
     """
-    nearest = round(100 * share)
+    nearest = round(round(100 * share, 9))  # 100 * 0.575 is 57.49999999999999
     return min(max(nearest, 1), 99) if 0 < share < 1 else nearest
 
 

@@ -74,8 +74,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
-data for its first window are missing; and what was counted that its method warns of. The figures are those known, or of its latest verification.
-A count below joined_below is told as fewer than that; NULL tells all.';
+data for its first window are missing; and what was counted that its method warns of, by the figures known or of its latest verification, each
+below joined_below told as fewer than that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

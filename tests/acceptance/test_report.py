@@ -206,6 +206,20 @@ def test_a_run_that_is_not_published_has_a_page_too(verified_city: tuple[Databas
     assert database.connection.execute("SELECT count(*) FROM dbanon.release").fetchone() == (0,)
 
 
+def test_a_run_without_requests_is_not_said_to_keep_what_is_promised_of_requests(own_city: str) -> None:
+    with open_database(own_city) as database:
+        database.connection.execute("DELETE FROM dbanon.request")
+        run = database.run("tp-aware", dataset="city", params={"k": 4, "instants": 5})
+        idle = {clause.name for clause in run.verdict.clauses if not clause.tested}
+        assert idle == {"requests-sent", "requests-set", "requests-few", "requests-complete"}
+        text = read_words(str(database.report(run.run_id)))
+    number = len(run.verdict.clauses) - len(idle)
+    assert f"{number} of {number}" in text
+    assert "Found: nothing" not in text
+    assert "4 clauses with nothing to test" in text
+    assert {"longer_side_50_m", "longer_side_90_m"} <= run.metrics.keys()
+
+
 def test_two_releases_of_different_promises_are_side_by_side_and_not_ranked(city: str, tmp_path: Path) -> None:
     told = call(city, "compare", "city_k5", "city_sites", "-o", str(tmp_path / "two.html"))
     assert told.code == 0, told.stderr

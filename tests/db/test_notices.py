@@ -6,6 +6,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from dbanon.base.described import Described
+from dbanon.base.figures import round_percent
 from tests.facts import demand_named
 
 HELP = "{windows} windows of {k}, {others_needed} needed."
@@ -97,7 +99,9 @@ def test_of_two_identical_runs_the_second_says_only_what_is_new(own: psycopg.Con
     assert own.execute(said, [same]).fetchone() == ([],)
     assert own.execute(said, [other]).fetchone() == (["3 are followed."],)
     # All of it is there for who asks.
-    everything = own.execute("SELECT array(SELECT dbanon_internal.list_run_warnings(%s, %s, NULL, NULL))", [same, same]).fetchone()
+    everything = own.execute(
+        "SELECT array(SELECT dbanon_internal.list_run_warnings(%s, %s, NULL, NULL))", [same, same]
+    ).fetchone()
     assert everything == ([first[0].replace("Run 1", f"Run {same}"), *first[1:]],)
     own.execute("UPDATE dbanon.run SET params = params || '{\"min_contents\": 2}' WHERE run_id = %s", [same])
     assert own.execute(said, [same]).fetchone() == everything
@@ -114,3 +118,37 @@ def test_a_publication_says_what_no_publication_has_said(own: psycopg.Connection
     for run in runs:
         own.execute("SELECT dbanon.publish(%s, %s)", [run, f"r{run}"])
     assert [said for said in heard if said and "leaves out" in said] == [before[0].replace("Run 1", f"Run {runs[0]}")]
+
+
+def test_a_card_has_every_notice_of_its_run_and_no_count_below_k(scratch: psycopg.Connection) -> None:
+    """Whatever its name: a method's sentence and a figure make one, also a figure found beside other releases."""
+    traits = {**TRAITS, "notices": {"followed": "%s are followed.", "met": "%s are met.", "none": "%s are none."}}
+    write_notices(scratch, {}, {"seen": 10, "followed": 2, "met": 7, "none": 0}, traits)
+    [(card,)] = scratch.execute("SELECT dbanon.run_card(1)")
+    assert sorted(card["attack"]["notices"]) == ["7 are met.", "fewer than 5 are followed."]
+    assert sorted(Described.from_card(card).notices) == sorted(card["attack"]["notices"])
+
+
+def test_what_a_publication_found_beside_others_is_a_notice_of_its_card(own: psycopg.Connection) -> None:
+    write_notices(own, {}, {"seen": 10}, {**TRAITS, "notices": {"few_over": "%s are few."}})
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(1)")
+    own.execute("SELECT dbanon.publish(1, 'ten')")
+    own.execute("ALTER TABLE dbanon.release DISABLE TRIGGER USER")
+    for found, said in ((3, ["fewer than 5 are few."]), (8, ["8 are few."]), (0, [])):
+        own.execute("UPDATE dbanon.release SET overlap = %s", [Jsonb({"few_over": found})])
+        [(card,)] = own.execute("SELECT dbanon.release_card('ten')")
+        assert card["attack"]["notices"] == said
+
+
+def test_the_server_and_the_program_round_shares_alike(scratch: psycopg.Connection) -> None:
+    totals = (7, 200, 320, 1000, 18_368)
+    query = """SELECT total, part, dbanon_internal.compute_percent_left_out(total, part) FROM unnest(%s::int[]) total,
+        generate_series(0, total, greatest(total / 320, 1)) part"""
+    found = scratch.execute(query, [list(totals)]).fetchall()
+    assert {total for total, *_ in found} == set(totals)
+    for total, part, percent in found:
+        assert percent == round_percent(part / total)
+        assert 100 - percent == round_percent((total - part) / total)
+        assert (percent in {0, 100}) == (part in {0, total})
+    [(share,)] = scratch.execute("SELECT 100 - dbanon_internal.compute_percent_left_out(18368, 18368 - 13214)")
+    assert share == 72

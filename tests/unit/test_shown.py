@@ -170,7 +170,7 @@ def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_
     assert bare not in html
     [tile, *_] = re.findall('<li class="warn-fact"><b>(.*?)</b>', html)
     assert tile == "40 %"
-    assert html.index("warn-fact\"><b>") < html.index("<b>5 or more<")
+    assert html.index('warn-fact"><b>') < html.index("<b>5 or more<")
     broken = make_described(clauses=(make_clause("size", 9), make_clause("covers")))
     assert "people hidden by a row" not in make_file_page(broken)
     side = compare.Side(record=make_described(), shown=shown.Shown(k=K, exact=0.4))
