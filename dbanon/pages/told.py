@@ -34,7 +34,7 @@ class Told(Blocks):
         record, shown = self.record, self.shown
         found: list[frame.Fact] = []
         if shown.exact:  # what is exposed most comes first
-            about = "of what is published is shown exactly: these rows hide nobody"
+            about = "of what is published is shown exactly: these rows hide no one"
             found.append((format_percent(shown.exact), about, "warn"))
         number, verdict = count_verdicts(record.clauses)
         about = f"clauses of the attack on the stored rows {verdict}"
