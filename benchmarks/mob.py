@@ -126,7 +126,7 @@ def main() -> None:
         print(json.dumps(measure_case(*map(int, given.case[:4]), given.case[4])))
         return
     print(
-        " objects   k size known way              loss %  side m   classes median cover %       s   CPU s peak MB "
+        " objects   k size known way              loss %  long m   classes median cover %       s   CPU s peak MB "
         "possibly definitely"
     )
     for objects, k, size, instants in dict.fromkeys(list_cases(given.parts, given.most)):
@@ -139,7 +139,7 @@ def main() -> None:
             m = json.loads(done.stdout)
             print(
                 f"{objects:>8,}{k:>4}{size:>5}{instants:>6} {way:<14}{100 * m['information_loss']:>9.2f}"
-                f"{m['median_cloak_side_m']:>8,.0f}{m['classes']:>10,}{m['median_class_size']:>7,.0f}"
+                f"{m['longer_side_50_m']:>8,.0f}{m['classes']:>10,}{m['median_class_size']:>7,.0f}"
                 f"{m['coverage_percent']:>8.1f}{m['s']:>8.1f}{m['cpu_s']:>8.1f}{m['peak_mb']:>8,.0f}"
                 f"{m['possibly']:>9.3f}{m['definitely']:>11.3f}",
                 flush=True,

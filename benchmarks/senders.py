@@ -116,11 +116,11 @@ def main() -> None:
         f"{len(data.t):,} fixes of {len(code)} cabs in three hours, {len(requests.t):,} requests; windows of 30 minutes"
     )
     first = int(data.t.min() // 60 * 60)
-    print(f"\n{'start, k = 5':<30}{'of subject-windows':>20}{'of requests':>14}{'median side m':>16}")
+    print(f"\n{'start, k = 5':<30}{'of subject-windows':>20}{'of requests':>14}{'median long m':>16}")
     for what, given in (("data's first slot", {"start": first}), ("max_gap_s later (default)", {})):
         metrics = run(data, requests, k=5, **given).metrics
         share = metrics["requests_published"] / metrics["requests_total"]
-        print(f"{what:<30}{metrics['published_share']:>20.1%}{share:>14.1%}{metrics['median_cloak_side_m']:>16.0f}")
+        print(f"{what:<30}{metrics['published_share']:>20.1%}{share:>14.1%}{metrics['longer_side_50_m']:>16.0f}")
     print(f"\n{'k':>3} {'windows linked':>16} {'below k':>10} {'one left':>10}")
     for k in (5, 10, 20):
         cloaks = run(data, requests, k=k)

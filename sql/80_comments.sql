@@ -347,7 +347,7 @@ COMMENT ON COLUMN dbanon.verification.digest IS 'Digest of the rows the verdict 
 COMMENT ON COLUMN dbanon.verification.outdated IS 'Whether an earlier version made its digest in another way than this one: its run is verified again before it is published.';
 COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
 COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
-COMMENT ON COLUMN dbanon.verification.clauses IS 'The clauses of the attack and their results: [{name, passed, violations, sentence}].';
+COMMENT ON COLUMN dbanon.verification.clauses IS 'The clauses of the attack and their results: [{name, passed, violations, sentence, tested}]. Tested is false where nothing could break it.';
 
 COMMENT ON TABLE dbanon.evaluation IS 'How useful the rows of a run are, measured against the private data. It holds no question''s true answer, and stays when the run is dropped.';
 COMMENT ON COLUMN dbanon.evaluation.evaluation_id IS 'Key. The greatest is the latest.';
@@ -399,7 +399,7 @@ COMMENT ON COLUMN dbanon.release.left_out IS 'The share of people left out by ho
 
 COMMENT ON COLUMN dbanon.release.pois_at IS 'When the last points of interest were loaded before its run. Null: not known, or there are none.';
 
-COMMENT ON COLUMN dbanon.release.percent_left_out IS 'The share of the people seen that was left out, in whole percent, rounded up. Null where fewer than k were left out.';
+COMMENT ON COLUMN dbanon.release.percent_left_out IS 'The share of the people seen that was left out, to the nearest whole percent and 1 at least. Null where fewer than k were left out.';
 COMMENT ON COLUMN dbanon.release.series_id IS 'The growing release that it is a part of. Null: it is a release of one run.';
 COMMENT ON COLUMN dbanon.release.bounds IS 'The time that the part takes: all of its rows lie in it.';
 COMMENT ON COLUMN dbanon.release.prefix IS 'The upper bits of the keys of its rows, drawn at random: no other part has or had it.';
@@ -473,7 +473,7 @@ COMMENT ON COLUMN published.parts.since IS 'Start of its first row.';
 COMMENT ON COLUMN published.parts.until IS 'End of its last row, itself outside.';
 COMMENT ON COLUMN published.parts.k IS 'The k of its promise.';
 COMMENT ON COLUMN published.parts.rows IS 'How many rows it has. One person may be in many rows, so do not count rows for people.';
-COMMENT ON COLUMN published.parts.percent_left_out IS 'The share of the people seen that is not in it, in percent, rounded up. Null where fewer than k people are left out, or none.';
+COMMENT ON COLUMN published.parts.percent_left_out IS 'The share of the people seen that is not in it, to the nearest whole percent and 1 at least. Null where fewer than k people are left out, or none.';
 COMMENT ON COLUMN published.parts.places_changed IS 'True if it was computed with other places than the part before: sensitive sites, or areas with points of interest. A difference between the two parts may then come from the places, and not from people. False where the method reads no places, and for the first part.';
 
 COMMENT ON VIEW published.columns IS 'The columns of the releases that you may read.';
@@ -487,7 +487,7 @@ COMMENT ON VIEW published.left_out IS 'The share of the people seen that is not 
 COMMENT ON COLUMN published.left_out.name IS 'The release.';
 COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the first of several.';
 COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';
-COMMENT ON COLUMN published.left_out.percent IS 'The share of people left out, in percent, rounded up. It counts the people seen at moments or in windows that begin in this time, each person once a window.';
+COMMENT ON COLUMN published.left_out.percent IS 'The share of people left out, to the nearest whole percent and 1 at least. It counts the people seen at moments or in windows that begin in this time, each person once a window.';
 
 COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read, for a growing release those of each part. A region consists of whole atoms, so it reveals nothing about the place within one. The figures are those of the time when the release was published.';
 COMMENT ON COLUMN published.atoms.name IS 'The release.';

@@ -211,12 +211,13 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """One thing that must hold, how often it does not, and a sentence that says both."""
+    """One thing that must hold, how often it does not, both in a sentence, and whether anything could break it."""
 
     name: str
     passed: bool
     violations: int
     sentence: str
+    tested: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

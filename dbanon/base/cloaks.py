@@ -307,21 +307,30 @@ class Cloaks:
         return self.regions.extras
 
 
-def summarise_sides(side_m: NDArray[Any]) -> dict[str, float]:
-    """Give the figures of how large regions are: their median, and the tenths between the least and the greatest tenth.
+def find_longer_sides(wide_m: NDArray[Any], high_m: NDArray[Any]) -> NDArray[Any]:
+    """Give the longer sides of regions; of any other shape, that of the least rectangle around it along the axes.
+
+    The root of an area tells less: a sliver of 8 m by 8 km is as large as a square of 250 m.
+    """
+    longer: NDArray[Any] = np.maximum(wide_m, high_m)
+    return longer
+
+
+def summarise_sides(wide_m: NDArray[Any], high_m: NDArray[Any]) -> dict[str, float]:
+    """Give the figures of how long regions are: the tenths of their longer sides.
 
     Neither the least nor the greatest is told: one group somewhere off makes it.
 
     Parameters
     ----------
-    side_m : float[n]
-        The square root of each region's area, one for whatever the family counts: rows, or distinct regions.
+    wide_m, high_m : float[n]
+        Of the rectangle around each region, one for whatever the family counts: rows, or distinct regions.
     """
-    if not len(side_m):
-        return {"median_cloak_side_m": 0.0}
-    tenths = np.quantile(side_m, np.arange(1, 10) / 10).tolist()
-    others = {f"cloak_side_{10 * at}_m": tenth for at, tenth in enumerate(tenths, 1) if at != 5}
-    return {"median_cloak_side_m": float(np.median(side_m)), **others}
+    shares = range(10, 100, 10)
+    if not len(wide_m):
+        return dict.fromkeys((f"longer_side_{share}_m" for share in (50, 90)), 0.0)
+    tenths = np.quantile(find_longer_sides(wide_m, high_m), [share / 100 for share in shares]).tolist()
+    return {f"longer_side_{share}_m": tenth for share, tenth in zip(shares, tenths, strict=True)}
 
 
 def count_by_hour(

@@ -22,7 +22,10 @@ TEST_QUESTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClauseFound:
-    """The result of the attack for one clause, and the clause in plain words."""
+    """The result of the attack for one clause, and the clause in plain words.
+
+    `tested`: whether anything could break it; None for a reader who may not know.
+    """
 
     name: str
     passed: bool
@@ -30,6 +33,25 @@ class ClauseFound:
     sentence: str
     plain: str
     test: str
+    tested: bool | None = True
+
+
+def name_verdict(clause: Any) -> str:
+    """Say what became of a clause of a verdict or a page."""
+    if not clause.passed:
+        return "BROKEN"
+    return {True: "holds", False: "nothing to test", None: "not broken"}[clause.tested]
+
+
+def count_verdicts(clauses: Sequence[Any]) -> tuple[str, str]:
+    """Count clauses by what became of them, with the verb: ("14 of 14", "hold, nothing to test in 4").
+
+    A clause that nothing could break is no success, so it is counted apart.
+    """
+    idle = sum(name_verdict(clause) == "nothing to test" for clause in clauses)
+    held = sum(clause.passed for clause in clauses) - idle
+    verb = "are not broken" if any(clause.tested is None for clause in clauses) else "hold"
+    return f"{held} of {len(clauses) - idle}", verb + (f", nothing to test in {idle}" if idle else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +99,8 @@ class Described:
         ``published.taxi_k5``, or ``run 7``.
     left_open : mapping
         Conclusions that a release with all clauses does not rule out, by test.
+    notices : sequence of str
+        What was counted in this run, and beside other releases, that no clause forbids; no count below k.
     columns : sequence of (str, str)
         Columns of the view, each with its meaning.
     changed : bool
@@ -101,6 +125,7 @@ class Described:
     clauses: Sequence[ClauseFound]
     left_open: Mapping[str, str]
     left_out: LeftOut
+    notices: Sequence[str] = ()
     paper: str | None = None
     percent_left_out: int | None = None
     window_s: int | None = None
@@ -142,7 +167,7 @@ class Described:
 
     @property
     def held(self) -> int:
-        """Number of clauses that hold."""
+        """Number of clauses that nothing breaks."""
         return sum(clause.passed for clause in self.clauses)
 
     @classmethod
@@ -152,13 +177,13 @@ class Described:
         versions = {"dbanon": card["program_version"], **card["versions"]}
         return cls(
             **{name: card[name] for name in _COPIED_FIELDS},
-            **{name: attack[name] for name in ("left_open", "checked_by", "digest")},
+            **{name: attack[name] for name in ("left_open", "notices", "checked_by", "digest")},
             name=f"published.{card['release']}" if card["release"] else f"run {card['run_id']}",
             k=_read_whole(card["k"]),
             holds=card["holds"] or "instant",
             since=parse_moment(card["period"]["since"]),
             until=parse_moment(card["period"]["until"]),
-            clauses=tuple(_read_clause(one) for one in attack["clauses"]),
+            clauses=tuple(read_clause(one) for one in attack["clauses"]),
             left_out=LeftOut(
                 meaning=left_out["meaning"],
                 reasons=left_out["reasons"],
@@ -184,7 +209,7 @@ _COPIED_FIELDS = (
 """Fields of `Described` that are called and written alike in the record of SQL."""
 
 
-def _read_clause(found: Mapping[str, Any]) -> ClauseFound:
+def read_clause(found: Mapping[str, Any]) -> ClauseFound:
     """Read the result for a clause; if the method no longer has the clause, only its name is known."""
     sentence = found.get("sentence", "")
     return ClauseFound(
@@ -194,6 +219,7 @@ def _read_clause(found: Mapping[str, Any]) -> ClauseFound:
         sentence=sentence,
         plain=found.get("plain") or sentence.partition("; broken by ")[0],
         test=found.get("test", "attack"),
+        tested=found.get("tested", True),
     )
 
 

@@ -22,6 +22,21 @@ ASKED_WORDS: dict[Asked, str] = {"moment": "at a moment", "span": "over ten minu
 """The same in words."""
 
 
+def round_percent(share: float) -> int:
+    """Round a share of 1 to the nearest whole percent; of a part, which is neither nothing nor all, 1 to 99.
+
+    Of two shares that make a whole the percents make 100: ties go to even. `compute_percent_left_out` of SQL does the
+    same, so a page, a table and a notice tell one number.
+    """
+    nearest = round(round(100 * share, 9))  # 100 * 0.575 is 57.49999999999999
+    return min(max(nearest, 1), 99) if 0 < share < 1 else nearest
+
+
+def format_percent(share: float) -> str:
+    """Write a share of 1 in whole percent: 0 % means none, and 100 % means all."""
+    return f"{round_percent(share)} %"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     """One measured number: its metric, and the questions that it was measured with.
@@ -128,13 +143,6 @@ class Rectangles:
     until: "Float"
     bounds: "Float"
     subjects: "Int"
-
-    @property
-    def area_m2(self) -> "Float":
-        """The area of each."""
-        width, height = (self.bounds[:, 2:] - self.bounds[:, :2]).T
-        areas: Float = width * height
-        return areas
 
     @property
     def centres(self) -> Movements:

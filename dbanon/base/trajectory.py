@@ -218,6 +218,8 @@ class Cells:
         How much the cells cover more than once; less than a square metre counts as nothing.
     atom : int64[c], optional
         The atom that a release of the same people gave each cell, -1 where none did; None where no cell has one.
+    bounds : float64[c, 4], optional
+        xmin, ymin, xmax, ymax of each cell; without them no figure tells how long regions are.
     """
 
     cell_id: Int
@@ -228,6 +230,7 @@ class Cells:
     fix_cell: Int
     overlap_m2: float = 0.0
     atom: Int | None = None
+    bounds: Float | None = None
 
     def __post_init__(self) -> None:
         c = len(self.cell_id)

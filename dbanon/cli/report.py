@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.base import console
 from dbanon.base.console import make_visible
-from dbanon.base.described import Described
+from dbanon.base.described import Described, name_verdict
 from dbanon.base.errors import format_count
-from dbanon.base.figures import ASKED_WORDS
+from dbanon.base.figures import ASKED_WORDS, round_percent
 from dbanon.pages import notebook, words
 from dbanon.pages.charts import format_metres
 
@@ -145,7 +145,7 @@ def make_run_json(result: "RunResult") -> dict[str, Any]:
         "passed": verdict.passed,
         "figures": dict(verdict.figures),
         "clauses": [
-            {"name": c.name, "passed": c.passed, "violations": c.violations, "sentence": c.sentence}
+            {name: getattr(c, name) for name in ("name", "passed", "violations", "sentence", "tested")}
             for c in verdict.clauses
         ],
     }
@@ -170,12 +170,13 @@ def format_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
     parts += [draw_run(result, counts)] if console.can_draw() else []
     if result.metrics:
-        shown = [(name, value) for name, value in result.metrics.items() if not name.startswith("cloak_side_")]
+        others = {f"longer_side_{share}_m" for share in notebook.TENTHS if share not in (50, 90)}
+        shown = [(name, value) for name, value in result.metrics.items() if name not in others]
         parts.append(format_table(["figure", "value"], shown))
     left_out = {**result.suppressed.get("subjects", {}), **result.suppressed.get("requests", {})}
     if left_out:
         parts.append(format_table(["left out", "count"], sorted(left_out.items())))
-    clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations) for c in result.verdict.clauses]
+    clauses = [(c.name, name_verdict(c), c.violations) for c in result.verdict.clauses]
     parts.append(format_table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
     if result.verdict.figures:
         figures = ", ".join(f"{name} {_write_cell(value)}" for name, value in result.verdict.figures.items())
@@ -198,16 +199,16 @@ def draw_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
         low, high, half = (
             format_metres(shares[0][0]),
             format_metres(shares[-1][1]),
-            format_metres(result.metrics["median_cloak_side_m"]),
+            format_metres(result.metrics["longer_side_50_m"]),
         )
         lines.append(
-            f"regions   {low:>7} {draw_sparkline([share for _, _, share in shares])} {high} wide, half under {half}"
+            f"regions   {low:>7} {draw_sparkline([share for _, _, share in shares])} {high} long, half under {half}"
         )
     left_out = (
         (kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.list_left_out()
     )
     lines += [
-        f"left out  {100 * sum(reasons.values()) / total:>5.0f} % of {total:,} {kind.replace('_', ' ')}: "
+        f"left out  {round_percent(sum(reasons.values()) / total):>5} % of {total:,} {kind.replace('_', ' ')}: "
         + ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
         for kind, reasons, total in left_out
         if reasons and total
@@ -215,7 +216,9 @@ def draw_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     hours = [(sum(one["left_out"].values()), one["seen"]) for one in result.suppressed.get("by_hour", ())]
     if len(hours) > 1:
         out = [left / seen if seen else 0 for left, seen in hours]
-        lines.append(f"left out by hour  {draw_sparkline(out)} {100 * min(out):.0f} to {100 * max(out):.0f} %")
+        lines.append(
+            f"left out by hour  {draw_sparkline(out)} {round_percent(min(out))} to {round_percent(max(out))} %"
+        )
     if counts:
         side = words.format_usable_resolution(counts)
         lines.append(f"usable    {side}: in squares of that side counts are off by a fifth at most")
@@ -242,6 +245,8 @@ def format_card(card: Mapping[str, Any]) -> str:
     if card["atoms"]:
         facts += [("atoms", card["atoms"]["number"])]
         facts += [("points of interest until", card["atoms"]["pois_loaded_at"] or "not known")]
+    sides = card["longer_side_m"].items()
+    facts += [(f"longer side of regions, {name.replace('_', ' ')}", format_metres(m)) for name, m in sides if m]
     facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
@@ -253,10 +258,11 @@ def format_card(card: Mapping[str, Any]) -> str:
     parts.append(format_table([f"release {card['release']}", ""], facts))
     parts.append(format_table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
     record = Described.from_card(card)
-    clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations, c.test) for c in record.clauses]
+    clauses = [(c.name, name_verdict(c), c.violations, c.test) for c in record.clauses]
     if clauses:
         parts.append(format_table(["clause", "verdict", "violations", "test of"], clauses))
     parts += [textwrap.fill(f"Left open, {test}: {said}", LINE_WIDTH) for test, said in record.left_open.items()]
+    parts += [textwrap.fill(f"Left open, of this run: {said}", LINE_WIDTH) for said in record.notices]
     parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", LINE_WIDTH))
     in_all = [("in all", reason, n) for counts in left_out["in_all"].values() for reason, n in counts.items()]
     hours = [(hour["hour"], reason, n) for hour in left_out["by_hour"] for reason, n in hour["left_out"].items()]
@@ -343,7 +349,7 @@ def _write_sweep_row(one: "Setting") -> list[Any]:
         off += f" [{error.low:.0%}, {error.high:.0%}]"
     side = words.format_usable_resolution(list(one.figures.values()))
     may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
-    share = "" if one.share is None else f"{one.share:.0%}"
+    share = "" if one.share is None else f"{round_percent(one.share)}%"
     return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]
 
 

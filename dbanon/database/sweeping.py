@@ -158,7 +158,7 @@ class _Shown(Sweep):
 
 def _summarise(one: Setting) -> tuple[str, float | None, str]:
     """Give a setting's name and share, and a word on it."""
-    side_m = one.find_value("median_cloak_side_m")
+    side_m = one.find_value("longer_side_50_m")
     if one.outcome != "verified" or side_m is None:
         return one.name, None, one.outcome
     return one.name, one.share, f"half under {format_metres(side_m)}" + (", chosen" if one.chosen else "")

@@ -189,7 +189,8 @@ class Method:
     has_days : bool
         Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
     notices : mapping
-        By figure of the attack: what a run and its publication say if it is not 0, ``%s`` being the figure. And under
+        By figure of the attack, or of what a publication found beside other releases: what a run, its publication and
+        its page say if it is not 0, ``%s`` being the figure. And under
         ``left_out``: what would help, said when more than half of anything is left out, where all figures of the attack
         and parameters are known that stand in it in braces.
     totals : mapping

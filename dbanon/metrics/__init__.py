@@ -111,7 +111,7 @@ _ALL_METRICS = (
         plain="Ask about squares of this side or larger, and the error of counts is at most 20 %.",
         group="top",
     ),
-    *_make_quantiles("region_side_m", "Side of a region", "m", "side of a square as large as the region"),
+    *_make_quantiles("region_side_m", "Longer side of region", "m", "longer side of the region's bounding rectangle"),
     *_make_quantiles("region_time_s", "Time of a row", "s", "length of the period"),
     Metric(
         name="requests_published",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.base.errors import format_count
-from dbanon.base.figures import Evaluation
+from dbanon.base.figures import Evaluation, format_percent
 from dbanon.base.sweep import SIDE_M, Setting, Sweep, Want, find_lines
 from dbanon.metrics.questions import choose_compared_side
 
@@ -174,8 +174,8 @@ def _describe_effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
         )
     one, other = first.share or 0, last.share or 0
     if abs(one - other) < _SAME_SHARE:
-        return f"{where} {counts}, while the same {_format_percent(one)} are published."
-    return f"{where} {counts}, and instead of {_format_percent(one)} there are {_format_percent(other)} published."
+        return f"{where} {counts}, while the same {format_percent(one)} are published."
+    return f"{where} {counts}, and instead of {format_percent(one)} there are {format_percent(other)} published."
 
 
 def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], at: str) -> str:
@@ -249,7 +249,3 @@ def _format_error(setting: Setting) -> str:
         return "unknown"
     ends = "" if error.low is None or error.high is None else f" [{error.low * 100:.0f} to {error.high * 100:.0f}]"
     return f"{error.value * 100:.0f} %{ends}"
-
-
-def _format_percent(share: float) -> str:
-    return f"{share * 100:.0f} %"

@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from dbanon.base.described import Described
+from dbanon.base.described import Described, count_verdicts
 from dbanon.base.errors import format_count
+from dbanon.base.figures import format_percent
 from dbanon.pages import frame, maps, words
 from dbanon.pages.drawn import draw_sizes
 from dbanon.pages.shown import Shown
@@ -71,19 +72,18 @@ def _make_promise(letter: str, side: Side) -> Markup:
 
 def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
     records, shown = [side.record for side in sides], [side.shown for side in sides]
-    held = [f"{r.held} of {len(r.clauses)}" for r in records]
     times = [
         words.format_span(*(None if t is None else t.astimezone(zone) for t in (r.since, r.until))) for r in records
     ]
     settings = [frame.isolate(words.format_settings(r.parameters) or "-") for r in records]
     return [
-        ["clauses that hold", *held],
+        ["clauses of the attack", *(" ".join(count_verdicts(r.clauses)) for r in records)],
+        ["notices", *(str(len(r.notices)) for r in records)],
         ["people hidden by a row", *(_describe_crowd(side) for side in sides)],
         ["published", *(_describe_share(r) for r in records)],
         ["rows", *(f"{r.rows or 0:,}" for r in records)],
-        ["half of the regions under", *(words.format_length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)],
-        ["nine tenths under", *(words.format_length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown)],
-        ["in exact rows", *(words.format_percent(s.exact) for s in shown)],
+        ["longer side of the regions", *(_describe_sides(s) for s in shown)],
+        ["in exact rows", *(format_percent(s.exact) for s in shown)],
         ["time", *times],
         ["parameters", *settings],
     ]
@@ -92,6 +92,11 @@ def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
 def _describe_crowd(side: Side) -> str:
     hides = words.describe_crowd(side.record, side.shown.exact)
     return (hides[0] + (", except exact rows" if side.shown.exact else "")) if hides else "-"
+
+
+def _describe_sides(shown: Shown) -> str:
+    sides = map(words.format_length, shown.sides[1:])
+    return "half under {}, nine tenths under {}".format(*sides) if shown.sides else "-"
 
 
 def _describe_share(record: Described) -> str:
@@ -123,7 +128,7 @@ def _draw_map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
 def _draw_sizes(letter: str, side: Side) -> Markup:
     if not side.shown.sizes:
         return frame.make_card(letter, "There are no rows that hide people.")
-    drawn = draw_sizes(f"sizes-{letter.lower()}", f"{letter}: how large the regions are", side.shown)
+    drawn = draw_sizes(f"sizes-{letter.lower()}", f"{letter}: how long the regions are", side.shown)
     return frame.make_picture(drawn, f"{letter}: share of people and time. The last bar is open.")
 
 

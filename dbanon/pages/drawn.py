@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from dbanon.base.errors import format_count
+from dbanon.base.figures import format_percent
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.blocks import Blocks, localise
 from dbanon.pages.shown import Shown, name_levels
@@ -44,7 +45,7 @@ class Drawn(Blocks):
         said = f"One region hides {words.spell_number(self.shown.k)} or more people. Where many lie it is darker."
         outside = " The map shows where 95 % of the people and time are. Rows may lie outside."
         backdrop = " The background is a public table." if self.shown.lines or self.shown.areas else ""
-        exact = f" Exact rows ({words.format_percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
+        exact = f" Exact rows ({format_percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
         return said + outside + exact + backdrop
 
     def draw_pair(self) -> Markup:
@@ -116,52 +117,23 @@ class Drawn(Blocks):
         return frame.make_picture(drawn, "The cells that rows are made of (published.atoms).", class_="map")
 
     def draw_sizes(self) -> Markup:
-        """Draw how large regions are."""
+        """Draw how long regions are."""
         shown = self.shown
         if not shown.sizes or len(shown.sides) != 3:
             return Markup("")
         return frame.make_block(
-            "How large are the regions?",
+            "How long are the regions?",
             frame.make_picture(
-                draw_sizes("sizes", "How large the regions are", shown),
-                f"A tenth lies in regions under {words.format_length(shown.sides[0])}, nine tenths under "
+                draw_sizes("sizes", "How long the regions are", shown),
+                f"Longer sides: a tenth lies in regions under {words.format_length(shown.sides[0])}, nine tenths under "
                 f"{words.format_length(shown.sides[2])}. A region counts for each of its people and minutes. The last "
-                "bar is open: it holds all that are larger.",
-            ),
-        )
-
-    def draw_scale(self) -> Markup:
-        """Draw three regions to the scale of the map."""
-        window, sides = self.shown.window, self.shown.sides
-        if window is None or len(sides) != 3:
-            return Markup("")
-        wide = window.x1 - window.x0
-        middle = (window.y0 + window.y1) / 2
-        cut = maps.Window(x0=window.x0, x1=window.x1, y0=middle - wide / 4, y1=middle + wide / 4)
-        squares = [
-            f"M{maps.UNITS_ACROSS / 2 - half:.0f} {maps.UNITS_ACROSS / 4 - half:.0f}"
-            f"h{2 * half:.0f}v{2 * half:.0f}h-{2 * half:.0f}z"
-            for half in (side / cut.unit_m / 2 for side in sides)
-        ]
-        said = ", ".join(
-            f"{name} under {words.format_length(side)}"
-            for name, side in zip(("a tenth", "half", "nine tenths"), sides, strict=True)
-        )
-        drawn = maps.draw_map(
-            "scale", "Regions to scale", f"Squares as wide as the regions: {said}.", cut, maps.draw_regions(squares)
-        )
-        return frame.make_block(
-            "The same, to scale",
-            frame.make_picture(
-                drawn, f"As wide as the map: {words.format_length(wide)}. Squares: {said}.", class_="map"
+                "bar is open: it holds all that are longer.",
             ),
         )
 
     def draw_crowds(self) -> Markup:
         """Draw how many people a row hides."""
-        rows = [
-            charts.Bar(label=label, value=share, text=words.format_percent(share)) for label, share in self.shown.crowds
-        ]
+        rows = [charts.Bar(label=label, value=share, text=format_percent(share)) for label, share in self.shown.crowds]
         if not rows:
             return Markup("")
         said = "; ".join(f"{row.label}: {row.text}" for row in rows)
@@ -240,20 +212,20 @@ class Drawn(Blocks):
 
     def join_pictures(self) -> Markup:
         """Put the charts of the rows together."""
-        blocks = [self.draw_left_out(), self.draw_sizes(), self.draw_crowds(), self.draw_scale(), self.draw_atoms()]
+        blocks = [self.draw_left_out(), self.draw_sizes(), self.draw_crowds(), self.draw_atoms()]
         return frame.make_section("The rows in pictures", frame.make_columns(*filter(None, blocks)))
 
 
 def draw_sizes(name: str, title: str, shown: Shown) -> Markup:
-    """Draw a histogram of the sides of regions, and where the middle one is."""
+    """Draw a histogram of the longer sides of regions, and where the middle one is."""
     low, half, high = map(words.format_length, shown.sides)
     return charts.draw_histogram(
         name,
         title,
-        f"Side of a square as large as a region: a tenth under {low}, half under {half}, nine tenths under {high}.",
+        f"Longer side of a region: a tenth under {low}, half under {half}, nine tenths under {high}.",
         shown.sizes,
         mark=(shown.sides[1], f"half are under {half}"),
-        axis="side of a square as large as the region",
+        axis="longer side of the region",
     )
 
 

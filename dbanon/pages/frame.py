@@ -6,7 +6,7 @@ in light and dark. What is private says so in its title, in a band, in the margi
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import Markup, escape
 
@@ -42,6 +42,7 @@ figcaption{margin-top:4px}
 list-style:none}
 .facts li,.card{border:1px solid var(--line);border-radius:6px;padding:10px 12px}
 .facts li{border-top:3px solid var(--published)}.facts li.private-fact{border-top-color:var(--private)}
+.facts li.warn-fact{border-top-color:var(--warn)}.facts li.warn-fact b{color:var(--warn)}
 .facts b{display:block;font-size:22px;line-height:1.2}.facts span{color:var(--soft);font-size:13px}
 .card h3{margin-top:0}
 table{border-collapse:collapse;width:100%;font-size:14px}caption{text-align:left;color:var(--soft);font-size:13px;
@@ -76,6 +77,9 @@ footer{margin-top:14px;font-size:11px}th,td{padding:2px 6px}.lines{margin-top:28
 
 code,pre{font-size:11px}}
 """
+
+Fact = tuple[str, Any, Literal["", "private", "warn"]]
+"""A figure, what it is, and whether it is private, or a reason to look twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,13 +200,13 @@ def make_map_grid(*figures: Markup) -> Markup:
     return Markup('<div class="small-maps">{}</div>').format(Markup("").join(figures))
 
 
-def make_fact_list(found: Iterable[tuple[str, Any, bool]]) -> Markup:
-    """Show figures: the figure, what it is, and whether it is private."""
+def make_fact_list(found: Iterable[Fact]) -> Markup:
+    """Show figures."""
     shown = Markup("").join(
         Markup("<li{}><b>{}</b><span>{}</span></li>").format(
-            Markup(' class="private-fact"') if private else "", value, words
+            Markup(' class="{}-fact"').format(kind) if kind else "", value, words
         )
-        for value, words, private in found
+        for value, words, kind in found
     )
     return Markup('<ul class="facts">{}</ul>').format(shown)
 

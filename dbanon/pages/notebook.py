@@ -13,7 +13,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.base.errors import format_count
+from dbanon.base.described import count_verdicts, read_clause
+from dbanon.base.figures import format_percent, round_percent
 from dbanon.pages import charts
 from dbanon.pages.charts import Bar, format_metres
 from dbanon.pages.svg import STYLE
@@ -26,21 +27,20 @@ span.fact{margin-right:16px;color:var(--soft)}span.fact b{color:var(--ink)}
 div.figures{display:flex;flex-wrap:wrap;gap:14px;align-items:flex-start}
 div.figures svg{width:360px;max-width:100%;height:auto}
 """
-_TENTH_FIGURES = {f"cloak_side_{tenth}0_m": tenth / 10 for tenth in range(1, 10) if tenth != 5} | {
-    "median_cloak_side_m": 0.5
-}
+TENTHS = range(10, 100, 10)
 
 Fact = tuple[str, str]
 """A value in words, and its name."""
 
 
 def compute_sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, float]]:
-    """Give the sizes of a run's regions: (side in metres, up to, share of 1), by equal factors.
+    """Give the longer sides of a run's regions: (metres, up to, share of 1), by equal factors.
 
     They range from the tenth to the ninetieth percentile; empty if the run has none, or all regions have one size.
     """
-    tenths = sorted((share, float(figures[name])) for name, share in _TENTH_FIGURES.items() if name in figures)
-    if len(tenths) < len(_TENTH_FIGURES) or not 0 < tenths[0][1] < tenths[-1][1]:
+    named = [(share / 100, figures.get(f"longer_side_{share}_m")) for share in TENTHS]
+    tenths = [(share, float(side_m)) for share, side_m in named if side_m is not None]
+    if len(tenths) < len(TENTHS) or not 0 < tenths[0][1] < tenths[-1][1]:
         return []
     least, most = tenths[0][1], tenths[-1][1]
     edges = [least * (most / least) ** (edge / bins) for edge in range(bins)] + [most]
@@ -58,8 +58,7 @@ def _find_share_below(tenths: Sequence[tuple[float, float]], side_m: float) -> f
 
 def make_run_view(
     title: str,
-    held: int,
-    clauses: int,
+    clauses: Sequence[Any],
     metrics: Mapping[str, Any],
     left_out: Sequence[tuple[str, int, int | None]],
     *,
@@ -70,8 +69,8 @@ def make_run_view(
     Parameters
     ----------
     title : str
-    held, clauses : int
-        Number of clauses of the attack that hold, and of all clauses.
+    clauses : sequence
+        Those of the attack.
     metrics : mapping
         Its figures.
     left_out : sequence of (str, int, int or None)
@@ -79,18 +78,18 @@ def make_run_view(
         whole percent, or as fewer than `k`.
     """
     name = _make_name()
-    facts = [(_write_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
-    if "median_cloak_side_m" in metrics:
-        facts.append((format_metres(metrics["median_cloak_side_m"]), "half of the regions under"))
+    facts = [(format_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
+    if "longer_side_50_m" in metrics:
+        half, most = (format_metres(metrics[f"longer_side_{share}_m"]) for share in (50, 90))
+        facts.append((half, f"half of the regions under, nine tenths under {most}"))
     figures = []
     if shares := compute_sizes(metrics, 16):
-        half = metrics["median_cloak_side_m"]
-        said = f"A tenth is under {format_metres(shares[0][0])}, half under {format_metres(half)}, nine tenths under "
+        said = f"A tenth is under {format_metres(shares[0][0])}, half under {half}, nine tenths under {most}."
         figures.append(
             charts.draw_histogram(
-                f"{name}-sizes", "Sides of the regions", said + f"{format_metres(shares[-1][1])}.", shares,
-                axis="side of the regions, without the least and the greatest tenth",
-                mark=(half, f"half are under {format_metres(half)}"),
+                f"{name}-sizes", "Longer sides of the regions", said, shares,
+                axis="longer side of the regions, without the least and the greatest tenth",
+                mark=(metrics["longer_side_50_m"], f"half are under {half}"),
             )
         )  # fmt: skip
     if bars := [
@@ -101,13 +100,11 @@ def make_run_view(
         words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
         facts.append(("", "grey: left out, by reason"))
         figures.append(charts.draw_bars(f"{name}-left-out", "Left out, by reason", words, bars, most=1.0))
-    return make_view(title, facts, *figures, verdict=_describe_verdict(held, clauses))
+    return make_view(title, facts, *figures, verdict=_describe_verdict(clauses))
 
 
 def make_release_view(card: Mapping[str, Any]) -> str:
     """Make the view of a release from its card: its promise and its verification."""
-    clauses = card["attack"]["clauses"] or ()
-    held = sum(bool(one["passed"]) for one in clauses)
     state = "" if card["live"] else ", withdrawn"
     facts = [(f"k = {card['k']}", "")] if card["k"] else []
     facts += [(f"{card['rows']:,}", "rows"), (f"{card['method']}, {card['algorithm']}", "")]
@@ -116,7 +113,7 @@ def make_release_view(card: Mapping[str, Any]) -> str:
         f"Release published.{card['release']}{state}",
         facts,
         text=card["promise"],
-        verdict=_describe_verdict(held, len(clauses)),
+        verdict=_describe_verdict([read_clause(one) for one in card["attack"]["clauses"] or ()]),
     )
 
 
@@ -126,7 +123,7 @@ def make_sweep_view(title: str, settings: Sequence[tuple[str, float | None, str]
         Bar(
             label=label,
             value=share or 0,
-            text=", ".join(filter(None, [_write_percent(share) if share is not None else "", said])),
+            text=", ".join(filter(None, [format_percent(share) if share is not None else "", said])),
             kind="published" if share is not None else "gone",
         )
         for label, share, said in settings
@@ -177,23 +174,19 @@ def _make_name() -> str:
     return f"dbanon-{secrets.token_hex(5)}"
 
 
-def _describe_verdict(held: int, clauses: int) -> tuple[str, bool]:
+def _describe_verdict(clauses: Sequence[Any]) -> tuple[str, bool]:
     if not clauses:
         return "✗ not attacked", False
-    said = f"{held} of {format_count(clauses, 'clause')} hold"
-    return (f"✓ verified, {said}", True) if held == clauses else (f"✗ refused, {said}", False)
+    passed, said = all(clause.passed for clause in clauses), " clauses ".join(count_verdicts(clauses))
+    return f"✓ verified, {said}" if passed else f"✗ refused, {said}", passed
 
 
 def _describe_share(n: int, total: int | None, k: int) -> tuple[int, str]:
     """Give a share left out in percent and in words, as ``describe_share`` of SQL does."""
     if n < k or not total:
         return 0, f"fewer than {k}, or none" if n < k else "not known"
-    percent = -(-100 * n // total)
+    percent = round_percent(n / total)
     return percent, f"{percent} %"
-
-
-def _write_percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _write_day(text: str | None) -> str:

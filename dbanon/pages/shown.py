@@ -82,7 +82,7 @@ class Shown:
     cell_m : float
         The side of these cells.
     sizes : sequence of (float, float, float)
-        Bins of the side of a square as large as a region, and their share of people and time; the last is open.
+        Bins of the longer side of a region, and their share of people and time; the last is open.
     sides : sequence of float
         Quantiles of this side: 10, 50 and 90 %; empty if no row hides people.
     crowds : sequence of (str, float)

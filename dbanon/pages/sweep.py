@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.base.errors import format_count
-from dbanon.base.figures import ASKED_WORDS, Figure
+from dbanon.base.figures import ASKED_WORDS, Figure, format_percent
 from dbanon.base.sweep import Setting, Sweep, find_lines
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.charts import Axis, Line, draw_text, format_metres
@@ -64,11 +64,11 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
         why = f"meets all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
         yield frame.make_section("No setting is chosen", frame.make_card("Reason", f"No setting {why}."))
         return
-    found = [
-        (chosen.name, "the setting", False),
-        (_write_percent(chosen.share), "of people and times published", False),
-        (_write_error(chosen.error), f"counts in {sweep.squares} are off", True),
-        (_write_usable(chosen), "usable resolution", True),
+    found: list[frame.Fact] = [
+        (chosen.name, "the setting", ""),
+        (_write_percent(chosen.share), "of people and times published", ""),
+        (_write_error(chosen.error), f"counts in {sweep.squares} are off", "private"),
+        (_write_usable(chosen), "usable resolution", "private"),
     ]
     which = f"meet all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
     lead = (
@@ -387,14 +387,14 @@ def _find_error(one: Setting) -> float:
 
 
 def _write_percent(share: float | None) -> str:
-    return "–" if share is None else f"{share * 100:.0f} %"
+    return "–" if share is None else format_percent(share)
 
 
 def _write_error(error: Figure | None) -> str:
     if error is None or error.value is None:
         return "–"
     if error.low is None or error.high is None:
-        return _write_percent(error.value)
+        return f"{error.value * 100:.0f} %"
     return f"{error.value * 100:.0f} % [{error.low * 100:.0f}–{error.high * 100:.0f}]"
 
 

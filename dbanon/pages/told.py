@@ -6,8 +6,9 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.base.command import format_run_command
-from dbanon.base.described import TEST_QUESTIONS, ClauseFound
+from dbanon.base.described import TEST_QUESTIONS, ClauseFound, count_verdicts, name_verdict
 from dbanon.base.errors import format_count
+from dbanon.base.figures import format_percent
 from dbanon.pages import frame, words
 from dbanon.pages.blocks import Blocks, localise
 
@@ -31,32 +32,35 @@ class Told(Blocks):
     def make_facts(self) -> Markup:
         """Say the figures that stand on top."""
         record, shown = self.record, self.shown
-        held = f"{record.held} of {len(record.clauses)}" if record.clauses else "Not attacked"
-        found: list[tuple[str, str, bool]] = [(held, "clauses of the attack hold on the stored rows", False)]
+        found: list[frame.Fact] = []
+        if shown.exact:  # what is exposed most comes first
+            about = "of what is published is shown exactly: these rows hide no one"
+            found.append((format_percent(shown.exact), about, "warn"))
+        number, verdict = count_verdicts(record.clauses)
+        about = f"clauses of the attack on the stored rows {verdict}"
+        if record.notices:
+            about += f"; {format_count(len(record.notices), 'notice')} below, under “left open”"
+        found.append((number if record.clauses else "Not attacked", about if record.clauses else "", ""))
         if hides := words.describe_crowd(record, shown.exact):
-            found.append((*hides, False))
+            found.append((*hides, ""))
         if record.percent_left_out is not None:
-            found.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", False))
+            found.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", ""))
         else:
-            found.append((record.said_left_out, "left out of the people and times seen", False))
+            found.append((record.said_left_out, "left out of the people and times seen", ""))
         if len(shown.sides) == 3:
-            found.append((words.format_length(shown.sides[1]), "half of the regions are narrower than this", False))
+            half, most = map(words.format_length, shown.sides[1:])
+            found.append((half, f"half of the regions are longer than this, and a tenth longer than {most}", ""))
         if self.evaluation is not None and self.evaluation.find_figure("usable_resolution_m") is not None:
             found.append(
                 (
                     words.format_usable_resolution(self.evaluation.figures),
                     "usable resolution: counts in wider squares are off by a fifth or less",
-                    True,
+                    "private",
                 )
             )
         elif record.lasts_s is not None:
-            found.append(
-                (
-                    words.format_duration(record.lasts_s),
-                    ("is how long a record lasts, and no number joins it to the next"),
-                    False,
-                )
-            )
+            about = "is how long a record lasts, and no number joins it to the next"
+            found.append((words.format_duration(record.lasts_s), about, ""))
         return frame.make_fact_list(found)
 
     def make_tests(self) -> Markup:
@@ -64,17 +68,22 @@ class Told(Blocks):
         rows = []
         for test in ("singling out", "linkability", "inference"):
             of = [clause for clause in self.record.clauses if clause.test == test]
-            held = sum(clause.passed for clause in of)
-            broken = [clause.name for clause in of if not clause.passed]
+            named = {
+                name: [one.name for one in of if name_verdict(one) == name] for name in ("BROKEN", "nothing to test")
+            }
+            said = [" ".join(count_verdicts(of)).partition(",")[0] if of else "no clause"]
+            said += [f"{name.lower()}: {', '.join(names)}" for name, names in named.items() if names]
             verdict = Markup('<span class="{}">{}</span>').format(
-                "good" if held == len(of) else "warn",
-                (f"{held} of {len(of)} hold" if of else "no clause")
-                + (f"; broken: {', '.join(broken)}" if broken else ""),
+                "warn" if named["BROKEN"] else "" if named["nothing to test"] else "good", "; ".join(said)
             )
             rows.append((test.capitalize(), TEST_QUESTIONS[test], verdict, self.record.left_open.get(test, "")))
+        if notices := self.record.notices:
+            number = Markup('<span class="warn">{}</span>').format(format_count(len(notices), "notice"))
+            open_ = Markup("").join(Markup("<p>{}</p>").format(one) for one in notices)
+            rows.append(("Of this release", "What was counted that no clause forbids?", number, open_))
         return frame.make_section(
             "The three tests of the regulators",
-            frame.make_table(["test", "asks", "clauses of the attack", "left open by design"], rows),
+            frame.make_table(["test", "asks", "clauses of the attack", "left open"], rows),
             note="Article 29 Working Party, opinion 05/2014, WP216",
         )
 
@@ -88,7 +97,7 @@ class Told(Blocks):
                     frame.make_code_name(clause.name),
                     words.insert_k(clause.plain, self.record.k),
                     Markup('<span class="{}">{}</span>').format(
-                        *(("good", "holds") if clause.passed else ("warn", "BROKEN"))
+                        {"holds": "good", "BROKEN": "warn"}.get(name_verdict(clause), "soft"), name_verdict(clause)
                     ),
                     *([_describe_breach(clause, self.record.k)] if known else []),
                 )
@@ -108,10 +117,17 @@ class Told(Blocks):
     def describe_intruder(self) -> Markup:
         """Record the motivated intruder: what it knows, did and found, and what was not tried."""
         record = self.record
-        count = len(record.clauses)
-        if not count:
+        if not record.clauses:
             return frame.make_card("Motivated intruder", "The rows were not attacked.")
-        found = "nothing" if record.held == count else format_count(count - record.held, "broken clause")
+        found, tried = [], format_count(len(record.clauses), "clause")
+        if record.held < len(record.clauses):
+            found.append(format_count(len(record.clauses) - record.held, "broken clause"))
+        if idle := sum(clause.tested is False for clause in record.clauses):
+            found.append(f"{format_count(idle, 'clause')} with nothing to test")
+        if record.notices:
+            found.append(f"{format_count(len(record.notices), 'notice')}, under “left open”")
+        if self.shown.exact:
+            found.append(f"{format_percent(self.shown.exact)} of what is published is exact")
         version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
         when = Markup("before publication{}.").format(version)
         if record.checked_at:
@@ -121,11 +137,8 @@ class Told(Blocks):
             )
         said = [
             ("Knows", record.adversary),
-            (
-                "Did",
-                f"read all stored rows and the data again, and tried to break {format_count(count, 'clause')}.",
-            ),
-            ("Found", f"{found}."),
+            ("Did", f"read all stored rows and the data again, and tried to break {tried}."),
+            ("Found", f"{', '.join(found) or 'nothing'}."),
             ("When", when),
             ("Not tried", f"{_NOT_TRIED}."),
         ]

@@ -40,16 +40,6 @@ def insert_k(sentence: str, k: int | None) -> str:
     return re.sub(r"\bk\b", spell_number(k), less)
 
 
-def format_percent(share: float) -> str:
-    """Write a share of 1; 0 % means none, and 100 % means all."""
-    value = 100 * share
-    if 0 < value < 1:
-        return "under 1 %"
-    if 99 < value < 100:
-        return "over 99 %"
-    return f"{value:.0f} %"
-
-
 def format_length(metres: float) -> str:
     """Write a length with two digits that count."""
     if metres < 1000:
@@ -74,12 +64,10 @@ def format_usable_resolution(figures: Sequence[Figure], asked: str | None = None
 
 
 def describe_crowd(record: Described, exact: float) -> tuple[str, str] | None:
-    """Say how many people a row hides, except exact rows; None unless an attack confirmed it for all rows that hide."""
+    """Say how many people a row hides that is not exact; None unless an attack confirmed it for all of these."""
     if record.k is None or not record.clauses or record.held < len(record.clauses):
         return None
-    if not exact:
-        return f"{record.k} or more", "people hidden by a row"
-    return f"{record.k} or more", f"people hidden by a row, except exact rows, which hold {format_percent(exact)}"
+    return f"{record.k} or more", "people hidden by each other row" if exact else "people hidden by a row"
 
 
 def format_duration(seconds: float) -> str:

@@ -204,9 +204,10 @@ def describe_by_view(
         since=view["since"],
         until=view["until"],
         srid=view["srid"],
-        # Nothing is published of which a clause does not hold; the view does not say of which algorithm it is.
+        # Nothing is published of which a clause is broken; the view says neither of which algorithm it is, nor in which
+        # clauses there was nothing to test.
         clauses=tuple(
-            ClauseFound(name=c.name, passed=True, violations=0, sentence="", plain=c.plain, test=c.test)
+            ClauseFound(name=c.name, passed=True, violations=0, sentence="", plain=c.plain, test=c.test, tested=None)
             for c in (*attack.of_all, *once.CLAUSES)
         ),
         left_open=attack.left_open,

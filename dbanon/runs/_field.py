@@ -119,7 +119,7 @@ def _round_times(moved: Movements) -> Movements:
 
 
 def measure_regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
-    """Give the 10, 50 and 90 % quantiles of the sides and times of rows, weighted by people and time.
+    """Give the 10, 50 and 90 % quantiles of the longer sides and the times of rows, weighted by people and time.
 
     All are float64[c]: metres, seconds, and the people that each row stands for.
     """

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from dbanon.base.cloaks import find_longer_sides
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError
 from dbanon.base.figures import Evaluation, Figure, Movements, Questions, Rectangles
@@ -81,7 +82,8 @@ class Foreign:
         yield from _field.measure_unicity(raw, self.rng)
         if not isinstance(output, Movements):
             lasts = output.until - output.since
-            yield from _field.measure_regions(np.sqrt(output.area_m2), lasts, output.subjects.astype(np.float64))
+            sides_m = find_longer_sides(*(output.bounds[:, 2:] - output.bounds[:, :2]).T)
+            yield from _field.measure_regions(sides_m, lasts, output.subjects.astype(np.float64))
 
     def _draw_spans(self, output: Movements | Rectangles, first: float, last: float) -> Float:
         """Draw spans within the time that the output and the data have in common."""

@@ -9,6 +9,7 @@ import shapely
 from psycopg.rows import dict_row
 
 from dbanon import methods
+from dbanon.base.cloaks import find_longer_sides
 from dbanon.base.errors import VerificationFailed, format_count
 from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions
 from dbanon.base.progress import Progress
@@ -286,15 +287,14 @@ class Measurement:
         if asked:
             left_out = sum((self.row.suppressed.get("requests") or {}).values())
             yield Figure(name="requests_published", value=1 - left_out / asked)
-        own = f"{self.snapshot.postgis}.ST_Area(region)"
+        wide, high = (f"{{0}}.ST_{axis}Max(region) - {{0}}.ST_{axis}Min(region)" for axis in "XY")
         query = (
-            f"SELECT sqrt({own}) AS side, date_part('epoch', valid_to - valid_from) AS length, "
+            f"SELECT {wide} AS wide, {high} AS high, date_part('epoch', valid_to - valid_from) AS length, "
             "subjects::float8 AS people FROM pg_temp.asked_rows"
-        )
+        ).format(self.snapshot.postgis)
         table = arrow.read_table(self.snapshot, query)
-        yield from _field.measure_regions(
-            *(arrow.convert_to_numbers(table[name]) for name in ("side", "length", "people"))
-        )
+        wide_m, high_m, time_s, people = (arrow.convert_to_numbers(column) for column in table.columns)
+        yield from _field.measure_regions(find_longer_sides(wide_m, high_m), time_s, people)
 
     def _compare_maps(self, table: Table, box: Box, questions: Questions) -> Iterator[Figure]:
         """Compare maps, flows and stays at some of the times that were asked about."""

@@ -126,6 +126,8 @@ def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     neighbours = np.searchsorted(
         cell_id, np.column_stack([arrow.convert_to_numbers(pairs[c]) for c in pairs.column_names])
     )
+    corners = (f"{source.snapshot.postgis}.{name}(geom)" for name in ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax"))
+    boxes = source.read_rows(", ".join(("cell_id", *corners)), "cell").sort_by("cell_id")
     atom = np.full(len(cell_id), -1)
     atom[np.searchsorted(cell_id, arrow.convert_to_numbers(atoms["cell_id"]))] = arrow.convert_to_numbers(atoms["atom"])
     return Cells(
@@ -137,6 +139,7 @@ def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
         fix_cell=find_fix_cells(source.snapshot, source.dataset_id, source.trajectories),
         overlap_m2=float(source.call("measure_cell_faults")["overlap_m2"][0].as_py() or 0),
         atom=atom if len(atoms) else None,
+        bounds=np.column_stack([arrow.convert_to_numbers(boxes[c]) for c in boxes.column_names[1:]]),
     )
 
 

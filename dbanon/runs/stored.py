@@ -296,11 +296,9 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook: what the attack found, how large its regions are, what was left out."""
-        clauses = self.verdict.clauses
         return notebook.make_run_view(
             f"Run {self.run_id} · {self.method}, {self.algorithm}",
-            sum(clause.passed for clause in clauses),
-            len(clauses),
+            self.verdict.clauses,
             self.metrics,
             [(reason, n, total) for _, reasons, total in self.list_left_out() for reason, n in reasons.items()],
             k=self.k,

@@ -102,7 +102,8 @@ AS $$
         ('rows', earlier.rows * earlier.scale, 0),
         ('seconds', ((earlier.timings ->> 'total_s')::numeric - coalesce((earlier.timings ->> 'compile_s')::numeric, 0)) * earlier.scale, 2),
         ('memory_mb', earlier.peak_rss_mb::numeric * greatest(earlier.scale, 1), 0),
-        ('median_cloak_side_m', (earlier.metrics ->> 'median_cloak_side_m')::numeric, 1)) fig (item, value, digits)
+        ('longer_side_50_m', (earlier.metrics ->> 'longer_side_50_m')::numeric, 1),
+        ('longer_side_90_m', (earlier.metrics ->> 'longer_side_90_m')::numeric, 1)) fig (item, value, digits)
     WHERE fig.value IS NOT NULL
 $$;
 COMMENT ON FUNCTION dbanon_internal.estimate_from_earlier(text, text, jsonb, bigint, bigint) IS

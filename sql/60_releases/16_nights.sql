@@ -90,9 +90,12 @@ DECLARE
     found bigint[] := '{}';
     front jsonb;
     worst jsonb;
+    figures jsonb;
 BEGIN
-    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k INTO STRICT of_run
-        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = count_few_over_parts.run_id;
+    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k,
+            met.traits -> 'notices' ->> 'requests_of_few_over_parts' AS sentence INTO STRICT of_run
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+        JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = count_few_over_parts.run_id;
     -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
     -- parts. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same parts.
     FOR among IN
@@ -138,14 +141,12 @@ BEGIN
         worst := CASE WHEN worst -> 'chance' <= front -> 'chance' THEN worst ELSE coalesce(front, worst) END;
     END LOOP;
     found := ARRAY(SELECT DISTINCT ele.content FROM unnest(found) ele (content));
-    IF worst IS NOT NULL THEN
-        RAISE NOTICE 'Published request values that point to fewer than k = % people over the last 30 parts of this release, its dataset or its '
-                     'population: %. If one person sent such a value in most of them, a reader finds that person. Windows that have the clearest '
-                     'value: %. Greatest number of them in which one person was in its groups: %. People with that number, or one less: %.',
-            of_run.k, cardinality(found), worst -> 'windows', worst -> 'greatest', worst -> 'people';
-    END IF;
-    RETURN jsonb_build_object('requests_of_few_over_parts', cardinality(found), 'few_over_parts_windows', coalesce(worst -> 'windows', '0'),
+    figures := jsonb_build_object('requests_of_few_over_parts', cardinality(found), 'few_over_parts_windows', coalesce(worst -> 'windows', '0'),
         'few_over_parts_greatest', coalesce(worst -> 'greatest', '0'), 'few_over_parts_people', coalesce(worst -> 'people', '0'));
+    IF worst IS NOT NULL THEN
+        RAISE NOTICE '%', dbanon_internal.fill_in(format(of_run.sentence, cardinality(found)), figures);
+    END IF;
+    RETURN figures;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_few_over_parts(bigint, bigint, text) IS

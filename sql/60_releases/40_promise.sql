@@ -4,10 +4,11 @@ CREATE OR REPLACE FUNCTION dbanon_internal.compute_percent_left_out(total numeri
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 100 - floor(100 * (total - left_out) / total)::integer
+    -- As round_percent of the program: ties go to even, so that what is left out and what is published make 100.
+    SELECT least(greatest(round((100 * left_out / total)::double precision), sign(left_out)), 100 - sign(total - left_out))::integer
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_percent_left_out(numeric, numeric) IS
-'The share of what was left out of a total in whole percent, rounded up.';
+'The share of what was left out of a total, to the nearest whole percent; of a part, 1 to 99.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_share(total numeric, left_out numeric, k integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -19,7 +20,7 @@ AS $$
            END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_share(numeric, numeric, integer) IS
-'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it
+'Says how much was left out without a number that might point to single people: as the nearest whole percent, or that it
 was fewer than k, or none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.sum_counts(counts jsonb) RETURNS numeric
@@ -43,7 +44,7 @@ AS $$
     WHERE r.run_id = compute_share_of_people.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_share_of_people(bigint) IS
-'The share of all people seen that a verified run leaves out, in whole percent, rounded up; NULL where these are fewer than k, or not counted.';
+'The share of all people seen that a verified run leaves out, in whole percent; NULL where these are fewer than k, or not counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_release_figures(release_id bigint) RETURNS dbanon.verification
 LANGUAGE sql STABLE PARALLEL SAFE STRICT

@@ -18,7 +18,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.fill_in(text, jsonb) IS
 'Puts figures into a sentence, each in place of its name in braces; NULL where one of them is not known.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.list_run_warnings(run_id bigint, called bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.list_run_warnings(run_id bigint, called bigint, known jsonb, joined_below numeric) RETURNS SETOF text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -32,8 +32,8 @@ DECLARE
 BEGIN
     SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = list_run_warnings.run_id;
     SELECT met.traits INTO STRICT traits FROM ONLY dbanon.method met WHERE met.name = run.method;
-    SELECT ver.figures INTO figures FROM ONLY dbanon.verification ver WHERE ver.run_id = list_run_warnings.run_id
-        ORDER BY ver.verification_id DESC LIMIT 1;
+    figures := coalesce(known, (SELECT ver.figures FROM ONLY dbanon.verification ver WHERE ver.run_id = list_run_warnings.run_id
+                                ORDER BY ver.verification_id DESC LIMIT 1));
     WITH kind AS (
         SELECT pair.key, (figures ->> pair.value)::numeric AS total, dbanon_internal.sum_counts(run.suppressed -> pair.key) AS left_out
         FROM jsonb_each_text(traits -> 'totals') pair
@@ -69,15 +69,21 @@ BEGIN
         FROM (SELECT dbanon_internal.describe_sender_columns(run.dataset_id, tstzrange(
             to_timestamp((run.params ->> 'since')::double precision), to_timestamp((run.params ->> 'until')::double precision))) AS sentence) note
         WHERE traits -> 'joins' ? 'requests' AND note.sentence IS NOT NULL;
-    -- What the attack counted and the method warns of, with the figure in the method's own sentence.
-    RETURN QUERY SELECT dbanon_internal.fill_in(format(pair.value, (figures ->> pair.key)::numeric), figures)
-        FROM jsonb_each_text(traits -> 'notices') pair
-        WHERE jsonb_typeof(figures -> pair.key) = 'number' AND (figures ->> pair.key)::numeric > 0;
+    -- What was counted and the method warns of, with the figures in the method's own sentence.
+    RETURN QUERY WITH shown AS (
+            SELECT jsonb_object_agg(pair.key, CASE WHEN pair.value::text::numeric < joined_below THEN to_jsonb(format('fewer than %s', joined_below))
+                                                   ELSE pair.value END) AS figures
+            FROM jsonb_each(figures) pair WHERE jsonb_typeof(pair.value) = 'number')
+        SELECT note.sentence
+        FROM shown CROSS JOIN jsonb_each_text(traits -> 'notices') pair
+        CROSS JOIN LATERAL (SELECT dbanon_internal.fill_in(format(pair.value, shown.figures ->> pair.key), shown.figures) AS sentence) note
+        WHERE shown.figures ? pair.key AND (figures ->> pair.key)::numeric > 0 AND note.sentence IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
-data for its first window are missing; columns that say something of senders; and what its attack counted that its method warns of.';
+data for its first window are missing; columns that say something of senders; and what was counted that its method warns of, by the figures known or
+of its latest verification, each below joined_below told as fewer than that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -94,8 +100,8 @@ AS $$
             AND (EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = earlier.run_id)
                 OR NOT EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = run.run_id))
     )
-    SELECT war.said FROM dbanon_internal.list_run_warnings(list_run_notices.run_id, list_run_notices.run_id) WITH ORDINALITY war (said, place)
-    WHERE NOT EXISTS (SELECT FROM before CROSS JOIN LATERAL dbanon_internal.list_run_warnings(before.run_id, list_run_notices.run_id) told (said)
+    SELECT war.said FROM dbanon_internal.list_run_warnings(list_run_notices.run_id, list_run_notices.run_id, NULL, NULL) WITH ORDINALITY war (said, place)
+    WHERE NOT EXISTS (SELECT FROM before CROSS JOIN LATERAL dbanon_internal.list_run_warnings(before.run_id, list_run_notices.run_id, NULL, NULL) told (said)
                       WHERE before.run_id IS NOT NULL AND told.said = war.said)
     ORDER BY war.place
 $$;

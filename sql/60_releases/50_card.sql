@@ -54,6 +54,10 @@ BEGIN
                             ele.value || coalesce(method.traits -> 'clauses' -> (ele.value ->> 'name'), '{}') ORDER BY ele.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY ele),
             'left_open', coalesce(method.traits -> 'left_open', '{}'),
+            -- What a page shows of them: no count below k.
+            'notices', (SELECT coalesce(jsonb_agg(war.said ORDER BY war.place), '[]')
+                        FROM dbanon_internal.list_run_warnings(run.run_id, run.run_id, verdict.figures || coalesce(release.overlap, '{}'),
+                            (run.params ->> 'k')::numeric) WITH ORDINALITY war (said, place)),
             'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by, 'digest', encode(verdict.digest, 'hex')),
         'left_out', jsonb_build_object('meaning', method.left_out, 'reasons', coalesce(method.traits -> 'reasons', '{}'),
             'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
@@ -63,6 +67,7 @@ BEGIN
             'joined', coalesce(release.left_out, dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer))),
         'percent_left_out', dbanon_internal.compute_share_of_people(run.run_id),
         'rows', coalesce(release.rows, run.rows),
+        'longer_side_m', jsonb_build_object('half_under', run.metrics -> 'longer_side_50_m', 'nine_tenths_under', run.metrics -> 'longer_side_90_m'),
         'period', (SELECT jsonb_build_object('since', lower(spa.span), 'until', upper(spa.span))
                    FROM (SELECT CASE WHEN release.release_id IS NULL THEN dbanon_internal.find_run_span(run.run_id)
                                      ELSE release.span END AS span) spa),

@@ -51,7 +51,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.join_hours(jsonb, integer) IS
-'The share of people left out by hour, as [{since, until, percent}] with percent rounded up: successive hours are one line until at
+'The share of people left out by hour, as [{since, until, percent}] with whole percent: successive hours are one line until at
 least k were left out and k published in it.';
 
 CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS

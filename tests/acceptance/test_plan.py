@@ -15,7 +15,7 @@ def test_a_plan_is_of_what_is_there_and_of_an_earlier_run(verified_city: tuple[D
     result = database.run("tp-aware", dataset="city", params={"k": 5}, seed=7)
     query = "SELECT rows FROM dbanon.run WHERE run_id = %s"
     assert plan["rows"].value == database.connection.execute(query, [result.run_id]).fetchone()[0]
-    assert plan["median_cloak_side_m"].value == pytest.approx(result.metrics["median_cloak_side_m"], abs=0.1)
+    assert plan["longer_side_50_m"].value == pytest.approx(result.metrics["longer_side_50_m"], abs=0.1)
     assert f"run {earlier} " in plan["seconds"].note
 
 

@@ -182,7 +182,8 @@ def test_figures_of_a_page_are_those_of_the_server(city: str) -> None:
     with psycopg.connect(city) as owner:
         share = owner.execute("SELECT percent_left_out FROM published.parts WHERE name = 'city_k5'").fetchone()[0]
         half = owner.execute(
-            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sqrt(ST_Area(region))) FROM published.city_k5 c,"
+            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY greatest(ST_XMax(region) - ST_XMin(region),"
+            " ST_YMax(region) - ST_YMin(region))) FROM published.city_k5 c,"
             " generate_series(1, c.subjects)"
         ).fetchone()[0]
         rows = owner.execute("SELECT count(*) FROM published.city_k5").fetchone()[0]
@@ -204,6 +205,20 @@ def test_a_run_that_is_not_published_has_a_page_too(verified_city: tuple[Databas
     assert "It is not published" in html
     assert 'id="published-map-title"' in html
     assert database.connection.execute("SELECT count(*) FROM dbanon.release").fetchone() == (0,)
+
+
+def test_a_run_without_requests_is_not_said_to_keep_what_is_promised_of_requests(own_city: str) -> None:
+    with open_database(own_city) as database:
+        database.connection.execute("DELETE FROM dbanon.request")
+        run = database.run("tp-aware", dataset="city", params={"k": 4, "instants": 5})
+        idle = {clause.name for clause in run.verdict.clauses if not clause.tested}
+        assert idle == {"requests-sent", "requests-set", "requests-few", "requests-complete"}
+        text = read_words(str(database.report(run.run_id)))
+    number = len(run.verdict.clauses) - len(idle)
+    assert f"{number} of {number}" in text
+    assert "Found: nothing" not in text
+    assert "4 clauses with nothing to test" in text
+    assert {"longer_side_50_m", "longer_side_90_m"} <= run.metrics.keys()
 
 
 def test_two_releases_of_different_promises_are_side_by_side_and_not_ranked(city: str, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def make_cells(data):
         cell_id=index.ravel() + 1, area_m2=np.full(index.size, edge**2), categories=("bank", "shop"),
         pois=np.stack([index.ravel() % 2, 1 - index.ravel() % 2], axis=1),
         neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2), fix_cell=row * wide + column,
+        bounds=edge * np.stack([index.ravel() % wide + corner % 2 if along == 0 else index.ravel() // wide + corner // 2
+                                for corner in (0, 3) for along in (0, 1)], axis=1),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dbanon.attacks import once
+from dbanon.attacks import import_attacker, once
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding
 from dbanon.base.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
@@ -212,8 +212,8 @@ def test_what_is_left_out_is_counted_by_reason(family, algorithm):
     counts = {reason: n for kind in family.totals for reason, n in cloaks.suppressed.get(kind, {}).items()}
     assert all(isinstance(n, int) and n >= 0 for n in counts.values())
     assert counts.keys() <= family.reasons.keys()
-    tenths = [cloaks.metrics[f"cloak_side_{tenth}0_m"] for tenth in (1, 2, 3, 4, 6, 7, 8, 9)]
-    assert 0 < tenths[3] <= cloaks.metrics["median_cloak_side_m"] <= tenths[4]
+    tenths = [cloaks.metrics[f"longer_side_{tenth}0_m"] for tenth in range(1, 10)]
+    assert tenths[4] > 0
     assert tenths == sorted(tenths)
 
 
@@ -300,8 +300,14 @@ def test_the_attack_finds_nothing_to_object_to(family, algorithm, changed):
     verdict = verify_cloaks(family, algorithm, family.parse({**family.example, **changed}), data, cloaks)
     assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
     assert verdict.attack == family.name
-    assert set(family.totals.values()) | set(family.notices) - {"left_out"} <= verdict.figures.keys()
+    assert (
+        set(family.totals.values()) | set(family.notices) - {"left_out", "requests_of_few_over_parts"}
+        <= verdict.figures.keys()
+    )
     assert verdict.figures.keys() >= FIGURES
+    clauses = import_attacker(family.attack).attack.clauses
+    of_algorithm = [one for one in clauses if not one.algorithms or algorithm in one.algorithms]
+    assert verdict.figures.keys() >= {one.over for one in of_algorithm if one.over}
     if "since" in changed:
         assert cloaks.start.min() >= changed["since"]
     if "until" in changed:

@@ -224,6 +224,6 @@ def test_all_figures_of_a_run_are_in_the_registry_and_those_of_moving_people_are
     assert set(METRICS) - names == {"requests_published"}  # the hand-made run has no verdict that counts them
     value = {one.name: one.value for one in measured.figures}
     assert value["region_time_s_50"] == 60
-    assert value["region_side_m_50"] == 60  # 40 m by 90 m
+    assert value["region_side_m_50"] == 90  # 40 m by 90 m
     assert value["flow_error"] == value["trip_jsd"] == 0  # all are in one zone
     assert value["unicity_1"] == 0

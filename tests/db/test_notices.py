@@ -1,11 +1,14 @@
 """What a run says when it is done, and again when it is published: that most is left out, and what would help."""
 
+import re
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from dbanon.base.described import Described
+from dbanon.base.figures import round_percent
 from dbanon.methods import METHODS
 from tests.db.methods import change_methods
 from tests.facts import demand_named
@@ -34,7 +37,7 @@ def test_more_than_half_of_anything_is_a_notice_that_says_why_and_what_would_hel
     left_out = {"samples": {"few_alike": 910, "silence": 2}, "subjects": {"few_alike": 5}}
     known = {"seen": 10, "samples": 1000, "windows": 98, "others_needed": 392}
     said, helpful = write_notices(scratch, left_out, known)
-    demand_named(said, "Run 1", "92 % of the samples", "few_alike", "Too few were alike.")
+    demand_named(said, "Run 1", "91 % of the samples", "few_alike", "Too few were alike.")
     assert "people" not in said  # of whom half are left out, and not more
     assert helpful == "98 windows of 5, 392 needed."
 
@@ -101,7 +104,9 @@ def test_of_two_identical_runs_the_second_says_only_what_is_new(own: psycopg.Con
     assert own.execute(said, [same]).fetchone() == ([],)
     assert own.execute(said, [other]).fetchone() == (["3 are followed."],)
     # All of it is there for who asks.
-    everything = own.execute("SELECT array(SELECT dbanon_internal.list_run_warnings(%s, %s))", [same, same]).fetchone()
+    everything = own.execute(
+        "SELECT array(SELECT dbanon_internal.list_run_warnings(%s, %s, NULL, NULL))", [same, same]
+    ).fetchone()
     assert everything == ([first[0].replace("Run 1", f"Run {same}"), *first[1:]],)
     own.execute("UPDATE dbanon.run SET params = params || '{\"min_contents\": 2}' WHERE run_id = %s", [same])
     assert own.execute(said, [same]).fetchone() == everything
@@ -134,7 +139,8 @@ def test_a_plain_operator_and_a_plain_worker_are_told_every_notice(
 ) -> None:
     traits = scratch.execute("SELECT traits FROM dbanon.method WHERE name = %s", [method]).fetchone()
     assert traits is not None
-    figures = dict.fromkeys([*traits[0].get("notices", {}), *traits[0].get("totals", {}).values()], 10)
+    named = re.findall(r"\{(\w+)\}", " ".join(traits[0].get("notices", {}).values()))
+    figures = dict.fromkeys([*traits[0].get("notices", {}), *traits[0].get("totals", {}).values(), *named], 10)
     left_out = {kind: {"few_alike": 9} for kind in traits[0].get("totals", {})}
     params = {
         "since": 1212566340,
@@ -146,6 +152,40 @@ def test_a_plain_operator_and_a_plain_worker_are_told_every_notice(
     with psycopg.ClientCursor(scratch) as cursor:
         cursor.execute(EARLY, [method, Jsonb(left_out), Jsonb(params), Jsonb(figures)])
     scratch.execute(f"SET ROLE {role}")  # type: ignore[arg-type]
-    said = [line for (line,) in scratch.execute("SELECT dbanon_internal.list_run_warnings(1, 1)")]
+    said = [line for (line,) in scratch.execute("SELECT dbanon_internal.list_run_warnings(1, 1, NULL, NULL)")]
     assert len(said) >= sum(key != "left_out" for key in traits[0].get("notices", {}))
     assert sum("start = 2008" in line for line in said) == (traits[0].get("every") is not None)
+
+
+def test_a_card_has_every_notice_of_its_run_and_no_count_below_k(scratch: psycopg.Connection) -> None:
+    """Whatever its name: a method's sentence and a figure make one, also a figure found beside other releases."""
+    traits = {**TRAITS, "notices": {"followed": "%s are followed.", "met": "%s are met.", "none": "%s are none."}}
+    write_notices(scratch, {}, {"seen": 10, "followed": 2, "met": 7, "none": 0}, traits)
+    [(card,)] = scratch.execute("SELECT dbanon.run_card(1)")
+    assert sorted(card["attack"]["notices"]) == ["7 are met.", "fewer than 5 are followed."]
+    assert sorted(Described.from_card(card).notices) == sorted(card["attack"]["notices"])
+
+
+def test_what_a_publication_found_beside_others_is_a_notice_of_its_card(own: psycopg.Connection) -> None:
+    write_notices(own, {}, {"seen": 10}, {**TRAITS, "notices": {"few_over": "%s are few."}})
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(1)")
+    own.execute("SELECT dbanon.publish(1, 'ten')")
+    own.execute("ALTER TABLE dbanon.release DISABLE TRIGGER USER")
+    for found, said in ((3, ["fewer than 5 are few."]), (8, ["8 are few."]), (0, [])):
+        own.execute("UPDATE dbanon.release SET overlap = %s", [Jsonb({"few_over": found})])
+        [(card,)] = own.execute("SELECT dbanon.release_card('ten')")
+        assert card["attack"]["notices"] == said
+
+
+def test_the_server_and_the_program_round_shares_alike(scratch: psycopg.Connection) -> None:
+    totals = (7, 200, 320, 1000, 18_368)
+    query = """SELECT total, part, dbanon_internal.compute_percent_left_out(total, part) FROM unnest(%s::int[]) total,
+        generate_series(0, total, greatest(total / 320, 1)) part"""
+    found = scratch.execute(query, [list(totals)]).fetchall()
+    assert {total for total, *_ in found} == set(totals)
+    for total, part, percent in found:
+        assert percent == round_percent(part / total)
+        assert 100 - percent == round_percent((total - part) / total)
+        assert (percent in {0, 100}) == (part in {0, total})
+    [(share,)] = scratch.execute("SELECT 100 - dbanon_internal.compute_percent_left_out(18368, 18368 - 13214)")
+    assert share == 72

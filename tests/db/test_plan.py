@@ -26,7 +26,7 @@ def store_verified_run(connection, dataset="ten", *, k=5, rows=40, total_s=24.5,
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, status, rows, metrics, timings, peak_rss_mb) "
         "SELECT dataset_id, 'tp-aware', %s, %s, %s, %s, %s, %s, 985 FROM dbanon.dataset WHERE name = %s "
         "RETURNING run_id",
-        [told["algorithm"], json.dumps({"k": k}), told["status"], rows, json.dumps({"median_cloak_side_m": 12.34}),
+        [told["algorithm"], json.dumps({"k": k}), told["status"], rows, json.dumps({"longer_side_50_m": 12.34}),
          json.dumps({"compile_s": 4, "total_s": total_s}), dataset],
     ).fetchone()[0]  # fmt: skip
 
@@ -158,7 +158,7 @@ def test_without_an_earlier_run_nothing_is_made_up(scratch):
     store_verified_run(scratch, status="refused")
     store_verified_run(scratch, algorithm="another")
     plan = plan_run(scratch, "tp-aware", {"k": 5})
-    assert not {"rows", "seconds", "memory_mb", "median_cloak_side_m"} & plan.keys()
+    assert not {"rows", "seconds", "memory_mb", "longer_side_50_m"} & plan.keys()
     assert (plan["earlier_runs"].value, plan["earlier_runs"].exact) == (0, True)
 
 
@@ -168,7 +168,7 @@ def test_rows_seconds_memory_and_cloaks_are_those_of_an_earlier_run(scratch):
     number = store_verified_run(scratch)
     store_verified_run(scratch, k=2, rows=70)  # of another k
     plan = plan_run(scratch, "tp-aware", {"k": 5})
-    told = {"rows": 40, "seconds": 20.5, "memory_mb": 985, "median_cloak_side_m": 12.3}
+    told = {"rows": 40, "seconds": 20.5, "memory_mb": 985, "longer_side_50_m": 12.3}
     assert {name: plan[name].value for name in told} == told
     assert not any(plan[name].exact for name in told)
     assert all(f"run {number} of ten with k = 5" in plan[name].note for name in told)
@@ -178,7 +178,7 @@ def test_a_run_on_another_dataset_is_scaled_by_fixes(scratch):
     make_half(scratch)
     store_verified_run(scratch, "half", rows=11, total_s=14)
     plan = plan_run(scratch, "tp-aware", {"k": 5})
-    told = {"rows": 22, "seconds": 20, "memory_mb": 1970, "median_cloak_side_m": 12.3}
+    told = {"rows": 22, "seconds": 20, "memory_mb": 1970, "longer_side_50_m": 12.3}
     assert {name: plan[name].value for name in told} == told
     assert "scaled by 2" in plan["rows"].note
     scratch.execute("UPDATE dbanon.run SET method = 'sensitive-sites', algorithm = 'bk'")

@@ -11,17 +11,17 @@ from dbanon.base.errors import DataError
 
 SIZE = Condition(
     name="size", must="Baskets need k = {k} walkers", broken_by="baskets", plain="", test="singling out",
-    algorithms=("grouped",),
+    algorithms=("grouped",), over="baskets",
 )  # fmt: skip
 
 
-def judge_counts(counts, algorithm="grouped"):
+def judge_counts(counts, algorithm="grouped", baskets=3):
     """The verdict where each clause is broken as often as `counts` says, by name."""
 
     def count(evidence):
         if counts is None:
             raise UndecidableError("The toy is broken.")
-        return counts, {"rows": 3}
+        return counts, {"rows": 3, "baskets": baskets}
 
     attack = Attack(
         name="toy", clauses=(DECIDABLE, SIZE, LEFT_OUT), count=count, left_open={}, algorithms=("grouped", "alone")
@@ -31,7 +31,7 @@ def judge_counts(counts, algorithm="grouped"):
 
 def test_a_verdict_holds_each_clause_against_what_was_counted():
     verdict = judge_counts({"left-out": 0, "size": 1})
-    assert (verdict.attack, verdict.passed, verdict.figures) == ("toy", False, {"rows": 3})
+    assert (verdict.attack, verdict.passed, verdict.figures) == ("toy", False, {"rows": 3, "baskets": 3})
     assert [(c.name, c.passed, c.violations) for c in verdict.clauses] == [
         ("decidable", True, 0),
         ("size", False, 1),
@@ -39,6 +39,12 @@ def test_a_verdict_holds_each_clause_against_what_was_counted():
     ]
     assert verdict.clauses[1].sentence == "Baskets need k = 3 walkers; broken by 1 basket."
     assert judge_counts({"left-out": 0, "size": 0}).passed
+
+
+@pytest.mark.parametrize(("baskets", "broken", "tested"), [(3, 0, True), (0, 0, False), (0, 1, True)])
+def test_a_clause_is_tested_where_something_could_break_it_or_does(baskets, broken, tested):
+    _, size, left_out = judge_counts({"left-out": 0, "size": broken}, baskets=baskets).clauses
+    assert (size.passed, size.tested, left_out.tested) == (not broken, tested, True)
 
 
 def test_a_clause_is_asked_of_its_algorithms_alone():

@@ -259,6 +259,7 @@ def test_honest_regions_withstand_the_attack(at):
         "smallest_crowd": 3,
         "largest_crowd": 4,
         "exact_inside_rectangles": 1,
+        "exact_guarded": 0,
         "subjects_at_sites": 1,
         "sites_with_own_rectangle": 3,
         "rectangles_of_their_site_alone": 0,

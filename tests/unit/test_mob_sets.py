@@ -209,7 +209,8 @@ def test_fewer_than_k_objects_are_all_suppressed(algorithm, own, kept):
         "median_class_size": 0,
         "coverage_percent": 100,
         "generalised_percent": 0,
-        "median_cloak_side_m": 0,
+        "longer_side_50_m": 0,
+        "longer_side_90_m": 0,
     }
 
 
@@ -256,7 +257,7 @@ def test_figures_are_of_published_pairs_and_metres():
         "median_class_size": 2.5,
         "coverage_percent": 100,
         "generalised_percent": 50,
-        **summarise_sides(np.array([40, 40])),
+        **summarise_sides(np.array([20, 40]), np.array([80, 40])),
     }
 
 

@@ -47,7 +47,8 @@ def make_card() -> dict[str, Any]:
         "holds": "instant", "rows": 90, "srid": 32610, "period": dict(zip(("since", "until"), HOUR, strict=True)),
         "seed": secret("a seed"), "subjects": [secret("a person")], "requests": [secret("what somebody asked for")],
         "attack": {
-            "clauses": [clause, few], "left_open": {}, "checked_at": HOUR[1], "checked_by": "op", "digest": "00",
+            "clauses": [clause, few], "left_open": {}, "notices": [], "checked_at": HOUR[1],
+            "checked_by": "op", "digest": "00",
             "passed": True, "changed": None, "outdated": False, "figures": {"seen": secret("a figure of the attack")},
         },
         "left_out": {

@@ -37,7 +37,7 @@ def make_result(
         method="tp-aware",
         algorithm=algorithm,
         status="verified" if passed else "refused",
-        metrics={"published_share": 0.72, **summarise_sides(side_m)},
+        metrics={"published_share": 0.72, **summarise_sides(side_m, side_m / 2)},
         verdict=Verdict(attack="tp-aware", passed=passed, figures={"seen": 300, "requests": 50}, clauses=clauses),
         suppressed={"subjects": {"absent_at_some_instant": 60, "window_below_k": 0}, "requests": {}, "by_hour": hours},
         k=k,
@@ -47,7 +47,8 @@ def make_result(
 CARD = Card(
     release="cabs_k5", live=True, k=5, rows=78405, method="tp-aware", algorithm="traj-anon", promise=f"Five. {NASTY}",
     period={"since": "2008-06-04T07:05:00+00:00", "until": None},
-    attack={"clauses": [{"name": "size", "passed": True}]}, left_out={"in_all": {"subjects": {"few": 987654}}},
+    attack={"clauses": [{"name": "size", "passed": True, "violations": 0}]},
+    left_out={"in_all": {"subjects": {"few": 987654}}},
 )  # fmt: skip
 VIEWS = {
     "run": lambda: make_result(algorithm=NASTY)._repr_html_(),
@@ -112,7 +113,7 @@ def test_a_view_of_a_run_says_of_those_left_out_what_readers_are_told(n: int, sa
 
 
 def test_a_view_of_a_run_that_was_not_attacked_does_not_say_verified() -> None:
-    html = notebook.make_run_view("Run 7", 0, 0, {}, [], k=None)
+    html = notebook.make_run_view("Run 7", [], {}, [], k=None)
     assert "verified" not in html
     assert "✗ not attacked" in html
 
@@ -125,20 +126,20 @@ def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
 
 
 def test_sizes_are_by_equal_factors_between_the_least_and_the_greatest_tenth() -> None:
-    shares = notebook.compute_sizes(summarise_sides(SIDES), 8)
+    shares = notebook.compute_sizes(summarise_sides(SIDES, SIDES), 8)
     assert (shares[0][0], shares[-1][1]) == (pytest.approx(10 * 10**0.3), pytest.approx(10 * 10**2.7))
     assert [share for _, _, share in shares] == pytest.approx([0.1] * 8)
-    assert notebook.compute_sizes({}, 8) == notebook.compute_sizes(summarise_sides(np.array([4.0])), 8) == []
+    assert notebook.compute_sizes({}, 8) == notebook.compute_sizes(summarise_sides(*np.full((2, 1), 4.0)), 8) == []
 
 
 def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
-    told = summarise_sides(np.array([1.0, *[50.0] * 100, 90_000.0]))
+    told = summarise_sides(np.array([1.0, *[50.0] * 100, 90_000.0]), np.full(102, 1.0))
     assert set(told.values()) == {50.0}
 
 
 def test_a_terminal_shows_a_run_in_three_lines() -> None:
     first, second, third = report.draw_run(make_result()).splitlines()
-    assert re.fullmatch(r"regions +20 m █{32} 5\.01 km wide, half under 316 m", first)
+    assert re.fullmatch(r"regions +20 m █{32} 5\.01 km long, half under 316 m", first)
     assert second == "left out     20 % of 300 subjects: absent_at_some_instant 60"
     assert third == "left out by hour  ▃█▅ 10 to 40 %"
     assert report.draw_sparkline([0, 0]) == "▁▁"

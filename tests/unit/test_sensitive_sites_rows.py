@@ -74,12 +74,15 @@ def test_metrics_are_in_square_metres_and_percent_of_the_whole(algorithm):
     data = make_subjects([(2 * x + 1, 2 * y + 1) for x, y in cells], grid_m=2.0)
     chosen = {"improve": False} if algorithm == "bk" else {}
     cloaks = run(data, make_sites([(0, 0), (200, 0), (400, 0)]), algorithm, **chosen)
-    assert {name: told for name, told in cloaks.metrics.items() if not re.search("percent|cloak_side_.0", name)} == {
+    assert {
+        name: told for name, told in cloaks.metrics.items() if not re.search("percent|longer_side_[1-46-8]0", name)
+    } == {
         "subjects": 7,
         "sites": 3,
         "subjects_cloaked": 6,
         "subjects_left_exact": 1,
-        "median_cloak_side_m": pytest.approx((4 * 8) ** 0.5),
+        "longer_side_50_m": 2 * 4,
+        "longer_side_90_m": pytest.approx(2 * (4 + 0.8 * 6)),
         "gc_median_m2": 4 * 8,
         "gc_mean_m2": pytest.approx(4 * (3 + 8 + 50) / 3),
         "gc_largest_m2": 4 * 50,

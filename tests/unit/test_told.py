@@ -1,13 +1,14 @@
 """What pages say of a release: what it promises, what was left out, what it was held against, how it is made again."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from dbanon.base.described import ClauseFound, Described, LeftOut
+from dbanon.base.described import ClauseFound, Described, LeftOut, count_verdicts, name_verdict
 from dbanon.cli import demo
 from dbanon.pages import compare, release, shown
 
@@ -25,8 +26,12 @@ def make_described(**more: object) -> Described:
     return Described(**{**given, **more})  # type: ignore[arg-type]
 
 
-def make_file_page(**more: object) -> str:
-    return unescape(release.make_page(make_described(**more), shown.Shown(k=K), "file", ZoneInfo("UTC")))
+def make_file_page(exact: float = 0, **more: object) -> str:
+    return unescape(release.make_page(make_described(**more), shown.Shown(k=K, exact=exact), "file", ZoneInfo("UTC")))
+
+
+def list_tiles(html: str) -> list[str]:
+    return [re.sub("<[^>]+>", " ", tile) for tile in re.findall("<li[^>]*><b>.*?</li>", html)]
 
 
 @pytest.mark.parametrize("other", [{"k": K + 1}, {"method": "kte"}, {"promise": {"instants": 9}}])
@@ -57,6 +62,59 @@ def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str
     assert make_described(left_out=left_out).said_left_out == said
     assert ("fewer than" in make_file_page(left_out=left_out)) == (share is not None and "fewer" in share)
     assert "or not counted" in make_described().said_left_out
+
+
+def find_found(html: str) -> str:
+    """What the recorded intruder found, in words."""
+    return re.sub("<[^>]+>", "", html.partition("<b>Found:</b>")[2].partition("</p>")[0]).strip()
+
+
+def test_a_clause_over_nothing_does_not_hold_and_is_counted_apart() -> None:
+    idle = replace(HOLDS, name="requests-sent", tested=False, test="inference")
+    html = make_file_page(clauses=(HOLDS, idle))
+    assert any("1 of 1" in tile and "nothing to test in 1" in tile for tile in list_tiles(html))
+    [row] = re.findall('<tr><th scope="row"><code><bdi>requests-sent.*?</tr>', html)
+    assert "nothing to test" in row
+    assert ">holds<" not in row
+    assert "2 of 2" not in html
+    assert "1 clause with nothing to test" in find_found(html)
+    assert find_found(make_file_page(clauses=(HOLDS,))) == "nothing."
+
+
+def test_a_clause_over_nothing_that_is_broken_is_broken() -> None:
+    assert name_verdict(replace(HOLDS, passed=False, tested=False)) == "BROKEN"
+    number, said = count_verdicts([HOLDS, replace(HOLDS, passed=False, tested=False)])
+    assert (number, said) == ("1 of 2", "hold")
+
+
+def test_readers_are_told_what_is_not_broken_and_not_what_was_tested() -> None:
+    record = make_described(clauses=(replace(HOLDS, tested=None),))
+    html = release.make_page(record, shown.Shown(k=K), "analysts", ZoneInfo("UTC"))
+    assert any("not broken" in tile for tile in list_tiles(html))
+    assert "holds" not in html
+
+
+def test_each_notice_of_a_run_stands_under_left_open_and_keeps_nothing_away() -> None:
+    html = make_file_page(clauses=(HOLDS,), notices=("Any notice: fewer than 5.",))
+    tests = html.partition("The three tests")[2].partition("</section>")[0]
+    assert "Any notice: fewer than 5." in tests
+    assert "1 notice" in find_found(html)
+    assert "nothing" not in find_found(html)
+
+
+def test_the_first_figure_is_what_is_exposed_most() -> None:
+    html = make_file_page(exact=0.98, clauses=(HOLDS,))
+    first, *others = list_tiles(html)
+    assert "98 %" in first
+    assert any("5 or more" in tile for tile in others)
+    assert "98 %" in find_found(html)
+
+
+def test_a_record_lasts_no_longer_than_the_rows() -> None:
+    since = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    tiles = list_tiles(make_file_page(window_s=1800, since=since, until=since + timedelta(minutes=25)))
+    assert any("25 min" in tile for tile in tiles)
+    assert not any("30 min" in tile for tile in tiles)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ CLAUSES = (
         plain="After following a person for tau_s, a reader finds at least k records that fit.",
         test="singling out",
         algorithms=(HIDE,),
+        over="subject_windows",
     ),
     Condition(
         name="silence",
@@ -78,6 +79,7 @@ CLAUSES = (
         plain="A person without rows for tau_s is one of at least k people without rows then.",
         test="singling out",
         algorithms=(HIDE,),
+        over="least_silent",
     ),
     Condition(
         name="k-pick",
@@ -86,6 +88,7 @@ CLAUSES = (
         plain="At each time at least k - 1 others have records that were made to hide the person.",
         test="singling out",
         algorithms=(HIDE,),
+        over="subject_windows",
     ),
     Condition(
         name="carried",
@@ -97,6 +100,7 @@ CLAUSES = (
         plain="Each person is hidden by the records that were made to do so, and not by chance.",
         test="singling out",
         algorithms=(HIDE,),
+        over="subject_windows",
     ),
     Condition(
         name="alike",
@@ -122,6 +126,7 @@ CLAUSES = (
         plain="The records that hide a person change from window to window, so no record fits for long.",
         test="linkability",
         algorithms=(HIDE,),
+        over="picks",
     ),
     Condition(
         name="leak",
@@ -134,6 +139,7 @@ CLAUSES = (
         "chance.",
         test="linkability",
         algorithms=(HIDE,),
+        over="picks",
     ),
 )
 

@@ -34,6 +34,7 @@ CLAUSES = (
         broken_by="regions",
         plain="Every region that hides people hides at least k.",
         test="singling out",
+        over="classes",
     ),
     Condition(
         name="covers",
@@ -41,6 +42,7 @@ CLAUSES = (
         broken_by="rows",
         plain="Each person hidden in a region was in it, so knowing all positions excludes none.",
         test="singling out",
+        over="classes",
     ),
     Condition(
         name="complete",
@@ -60,6 +62,7 @@ CLAUSES = (
         broken_by="rows",
         plain="A row that hides no person is exactly where its person was, and states crowd 1.",
         test="singling out",
+        over="exact_rows",
     ),
     Condition(
         name="sets",
@@ -70,6 +73,7 @@ CLAUSES = (
         broken_by="sets or others in them",
         plain="Each person with quasi-identifiers has at least k - 1 published others to hide among.",
         test="singling out",
+        over="published_with_instants",
     ),
     Condition(
         name="hidden",
@@ -81,6 +85,7 @@ CLAUSES = (
         plain="With the places of all people at the instants of their quasi-identifiers, a reader finds at least k "
         "records for each.",
         test="singling out",
+        over="published_with_instants",
     ),
     Condition(
         name="elimination",
@@ -91,6 +96,7 @@ CLAUSES = (
         broken_by="people",
         plain="People without quasi-identifiers are not identified by assigning all other records to their owners.",
         test="singling out",
+        over="published_without_instants",
     ),
 )
 

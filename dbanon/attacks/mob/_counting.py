@@ -108,6 +108,8 @@ def _compute_figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> 
     return {
         "subjects": len(scene.at.subject),
         "published": int(published.sum()),
+        "published_with_instants": int((published & scene.own.has_instants).sum()),
+        "published_without_instants": int((published & ~scene.own.has_instants).sum()),
         "records": len(evidence.record_id),
         "rows": evidence.rows,
         "smallest_crowd": int(size.min()) if len(size) else 0,

@@ -100,7 +100,10 @@ def _count(evidence: SiteEvidence) -> Counts:
         "own-rectangle": len(sites.seen) - sites.served + sites.idle,
         "guards": sites.near + (inside if rules.guard_inside else 0),
     }
-    return broken, _compute_figures(evidence, subjects, rows, regions, sites) | {"exact_inside_rectangles": inside}
+    return broken, _compute_figures(evidence, subjects, rows, regions, sites) | {
+        "exact_inside_rectangles": inside,
+        "exact_guarded": int((~rows.cloaked).sum()) if rules.guard_m or rules.guard_inside else 0,
+    }
 
 
 attack = Attack(name="sensitive-sites", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=("bk", "mk"))

@@ -39,6 +39,7 @@ CLAUSES = (
         broken_by="regions",
         plain="Every region that hides people hides at least k.",
         test="singling out",
+        over="rectangles",
     ),
     Condition(
         name="covers",
@@ -46,6 +47,7 @@ CLAUSES = (
         broken_by="rows",
         plain="Each person hidden in a region was in it, so knowing all positions excludes none.",
         test="singling out",
+        over="cloaked",
     ),
     Condition(
         name="complete",
@@ -61,6 +63,7 @@ CLAUSES = (
         broken_by="rows",
         plain="A row that hides no person is exactly where its person was, and states crowd 1.",
         test="singling out",
+        over="exact",
     ),
     Condition(
         name="nearest",
@@ -85,6 +88,7 @@ CLAUSES = (
         broken_by="rows, counted at each site",
         plain="No exact row lies where the run promised to hide all people.",
         test="inference",
+        over="exact_guarded",
     ),
 )
 

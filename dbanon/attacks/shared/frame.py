@@ -39,6 +39,9 @@ class Condition:
         The algorithms whose runs it is asked of; empty where it is asked of all.
     remedy : str
         What to do where it is broken, in one sentence; empty where that depends.
+    over : str
+        The figure of the attack that counts what could break it, where that may be nothing: then there is nothing to
+        test, and it must not be said to hold.
     """
 
     name: str
@@ -48,14 +51,18 @@ class Condition:
     test: Literal["singling out", "linkability", "inference", "attack"]
     algorithms: tuple[str, ...] = ()
     remedy: str = ""
+    over: str = ""
 
-    def make_clause(self, violations: int, params: Mapping[str, Any], *, among: int | None = None) -> Clause:
-        """Make the clause of a verdict; `among` says how many could break it."""
+    def make_clause(
+        self, violations: int, params: Mapping[str, Any], *, among: int | None = None, tested: bool = True
+    ) -> Clause:
+        """Make the clause of a verdict; `among` says how many could break it, and `tested` whether anything could."""
         one = "person" if self.broken_by == "people" else re.sub(r"s\b", "", self.broken_by)  # "record or membership"
         number = format_count(violations if among is None else among, one, self.broken_by)
         by = number if among is None else f"{violations} of {number}"
         sentence = f"{self.must.format_map(params)}; broken by {by}. {self.remedy}".rstrip()
-        return Clause(name=self.name, passed=violations == 0, violations=violations, sentence=sentence)
+        tested = tested or violations > 0
+        return Clause(name=self.name, passed=violations == 0, violations=violations, sentence=sentence, tested=tested)
 
 
 DECIDABLE = Condition(
@@ -144,7 +151,9 @@ class Attack(Generic[Kind]):
         broken = {DECIDABLE.name: 0, **broken}
         if broken.keys() != {c.name for c in asked}:
             raise DataError("Every clause must be counted, and nothing else. This is a defect of the attack.")
-        clauses = tuple(c.make_clause(broken[c.name], evidence.params) for c in asked)
+        clauses = tuple(
+            c.make_clause(broken[c.name], evidence.params, tested=not c.over or figures[c.over] > 0) for c in asked
+        )
         passed = all(clause.passed for clause in clauses)
         return Verdict(attack=self.name, passed=passed, figures=figures, clauses=clauses)
 

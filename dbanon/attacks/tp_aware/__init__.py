@@ -114,6 +114,8 @@ def _count(evidence: RequestEvidence) -> Counts:
         "requests-complete": requests.missing,
     }
     figures = _compute_figures(evidence, members, watch, published)
+    of_others = requests.left_out["outside_windows"] + requests.left_out["sender_not_published"]
+    figures["requests_of_members"] = len(evidence.request_t) - of_others
     return broken, figures | _requests.count_rare_contents(evidence, records, members, shown, rules.k)
 
 

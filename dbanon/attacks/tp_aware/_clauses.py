@@ -71,6 +71,7 @@ CLAUSES = (
         broken_by="requests",
         plain="Every request was sent by a person of its group, so no group is blamed for the requests of others.",
         test="inference",
+        over="request_contents_published",
     ),
     Condition(
         name="requests-set",
@@ -78,6 +79,7 @@ CLAUSES = (
         broken_by="requests",
         plain="Neither the order nor the number of equal requests reveals their senders.",
         test="singling out",
+        over="request_contents_published",
     ),
     Condition(
         name="requests-few",
@@ -86,6 +88,7 @@ CLAUSES = (
         plain="For a person that is known to have sent a request, a reader finds at least min_contents different "
         "ones, or none.",
         test="inference",
+        over="request_contents_published",
     ),
     Condition(
         name="requests-complete",
@@ -94,6 +97,7 @@ CLAUSES = (
         broken_by="requests",
         plain="All requests of a group are published, or none where they have fewer than min_contents contents.",
         test="inference",
+        over="requests_of_members",
     ),
 )
 

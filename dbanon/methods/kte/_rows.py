@@ -239,7 +239,7 @@ def _compute_metrics(known: Samples, found: Published, merged: Merged, box: Int)
         "suppressed_percent": 100 * lost / len(known.slot),
         **_summarise_values("space_m", wide + high),
         **_summarise_values("time_s", long_s),
-        **summarise_sides(np.sqrt(wide * high)),
+        **summarise_sides(wide, high),
         "median_diagonal_m": float(np.median(np.hypot(wide, high))),
     }
 

@@ -81,7 +81,7 @@ def measure_classes(found: Classes, rows: int, k: int, cell_m: float) -> dict[st
         "median_class_size": float(np.median(found.size)) if len(found.size) else 0.0,
         "coverage_percent": 100 * float(inside.mean()) if len(found.size) else 100.0,
         "generalised_percent": 100 * float(found.size.sum()) / max(rows, 1),
-        **summarise_sides(np.sqrt(_compute_area(found)) * cell_m),
+        **summarise_sides(*((found.box[:, 2:] - found.box[:, :2] + 1) * cell_m).T),
     }
 
 

@@ -313,6 +313,11 @@ def _compute_metrics(
     rows, region = made.rows, made.rows.region[row]
     apart = _atoms.compute_divergences(_count_pois(rows, cells), cells.pois.sum(axis=0))[region]
     area = np.add.reduceat(cells.area_m2[rows.cell], rows.cell_offset[:-1])[region]
+    sides = {}
+    if cells.bounds is not None:
+        box, first = cells.bounds[rows.cell], rows.cell_offset[:-1]
+        spans = np.maximum.reduceat(box[:, 2:], first) - np.minimum.reduceat(box[:, :2], first)
+        sides = summarise_sides(*spans[region].T)
     return {
         "groups": groups,
         "rows": len(row),
@@ -323,7 +328,7 @@ def _compute_metrics(
         "without_pois_percent": 100 * float(np.isinf(apart).mean()),
         **_summarise_values("space_m", np.sqrt(area)),
         **_summarise_values("time_s", ((rows.end - rows.start) * grid_s)[row]),
-        **summarise_sides(np.sqrt(area)),
+        **sides,
     }
 
 

@@ -273,7 +273,7 @@ def compute_metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str
         "subjects_cloaked": int(hidden.sum()),
         "subjects_left_exact": int(len(hidden) - hidden.sum()),
         "ggc_percent": _compute_ggc(box, scene),
-        **summarise_sides(np.sqrt(area)),
+        **summarise_sides((box.x1 - box.x0 + 1) * scene.cell_m, (box.y1 - box.y0 + 1) * scene.cell_m),
         "gc_median_m2": float(np.median(area)),
         "gc_mean_m2": float(area.mean()),
         "gc_largest_m2": float(area.max()),

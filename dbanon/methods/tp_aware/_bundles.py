@@ -381,7 +381,6 @@ def _compute_metrics(
     seen = sum(s.seen for s in surveys)
     published = sum(s.present for s in surveys if s.present >= k)
     bound_m2, error_m2 = _bound.estimate_sum(np.concatenate([w.least_m2 for w in windows]), published)
-    side = np.sqrt((bounds[:, 2] - bounds[:, 0]) * (bounds[:, 3] - bounds[:, 1]))
     return {
         "windows": len(surveys),
         "windows_published": len(windows),
@@ -396,7 +395,7 @@ def _compute_metrics(
         "unimproved_mbr_cost_m2": math.fsum(w.unimproved_mbr_cost_m2 for w in windows),
         "mbr_cost_bound_m2": bound_m2,
         "mbr_cost_bound_error_m2": error_m2,
-        **summarise_sides(side),
+        **summarise_sides(*(bounds[:, 2:] - bounds[:, :2]).T),
         "smallest_crowd": int(crowd.min()),
     }
 

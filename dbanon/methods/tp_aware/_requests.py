@@ -146,7 +146,6 @@ def _join_rows(cloaks: Cloaks, begins: Bool) -> Cloaks:
     first = np.flatnonzero(begins)
     last = np.append(first[1:], cloaks.rows) - 1
     low, high = np.minimum.reduceat(cloaks.bounds[:, :2], first), np.maximum.reduceat(cloaks.bounds[:, 2:], first)
-    side_m = np.sqrt((high - low).prod(axis=1))
     return Cloaks.from_rows(
         record_id=cloaks.record_id[first],
         start=cloaks.start[first],
@@ -157,7 +156,7 @@ def _join_rows(cloaks: Cloaks, begins: Bool) -> Cloaks:
         member_record=cloaks.member_record,
         member_trajectory=cloaks.member_trajectory,
         suppressed=cloaks.suppressed,
-        metrics={**cloaks.metrics, **summarise_sides(side_m)},
+        metrics={**cloaks.metrics, **summarise_sides(*(high - low).T)},
     )
 
 

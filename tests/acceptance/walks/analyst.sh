@@ -9,7 +9,8 @@ SELECT column_name, type, meaning FROM published.columns WHERE name = 'city_k5' 
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sqrt(ST_Area(region))) AS median_side_m FROM published.city_k5;
+SELECT percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY
+    greatest(ST_XMax(region) - ST_XMin(region), ST_YMax(region) - ST_YMin(region))) AS longer_side_m FROM published.city_k5;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
@@ -80,6 +81,7 @@ END
 
 python3 - <<'END'
 import geopandas
+import numpy
 import sqlalchemy
 
 engine = sqlalchemy.create_engine("postgresql+psycopg://anna@server/geo")
@@ -90,8 +92,9 @@ query = """
 rows = geopandas.read_postgis(sqlalchemy.text(query), engine, geom_col="region", index_col="cloak_id")
 
 people = rows.groupby("valid_from")["subjects"].sum()
-sides = rows.assign(side_m=rows.area**0.5).groupby("valid_from")["side_m"].median()
-print(rows.crs.to_epsg(), people.iloc[0], round(sides.iloc[0]))
+box = rows.bounds
+sides = (box[["maxx", "maxy"]].to_numpy() - box[["minx", "miny"]].to_numpy()).max(axis=1)  # the longer ones
+print(rows.crs.to_epsg(), people.iloc[0], round(numpy.median(sides)))
 rows.to_parquet("city_k5.parquet")
 END
 
