@@ -72,12 +72,12 @@ BEGIN
     -- What was counted and the method warns of, with the figures in the method's own sentence.
     RETURN QUERY WITH shown AS (
             SELECT jsonb_object_agg(pair.key, CASE WHEN pair.value::text::numeric < joined_below THEN to_jsonb(format('fewer than %s', joined_below))
-                                                   ELSE pair.value END) AS figures
+                                                   ELSE pair.value END) AS told
             FROM jsonb_each(figures) pair WHERE jsonb_typeof(pair.value) = 'number')
         SELECT note.sentence
         FROM shown CROSS JOIN jsonb_each_text(traits -> 'notices') pair
-        CROSS JOIN LATERAL (SELECT dbanon_internal.fill_in(format(pair.value, shown.figures ->> pair.key), shown.figures) AS sentence) note
-        WHERE shown.figures ? pair.key AND (figures ->> pair.key)::numeric > 0 AND note.sentence IS NOT NULL;
+        CROSS JOIN LATERAL (SELECT dbanon_internal.fill_in(format(pair.value, shown.told ->> pair.key), shown.told) AS sentence) note
+        WHERE shown.told ? pair.key AND (figures ->> pair.key)::numeric > 0 AND note.sentence IS NOT NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS
