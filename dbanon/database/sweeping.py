@@ -29,8 +29,6 @@ from dbanon.metrics import METRICS, settings
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
 from dbanon.options.sweeping import Sweeping
-from dbanon.pages import notebook
-from dbanon.pages.charts import format_metres
 from dbanon.postgres.connection import Connection
 from dbanon.runs import evaluating, kept, minute, queue, stored, tied
 from dbanon.runs.stored import RunResult
@@ -106,7 +104,7 @@ def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
                     found[place] = replace(_make_setting(one, work.measure(one), is_earlier=False), minute=work.minute)
                 _demand_known(asked.wants, found.values())
     marked = settings.judge((found[place] for place in range(len(combinations))), asked.wants)
-    made = _Shown(
+    made = Sweep(
         dataset=asked.dataset,
         method=method,
         algorithm=algorithm,
@@ -145,23 +143,6 @@ def _find_measured(connection: Connection, combinations: list[_Combination], ask
         for place, one, known in kept_ones
         if known is not None and (known.run_id is not None or not asked.keep)
     }
-
-
-class _Shown(Sweep):
-    """A sweep that shows itself in a notebook: shares and sizes, and no error, which would need the truth."""
-
-    def _repr_html_(self) -> str:
-        return notebook.make_sweep_view(
-            f"Sweep of {self.dataset} · {self.method}", [_summarise(one) for one in self.settings]
-        )
-
-
-def _summarise(one: Setting) -> tuple[str, float | None, str]:
-    """Give a setting's name and share, and a word on it."""
-    side_m = one.find_value("longer_side_50_m")
-    if one.outcome != "verified" or side_m is None:
-        return one.name, None, one.outcome
-    return one.name, one.share, f"half under {format_metres(side_m)}" + (", chosen" if one.chosen else "")
 
 
 def _list_combinations(

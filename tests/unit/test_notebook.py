@@ -1,4 +1,4 @@
-"""Views in notebooks and lines in a terminal: what they say, that they escape, and that they do not collide."""
+"""Views in notebooks and lines in a terminal: what they say, and that they escape."""
 
 import io
 import re
@@ -13,7 +13,7 @@ from dbanon.base import console
 from dbanon.base.cloaks import summarise_sides
 from dbanon.base.figures import Figure
 from dbanon.cli import report
-from dbanon.pages import notebook, svg
+from dbanon.pages import charts, notebook
 from dbanon.releases import Card
 from dbanon.runs.stored import RunResult
 
@@ -55,7 +55,6 @@ VIEWS = {
     "refused": lambda: make_result(passed=False)._repr_html_(),
     "one size": lambda: make_result(side_m=np.array([5.0, 5.0]))._repr_html_(),
     "release": CARD._repr_html_,
-    "sweep": lambda: notebook.make_sweep_view(f"Sweep {NASTY}", [(NASTY, 0.7, "chosen"), ("k 9", None, "impossible")]),
 }
 every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 
@@ -63,42 +62,16 @@ every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 @every_view
 def test_a_view_is_well_formed_and_shows_names_as_text(view) -> None:
     html = view()
-    tree = ElementTree.fromstring(re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
-    assert {one.tag.rpartition("}")[2] for one in tree.iter()} & {"script", "img", "iframe"} == set()
-    assert len(html) < 20_000
-
-
-@every_view
-def test_two_views_share_no_id_and_style_nothing_around_them(view) -> None:
-    first, second = view(), view()
-    ids = [set(re.findall(r'\bid="([^"]+)"', html)) for html in (first, second)]
-    assert not ids[0] & ids[1]
-    for html in (first, second):
-        assert len(re.findall(r'\bid="', html)) == len(set(re.findall(r'\bid="([^"]+)"', html)))
-        [style] = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
-        [name] = re.findall(r'^<div class="(dbanon-\w+)"', html)
-        selectors = [
-            one.strip()
-            for rule in re.findall(r"(?:^|[{}])([^{}@]+)\{", style)
-            for one in rule.split(",")
-            if one.strip()
-        ]
-        assert selectors
-        assert [one for one in selectors if not one.startswith(f".{name}")] == []
-
-
-def test_a_scoped_style_keeps_every_rule_and_its_media() -> None:
-    scoped = notebook.scope_style(svg.STYLE, "own")
-    assert scoped.count("{") == svg.STYLE.count("{")
-    assert "@media (prefers-color-scheme:dark){.own{--ink" in scoped
-    assert ":root" not in scoped
+    tree = ElementTree.fromstring(html)
+    assert {one.tag for one in tree.iter()} <= {"div", "p", "b", "table", "tr", "th", "td"}
+    assert len(html) < 3000
 
 
 def test_a_view_of_a_run_says_what_holds_how_large_regions_are_and_what_is_left_out() -> None:
     html = make_result()._repr_html_()
-    for words in ("2 of 2 clauses hold", "72 %", "half are under 316 m", "20 %", "absent at some instant"):
+    for words in ("2 of 2 clauses hold", "72 %", "316 m", "20 %", "absent at some instant"):
         assert words in html
-    assert "✗ refused, 1 of 2 clauses hold" in make_result(passed=False)._repr_html_()
+    assert "refused, 1 of 2 clauses hold" in make_result(passed=False)._repr_html_()
 
 
 @pytest.mark.parametrize(("n", "said"), [(0, "fewer than 5, or none"), (4, "fewer than 5, or none"), (5, "2 %")])
@@ -107,15 +80,15 @@ def test_a_view_of_a_run_says_of_those_left_out_what_readers_are_told(n: int, sa
     for count in (n, min(n, 1)):
         found = make_result()
         found.suppressed["subjects"] = {"window_below_k": count}
-        views.append(re.sub(r"dbanon-[0-9a-f]+", "", found._repr_html_()))
-    assert f"window below k: {said}" in views[0]
+        views.append(found._repr_html_())
+    assert f"left out, window below k</th><td>{said}<" in views[0]
     assert (views[0] == views[1]) == (n < 5)
 
 
 def test_a_view_of_a_run_that_was_not_attacked_does_not_say_verified() -> None:
     html = notebook.make_run_view("Run 7", [], {}, [], k=None)
     assert "verified" not in html
-    assert "✗ not attacked" in html
+    assert "not attacked" in html
 
 
 def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
@@ -126,10 +99,10 @@ def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
 
 
 def test_sizes_are_by_equal_factors_between_the_least_and_the_greatest_tenth() -> None:
-    shares = notebook.compute_sizes(summarise_sides(SIDES, SIDES), 8)
+    shares = charts.compute_sizes(summarise_sides(SIDES, SIDES), 8)
     assert (shares[0][0], shares[-1][1]) == (pytest.approx(10 * 10**0.3), pytest.approx(10 * 10**2.7))
     assert [share for _, _, share in shares] == pytest.approx([0.1] * 8)
-    assert notebook.compute_sizes({}, 8) == notebook.compute_sizes(summarise_sides(*np.full((2, 1), 4.0)), 8) == []
+    assert charts.compute_sizes({}, 8) == charts.compute_sizes(summarise_sides(*np.full((2, 1), 4.0)), 8) == []
 
 
 def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
