@@ -224,14 +224,14 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        # A byte now and then keeps no connection. In a flood the oldest ends first, so whoever asks quickly is answered.
+        # A byte now and then keeps no connection. In a flood the oldest ends, so whoever asks quickly is answered.
         opened = list(self._open.items())
         for place, (request, began) in enumerate(opened):
             if place < len(opened) - _MAX_CONNECTIONS or time.monotonic() - began > _REQUEST_S:
                 with suppress(OSError):  # the client is gone
                     request.shutdown(socket.SHUT_RDWR)
 
-    def shutdown_request(self, request: Any) -> None:  # called for each connection, however it ends
+    def shutdown_request(self, request: Any) -> None:  # for each connection, however it ends
         self._open.pop(request, None)
         super().shutdown_request(request)
 

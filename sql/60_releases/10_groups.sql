@@ -11,7 +11,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_span(bigint) IS
-'From the start of a run''s first row to the end of its last. Operators may not read the rows, and are told of the span.';
+'From the start of a run''s first row to the end of its last, for operators too, who may not read the rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_extent(run_id bigint) RETURNS double precision[]
 LANGUAGE sql STABLE PARALLEL SAFE STRICT

@@ -158,7 +158,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
-'Writes what has become of a period, for the owner of the job. A sentence with words of others is not kept. Raises an error if the login is not the
+'Writes what has become of a period, for the owner of the job, except a sentence with words of others. Raises an error if the login is not the
 owner, or if the job has no such period, or the run is of another dataset.';
 
 -- ---- what goes wrong
@@ -181,7 +181,7 @@ AS $$
                     (message IS NULL OR state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
 $$;
 COMMENT ON FUNCTION dbanon_internal.fail_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
-'Says what becomes of a period after a step failed: the job tries the step again later, or what is given instead, or holds the period. Without a
+'Says what becomes of a period after a step failed: the job tries the step again later, or what is given instead, or holds the period; without a
 message the SQLSTATE is that of code outside dbanon, and means nothing but a failure.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_foreign_error(state text, context text) RETURNS boolean

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 
@@ -76,7 +77,9 @@ def test_a_process_without_files_neither_spins_nor_stops_answering(port: int) ->
     taken: list[int] = []
     with socket.socket() as client:
         client.settimeout(10)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (max(int(file.name) for file in Path("/proc/self/fd").iterdir()) + 1, hard)
+        )
         try:
             with contextlib.suppress(OSError):
                 while True:
