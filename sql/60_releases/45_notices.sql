@@ -26,6 +26,7 @@ DECLARE
     run dbanon.run;
     traits jsonb;
     figures jsonb;
+    told jsonb;
     shares text;
     reason text;
     silent record;
@@ -34,6 +35,10 @@ BEGIN
     SELECT met.traits INTO STRICT traits FROM ONLY dbanon.method met WHERE met.name = run.method;
     figures := coalesce(known, (SELECT ver.figures FROM ONLY dbanon.verification ver WHERE ver.run_id = list_run_warnings.run_id
                                 ORDER BY ver.verification_id DESC LIMIT 1));
+    SELECT jsonb_object_agg(pair.key, CASE WHEN num.figure > 0 AND num.figure < joined_below
+                                           THEN to_jsonb(format('fewer than %s', joined_below)) ELSE pair.value END) INTO told
+        FROM jsonb_each(figures) pair
+        CROSS JOIN LATERAL (SELECT CASE jsonb_typeof(pair.value) WHEN 'number' THEN pair.value::numeric END AS figure) num;
     WITH kind AS (
         SELECT pair.key, (figures ->> pair.value)::numeric AS total, dbanon_internal.sum_counts(run.suppressed -> pair.key) AS left_out
         FROM jsonb_each_text(traits -> 'totals') pair
@@ -50,7 +55,7 @@ BEGIN
         RETURN NEXT format('Run %s leaves out more than half: %s. The most frequent reason is %s', called, shares, reason)
             || coalesce(': ' || (traits -> 'reasons' ->> reason), '.');
         RETURN QUERY SELECT note.sentence
-            FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || figures) AS sentence) note
+            FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || told) AS sentence) note
             WHERE note.sentence IS NOT NULL;
     END IF;
     -- A first window without rows, where the data begin too late for it.
@@ -65,11 +70,11 @@ BEGIN
         RETURN NEXT format('Run %s publishes no person from %s to %s: positions count for %s s, and the data begin too late. Load earlier data, or '
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
-    -- What was counted and the method warns of, with the figure in the method's own sentence.
-    RETURN QUERY SELECT format(pair.value, CASE WHEN num.figure < joined_below THEN format('fewer than %s', joined_below) ELSE num.figure::text END)
+    -- What was counted and the method warns of, with the figure, and others in braces, in the method's own sentence.
+    RETURN QUERY SELECT note.sentence
         FROM jsonb_each_text(traits -> 'notices') pair
-        CROSS JOIN LATERAL (SELECT (figures ->> pair.key)::numeric AS figure WHERE jsonb_typeof(figures -> pair.key) = 'number') num
-        WHERE num.figure > 0;
+        CROSS JOIN LATERAL (SELECT dbanon_internal.fill_in(format(pair.value, told ->> pair.key), told) AS sentence) note
+        WHERE CASE jsonb_typeof(figures -> pair.key) WHEN 'number' THEN (figures ->> pair.key)::numeric > 0 END AND note.sentence IS NOT NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS
