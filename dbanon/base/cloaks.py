@@ -312,8 +312,7 @@ def find_longer_sides(wide_m: NDArray[Any], high_m: NDArray[Any]) -> NDArray[Any
 
     The root of an area tells less: a sliver of 8 m by 8 km is as large as a square of 250 m.
     """
-    longer: NDArray[Any] = np.maximum(wide_m, high_m)
-    return longer
+    return np.asarray(np.maximum(wide_m, high_m))
 
 
 def summarise_sides(wide_m: NDArray[Any], high_m: NDArray[Any]) -> dict[str, float]:

@@ -22,10 +22,7 @@ TEST_QUESTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClauseFound:
-    """The result of the attack for one clause, and the clause in plain words.
-
-    `tested`: whether anything could break it; None for a reader who may not know.
-    """
+    """The result of the attack for one clause, in plain words; `tested` is None for a reader who may not know."""
 
     name: str
     passed: bool
@@ -44,10 +41,7 @@ def name_verdict(clause: Any) -> str:
 
 
 def count_verdicts(clauses: Sequence[Any]) -> tuple[str, str]:
-    """Count clauses by what became of them, with the verb: ("14 of 14", "hold, nothing to test in 4").
-
-    A clause that nothing could break is no success, so it is counted apart.
-    """
+    """Count clauses by what became of them, with the verb: ("14 of 14", "hold, nothing to test in 4")."""
     idle = sum(name_verdict(clause) == "nothing to test" for clause in clauses)
     held = sum(clause.passed for clause in clauses) - idle
     verb = "are not broken" if any(clause.tested is None for clause in clauses) else "hold"

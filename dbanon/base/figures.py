@@ -25,8 +25,7 @@ ASKED_WORDS: dict[Asked, str] = {"moment": "at a moment", "span": "over ten minu
 def round_percent(share: float) -> int:
     """Round a share of 1 to the nearest whole percent; of a part, which is neither nothing nor all, 1 to 99.
 
-    Of two shares that make a whole the percents make 100: ties go to even. `compute_percent_left_out` of SQL does the
-    same, so a page, a table and a notice tell one number.
+    Ties go to even, so two shares that make a whole make 100. `compute_percent_left_out` of SQL does the same.
     """
     nearest = round(round(100 * share, 9))  # 100 * 0.575 is 57.49999999999999
     return min(max(nearest, 1), 99) if 0 < share < 1 else nearest

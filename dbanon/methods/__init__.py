@@ -190,7 +190,7 @@ class Method:
         Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
     notices : mapping
         By figure of the attack, or of what a publication found beside other releases: what a run, its publication and
-        its page say if it is not 0, ``%s`` being the figure. And under
+        its page say if it is not 0, ``%s`` being the figure, and other figures in braces. And under
         ``left_out``: what would help, said when more than half of anything is left out, where all figures of the attack
         and parameters are known that stand in it in braces.
     totals : mapping

@@ -26,6 +26,7 @@ DECLARE
     run dbanon.run;
     traits jsonb;
     figures jsonb;
+    told jsonb;
     shares text;
     reason text;
     silent record;
@@ -34,6 +35,10 @@ BEGIN
     SELECT met.traits INTO STRICT traits FROM ONLY dbanon.method met WHERE met.name = run.method;
     figures := coalesce(known, (SELECT ver.figures FROM ONLY dbanon.verification ver WHERE ver.run_id = list_run_warnings.run_id
                                 ORDER BY ver.verification_id DESC LIMIT 1));
+    SELECT jsonb_object_agg(pair.key, CASE WHEN num.figure > 0 AND num.figure < joined_below
+                                           THEN to_jsonb(format('fewer than %s', joined_below)) ELSE pair.value END) INTO told
+        FROM jsonb_each(figures) pair
+        CROSS JOIN LATERAL (SELECT CASE jsonb_typeof(pair.value) WHEN 'number' THEN pair.value::numeric END AS figure) num;
     WITH kind AS (
         SELECT pair.key, (figures ->> pair.value)::numeric AS total, dbanon_internal.sum_counts(run.suppressed -> pair.key) AS left_out
         FROM jsonb_each_text(traits -> 'totals') pair
@@ -50,7 +55,7 @@ BEGIN
         RETURN NEXT format('Run %s leaves out more than half: %s. The most frequent reason is %s', called, shares, reason)
             || coalesce(': ' || (traits -> 'reasons' ->> reason), '.');
         RETURN QUERY SELECT note.sentence
-            FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || figures) AS sentence) note
+            FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || told) AS sentence) note
             WHERE note.sentence IS NOT NULL;
     END IF;
     -- A first window without rows, where the data begin too late for it.
@@ -69,15 +74,11 @@ BEGIN
         FROM (SELECT dbanon_internal.describe_sender_columns(run.dataset_id, tstzrange(
             to_timestamp((run.params ->> 'since')::double precision), to_timestamp((run.params ->> 'until')::double precision))) AS sentence) note
         WHERE traits -> 'joins' ? 'requests' AND note.sentence IS NOT NULL;
-    -- What was counted and the method warns of, with the figures in the method's own sentence.
-    RETURN QUERY WITH shown AS (
-            SELECT jsonb_object_agg(pair.key, CASE WHEN pair.value::text::numeric < joined_below THEN to_jsonb(format('fewer than %s', joined_below))
-                                                   ELSE pair.value END) AS told
-            FROM jsonb_each(figures) pair WHERE jsonb_typeof(pair.value) = 'number')
-        SELECT note.sentence
-        FROM shown CROSS JOIN jsonb_each_text(traits -> 'notices') pair
-        CROSS JOIN LATERAL (SELECT dbanon_internal.fill_in(format(pair.value, shown.told ->> pair.key), shown.told) AS sentence) note
-        WHERE shown.told ? pair.key AND (figures ->> pair.key)::numeric > 0 AND note.sentence IS NOT NULL;
+    -- What was counted and the method warns of, with the figure, and others in braces, in the method's own sentence.
+    RETURN QUERY SELECT note.sentence
+        FROM jsonb_each_text(traits -> 'notices') pair
+        CROSS JOIN LATERAL (SELECT dbanon_internal.fill_in(format(pair.value, told ->> pair.key), told) AS sentence) note
+        WHERE CASE jsonb_typeof(figures -> pair.key) WHEN 'number' THEN (figures ->> pair.key)::numeric > 0 END AND note.sentence IS NOT NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS

@@ -54,7 +54,6 @@ BEGIN
                             ele.value || coalesce(method.traits -> 'clauses' -> (ele.value ->> 'name'), '{}') ORDER BY ele.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY ele),
             'left_open', coalesce(method.traits -> 'left_open', '{}'),
-            -- What a page shows of them: no count below k.
             'notices', (SELECT coalesce(jsonb_agg(war.said ORDER BY war.place), '[]')
                         FROM dbanon_internal.list_run_warnings(run.run_id, run.run_id, verdict.figures || coalesce(release.overlap, '{}'),
                             (run.params ->> 'k')::numeric) WITH ORDINALITY war (said, place)),

@@ -159,10 +159,18 @@ def test_a_plain_operator_and_a_plain_worker_are_told_every_notice(
 
 def test_a_card_has_every_notice_of_its_run_and_no_count_below_k(scratch: psycopg.Connection) -> None:
     """Whatever its name: a method's sentence and a figure make one, also a figure found beside other releases."""
-    traits = {**TRAITS, "notices": {"followed": "%s are followed.", "met": "%s are met.", "none": "%s are none."}}
-    write_notices(scratch, {}, {"seen": 10, "followed": 2, "met": 7, "none": 0}, traits)
+    traits = {
+        **TRAITS,
+        "notices": {
+            "followed": "%s are followed.",
+            "met": "%s are met by {others}.",
+            "none": "%s are none.",
+            "seen": "{unknown}, %s.",
+        },
+    }
+    write_notices(scratch, {}, {"seen": 10, "followed": 2, "met": 7, "others": 1, "none": 0}, traits)
     [(card,)] = scratch.execute("SELECT dbanon.run_card(1)")
-    assert sorted(card["attack"]["notices"]) == ["7 are met.", "fewer than 5 are followed."]
+    assert sorted(card["attack"]["notices"]) == ["7 are met by fewer than 5.", "fewer than 5 are followed."]
     assert sorted(Described.from_card(card).notices) == sorted(card["attack"]["notices"])
 
 

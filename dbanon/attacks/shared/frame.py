@@ -40,8 +40,7 @@ class Condition:
     remedy : str
         What to do where it is broken, in one sentence; empty where that depends.
     over : str
-        The figure of the attack that counts what could break it, where that may be nothing: then there is nothing to
-        test, and it must not be said to hold.
+        The figure that counts what could break it, where that may be nothing: then it must not be said to hold.
     """
 
     name: str
