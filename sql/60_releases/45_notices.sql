@@ -65,6 +65,12 @@ BEGIN
         RETURN NEXT format('Run %s publishes no person from %s to %s: positions count for %s s, and the data begin too late. Load earlier data, or '
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
+    IF (figures ->> 'names_together')::bigint > 0 THEN
+        RETURN NEXT format('In run %s, %s of %s names that move about travel with another name of their group all the time. One person with two '
+            'names is such a pair, and so are two people of a family. A group hides fewer people than it says where two names are one person.', called,
+            dbanon_internal.format_count((figures ->> 'names_together')::bigint), dbanon_internal.format_count((figures ->> 'names_compared')::bigint))
+            || CASE WHEN dbanon_internal.has_doubled_names(figures) THEN ' With so many, publishing it needs a reason.' ELSE '' END;
+    END IF;
     -- What the attack counted and the method warns of, with the figure in the method's own sentence.
     RETURN QUERY SELECT format(pair.value, (figures ->> pair.key)::numeric)
         FROM jsonb_each_text(traits -> 'notices') pair
@@ -73,7 +79,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
-data for its first window are missing; and what its attack counted that its method warns of.';
+data for its first window are missing; that names travel together; and what its attack counted that its method warns of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
