@@ -80,7 +80,7 @@ def _copy_fixes(evidence: Evidence, people: Int) -> tuple[Int, Float, Float, Flo
     fix, who = join_ranges(read.offset[at], number), np.repeat(read.subject[at], number)
     kept = np.flatnonzero(_is_considered(evidence, read.t[fix]))
     order = kept[np.lexsort((read.t[fix[kept]], who[kept]))]
-    first, fix = np.searchsorted(who[order], np.append(people, people[-1:] + 1)), fix[order]
+    first, fix = np.append(np.searchsorted(who[order], people), len(order)), fix[order]
     return first, read.t[fix], read.x[fix], read.y[fix]
 
 
