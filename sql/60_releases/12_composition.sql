@@ -700,20 +700,20 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, bigint, jsonb, text) IS
 'Says that a run may not be published beside earlier releases, and whose promise breaks.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.has_doubled_names(figures jsonb) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.is_doubled(figures jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 AS $$
     SELECT (figures ->> 'names_together')::bigint >= greatest(0.2 * (figures ->> 'names_compared')::bigint, 1)
 $$;
-COMMENT ON FUNCTION dbanon_internal.has_doubled_names(jsonb) IS
-'Whether so many names of a verified run travel together that they are names of the same people: a fifth. Families and buses are fewer.';
+COMMENT ON FUNCTION dbanon_internal.is_doubled(jsonb) IS
+'Whether a fifth of the names in a verified run travel together, as they do where people have several names, and where families do not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_copies(run_id bigint, allow_overlap boolean) RETURNS text[]
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    near CONSTANT boolean := (SELECT dbanon_internal.has_doubled_names(ver.figures) FROM ONLY dbanon.verification ver
+    near CONSTANT boolean := (SELECT dbanon_internal.is_doubled(ver.figures) FROM ONLY dbanon.verification ver
                               WHERE ver.run_id = demand_no_copies.run_id ORDER BY ver.verification_id DESC LIMIT 1);
     own text;
     others text[];

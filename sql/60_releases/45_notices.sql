@@ -66,10 +66,10 @@ BEGIN
             'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
     IF (figures ->> 'names_together')::bigint > 0 THEN
-        RETURN NEXT format('In run %s, %s of %s names that move about travel with another name of their group all the time. One person with two '
+        RETURN NEXT format('In run %s, names travel all the time with another one of their group: %s of the %s that move about. One person with two '
             'names is such a pair, and so are two people of a family. A group hides fewer people than it says where two names are one person.', called,
             dbanon_internal.format_count((figures ->> 'names_together')::bigint), dbanon_internal.format_count((figures ->> 'names_compared')::bigint))
-            || CASE WHEN dbanon_internal.has_doubled_names(figures) THEN ' With so many, publishing it needs a reason.' ELSE '' END;
+            || CASE WHEN dbanon_internal.is_doubled(figures) THEN ' With so many, publishing it needs a reason.' ELSE '' END;
     END IF;
     -- What the attack counted and the method warns of, with the figure in the method's own sentence.
     RETURN QUERY SELECT format(pair.value, (figures ->> pair.key)::numeric)

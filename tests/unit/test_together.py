@@ -188,7 +188,7 @@ def test_the_figure_agrees_with_loops(cases) -> None:
             copy = COPIES[dice.choice(names)](rng, dice.choice([walk, draw_walk(rng, 40)]))
             walks.append(copy.move(x=rng.normal(0, dice.choice([1, 60, 200]), len(copy.t))))
         whole = make_trajectories([walk for walk in walks if len(walk.t)])
-        people = dice.randint(2, len(whole.trajectory_id))
+        people = dice.choice([dice.randint(2, len(whole.trajectory_id)), len(whole.trajectory_id)])
         subject = np.arange(len(whole.trajectory_id)) % people  # some have two trajectories, at the same times
         data = replace(
             whole,
