@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ SEEDS, RUNS, OF = 5, 50, 20
 
 CODES = """
 INSERT INTO dbanon.fix_code (dataset_id, person, code, trajectory_id)
-SELECT %s, decode(lpad(to_hex(pair.code %% 60 * 10 + pair.name), 64, '0'), 'hex'), pair.code, 1
+SELECT %s, pair.code %% 60 * 10 + pair.name, pair.code, 1
 FROM unnest(%s::bigint[], %s::bigint[]) pair (code, name)
 """
 
@@ -61,21 +62,24 @@ def measure_loads() -> None:
 
 def find_least_share(connection: psycopg.Connection[Any], dataset: int, triples: int, names: int) -> str:
     for percent in (*range(5, 30), *range(30, 100, 5), 100):
-        if sum(is_found(connection, dataset, triples, names, percent / 100, seed) for seed in range(OF)) >= OF - 1:
+        draws = (np.random.default_rng([triples, names, seed]) for seed in range(OF))
+        found = sum(is_found(connection, dataset, draw_names(rng, triples, names, percent / 100)) for rng in draws)
+        if found >= OF - 1:
             return f"{percent} %"
     return "not found"
 
 
-def is_found(
-    connection: psycopg.Connection[Any], dataset: int, triples: int, names: int, share: float, seed: int
-) -> bool:
-    """Whether a dataset is recognised in which each of some triples is under several names, the others under one."""
-    rng = np.random.default_rng([triples, names, seed])
+def draw_names(rng: np.random.Generator, triples: int, names: int, share: float) -> tuple[list[int], list[int]]:
+    """Draw the codes that a load keeps, each once for every name it is under: several for a share of them."""
     code = rng.choice(1 << 60, rng.binomial(triples, 1 / 64))
     times = np.where(rng.random(len(code)) < share, names, 1)
-    name = np.concatenate([np.arange(own) for own in times]) if len(code) else times
+    return np.repeat(code, times).tolist(), [name for own in times.tolist() for name in range(own)]
+
+
+def is_found(connection: psycopg.Connection[Any], dataset: int, codes: tuple[list[int], list[int]]) -> bool:
+    """Whether a dataset with these codes, under these names, is recognised as one in which people have several."""
     connection.execute("DELETE FROM dbanon.fix_code")
-    connection.execute(CODES, [dataset, np.repeat(code, times).tolist(), name.tolist()])
+    connection.execute(CODES, [dataset, *codes])
     return bool(connection.execute("SELECT count(*) FROM dbanon_internal.find_copies(%s)", [dataset]).fetchone()[0])
 
 
@@ -84,19 +88,16 @@ def is_found(
 
 def measure_changes(asked: list[str]) -> None:
     """Print, for each change that a second name's fixes went through, what is left to hash, and who notices."""
-    print(
-        "\n| the second name's fixes | triples shared | loads that notice | runs that notice | names together | rows of one person |"
-    )
-    print("|---|---|---|---|---|---|")
+    columns = ("triples shared", "loads that notice", "runs that notice", "names together, least", "rows of one person")
+    print(f"\n| the second name's fixes | {' | '.join(columns)} |\n|{'---|' * 6}")
     with run_private_server() as (server, folder):
         schema.upgrade(server.url)
         for kind in asked or COPIES:
             one = [measure_change(server.url, folder, kind, seed) for seed in range(SEEDS)]
             shared, at_load, at_run, least, alone = (list(column) for column in zip(*one, strict=True))
-            print(
-                f"| {kind} | {np.mean(shared):.0%} | {sum(at_load)} of {SEEDS} | {sum(at_run)} of {SEEDS} | {min(least):.0%} | {np.mean(alone):.0%} |",
-                flush=True,
-            )
+            noticed = f"{sum(at_load)} of {SEEDS} | {sum(at_run)} of {SEEDS}"
+            found = f"{np.mean(shared):.0%} | {noticed} | {min(least):.0%} | {np.mean(alone):.0%}"
+            print(f"| {kind} | {found} |", flush=True)
 
 
 def measure_change(url: str, folder: Path, kind: str, seed: int) -> tuple[float, bool, bool, float, float]:
@@ -112,7 +113,7 @@ def measure_change(url: str, folder: Path, kind: str, seed: int) -> tuple[float,
         done = database.run("tp-aware", dataset=dataset, params={"k": 2, "instants": 20})
         figures = done.verdict.figures
         members = database.connection.execute(
-            "SELECT record_id, array_agg(DISTINCT substr(subject, 2)::int % 60) FROM dbanon.membership"
+            "SELECT record_id, array_agg(DISTINCT substr(subject, 2)::int %% 60) FROM dbanon.membership"
             " JOIN dbanon.trajectory USING (trajectory_id) WHERE run_id = %s GROUP BY 1", [done.run_id],
         ).fetchall()  # fmt: skip
     return (
@@ -135,8 +136,6 @@ def count_shared_triples(walks: list[Any]) -> float:
 
 # ---- strangers -------------------------------------------------------------------------------------------------------
 
-TP = {"instants": 30, "step_s": 60}
-
 
 def measure_strangers() -> None:
     """Print how many of 50 runs on people of whom nobody is there twice count names, and how many at most."""
@@ -144,56 +143,29 @@ def measure_strangers() -> None:
     print("\n| people | method | runs | that count any | most names together | names compared, median | s a run |")
     print("|---|---|---|---|---|---|---|")
     for what, family, algorithm, given, data in list_strangers():
-        began, found = time.perf_counter(), []
-        seconds = 0.0
-        for one in data:
-            figures, took = judge(one, family, algorithm, given)
-            found.append((figures["names_together"], figures["names_compared"]))
-            seconds += took
-        named, compared = zip(*found, strict=True)
+        found, seconds = zip(*(judge(one, family, algorithm, given) for one in data), strict=True)
+        named, compared = ([one[figure] for one in found] for figure in ("names_together", "names_compared"))
+        counted = f"{len(found)} | {sum(number > 0 for number in named)} | {max(named)} | {np.median(compared):.0f}"
         print(
-            f"| {what} | {family} {algorithm or ''} k = {given['k']} | {len(found)} | {sum(n > 0 for n in named)} | {max(named)} | {np.median(compared):.0f} | {seconds / len(found):.2f} |",
-            flush=True,
+            f"| {what} | {family} {algorithm or ''} k = {given['k']} | {counted} | {np.mean(seconds):.2f} |", flush=True
         )
-        del began
 
 
 def list_strangers() -> Iterator[tuple[str, str, str | None, dict[str, Any], Iterator[Trajectories]]]:
+    seeds, evening = range(RUNS), {"instants": 30, "step_s": 60}
     day = {"calls_per_day": 30, "instants": 1440, "start": "2026-01-05T00:00:00Z", "stations": 40}
     for k in (2, 5, 20):
-        yield "walkers, 120", "tp-aware", None, {"k": k, **TP}, (draw_walkers(seed) for seed in range(RUNS))
-        yield (
-            "city, 1,000 x 30",
-            "tp-aware",
-            None,
-            {"k": k, **TP},
-            (generate(1000, seed, instants=30) for seed in range(RUNS)),
-        )
-        yield (
-            "city, 300 x 120",
-            "tp-aware",
-            None,
-            {"k": k, **TP},
-            (generate(300, seed, instants=120) for seed in range(RUNS)),
-        )
+        given = {"k": k, **evening}
+        yield "walkers, 120", "tp-aware", None, given, (draw_walkers(seed) for seed in seeds)
+        yield "city, 1,000 x 30", "tp-aware", None, given, (generate(1000, seed, instants=30) for seed in seeds)
+        yield "city, 300 x 120", "tp-aware", None, given, (generate(300, seed, instants=120) for seed in seeds)
         if WEEK.is_file():
-            yield "taxis, 3 hours", "tp-aware", None, {"k": k, **TP}, (read_taxis(at, 3) for at in range(RUNS))
+            yield "taxis, 3 hours", "tp-aware", None, given, (read_taxis(at, 3) for at in seeds)
+    yield "city, 1,000 x 30", "mob", None, {"k": 3, "align": "exact"}, (generate(1000, s, instants=30) for s in seeds)
+    phones, rare = "phones at towers, 300", {"k": 5, "step_s": 600, "instants": 24, "max_gap_s": 7200}
+    yield phones, "tp-aware", None, rare, (generate(300, seed, **day) for seed in seeds)
     for algorithm in ("k-merge", "kte-hide"):
-        yield "phones at towers, 300", "kte", algorithm, {"k": 2}, (generate(300, seed, **day) for seed in range(RUNS))
-    yield (
-        "phones at towers, 300",
-        "tp-aware",
-        None,
-        {"k": 5, "step_s": 600, "instants": 24, "max_gap_s": 7200},
-        (generate(300, seed, **day) for seed in range(RUNS)),
-    )
-    yield (
-        "city, 1,000 x 30",
-        "mob",
-        None,
-        {"k": 3, "align": "exact"},
-        (generate(1000, seed, instants=30) for seed in range(RUNS)),
-    )
+        yield phones, "kte", algorithm, {"k": 2}, (generate(300, seed, **day) for seed in seeds)
 
 
 def judge(data: Trajectories, name: str, algorithm: str | None, given: dict[str, Any]) -> tuple[dict[str, int], float]:
@@ -247,11 +219,8 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=("loads", "changes", "strangers"))
     parser.add_argument("--kind", nargs="*", default=[], help="of `changes`")
     asked = parser.parse_args()
-    for part, measure in (
-        ("loads", measure_loads),
-        ("changes", lambda: measure_changes(asked.kind)),
-        ("strangers", measure_strangers),
-    ):
+    changes = partial(measure_changes, asked.kind)
+    for part, measure in (("loads", measure_loads), ("changes", changes), ("strangers", measure_strangers)):
         if asked.part in (None, part):
             measure()
 
