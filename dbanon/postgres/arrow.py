@@ -270,8 +270,14 @@ def read_days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
     return convert_to_numbers(found).astype(np.int64) if len(found) else None
 
 
-def read_paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: int = 2**63 - 1) -> Paths:
-    """Read the trajectories of a dataset, or those whose ids are above one and not above another, sorted by id.
+def read_paths(
+    snapshot: Snapshot,
+    dataset_id: int,
+    after: int | None = None,
+    until: int = 2**63 - 1,
+    among: NDArray[np.int64] | None = None,
+) -> Paths:
+    """Read the trajectories of a dataset, those whose ids are above one and not above another, or a few, sorted by id.
 
     The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
@@ -281,7 +287,7 @@ def read_paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, un
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
     own += "" if after is None else f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
-    first, last = _read_stretches(snapshot, own)
+    first, last = _read_stretches(snapshot, own) if among is None else (among, among)
     query = f"""SELECT piece.*
         FROM unnest({format_array(first)}, {format_array(last)}) AS cut (first, last)
         CROSS JOIN LATERAL (

@@ -69,12 +69,13 @@ def _compile_all(families: Iterable[str], *, niceness: int) -> None:
 
 
 def _compile(name: str, is_attack: bool) -> None:
-    from dbanon.attacks import import_attacker
+    from dbanon.attacks import import_attacker, together
     from dbanon.methods import find_method
 
     family = find_method(name)
     if is_attack:
         getattr(import_attacker(family.attack), "prepare", lambda: None)()
+        together.prepare()
         return
     for algorithm in family.algorithms:
         family.prepare(algorithm.name, family.parse({}, algorithm.name))

@@ -74,7 +74,8 @@ class _Part:
 
     ids: Int  # ascending
     subject: Int  # of each: its number among all of the dataset
-    ranges: list[tuple[int, int]]  # after which id, and up to which one, they are: others may lie between
+    # After which id, and up to which one, they are: others may lie between. None: each is looked up.
+    ranges: list[tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,6 +210,7 @@ def read_without_fixes(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: in
             grid_s=row["grid_s"],
             ends=people.ends,
             ask=parts,
+            read=lambda at: _read(snapshot, place, _Part(ids=people.trajectory_id[at], subject=subject[at])),
             day=arrow.read_days(snapshot, int(row["dataset_id"])),
         ),
         subjects=codes,
@@ -308,8 +310,11 @@ def _read(snapshot: arrow.Snapshot, place: Place, part: _Part) -> Trajectories:
     revision, srid, grid_m, grid_s = snapshot.connection.execute(make_sql(query)).fetchone() or (None, 0, 0.0, 0)
     if revision != place.revision:
         raise StoreError("The dataset changed while its parts were read. Run it again.", sqlstate.CHANGED)
-    read = [arrow.read_paths(snapshot, place.dataset_id, after=low, until=high) for low, high in part.ranges]
-    paths = arrow.Paths.from_parts(read)
+    if part.ranges is None:
+        paths = arrow.read_paths(snapshot, place.dataset_id, among=part.ids)
+    else:
+        read = [arrow.read_paths(snapshot, place.dataset_id, after=low, until=high) for low, high in part.ranges]
+        paths = arrow.Paths.from_parts(read)
     kept = np.isin(paths.trajectory_id, part.ids)
     at = np.searchsorted(part.ids, paths.trajectory_id)
     if not kept.all():

@@ -17,7 +17,7 @@ import numpy as np
 import psycopg
 
 from dbanon import methods
-from dbanon.attacks import Evidence, Verdict, import_attacker, once
+from dbanon.attacks import Evidence, Verdict, import_attacker, once, together
 from dbanon.attacks.shared.apart import is_without_fixes
 from dbanon.attacks.shared.frame import make_refusal
 from dbanon.base import (
@@ -211,6 +211,7 @@ class _Run:
         """Let the attack get ready, where it has something to do before it reads."""
         with compiling.notify(self._report_compiling):
             getattr(import_attacker(self.family.attack), "prepare", lambda: None)()
+            together.prepare()
 
     def _write(self, dataset: DatasetRow, cloaks: Cloaks, own: bytes | None) -> None:
         with self.connection.transaction():
@@ -288,7 +289,7 @@ class _Run:
         self.ready.result()
         with compiling.notify(self._report_compiling):
             verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
-        return once.add_clauses(verdict, evidence, counts_days=self.family.has_days)
+        return once.add_clauses(verdict, evidence, counts_days=self.family.has_days, count=together.count_names)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""

@@ -697,11 +697,21 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, bigint, jsonb, text) IS
 'Says that a run may not be published beside earlier releases, and whose promise breaks.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.is_doubled(figures jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+AS $$
+    SELECT (figures ->> 'names_together')::bigint >= greatest(0.2 * (figures ->> 'names_compared')::bigint, 1)
+$$;
+COMMENT ON FUNCTION dbanon_internal.is_doubled(jsonb) IS
+'Whether a fifth of the names in a verified run travel together, as they do where people have several names, and where families do not.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_copies(run_id bigint, allow_overlap boolean) RETURNS text[]
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    near CONSTANT boolean := (SELECT dbanon_internal.is_doubled(ver.figures) FROM ONLY dbanon.verification ver
+                              WHERE ver.run_id = demand_no_copies.run_id ORDER BY ver.verification_id DESC LIMIT 1);
     own text;
     others text[];
 BEGIN
@@ -710,11 +720,14 @@ BEGIN
         INTO own, others
         FROM ONLY dbanon.run run CROSS JOIN LATERAL dbanon_internal.find_published_copies(run.dataset_id) cop
         WHERE run.run_id = demand_no_copies.run_id;
+    own := coalesce(own, (SELECT dat.name FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+                          WHERE run.run_id = demand_no_copies.run_id AND near));
     IF own IS NOT NULL AND allow_overlap IS NOT TRUE THEN
-        RAISE EXCEPTION 'A dataset in which the same fixes are under several names must have a reason to be published. That of run % is %.',
+        RAISE EXCEPTION 'A dataset in which the same people are under several names must have a reason to be published. That of run % is %.',
                 run_id, own
             USING ERRCODE = 'DA010',
                   DETAIL = concat('A person with several names hides among copies of themselves: a crowd of k names may be one person.',
+                                  CASE WHEN near THEN ' Many names that it hides among one another travel together.' END,
                                   CASE WHEN others IS NOT NULL
                                       THEN format(' It has fixes of %s under other names, too.', dbanon_internal.name_some(others)) END),
                   HINT = 'Load it without the copies. If you accept this, use allow_overlap => true with reason => ''...''.';

@@ -74,6 +74,12 @@ BEGIN
         FROM (SELECT dbanon_internal.describe_sender_columns(run.dataset_id, tstzrange(
             to_timestamp((run.params ->> 'since')::double precision), to_timestamp((run.params ->> 'until')::double precision))) AS sentence) note
         WHERE traits -> 'joins' ? 'requests' AND note.sentence IS NOT NULL;
+    IF (figures ->> 'names_together')::bigint > 0 THEN
+        RETURN NEXT format('In run %s, names travel all the time with another one of their group: %s of the %s that move about. One person with two '
+            'names is such a pair, and so are two people of a family. A group hides fewer people than it says where two names are one person.', called,
+            told ->> 'names_together', told ->> 'names_compared')
+            || CASE WHEN dbanon_internal.is_doubled(figures) THEN ' With so many, publishing it needs a reason.' ELSE '' END;
+    END IF;
     -- What was counted and the method warns of, with the figure, and others in braces, in the method's own sentence.
     RETURN QUERY SELECT note.sentence
         FROM jsonb_each_text(traits -> 'notices') pair
@@ -83,8 +89,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
-data for its first window are missing; columns that say something of senders; and what was counted that its method warns of, by the figures known or
-of its latest verification, each below joined_below told as fewer than that.';
+data for its first window are missing; columns that say something of senders; that names travel together; and what was counted that its method warns
+of, by the figures known or of its latest verification, each below joined_below told as fewer than that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -80,7 +80,10 @@ def split_fixes(evidence: Evidence, number: int) -> Evidence:
         evidence,
         **({} if cells is None else {"cells": replace(cells, fix_cell=np.empty(0, np.int64))}),
         trajectories=WithoutFixes(
-            **{name: getattr(data, name) for name in names}, ends=find_ends(data), ask=InParts(evidence, number)
+            **{name: getattr(data, name) for name in names},
+            ends=find_ends(data),
+            ask=InParts(evidence, number),
+            read=lambda at: select_people(data, at),
         ),
     )
 

@@ -12,11 +12,13 @@ import pytest
 from dbanon import load
 from dbanon.database import open_database
 from dbanon.options.loading import LoadingTrajectories, Mode
+from dbanon.runs.stored import RunResult
 from tests import here
 from tests.acceptance.commands import call
 from tests.db.test_concurrency import start_statement
-from tests.facts import demand_named, demand_refused
+from tests.facts import demand_named, demand_refused, expect_refusal
 from tests.importing import record_release
+from tests.walkers import Walk, copy_walks, draw_walk, list_rows
 
 STEP_S = 30
 START_S = 1_212_566_400
@@ -396,6 +398,62 @@ def test_a_copy_in_another_population_is_recognised_though_both_are_published_at
     assert (found == ["DA010"]) is not allowed
     recorded = connection.execute("SELECT overlap -> 'copies' FROM dbanon.release WHERE name = 'two'").fetchall()
     assert recorded == ([(["first"],)] if allowed else [])
+
+
+# ---- near copies -----------------------------------------------------------------------------------------------------
+
+
+def _run_walks(database: str, path: Path, walks: list[Walk], method: str = "tp-aware", **params: object) -> RunResult:
+    """Load people, whom the load takes for no copies, and run a method on them."""
+    path.write_text("\n".join(["subject,time,x,y", *list_rows(walks)]) + "\n")
+    with psycopg.connect(database, autocommit=True) as connection:
+        assert _load(connection, path, "walks") == []
+    with open_database(database) as operator:
+        return operator.run(method, dataset="walks", params={"k": 2} | params)
+
+
+WINDOWS = {"instants": 10}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("tp-aware", WINDOWS), ("kte", {"grid_s": 60, "grid_m": 50})],
+    ids=lambda value: str(value)[:8],
+)
+def test_people_under_two_names_with_noise_are_published_for_a_reason_alone(
+    database, connection, tmp_path, method, params
+):
+    rng = np.random.default_rng(1)
+    walks = copy_walks(rng, [draw_walk(rng, 60) for _ in range(20)], "noise of 3 m")
+    done = _run_walks(database, tmp_path / "walks.csv", walks, method, **params)
+    assert done.verdict.figures["names_compared"] == done.verdict.figures["names_together"] == 40
+    assert [notice for notice in done.notices if "40 of the 40" in notice and "reason" in notice]
+    with expect_refusal("DA010", done.run_id, "walks"):
+        connection.execute(f"SELECT dbanon.publish({done.run_id}, 'walks')")
+    connection.execute(
+        f"SELECT dbanon.publish({done.run_id}, 'walks', allow_overlap => true, reason => 'two phones each')"
+    )
+    found = connection.execute("SELECT overlap -> 'copies', overlap_reason FROM dbanon.release").fetchall()
+    assert found == [(["walks"], "two phones each")]
+
+
+def test_a_family_among_strangers_is_noticed_and_published_without_a_reason(database, connection, tmp_path):
+    rng = np.random.default_rng(1)
+    walks = [draw_walk(rng, 60) for _ in range(40)]
+    walks[1:4] = [walks[0].move(x=rng.normal(0, 5, 60), y=rng.normal(0, 5, 60)) for _ in range(3)]
+    done = _run_walks(database, tmp_path / "walks.csv", walks, **WINDOWS)
+    assert done.verdict.figures["names_together"] == 4
+    assert [notice for notice in done.notices if "4 of the 40" in notice and "reason" not in notice]
+    connection.execute(f"SELECT dbanon.publish({done.run_id}, 'walks')")
+    assert connection.execute("SELECT overlap, overlap_reason FROM dbanon.release").fetchall() == [(None, None)]
+
+
+def test_strangers_are_not_noticed(database, tmp_path):
+    rng = np.random.default_rng(1)
+    done = _run_walks(database, tmp_path / "walks.csv", [draw_walk(rng, 60) for _ in range(40)], **WINDOWS)
+    assert done.verdict.figures["names_compared"] == 40
+    assert not done.verdict.figures["names_together"]
+    assert not [notice for notice in done.notices if "names" in notice]
 
 
 # ---- what is no copy -------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon.attacks import Verdict, import_attacker
+from dbanon.attacks import Evidence, Verdict, import_attacker, together
+from dbanon.attacks.once import Hidden
 from dbanon.attacks.shared.apart import is_without_fixes
 from dbanon.attacks.shared.claims import UndecidableError
 from dbanon.base.errors import DataError, StoreError
@@ -52,7 +53,16 @@ def judge_run(url: str, run: int, tasks: Elsewhere | None) -> tuple[Verdict, byt
     with reading.open_reader(url) as reader:
         evidence, digest = reader.read_evidence(run) if tasks is None else reader.read_evidence(run, None, tasks)
         assert is_without_fixes(evidence) == (tasks is not None)
-        return import_attacker("dbanon.attacks.tp_aware").attack(evidence), digest
+        verdict = import_attacker("dbanon.attacks.tp_aware").attack(evidence)
+        return replace(
+            verdict, figures={**verdict.figures, **(count_names(evidence) if verdict.figures else {})}
+        ), digest
+
+
+def count_names(evidence: Evidence) -> dict[str, int]:
+    """Count the names that travel together, as if all people were hidden together."""
+    people = np.unique(evidence.trajectories.subject)
+    return together.count_names(evidence, Hidden(offset=np.array([0, len(people)]), member=people))
 
 
 def complete(url: str) -> None:
@@ -65,12 +75,17 @@ def complete(url: str) -> None:
         )
 
 
-def test_parts_come_to_the_verdict_and_digest_of_the_whole_and_carry_no_name_and_no_login(here: str, run: int) -> None:
+def test_parts_come_to_the_verdict_and_digest_of_the_whole_and_carry_no_name_and_no_login(
+    here: str, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     complete(here)
+    for name, value in (("MOVES", 1), ("_LEAST_KNOWN", 0), ("_NEAR", 1e9)):
+        monkeypatch.setattr(together, name, value)
     tasks = Elsewhere()
     whole, divided = judge_run(here, run, None), judge_run(here, run, tasks)
     assert divided == whole
     assert {clause.name: clause.violations for clause in whole[0].clauses}["covers"] == 0
+    assert whole[0].figures["names_compared"] == whole[0].figures["names_together"] > 0
     assert len(tasks.sent) > 1
     for secret in (b"p3", here.encode(), b"DBANON", b"password"):
         assert not any(secret in sent for sent in tasks.sent)

@@ -51,7 +51,10 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WithoutFixes:
-    """`Trajectories` without fixes; `find_ends` are the first and last time of any, in unix seconds."""
+    """`Trajectories` without fixes; `find_ends` are the first and last time of any, in unix seconds.
+
+    `read` reads here and now the few trajectories at some indices.
+    """
 
     trajectory_id: Int
     subject: Int
@@ -60,6 +63,7 @@ class WithoutFixes:
     grid_s: int
     ends: tuple[float, float]
     ask: Ask
+    read: Callable[[Int], Trajectories]
     day: Int | None = None
     bounds: Bounds = (None, None)
 
