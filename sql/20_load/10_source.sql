@@ -282,6 +282,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_geometry(jsonb, text) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_reading_error(qualified text, state text, context text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     name text;

@@ -699,6 +699,7 @@ COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, bigint, jsonb, text) 
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_doubled(figures jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT (figures ->> 'names_together')::bigint >= greatest(0.2 * (figures ->> 'names_compared')::bigint, 1)
 $$;

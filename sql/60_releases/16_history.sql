@@ -56,6 +56,7 @@ dbanon.confirm_history alone, since a trigger would also mark what a restore ins
 CREATE OR REPLACE FUNCTION dbanon_internal.is_forked() RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     here text;

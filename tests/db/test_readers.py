@@ -12,6 +12,7 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from dbanon import releases
+from dbanon.base.figures import round_percent
 from dbanon.database import Database
 from dbanon.options.publishing import Publishing
 from dbanon.postgres.server import parse
@@ -456,7 +457,7 @@ def test_shares_by_hour_are_shown_with_the_release_they_are_of(
     shown = analyst.execute(
         "SELECT name, extract(hour FROM since)::int, extract(hour FROM until)::int, percent FROM published.left_out"
     )
-    assert shown.fetchall() == [("ten", 7, 9, 16), ("ten", 10, 11, 10), ("ten", 11, 13, 10)]
+    assert shown.fetchall() == [("ten", 7, 9, 15), ("ten", 10, 11, 10), ("ten", 11, 13, 10)]
     assert len(operator.execute("SELECT FROM published.left_out").fetchall()) == 6
     assert "left_out" not in str(read_column(analyst, "SELECT obj_description('published.ten'::regclass)"))
 
@@ -507,7 +508,7 @@ def test_hours_are_joined_as_plain_python_joins_them(connection: psycopg.Connect
         draw.shuffle(hours)
         lines = join_hours(published, left_out, k)
         assert connection.execute(query, [Jsonb(hours), k]).fetchall() == [
-            (first, last + 1, -(-100 * missing // (shown + missing))) for first, last, shown, missing in lines
+            (first, last + 1, round_percent(missing / (shown + missing))) for first, last, shown, missing in lines
         ]
         # Every line has enough of both, and the lines speak of all hours or of none.
         assert all(min(shown, missing) >= k for *_, shown, missing in lines)
