@@ -63,7 +63,7 @@ SELECT 2, 'history', format('A restore over a newer state left %s, which no rele
     format('Once the publications since the dump are listed with dbanon.confirm_history: %s', str.remedy)
 FROM dbanon_internal.find_strays() str WHERE str.named IS NOT NULL
 UNION ALL
-SELECT 2, 'methods', 'Table dbanon.method was changed since the last upgrade wrote it, and nothing can be published.', NULL, 'Run `dbanon db upgrade`'
+SELECT 2, 'methods', 'Table dbanon.method was changed since the last upgrade wrote it, and nothing can be published.', NULL, 'Upgrade the database again, which writes the table, and find out who changed it'
 WHERE dbanon_internal.has_own_methods() IS NOT TRUE
 UNION ALL
 SELECT fin.level, fin.about, fin.what, fin.since, fin.remedy FROM dbanon_internal.list_job_findings() fin;

@@ -342,7 +342,7 @@ BEGIN
     RAISE LOG 'dbanon: % was refused % on dbanon.method', session_user, TG_OP;
     RAISE EXCEPTION 'Table dbanon.method must be written by upgrades alone. Got % on it.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = 'It says which runs are compared with one another, and by what.',
-              HINT = 'Install another version of dbanon, and run `dbanon db upgrade`.';
+              HINT = 'Install another version of dbanon, and upgrade the database.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_methods() IS

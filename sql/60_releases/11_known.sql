@@ -73,7 +73,8 @@ COMMENT ON FUNCTION dbanon_internal.make_promise(bigint) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.hash_promise(key bytea, release dbanon.release) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || record_send(ROW(
-    release.release_id, release.span, release.reach, release.content, release.window_s, release.overlap_reason IS NOT NULL,
+    release.release_id, release.span, release.reach, release.content, release.window_s, release.overlap_reason IS NOT NULL, release.extent,
+    release.readers, release.series_id, release.bounds,
     convert_to(release.promise::text, 'UTF8')))), 1, 8), 'hex'))::bit(64)::bigint;
 COMMENT ON FUNCTION dbanon_internal.hash_promise(bytea, dbanon.release) IS
 '64 bits of a hash, with the key of its population, of all in the row of a release by which later runs are compared with it.';
@@ -83,6 +84,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.promise IS NOT NULL THEN  -- taken away: it is not signed again
+        RETURN NEW;
+    END IF;
     NEW.promise := dbanon_internal.make_promise(NEW.run_id);
     NEW.promise_hash := dbanon_internal.hash_promise(pop.key, NEW) FROM ONLY dbanon.population pop
         WHERE pop.population_id = coalesce(NEW.population_id, (
@@ -120,8 +124,7 @@ BEGIN
         RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. The facts of % '
             '(number %) were changed since.', demand_unchanged_groups.run_id, changed.name, changed.release_id
             USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, its row, or the key of its population, do not match its keyed hash.',
-                  HINT = format('Restore its rows of dbanon.grouping, dbanon.exposure and dbanon.release, and the key in dbanon.population, from a backup. Until then, '
-                                'publish runs of other times than %s to %s.', lower(changed.span), upper(changed.span));
+                  HINT = 'Restore its rows of dbanon.grouping, dbanon.exposure and dbanon.release, and the key in dbanon.population, from a backup.';
     END IF;
 END
 $$;

@@ -34,7 +34,7 @@ BEGIN
     IF dbanon_internal.has_own_methods() IS NOT TRUE THEN
         RAISE EXCEPTION 'Table dbanon.method must be as the last upgrade wrote it. It was changed since, and nothing was published.'
             USING ERRCODE = 'DA005', DETAIL = 'It says which runs are compared with one another, and by what.',
-                  HINT = 'Run `dbanon db upgrade`, which writes it again, and find out who changed it.';
+                  HINT = 'Upgrade the database again, which writes the table, and find out who changed it.';
     END IF;
     IF EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = run.dataset_id AND dat.sample_of IS NOT NULL) THEN
         RAISE EXCEPTION 'A run must be of a whole dataset to be published. Run % is of a sample that was drawn for a sweep.', run.run_id

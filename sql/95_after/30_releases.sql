@@ -31,9 +31,9 @@ $$;
 
 DO $$
 BEGIN
-    IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.promise IS NULL) THEN
+    IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.promise_hash IS NULL) THEN
         ALTER TABLE dbanon.release DISABLE TRIGGER guard_rows;
-        UPDATE dbanon.release rel SET promise = NULL WHERE rel.promise IS NULL;  -- a trigger fills it in
+        UPDATE dbanon.release rel SET promise = NULL WHERE rel.promise_hash IS NULL;  -- a trigger fills it in
         ALTER TABLE dbanon.release ENABLE ALWAYS TRIGGER guard_rows;
     END IF;
     PERFORM dbanon_internal.describe_release(max(l.release_id)) FROM dbanon.release l

@@ -243,7 +243,7 @@ def test_methods_changed_with_guards_off_stop_publication_until_the_next_upgrade
     refused = find_sqlstate(connection, PUBLISH)
     admin.execute(UNSEEN.format("method", OTHER_SECRET))  # type: ignore[arg-type]
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
-        with expect_refusal("DA005", "dbanon.method", "db upgrade"):
+        with expect_refusal("DA005", "dbanon.method", "Upgrade"):
             operator.execute(PUBLISH)  # type: ignore[arg-type]
         assert operator.execute("SELECT level FROM dbanon.health WHERE about = 'methods'").fetchall() == [(2,)]
         assert call(database, "check").code == 2

@@ -102,8 +102,8 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "If some people of a group are known not to have asked, fewer than k are left. A request's content "
-    "can point to its sender, most of all if it names an age group or another property of the sender.",
+    "singling out": "If some people of a group are known not to have asked, fewer than k are left. A content that "
+    "names a property such as age points to its sender.",
     "linkability": (
         "A content that returns in later windows may come from one sender: one of the few people that are most often "
         "in groups that sent it."
