@@ -6,7 +6,7 @@ What must come of a step is worked out here, from the files of the people and fr
 import json
 import subprocess
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -82,8 +82,6 @@ class History:
     draw: Random
     rng: np.random.Generator
     night: int = 0
-    senders: Counter[str] = field(default_factory=Counter)
-    walks: list[np.ndarray] = field(default_factory=list)
 
     def tell(self, *words: str) -> Done:
         return call(self.url, *words)
@@ -97,15 +95,13 @@ class History:
     def load_walks(self) -> None:
         fixes, asked = [], []
         for night in range(NIGHTS):
-            self.walks.append(walk(self.rng, PEOPLE, 4000))
-            fixes += list_fixes("p", night, self.walks[night])
+            fixes += list_fixes("p", night, walk(self.rng, PEOPLE, 4000))
             for person in range(PEOPLE):
                 asked += [
                     f"p{person},{format_time(night, self.draw.randrange(MINUTES))},w{self.draw.randrange(400)}"
                     for _ in range(2)
                 ]
             sender = 3 if night != 2 else self.draw.choice([3, 41])
-            self.senders[f"p{sender}"] += 1
             asked.append(f"p{sender},{format_time(night, self.draw.randrange(MINUTES))},{RARE}")
         load_fixes(self, "walks", fixes)
         table = write_csv(self.folder / "asked.csv", "subject,time,poi", asked)
@@ -128,8 +124,9 @@ class History:
             " WHERE name = 'walks' ORDER BY release_id DESC LIMIT 1"
         )
         found = find_few(self.read(BUNDLES))
-        assert (counted > 0) == (RARE in found), (counted, found)
-        assert counted <= len(found) + 1, (counted, found)
+        assert counted <= len(found), (counted, found)
+        # Of 60 people chance puts one into three groups of three; into four or more it puts nobody.
+        assert counted > 0 or found.get(RARE, 0) < 4, found
 
     # ---- what must not pass
 
@@ -141,11 +138,10 @@ class History:
 
     def copy_nearly(self) -> None:
         """Load people under two names each, of which the second is nearly where the first is, as a phone and a car."""
-        how, night = self.draw.choice(sorted(MOVES)), self.draw.randrange(NIGHTS)
-        name, xy = f"twice{night}", self.walks[night]
-        fixes = list_fixes("a", night, xy) + list_fixes("b", night, MOVES[how](self.rng, xy))
-        load_fixes(self, name, fixes, "--population", name)
-        run = ("run", "tp-aware", "--dataset", name, "-p", "k=2", "-p", "instants=10", "--publish", name)
+        how, xy = self.draw.choice(sorted(MOVES)), walk(self.rng, PEOPLE, 4000)
+        fixes = list_fixes("a", NIGHTS, xy) + list_fixes("b", NIGHTS, MOVES[how](self.rng, xy))
+        load_fixes(self, "twice", fixes, "--population", "twice")
+        run = ("run", "tp-aware", "--dataset", "twice", "-p", "k=2", "-p", "instants=10", "--publish", "twice")
         told = self.tell(*run)
         assert told.code == 5, (how, told.stdout + told.stderr)
         demand_done(self.tell(*run, "--allow-overlap", "--reason", "each has a phone and a car here"))
@@ -249,17 +245,17 @@ def format_square(column: int, row: int) -> str:
     return f'"POLYGON(({x} {y},{e} {y},{e} {n},{x} {n},{x} {y}))"'
 
 
-def find_few(rows: list[tuple[int, int, str, list[str]]]) -> set[str]:
-    """Find the words in three or more bundles whose greatest number of bundles, less one, fewer than K people reach."""
+def find_few(rows: list[tuple[int, int, str, list[str]]]) -> dict[str, int]:
+    """Find the words of which fewer than K people reach the greatest number of bundles, less one; and that number."""
     bundles: dict[str, list[list[str]]] = {}
     for _, _, word, people in rows:
         bundles.setdefault(word, []).append(people)
-    few = set()
+    few = {}
     for word, crowds in bundles.items():
         met = Counter(person for crowd in crowds for person in crowd)
         greatest = max(met.values())
         if len(crowds) >= 3 and greatest >= 3 and sum(n >= greatest - 1 for n in met.values()) < K:
-            few.add(word)
+            few[word] = greatest
     return few
 
 
