@@ -17,7 +17,7 @@ from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.trajectory import Bool, Float, Int
 
 MOVES = 20
-"""Two taxis of a night made 15 of 16 such moves together, and never 18 of 20: benchmarks/copies.py."""
+"""With so many, no two taxis, generated people or phones travelled together: benchmarks/copies.py."""
 _LEAST_KNOWN, _NEAR, _MISSED = 15, 1 / 3, 0.1
 _MAX_MEMBERS, _MAX_PAIRS, _MAX_PEOPLE, _MAX_FIXES = 1 << 10, 1 << 19, 1 << 14, 1 << 23
 
