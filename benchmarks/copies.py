@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._measure import run_private_server
 from benchmarks._pickups import DATA, SRID
 from dbanon import load, methods, schema
-from dbanon.attacks import once, together
+from dbanon.attacks import together
 from dbanon.base.trajectory import Trajectories
 from dbanon.database import open_database
 from dbanon.options.generating import Plan
@@ -175,9 +175,8 @@ def judge(data: Trajectories, name: str, algorithm: str | None, given: dict[str,
     inputs = {"quasi_identifiers": make_quasi_identifiers(data)} if "quasi_identifiers" in family.reads else {}
     cloaks = family.anonymise(data, chosen, params, np.random.default_rng(0), **inputs)
     evidence = store_cloaks(family, chosen, params, data, cloaks)
-    records, pieces, _ = once._list_pieces(evidence, counts_days=family.has_days)
     began = time.perf_counter()
-    figures = together.count_names(evidence, once._list_hidden(evidence, records, pieces))
+    figures = together.count_names(evidence, *together.list_groups(evidence))
     return figures, time.perf_counter() - began
 
 

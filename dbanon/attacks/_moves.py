@@ -13,15 +13,9 @@ _HALVINGS = 24  # finds the greatest distance to a millionth of what bounds it
 
 @compile_kernel
 def find_moves(first: Any, x: Any, y: Any, moves: Any) -> Any:
-    """Find the greatest distance that each person moved on so many times, and the fix at which each move ended.
+    """Find the greatest distance that each person moved on so often (0: never), and the fixes at which moves ended.
 
     A move ends at the first fix that is so far, or farther, from the one at which the last move ended.
-
-    Returns
-    -------
-    distance : float64[n]
-        0 where the person did not move so often.
-    stop : int64[n, moves]
     """
     people = len(first) - 1
     distance, stop, found = np.zeros(people), np.zeros((people, moves), np.int64), np.zeros(moves, np.int64)

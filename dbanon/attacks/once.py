@@ -8,7 +8,6 @@ A group is all records with the very same members, as where five people are publ
 hiding sets overlap, the owner of a record is its one member, and ``Evidence.hiding_other`` says who the others are.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,14 +36,6 @@ SUBJECTS_SUM = Condition(
 )
 CLAUSES = (ONE_GROUP, SUBJECTS_SUM)
 _ROWS_PER_PART = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Hidden:
-    """People who are hidden together: subjects of group i are ``member[offset[i]:offset[i + 1]]``."""
-
-    offset: Int
-    member: Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,25 +79,11 @@ class _Groups:
     end: Int  # [g]
 
 
-def add_clauses(
-    verdict: Verdict,
-    evidence: Evidence,
-    *,
-    counts_days: bool,
-    count: Callable[[Evidence, Hidden], Mapping[str, int]] | None = None,
-) -> Verdict:
-    """Add the clauses of core to the verdict of a family's attack; see `decide_clauses`.
-
-    Where all hold, what `count` finds about those who are hidden together is added to the figures.
-    """
-    records, pieces, person = _list_pieces(evidence, counts_days=counts_days)
-    own, figures = _decide(evidence, records, pieces), dict(verdict.figures)
+def add_clauses(verdict: Verdict, evidence: Evidence, *, counts_days: bool) -> Verdict:
+    """Add the clauses of core to the verdict of a family's attack; parameters are those of `decide_clauses`."""
+    own = decide_clauses(evidence, counts_days=counts_days)
     passed = verdict.passed and all(clause.passed for clause in own)
-    if passed and count is not None:
-        hidden, subject = _list_hidden(evidence, records, pieces), np.zeros(int(person.max(initial=0)) + 1, np.int64)
-        subject[person] = evidence.trajectories.subject
-        figures |= count(evidence, replace(hidden, member=subject[hidden.member]))
-    return replace(verdict, passed=passed, clauses=(*verdict.clauses, *own), figures=figures)
+    return replace(verdict, passed=passed, clauses=(*verdict.clauses, *own))
 
 
 def decide_clauses(evidence: Evidence, *, counts_days: bool) -> tuple[Clause, Clause]:
@@ -123,16 +100,8 @@ def decide_clauses(evidence: Evidence, *, counts_days: bool) -> tuple[Clause, Cl
     -----
     O((rows + members) log) time; of the rows only some are copied at a time.
     """
-    return _decide(evidence, *_list_pieces(evidence, counts_days=counts_days)[:2])
-
-
-def _list_pieces(evidence: Evidence, *, counts_days: bool) -> tuple[_Records, _Pieces, Int]:
-    """Find records and pieces, and the person of each trajectory."""
-    records, person = _build_records(evidence), _number_people(evidence.trajectories, counts_days=counts_days)
-    return records, _cut_pieces(evidence, records, person), person
-
-
-def _decide(evidence: Evidence, records: _Records, pieces: _Pieces) -> tuple[Clause, Clause]:
+    records = _build_records(evidence)
+    pieces = _cut_pieces(evidence, records, _number_people(evidence.trajectories, counts_days=counts_days))
     groups = _group_pieces(pieces)
     twice, overstated = _count_in_two_groups(pieces, groups), _count_overstated(evidence, records, pieces, groups)
     people, number = len(sort_distinct(pieces.member)), len(groups.piece)
@@ -255,27 +224,6 @@ def _number_member_sets(pieces: _Pieces) -> Int:
     of, member = pieces.list_members(same)
     other[same[of[member != pieces.list_members(model[same])[1]]]] = True
     return np.where(other, len(first) + np.arange(len(alike)), alike)
-
-
-def _list_hidden(evidence: Evidence, records: _Records, pieces: _Pieces) -> Hidden:
-    """List who is hidden together, some sets more than once."""
-    size = np.diff(pieces.offset)
-    if (size > 1).any():
-        return Hidden(offset=pieces.offset, member=pieces.member)
-    # A record is one person's, hidden among the others of its hiding sets, or those whose rows begin in its region.
-    person = np.full(len(records.record_id), -1)
-    person[pieces.record[size == 1]] = pieces.member
-    if len(evidence.hiding_record):
-        sets = np.arange(len(evidence.hiding_record))
-        ids = np.append(evidence.hiding_record, evidence.hiding_other)
-        sets = np.append(sets, np.repeat(sets, np.diff(evidence.hiding_offset)))
-        at = _find_ids(records.record_id, ids)
-    else:
-        at, sets = np.arange(len(person)), evidence.region[records.first].astype(np.int64)
-    known = (at >= 0) & (person[at] >= 0)
-    width = int(person.max(initial=0)) + 1
-    pair = sort_distinct(sets[known] * width + person[at][known])
-    return Hidden(offset=np.searchsorted(pair, np.arange(int(sets.max(initial=-1)) + 2) * width), member=pair % width)
 
 
 def _count_in_two_groups(pieces: _Pieces, groups: _Groups) -> int:

@@ -3,24 +3,21 @@
 Two members of a group travel together where one of them made 20 moves and the other was within a third of a move at
 the end of nearly all. The moves are the longest of which a person made so many, so that no length and no speed is
 given: how far apart two people are is compared with how far each came. Who stands still, or is seen fewer than 21
-times, is not compared.
-
-Invariant: what is counted follows from the stored rows and the data alone; of very many people some are drawn.
+times, is not compared. Stored rows say who is in a group; of very many people some are drawn.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from dbanon.attacks import Evidence
-from dbanon.attacks.once import Hidden
+from dbanon.attacks import Evidence, Verdict
 from dbanon.attacks.shared.apart import WithoutFixes, is_without_fixes
-from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.trajectory import Bool, Float, Int
 
 MOVES = 20
-"""Two taxis of a night made 15 of 16 such moves together, and never 18 of 20: benchmarks/copies.py."""
+"""With so many, no two taxis, generated people or phones travelled together: benchmarks/copies.py."""
 _LEAST_KNOWN, _NEAR, _MISSED = 15, 1 / 3, 0.1
 _MAX_MEMBERS, _MAX_PAIRS, _MAX_PEOPLE, _MAX_FIXES = 1 << 10, 1 << 19, 1 << 14, 1 << 23
 
@@ -28,40 +25,61 @@ _MAX_MEMBERS, _MAX_PAIRS, _MAX_PEOPLE, _MAX_FIXES = 1 << 10, 1 << 19, 1 << 14, 1
 def prepare() -> None:
     """Compile."""
     both, t = np.arange(2), np.tile(np.arange(MOVES + 1.0), 2)
-    _mark(Hidden(offset=2 * both, member=both), np.arange(3) * (MOVES + 1), t, t, t)
+    _mark(2 * both, both, (np.arange(3) * (MOVES + 1), t, t, t))
 
 
-def count_names(evidence: Evidence, hidden: Hidden) -> dict[str, int]:
+def add_figures(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """Add what `count_names` finds to the figures of a verdict that passed."""
+    found = count_names(evidence, *list_groups(evidence)) if verdict.passed else {}
+    return replace(verdict, figures={**verdict.figures, **found})
+
+
+def list_groups(evidence: Evidence) -> tuple[Int, Int]:
+    """List who is hidden together: the subjects of group i are ``member[offset[i]:offset[i + 1]]``, each once."""
+    data, people = evidence.trajectories, int(evidence.trajectories.subject.max(initial=0)) + 1
+    path = find(data.trajectory_id, evidence.member_trajectory)
+    key = sort_distinct((evidence.member_record * people + data.subject[path])[path >= 0])
+    record = key // people
+    if len(key) and not (np.diff(record) == 0).any():
+        # A record is one person's, hidden among the others of its hiding sets, or those whose rows begin in its region.
+        if len(evidence.hiding_record):
+            sets = np.arange(len(evidence.hiding_record))
+            sets = np.append(sets, np.repeat(sets, np.diff(evidence.hiding_offset)))
+            at = find(record, np.append(evidence.hiding_record, evidence.hiding_other))
+        else:
+            some = np.diff(evidence.offset) > 0
+            sets = evidence.region[evidence.offset[:-1][some]].astype(np.int64)
+            at = find(record, evidence.record_id[some])
+        key = sort_distinct((sets * people + key[at] % people)[at >= 0])
+    return np.append(np.flatnonzero(np.diff(key // people, prepend=-1)), len(key)), key % people
+
+
+def count_names(evidence: Evidence, offset: Int, member: Int) -> dict[str, int]:
     """Count the names that were compared, and those of them that travel together with another one of their group.
 
     O(fixes + pairs log) time, for the fixes and pairs of some thousand people at most.
     """
-    hidden = _draw_groups(evidence, hidden)
-    people = sort_distinct(hidden.member)
-    member = np.searchsorted(people, hidden.member)
-    able, marked = _mark(replace(hidden, member=member), *_copy_fixes(evidence, people))
+    offset, member = _draw_groups(evidence, offset, member)
+    people = sort_distinct(member)
+    able, marked = _mark(offset, np.searchsorted(people, member), _copy_fixes(evidence, people))
     return {"names_compared": int(able.sum()), "names_together": int((able & marked).sum())}
 
 
-def _draw_groups(evidence: Evidence, hidden: Hidden) -> Hidden:
+def _draw_groups(evidence: Evidence, offset: Int, member: Int) -> tuple[Int, Int]:
     """Draw groups of several people: all where they are few, and of a very large one some members."""
     data, rng = evidence.trajectories, np.random.default_rng(0)
     people, most = int(data.subject.max(initial=0)) + 1, _MAX_PEOPLE
     if not is_without_fixes(evidence):
         most = min(most, _MAX_FIXES * people // max(int(_is_considered(evidence, data.t).sum()), 1))
-    size = np.diff(hidden.offset)
+    size = np.diff(offset)
     chosen = rng.permutation(np.flatnonzero(size > 1))
     taken = np.minimum(size[chosen], _MAX_MEMBERS)
-    enough = np.cumsum(taken * (taken - 1) // 2) > _MAX_PAIRS
-    if people > most:
-        enough |= np.cumsum(taken) > most
+    enough = (np.cumsum(taken * (taken - 1) // 2) > _MAX_PAIRS) | ((np.cumsum(taken) > most) & (people > most))
     chosen = chosen[: 1 + int(np.argmax(enough))] if enough.any() else chosen
     number = size[chosen]
     kept = rng.random(int(number.sum())) * np.repeat(number, number) < _MAX_MEMBERS
-    return Hidden(
-        offset=np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(number))],
-        member=hidden.member[join_ranges(hidden.offset[chosen], number)[kept]],
-    )
+    ends = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(number))]
+    return ends, member[join_ranges(offset[chosen], number)[kept]]
 
 
 def _is_considered(evidence: Evidence, t: Float) -> Bool:
@@ -84,12 +102,11 @@ def _copy_fixes(evidence: Evidence, people: Int) -> tuple[Int, Float, Float, Flo
     return first, read.t[fix], read.x[fix], read.y[fix]
 
 
-def _mark(hidden: Hidden, first: Int, t: Float, x: Float, y: Float) -> tuple[Bool, Bool]:
+def _mark(offset: Int, member: Int, paths: tuple[Int, Float, Float, Float]) -> tuple[Bool, Bool]:
     """Find who made enough moves, and who made them together."""
     from dbanon.attacks import _moves  # Numba is slow to import
 
+    first, _, x, y = paths
     distance, stop = _moves.find_moves(first, x, y, MOVES)
-    marked = _moves.mark_together(
-        hidden.offset, hidden.member, first, t, x, y, distance, stop, _NEAR, _LEAST_KNOWN, _MISSED
-    )
+    marked = _moves.mark_together(offset, member, *paths, distance, stop, _NEAR, _LEAST_KNOWN, _MISSED)
     return distance > 0, marked

@@ -16,7 +16,7 @@ from dbanon.base.console import make_visible
 from dbanon.base.described import Described, name_verdict
 from dbanon.base.errors import format_count
 from dbanon.base.figures import ASKED_WORDS, round_percent
-from dbanon.pages import charts, words
+from dbanon.pages import words
 from dbanon.pages.charts import format_metres
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def format_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
     parts += [draw_run(result, counts)] if console.can_draw() else []
     if result.metrics:
-        others = {f"longer_side_{share}_m" for share in charts.TENTHS if share not in (50, 90)}
+        others = {f"longer_side_{share}_m" for share in range(10, 100, 10) if share not in (50, 90)}
         shown = [(name, value) for name, value in result.metrics.items() if name not in others]
         parts.append(format_table(["figure", "value"], shown))
     left_out = {**result.suppressed.get("subjects", {}), **result.suppressed.get("requests", {})}
@@ -190,24 +190,14 @@ def format_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
 
 
 def draw_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
-    """Draw a run in a few lines: sizes of regions, people left out by reason and hour, and the usable resolution.
+    """Draw a run in a few lines: people left out by reason and hour, and the usable resolution.
 
     `counts` are figures of counts, if any were measured.
     """
-    lines = []
-    if shares := charts.compute_sizes(result.metrics, 32):
-        low, high, half = (
-            format_metres(shares[0][0]),
-            format_metres(shares[-1][1]),
-            format_metres(result.metrics["longer_side_50_m"]),
-        )
-        lines.append(
-            f"regions   {low:>7} {draw_sparkline([share for _, _, share in shares])} {high} long, half under {half}"
-        )
     left_out = (
         (kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.list_left_out()
     )
-    lines += [
+    lines = [
         f"left out  {round_percent(sum(reasons.values()) / total):>5} % of {total:,} {kind.replace('_', ' ')}: "
         + ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
         for kind, reasons, total in left_out

@@ -1,9 +1,8 @@
 """Draws charts: bars, columns, ranges and lines. Figures in, SVG out, with every value in words beside its mark."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 from markupsafe import Markup
@@ -17,7 +16,6 @@ Point = tuple[float, float, float, float]
 
 _ROW_HEIGHT_PX = 19
 _LETTER_WIDTH_PX = 6.1  # width of a letter of 11 pixels, on average
-TENTHS = range(10, 100, 10)
 _TOP_MARGIN_PX = 20  # above the plot of a chart with two axes, for texts of marks
 
 
@@ -204,29 +202,6 @@ def draw_columns(
             ),
         ]
     return make_figure(name, title, description, *drawn, height=plot.height)
-
-
-def compute_sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, float]]:
-    """Give the longer sides of a run's regions: (metres, up to, share of 1), by equal factors.
-
-    They range from the tenth to the ninetieth percentile; empty if the run has none, or all regions have one size.
-    """
-    named = [(share / 100, figures.get(f"longer_side_{share}_m")) for share in TENTHS]
-    tenths = [(share, float(side_m)) for share, side_m in named if side_m is not None]
-    if len(tenths) < len(TENTHS) or not 0 < tenths[0][1] < tenths[-1][1]:
-        return []
-    least, most = tenths[0][1], tenths[-1][1]
-    edges = [least * (most / least) ** (edge / bins) for edge in range(bins)] + [most]
-    below = [_find_share_below(tenths, edge) for edge in edges]
-    return [(low, high, b - a) for (low, high), (a, b) in zip(pairwise(edges), pairwise(below), strict=True)]
-
-
-def _find_share_below(tenths: Sequence[tuple[float, float]], side_m: float) -> float:
-    """Interpolate the share of regions below a size between the tenths, on a scale of logarithms."""
-    for (low, from_m), (high, to_m) in pairwise(tenths):
-        if from_m <= side_m < to_m:
-            return low + (high - low) * math.log(side_m / from_m) / math.log(to_m / from_m)
-    return tenths[-1][0]
 
 
 def draw_histogram(

@@ -289,7 +289,8 @@ class _Run:
         self.ready.result()
         with compiling.notify(self._report_compiling):
             verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
-        return once.add_clauses(verdict, evidence, counts_days=self.family.has_days, count=together.count_names)
+        verdict = once.add_clauses(verdict, evidence, counts_days=self.family.has_days)
+        return together.add_figures(verdict, evidence)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""

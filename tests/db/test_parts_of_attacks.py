@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from dbanon.attacks import Evidence, Verdict, import_attacker, together
-from dbanon.attacks.once import Hidden
 from dbanon.attacks.shared.apart import is_without_fixes
 from dbanon.attacks.shared.claims import UndecidableError
 from dbanon.base.errors import DataError, StoreError
@@ -62,7 +61,7 @@ def judge_run(url: str, run: int, tasks: Elsewhere | None) -> tuple[Verdict, byt
 def count_names(evidence: Evidence) -> dict[str, int]:
     """Count the names that travel together, as if all people were hidden together."""
     people = np.unique(evidence.trajectories.subject)
-    return together.count_names(evidence, Hidden(offset=np.array([0, len(people)]), member=people))
+    return together.count_names(evidence, np.array([0, len(people)]), people)
 
 
 def complete(url: str) -> None:
