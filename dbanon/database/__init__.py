@@ -511,6 +511,8 @@ class Database(Datasets):
         """
         return export.write(self.connection, release, Path(file), where=where, params=params, progress=self.progress)
 
+    @finish_progress
+    @take_keywords(reporting.Reporting)
     def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
         """Make the page of a release or a run: promise, attack, maps, shares left out.
 
