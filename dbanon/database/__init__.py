@@ -516,11 +516,9 @@ class Database(Datasets):
     def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
         """Make the page of a release or a run: promise, attack, maps, shares left out.
 
-        The page is one HTML file without scripts, which loads nothing. The page for the file of a privacy officer
-            and the
-        one for analysts show no true position; the latter is made with an analyst's rights alone. With `with_truth`
-            the page
-        is private: its file has PRIVATE in its name and is its owner's alone, and ``dbanon.audit`` gets its digest.
+        The page is one HTML file without scripts, which loads nothing. The pages for an officer's file and for analysts
+        show no true position; the latter is made with an analyst's rights alone. With `with_truth` the page is private:
+        its file has PRIVATE in its name and is its owner's alone, and ``dbanon.audit`` gets its digest.
 
         Parameters
         ----------

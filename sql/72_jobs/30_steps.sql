@@ -544,10 +544,10 @@ DECLARE
     name text;
 BEGIN
     -- At COMMIT triggers would fire and cursors be read to their ends. There no handler is left, so an error would end the work on all jobs.
+    SET CONSTRAINTS ALL IMMEDIATE;
     FOR name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
         EXECUTE format('CLOSE %I', name);
     END LOOP;
-    SET CONSTRAINTS ALL IMMEDIATE;
 EXCEPTION WHEN others THEN
     RAISE EXCEPTION 'What functions of the source wrote must keep its constraints. One of them failed with SQLSTATE %.', SQLSTATE
         USING ERRCODE = 'DA012', DETAIL = 'It is deferred to the end of the transaction.', HINT = 'Have the source call no function that writes.';
