@@ -83,8 +83,9 @@ def _draw_groups(evidence: Evidence, offset: Int, member: Int) -> tuple[Int, Int
 
 
 def _is_considered(evidence: Evidence, t: Float) -> Bool:
-    """Whether each time is within the run's `since` and `until`."""
-    since, until = (evidence.params.get(name) for name in ("since", "until"))
+    """Whether each time is within the run's `start` or `since`, and `until`."""
+    start, since, until = (evidence.params.get(name) for name in ("start", "since", "until"))
+    since = since if start is None else start
     return (t >= (-np.inf if since is None else since)) & (t < (np.inf if until is None else until))
 
 

@@ -29,8 +29,8 @@ class ChangedError(ParameterError):
 def read_own(snapshot: arrow.Snapshot, row: stored.RunRow) -> Trajectories:
     """Read the data of a run's own time; raises `ChangedError` if they are not those that it was computed from."""
     query = """
-        SELECT array[extract(epoch FROM min(lower(p.period))), extract(epoch FROM max(upper(p.period)))]::bigint[]
-        FROM ONLY dbanon.period p WHERE p.run_id = %s"""
+        SELECT array[extract(epoch FROM lower(s.span)), extract(epoch FROM upper(s.span))]::bigint[]
+        FROM dbanon_internal.find_run_span(%s) s (span)"""
     periods = np.array([fetch_value(snapshot.connection, query, [row.run_id])])
     whole = reading.read_dataset(snapshot, row.dataset_id)["revision"] == row.dataset_revision
     data, _ = reading.read_trajectories(snapshot, row.dataset_id)

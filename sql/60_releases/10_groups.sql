@@ -30,8 +30,8 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Without step_s rows are of one moment. Which one, in a row longer than a slot, is not said: as where each person has one fix of any time.
-    SELECT CASE WHEN e.step_s IS NULL AND EXISTS (SELECT FROM ONLY dbanon.period p WHERE p.run_id = r.run_id
-                                                      AND upper(p.period) - lower(p.period) > make_interval(secs => d.grid_s))
+    SELECT CASE WHEN e.step_s IS NULL AND (SELECT upper(s.span) - lower(s.span) > make_interval(secs => d.grid_s)
+                                        FROM dbanon_internal.find_run_span(r.run_id) s (span))
                 THEN 'some time' ELSE m.traits ->> 'holds' END, e.step_s, e.step_s * (r.params ->> (m.traits ->> 'window'))::integer,
         CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END
     FROM ONLY dbanon.run r

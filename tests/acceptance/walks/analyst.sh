@@ -56,8 +56,6 @@ END
 
 export DBANON_DSN=postgresql://anna@server/geo
 
-dbanon style city_k5 -o city_k5.qml
-
 ogrinfo "PG:host=server dbname=geo user=anna schemas=published"
 ogr2ogr -f GPKG whole.gpkg "PG:host=server dbname=geo user=anna schemas=published" published.city_k5
 ogr2ogr -f GPKG hour.gpkg "PG:host=server dbname=geo user=anna schemas=published" published.city_k5 -where "valid_from < '2026-01-05 09:00Z'"
