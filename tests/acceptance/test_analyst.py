@@ -591,12 +591,12 @@ def test_a_release_that_is_for_others_or_was_withdrawn_a_moment_ago_is_none(
         assert found == pytest.approx(alike)
         owner.execute("REVOKE SELECT ON published.briefly FROM dbanon_analyst")
         for query in (counted.format("'published.briefly'"), "SELECT published.tile(0, 0, 0, 'briefly')"):
-            with pytest.raises(psycopg.Error, match="none named") as refusal:
+            with pytest.raises(psycopg.Error, match="one that you may read") as refusal:
                 ask(analyst, query)
             assert refusal.value.sqlstate == "DA001"
         ask(owner, "SELECT dbanon.unpublish('briefly')")
     for other in (oid, "'published.releases'", "'pg_catalog.pg_class'", "NULL"):
-        with pytest.raises(psycopg.Error, match="none named") as refusal:
+        with pytest.raises(psycopg.Error, match="one that you may read") as refusal:
             ask(analyst, counted.format(other))
         assert refusal.value.sqlstate == "DA001"
 
@@ -631,7 +631,7 @@ def test_tiles_hold_the_rows_of_a_moment(analyst: psycopg.Connection) -> None:
     assert ask(
         analyst, "SELECT length(published.tile(9, 0, 0, 'mob')), length(published.tile(0, 0, 0, 'mob', 'infinity'))"
     ) == [(0, 0)]
-    with pytest.raises(psycopg.Error, match="none named"):
+    with pytest.raises(psycopg.Error, match="must be of a release"):
         ask(analyst, "SELECT published.tile(0, 0, 0, 'nothing')")
 
 
@@ -655,7 +655,7 @@ def test_readers_of_a_single_release_may_ask_it(database: str) -> None:
             with psycopg.connect(login("analyst_of_one"), autocommit=True) as reader:
                 counted = f"SELECT * FROM published.count_inside('published.{{}}', {BOX}, during => {ALL})"
                 assert ask(reader, counted.format("one"))
-                with pytest.raises(psycopg.Error, match="none named"):
+                with pytest.raises(psycopg.Error, match="one that you may read"):
                     ask(reader, counted.format("tp"))
             ask(owner, "SELECT dbanon.unpublish('one')")
         finally:
