@@ -62,7 +62,8 @@ AS $$
     -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
     SELECT coalesce(
         (SELECT jsonb_build_object('hides', coalesce(met.traits ->> 'hides', 'place'), 'hidden_by', met.traits -> 'hidden_by', 'k', run.params -> 'k',
-                                   'alone', dbanon_internal.stands_alone(run.method, run.algorithm))
+                                   'alone', dbanon_internal.stands_alone(run.method, run.algorithm),
+                                   'l', coalesce(run.params ->> 'atom_l', run.params ->> 'l'), 't', coalesce(run.params ->> 'atom_t', run.params ->> 't'))
          FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = make_promise.run_id),
         '{"hides": "place", "alone": true}')
 $$;

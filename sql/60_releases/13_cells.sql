@@ -103,12 +103,13 @@ CREATE OR REPLACE FUNCTION dbanon_internal.list_cell_releases(run_id bigint, new
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT rel.release_id, rel.is_new, rel.is_known, coalesce(run.params ->> 'atom_l', run.params ->> 'l', '0')::double precision,
-        coalesce(run.params ->> 'atom_t', run.params ->> 't', 'Infinity')::double precision
-    FROM (SELECT list_cell_releases.new_release AS release_id, list_cell_releases.run_id AS run_id, true AS is_new, false AS is_known
+    SELECT rel.release_id, rel.is_new, rel.is_known, coalesce(rel.promise ->> 'l', '0')::double precision,
+        coalesce(rel.promise ->> 't', 'Infinity')::double precision
+    FROM (SELECT list_cell_releases.new_release AS release_id, list_cell_releases.run_id AS run_id, true AS is_new, false AS is_known,
+              dbanon_internal.make_promise(list_cell_releases.run_id) AS promise
           UNION ALL
           -- What some readers alone were given, others do not know.
-          SELECT rel.release_id, rel.run_id, false, rel.readers IS NULL FROM ONLY dbanon.release rel) rel
+          SELECT rel.release_id, rel.run_id, false, rel.readers IS NULL, rel.promise FROM ONLY dbanon.release rel) rel
     JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
     JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
     WHERE dat.population_id = (SELECT dat.population_id FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id

@@ -284,6 +284,14 @@ def test_other_atoms_need_a_reason(city: psycopg.Connection, withdrawn: bool) ->
     publish(city, write(city, SHIFTED))
 
 
+def test_what_an_earlier_release_promises_is_what_it_was_published_with(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    run = write(city, SHIFTED)
+    city.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")
+    city.execute("""UPDATE dbanon.run SET params = params || '{"l": 0, "t": "Infinity"}' WHERE run_id < %s""", [run])
+    assert "8 sets of cells" in catch_refusal(city, run)
+
+
 def test_what_some_readers_were_given_for_a_reason_is_new_to_others(city: psycopg.Connection) -> None:
     publish(city, write(city, PAIRS))
     publish_allowed(city, write(city, SHIFTED), readers=["pg_monitor"])

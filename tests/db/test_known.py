@@ -151,6 +151,7 @@ UNSEEN = "ALTER TABLE dbanon.{0} DISABLE TRIGGER USER; {1}; ALTER TABLE dbanon.{
         ("population", "UPDATE dbanon.population SET key = sha256('another')"),
         ("release", """UPDATE dbanon.release SET promise = promise || '{"hides": "weather"}'"""),
         ("release", """UPDATE dbanon.release SET promise = promise || '{"k": 2}'"""),
+        ("release", """UPDATE dbanon.release SET promise = promise || '{"l": 0}'"""),
         ("release", "UPDATE dbanon.release SET span = tstzrange('2008-01-01Z', '2008-01-02Z')"),
         ("release", "UPDATE dbanon.release SET reach = '1 s'"),
         ("release", "UPDATE dbanon.release SET content = ''"),
