@@ -60,16 +60,18 @@ COMMENT ON FUNCTION dbanon_internal.audit_load() IS
 'Writes who loaded what kind of rows and how many, once they are counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.strip_texts(params jsonb) RETURNS jsonb
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- The set of quasi-identifiers of a run need not exist when it is submitted, so its name may be anything.
     SELECT coalesce(jsonb_object_agg(pair.key, pair.value), '{}') FROM jsonb_each(params) pair
-    WHERE pair.value::text ~ '^("[A-Za-z0-9_.:+-]{0,50}"|[^"]*)$'
+    WHERE pair.value::text ~ '^("([-0-9.:+TZ ]{0,50}|-?Infinity)"|[^"]*)$' OR EXISTS (
+        SELECT FROM ONLY dbanon.method met CROSS JOIN LATERAL jsonb_array_elements(met.parameters) par
+        WHERE par ->> 'name' = pair.key AND par -> 'choices' @> pair.value)
 $$;
 COMMENT ON FUNCTION dbanon_internal.strip_texts(jsonb) IS
-'The parameters of a run but for those with a text that is more than a word, a number or a time.';
+'The parameters of a run but for texts that are no number, no time and no choice that a method offers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -124,6 +124,7 @@ def try_words(connection: psycopg.Connection, operator: psycopg.Connection, call
     kept = read_value(connection, KEPT)
     assert WORDS not in kept, given
     assert "Elm Street" not in kept, given
+    assert "AnnaMiller" not in kept.replace("_", ""), given
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -136,7 +137,7 @@ def test_no_parameter_of_a_run_holds_words(
         method,
     )
     for name in names:
-        for value in (WORDS, [WORDS], {WORDS: WORDS}):
+        for value in (WORDS, [WORDS], {WORDS: WORDS}, WORDS.replace(" ", "_"), WORDS[:11].replace(" ", "")):
             try_words(connection, operator, "dbanon.submit_run", ["ten", method, {"k": 5, name: value}, None, None])
 
 
