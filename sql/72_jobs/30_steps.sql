@@ -536,25 +536,21 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.settle_transaction() RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.close_cursors() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     name text;
 BEGIN
-    -- At COMMIT triggers would fire and cursors be read to their ends. There no handler is left, so an error would end the work on all jobs.
-    SET CONSTRAINTS ALL IMMEDIATE;
+    -- At COMMIT they would be read to their ends. There no handler is left, so an error would end the work on all jobs.
     FOR name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
         EXECUTE format('CLOSE %I', name);
     END LOOP;
-EXCEPTION WHEN others THEN
-    RAISE EXCEPTION 'What functions of the source wrote must keep its constraints. One of them failed with SQLSTATE %.', SQLSTATE
-        USING ERRCODE = 'DA012', DETAIL = 'It is deferred to the end of the transaction.', HINT = 'Have the source call no function that writes.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_transaction() IS
-'Does now what a source has deferred to the end of the transaction, or drops it. Raises an error if a deferred constraint fails.';
+COMMENT ON FUNCTION dbanon_internal.close_cursors() IS
+'Closes cursors that a source has opened to be read after the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -581,7 +577,7 @@ BEGIN
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
         IF step.state = 'load' THEN  -- others read no source
-            PERFORM dbanon_internal.settle_transaction();
+            PERFORM dbanon_internal.close_cursors();
         END IF;
     EXCEPTION WHEN others OR query_canceled OR assert_failure THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.
