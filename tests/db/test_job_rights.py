@@ -14,10 +14,8 @@ from tests.golden import reference
 Login = Callable[[str], str]
 RUN = "CALL dbanon.run_jobs(wait => false)"
 PLAN = "SELECT since FROM dbanon.plan_job('taxi', 1)"
-# A view whose function takes back, while it is read, what role the session has taken, and notes what it can do then.
+# A view whose function takes back, while it is read, what role the session has taken, and notes as a lock who it is then.
 TRAP = """
-CREATE TABLE public.caught (who text, super boolean);
-GRANT INSERT ON public.caught TO PUBLIC;
 CREATE FUNCTION public.escape(lat float8) RETURNS float8 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     BEGIN
@@ -25,7 +23,7 @@ BEGIN
     EXCEPTION WHEN others THEN
         NULL;
     END;
-    INSERT INTO public.caught SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user;
+    PERFORM pg_advisory_lock_shared(4242, oid::bigint::integer) FROM pg_roles WHERE rolname = current_user;
     RETURN lat;
 END $$;
 CREATE VIEW public.trap AS SELECT cab, ts, lon, public.escape(lat) AS lat FROM public.gps;
@@ -51,6 +49,15 @@ def other(own: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]
     """Another operator."""
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
         yield opened
+
+
+def list_caught(connection: psycopg.Connection[Any]) -> list[tuple[str, int]]:
+    """As whom, and in which sessions that are still open, the trap was read."""
+    return connection.execute(
+        "SELECT DISTINCT rol.rolname::text, loc.pid FROM pg_locks loc JOIN pg_roles rol ON rol.oid = loc.objid"
+        " JOIN pg_database dat ON dat.oid = loc.database AND dat.datname = current_database()"
+        " WHERE loc.locktype = 'advisory' AND loc.classid = 4242"
+    ).fetchall()
 
 
 def find_name(connection: psycopg.Connection[Any]) -> str:
@@ -134,34 +141,33 @@ def test_a_source_that_takes_back_the_role_of_the_session_gains_nothing(own, nin
     own.execute(TRAP.format(escape))
     add(nina, source="public.trap")
     nina.execute(RUN)
-    found = own.execute("SELECT DISTINCT who, super FROM public.caught").fetchall()
-    assert found in ([(find_name(nina), False)], [])
+    assert list_caught(own) in ([(find_name(nina), nina.info.backend_pid)], [])
 
 
 @pytest.mark.parametrize("become", ["SET ROLE {}", "SET SESSION AUTHORIZATION {}"])
 def test_a_session_that_has_become_the_owner_runs_and_plans_no_job(own, nina, become):
     own.execute(TRAP.format("RESET SESSION AUTHORIZATION"))
     add(nina, source="public.trap")
-    own.execute("TRUNCATE public.caught")
+    caught = list_caught(own)
     own.execute(sql.SQL(become).format(sql.Identifier(find_name(nina))))  # type: ignore[arg-type]
     for statement in (RUN, PLAN):
         with expect_refusal("DA014"):
             own.execute(statement)
     own.execute("RESET SESSION AUTHORIZATION")
     own.execute("RESET ROLE")
-    assert read_value(own, "SELECT count(*) FROM public.caught") == 0
+    assert list_caught(own) == caught == [(find_name(nina), nina.info.backend_pid)]
 
 
 def test_nothing_of_a_job_s_source_or_filter_runs_as_whoever_else_plans_it(own, nina, other):
     own.execute(TRAP.format("RESET ROLE"))
     add(nina, source="public.trap")
-    own.execute("TRUNCATE public.caught")
+    caught = list_caught(own)
     for planner in (other, own):
         with expect_refusal("DA014"):
             planner.execute(PLAN)
-    assert read_value(own, "SELECT count(*) FROM public.caught") == 0
+    assert list_caught(own) == caught == [(find_name(nina), nina.info.backend_pid)]
     assert nina.execute(PLAN).fetchall() == [(find_day(0),)]
-    assert own.execute("SELECT DISTINCT who FROM public.caught").fetchall() == [(find_name(nina),)]
+    assert list_caught(own) == caught
 
 
 def test_a_job_of_a_superuser_is_pointed_out(own):
