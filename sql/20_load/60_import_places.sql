@@ -487,7 +487,7 @@ BEGIN
     late_periods := dbanon_internal.count_late_rows((staged.known).dataset_id);
     PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_sender_columns(
         (staged.known).dataset_id,
-        (SELECT CASE WHEN count(*) > 0 THEN tstzrange(min(sta.at), max(sta.at), '[]') END FROM pg_temp.dbanon_staged sta)));
+        (SELECT tstzrange(least(min(sta.at), max(sta.at) - interval '30 days'), max(sta.at), '[]') FROM pg_temp.dbanon_staged sta HAVING count(*) > 0)));
     SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
     FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
     RETURN NEXT;
