@@ -142,11 +142,12 @@ def measure_chance() -> None:
 def measure_neighbours() -> None:
     """Let one person in front send a content, and count whom a reader finds there, and who was hidden once."""
     print(f"\ncontents that one of the people at home sends in nights, {NEIGHBOURLY} of each")
-    print(f"{'people':>6} {'metres':>7} {'nights':>7} {'alone':>7} {'count':>7} {'not if less one':>16}")
+    print(f"{'people':>6} {'metres':>7} {'nights':>7} {'alone':>7} {'count':>7} {'not if less one':>16} {'random':>8}")
     rng = np.random.default_rng(1)
     for people, metres in ((60, 30), (60, 300), (300, 30), (300, 300), (1000, 30), (1000, 300)):
         home = rng.uniform(5000, 10000, (people, 2))
         bundles = Bundles([anonymise(stay(home + rng.normal(0, metres, home.shape)), 3) for _ in range(30)])
+        random = bundles.count_fronts(np.arange(len(bundles.member)), rng)[-8:]
         for nights in (3, 5, 8):
             alone, counted, near = [], [], []
             for _ in range(NEIGHBOURLY):
@@ -159,10 +160,8 @@ def measure_neighbours() -> None:
                 near.append((met >= nights - 1).sum() >= K)
             of_alone = np.array([counted, near])[:, alone]
             lost = of_alone.all(axis=0).mean()
-            print(
-                f"{people:>6} {metres:>7} {nights:>7} {np.mean(alone):>7.1%} {of_alone[0].mean():>7.1%} {lost:>16.1%}",
-                flush=True,
-            )
+            shares = f"{np.mean(alone):>7.1%} {of_alone[0].mean():>7.1%} {lost:>16.1%} {random}"
+            print(f"{people:>6} {metres:>7} {nights:>7} {shares}", flush=True)
 
 
 def stay(at: Float) -> Trajectories:
