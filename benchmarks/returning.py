@@ -2,8 +2,9 @@
 
 Run with ``./dev bench benchmarks/returning.py``; the taxis lie beside the repository, and are left out where they do
 not. A content of the first table is sent by so many people of the run, each in a window. They are drawn among all
-people in all windows, or among the requests of the data, so that who asks often is drawn often. The second table
-publishes days of generated people as parts of one release, on an embedded server of its own.
+people in all windows, or among the requests of the data, so that who asks often is drawn often. The second table has
+people at home: one sends a content in some nights, alone or mostly with the same neighbours. With ``--people``, days of
+generated people are published instead, as parts of one release or as releases, on an embedded server of its own.
 """
 
 import argparse
@@ -23,14 +24,14 @@ from benchmarks._pickups import DATA, SRID
 from dbanon import methods, schema, synth
 from dbanon.attacks.tp_aware._contents import find_fronts
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.database import open_database
 from dbanon.options.generating import Generating
 from dbanon.synth._source import read_network
 
 FAMILY = methods.find_method("tp-aware")
 WEEK = DATA / "cabspotting" / "cabs_20080602_08.parquet"
-K, CONTENTS = 5, 1000
+K, CONTENTS, NEIGHBOURLY = 5, 1000, 400
 SENDINGS = (3, 5, 10, 25, 50, 100)
 DAY_S, PART_S = 86400, 4 * 3600
 START_S = 1_767_600_000
@@ -138,6 +139,41 @@ def measure_chance() -> None:
         print(f"{what:<40}{bundles.count_fronts(sent, rng)}", flush=True)
 
 
+def measure_neighbours() -> None:
+    """Let one person in front send a content, and count whom a reader finds there, and who was hidden once."""
+    print(f"\ncontents that one of the people at home sends in nights, {NEIGHBOURLY} of each")
+    print(f"{'people':>6} {'metres':>7} {'nights':>7} {'alone':>7} {'count':>7} {'not if less one':>16} {'random':>8}")
+    rng = np.random.default_rng(1)
+    for people, metres in ((60, 30), (60, 300), (300, 30), (300, 300), (1000, 30), (1000, 300)):
+        home = rng.uniform(5000, 10000, (people, 2))
+        bundles = Bundles([anonymise(stay(home + rng.normal(0, metres, home.shape)), 3) for _ in range(30)])
+        random = bundles.count_fronts(np.arange(len(bundles.member)), rng)[-8:]
+        for nights in (3, 5, 8):
+            alone, counted, near = [], [], []
+            for _ in range(NEIGHBOURLY):
+                sender, drawn = int(rng.integers(people)), rng.choice(30, nights, replace=False)
+                asking = bundles.record[[bundles.of[night, sender] for night in drawn.tolist()]]
+                met = np.bincount(bundles.member[np.isin(bundles.record, asking)])
+                alone.append((met == nights).sum() == 1)
+                given = bundles.window, bundles.record, bundles.member
+                counted.append(bool(find_fronts(np.zeros(nights, np.int64), asking, *given, k=K)))
+                near.append((met >= nights - 1).sum() >= K)
+            of_alone = np.array([counted, near])[:, alone]
+            lost = of_alone.all(axis=0).mean()
+            shares = f"{np.mean(alone):>7.1%} {of_alone[0].mean():>7.1%} {lost:>16.1%} {random}"
+            print(f"{people:>6} {metres:>7} {nights:>7} {shares}", flush=True)
+
+
+def stay(at: Float) -> Trajectories:
+    """Let people be at places for three minutes."""
+    number = np.arange(len(at))
+    x, y = np.floor(np.repeat(at, 3, axis=0)).T.copy()
+    return Trajectories(
+        trajectory_id=number, subject=number, offset=np.arange(len(at) + 1) * 3,
+        t=np.tile(np.arange(3) * 60.0, len(at)), x=x, y=y, srid=SRID, grid_m=1.0, grid_s=1,
+    )  # fmt: skip
+
+
 PART = """
 SELECT r.rows, (SELECT count(DISTINCT content) FROM dbanon.asked a WHERE a.release_id = r.release_id),
     (SELECT coalesce(sum(pg_column_size(a.*)), 0) / 1e6 FROM dbanon.asked a WHERE a.release_id = r.release_id),
@@ -147,9 +183,9 @@ FROM dbanon.release r ORDER BY r.release_id DESC LIMIT 1
 """
 
 
-def measure_publishing(people: int, requests: float) -> None:
-    """Publish three parts of four hours each, in windows of 10 minutes."""
-    print(f"\n{people:,} people, {requests} requests each in 12 hours")
+def measure_publishing(people: int, requests: float, grow: bool) -> None:
+    """Publish three parts, or releases, of four hours each, in windows of 10 minutes."""
+    print(f"\n{people:,} people, {requests} requests each in 12 hours, {'parts' if grow else 'releases'}")
     print(f"{'part':>4} {'rows':>9} {'publish s':>10} {'contents':>9} {'asked MB':>9} {'groups MB':>10} {'count':>6}")
     with run_private_server() as (server, _):
         schema.upgrade(server.url)
@@ -160,7 +196,7 @@ def measure_publishing(people: int, requests: float) -> None:
                 bounds = {"since": START_S + part * PART_S, "until": START_S + (part + 1) * PART_S}
                 run = database.run("tp-aware", dataset="city", params={"k": K, "instants": 10, **bounds})
                 began = time.perf_counter()
-                database.publish(run.run_id, "days", grow=True)
+                database.publish(run.run_id, "days" if grow else f"day_{part}", grow=grow)
                 seconds = time.perf_counter() - began
                 rows, *figures = database.connection.execute(PART).fetchone() or []
                 print(
@@ -173,12 +209,14 @@ def measure_publishing(people: int, requests: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, nargs="*", default=[], help="publish parts of so many people instead")
+    parser.add_argument("--releases", action="store_true", help="publish releases under new names, not parts")
     asked = parser.parse_args()
     for people in asked.people:
         for requests in (0, 10):
-            measure_publishing(people, requests)
+            measure_publishing(people, requests, not asked.releases)
     if not asked.people:
         measure_chance()
+        measure_neighbours()
 
 
 if __name__ == "__main__":

@@ -499,10 +499,10 @@ COMMENT ON COLUMN published.atoms.area_m2 IS 'Their area in square metres.';
 COMMENT ON COLUMN published.atoms.categories IS 'How many categories of points of interest it has.';
 COMMENT ON COLUMN published.atoms.pois IS 'How many points of interest it has.';
 
-COMMENT ON TABLE dbanon.asked IS 'Requests that a reader of all parts of a release can follow: their contents and possible senders. An adversary knows them permanently.';
-COMMENT ON COLUMN dbanon.asked.release_id IS 'The part.';
+COMMENT ON TABLE dbanon.asked IS 'Requests that a reader of many releases can follow: their contents and possible senders. An adversary knows them permanently.';
+COMMENT ON COLUMN dbanon.asked.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.asked.content IS 'A keyed hash of the content of the request.';
-COMMENT ON COLUMN dbanon.asked.windows IS 'How many windows of the part have a group with this content. Null, like the next two, of a part that was published before they were counted: it is not looked at.';
+COMMENT ON COLUMN dbanon.asked.windows IS 'How many windows of the release have a group with this content. Null, like the next two, of one that was published before they were counted: it is not looked at.';
 COMMENT ON COLUMN dbanon.asked.present IS 'The people published in these windows, summed over the windows.';
 COMMENT ON COLUMN dbanon.asked.met IS 'In how many of these windows each of the people was in a group with this content.';
 COMMENT ON COLUMN dbanon.asked.people IS 'Codes of these people. If one person sent most of the requests, the people with the greatest number are the candidates.';

@@ -437,6 +437,8 @@ AS $$
 DECLARE
     repeated bytea := (SELECT coalesce(find_worst.content, dbanon_internal.compute_content_digest(run.run_id)) FROM ONLY dbanon.run run
                        WHERE run.run_id = find_worst.run_id AND dbanon_internal.stands_alone(run.method, run.algorithm));
+    twins CONSTANT bigint[] := ARRAY(
+        SELECT known.release_id FROM dbanon_internal.list_compared(find_worst.run_id, find_worst.new_release) known WHERE known.content = repeated);
     found record;
     intruded record;
 BEGIN
@@ -484,12 +486,10 @@ BEGIN
     RETURN QUERY SELECT
         CASE WHEN found.shared OR intruded.people > 0 THEN
             CASE WHEN found.same AND found.below = 0 AND intruded.people = 0 THEN 'same' ELSE 'overlapping' END
-            WHEN EXISTS (SELECT FROM dbanon_internal.list_compared(find_worst.run_id, find_worst.new_release) known
-                         WHERE known.content = repeated) THEN 'same'
-            ELSE 'disjoint' END,
+            WHEN twins <> '{}' THEN 'same' ELSE 'disjoint' END,
         CASE WHEN intruded.people > 0 THEN 0 ELSE found.smallest END, found.k, found.below + intruded.people,
         CASE WHEN found.named > 0 THEN found.named ELSE found.below END,
-        CASE WHEN intruded.people > 0 THEN intruded.met ELSE found.met END,
+        CASE WHEN intruded.people > 0 THEN intruded.met ELSE twins || found.met END,
         CASE WHEN intruded.people > 0 THEN NULL ELSE found.promised_by END;
 END
 $$;

@@ -1,4 +1,4 @@
--- What a reader of all parts of a release that grows can conclude, and no part alone shows. Nothing is refused for it: it is counted and said.
+-- What a reader of many releases, or of all parts of one, can conclude, and none of them alone shows. Nothing is refused for it: it is counted and said.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_requests(run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -57,7 +57,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_requests(bigint, bigint) IS
-'Stores under the number of a part, for each content of its requests, who was in a group with it in how many of its windows.';
+'Stores under the number of a release, for each content of its requests, who was in a group with it in how many of its windows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_chance(windows bigint, present numeric, met numeric, most bigint) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -92,29 +92,40 @@ DECLARE
     worst jsonb;
     figures jsonb;
 BEGIN
-    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k,
+    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k, dbanon_internal.find_run_span(run.run_id) AS span,
             met.traits -> 'notices' ->> 'requests_of_few_over_parts' AS sentence INTO STRICT of_run
         FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
         JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = count_few_over_parts.run_id;
     -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
-    -- parts. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same parts.
+    -- of them. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same.
     FOR among IN
-        WITH known AS MATERIALIZED (
-            SELECT rel.release_id, upper(rel.bounds) AS until,
-                ARRAY[coalesce(rel.series_id = own, false), run.dataset_id = of_run.dataset_id, true] AS is_of
+        WITH RECURSIVE known AS MATERIALIZED (
+            SELECT ele.scope, run.dataset_id, rel.release_id, rel.span
             FROM ONLY dbanon.release rel
             JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
             JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.population_id = of_run.population_id
-            WHERE rel.bounds IS NOT NULL AND rel.release_id <> new_release
+            CROSS JOIN LATERAL unnest(ARRAY[rel.series_id = own, run.dataset_id = of_run.dataset_id, true]) WITH ORDINALITY ele (is_of, scope)
+            WHERE ele.is_of AND rel.promise ->> 'hides' = 'sender'
+        ), counted AS (
+            -- Of releases of a dataset that share time one counts, the latest: in the others are the same requests.
+            SELECT DISTINCT known.scope, known.dataset_id, 1 AS nth, NULL::bigint AS release_id, NULL::timestamptz AS until,
+                tstzmultirange(CASE WHEN known.dataset_id = of_run.dataset_id THEN of_run.span ELSE 'empty' END) AS taken
+            FROM known
+            UNION ALL
+            SELECT cou.scope, cou.dataset_id, cou.nth + 1, next.release_id, upper(next.span), cou.taken + tstzmultirange(next.span)
+            FROM counted cou
+            CROSS JOIN LATERAL (SELECT known.release_id, known.span FROM known WHERE known.scope = cou.scope AND known.dataset_id = cou.dataset_id
+                                    AND NOT known.span && cou.taken ORDER BY known.release_id DESC LIMIT 1) next
+            WHERE cou.nth < most
         )
         SELECT DISTINCT array_agg(nth.release_id ORDER BY nth.release_id)
-        FROM (SELECT ele.scope, known.release_id, dense_rank() OVER (PARTITION BY ele.scope ORDER BY known.until DESC) AS nth
-              FROM known CROSS JOIN LATERAL unnest(known.is_of) WITH ORDINALITY ele (is_of, scope) WHERE ele.is_of) nth
+        FROM (SELECT cou.scope, cou.release_id, dense_rank() OVER (PARTITION BY cou.scope ORDER BY cou.until DESC) AS nth
+              FROM counted cou WHERE cou.release_id IS NOT NULL) nth
         WHERE nth.nth < most GROUP BY nth.scope
     LOOP
         among := among || new_release;
-        -- A content has a sender in front where fewer than k people were in its groups as often as anyone, or once less, and nobody would have
-        -- been by chance. All are looked at who were in any of its groups: that nobody was in all of them hides nobody.
+        -- A content has a sender in front where fewer than k people were in its groups as often as anyone, and nobody would have been by
+        -- chance. All are looked at who were in any of its groups: that nobody was in all of them hides nobody.
         WITH sent AS MATERIALIZED (
             SELECT part.content, sum(part.windows)::bigint AS windows, sum(part.present) AS present
             FROM (SELECT DISTINCT ask.release_id, ask.content, ask.windows, ask.present
@@ -128,10 +139,8 @@ BEGIN
         ), most AS (
             SELECT met.content, met.windows, max(met.windows) OVER (PARTITION BY met.content) AS greatest FROM met
         ), ahead AS MATERIALIZED (
-            SELECT most.content, most.greatest::bigint AS greatest, sum(most.windows) AS met,
-                count(*) FILTER (WHERE most.windows >= most.greatest - 1) AS people
-            FROM most GROUP BY most.content, most.greatest
-            HAVING count(*) FILTER (WHERE most.windows >= most.greatest - 1) < of_run.k
+            SELECT most.content, most.greatest::bigint AS greatest, sum(most.windows) AS met, count(*) FILTER (WHERE most.windows = most.greatest) AS people
+            FROM most GROUP BY most.content, most.greatest HAVING count(*) FILTER (WHERE most.windows = most.greatest) < of_run.k
         )
         SELECT found || coalesce(array_agg(chance.content), '{}'), (array_agg(to_jsonb(chance.*) ORDER BY chance.chance))[1] INTO found, front
             FROM (SELECT ahead.content, ahead.greatest, ahead.people, sent.windows,
@@ -150,5 +159,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_few_over_parts(bigint, bigint, text) IS
-'How many contents of requests of a new part have fewer than k people in front over the last 30 parts of its release, of its dataset, or of its
+'How many contents of requests of a new release or part have fewer than k people in front over the last 30 of its name, of its dataset, or of its
 population, whatever they are called and withdrawn or not, with the figures of the most telling one; says so.';

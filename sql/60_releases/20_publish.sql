@@ -322,6 +322,7 @@ DECLARE
     before text;
     known numeric;
     overlap jsonb;
+    few jsonb;
     allowed boolean;
     copied record;
     chosen text[];
@@ -372,9 +373,7 @@ BEGIN
     PERFORM dbanon_internal.lock_population(run.dataset_id);
     -- What the next publication is compared with; kept for as long as adversaries know the release, that is always.
     PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
-    IF publish.grow THEN
-        PERFORM dbanon_internal.store_requests(publish.run_id, new_release);
-    END IF;
+    PERFORM dbanon_internal.store_requests(publish.run_id, new_release);
     known := dbanon_internal.compute_groups_sum(new_release, run.dataset_id);
     overlap := dbanon_internal.demand_kept_promises(publish.run_id, new_release, checked.content, publish.allow_overlap)
         || dbanon_internal.demand_classes(publish.run_id, new_release, publish.allow_overlap);
@@ -390,9 +389,8 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.demand_free_name(publish.name, publish.replace, publish.grow);
     chosen := dbanon_internal.choose_readers(publish.name, publish.replace OR publish.grow, publish.readers);
-    IF publish.grow THEN
-        overlap := overlap || dbanon_internal.count_few_over_parts(publish.run_id, new_release, publish.name);
-    END IF;
+    few := dbanon_internal.count_few_over_parts(publish.run_id, new_release, publish.name);
+    overlap := overlap || CASE WHEN publish.grow OR few ->> 'requests_of_few_over_parts' <> '0' THEN few ELSE '{}' END;
     BEGIN
         IF publish.replace THEN
             UPDATE ONLY dbanon.release rel SET withdrawn_at = now(), withdrawn_by = session_user

@@ -72,7 +72,8 @@ BEGIN
     END IF;
     RETURN QUERY SELECT note.sentence
         FROM (SELECT dbanon_internal.describe_sender_columns(run.dataset_id, tstzrange(
-            to_timestamp((run.params ->> 'since')::double precision), to_timestamp((run.params ->> 'until')::double precision))) AS sentence) note
+            least(to_timestamp(coalesce((run.params ->> 'since')::double precision, '-Infinity')), upper(dbanon_internal.find_run_span(run.run_id)) - interval '30 days'),
+            to_timestamp((run.params ->> 'until')::double precision))) AS sentence) note
         WHERE traits -> 'joins' ? 'requests' AND note.sentence IS NOT NULL;
     IF (figures ->> 'names_together')::bigint > 0 THEN
         RETURN NEXT format('In run %s, names travel all the time with another one of their group: %s of the %s that move about. One person with two '

@@ -246,7 +246,7 @@ def format_square(column: int, row: int) -> str:
 
 
 def find_few(rows: list[tuple[int, int, str, list[str]]]) -> dict[str, int]:
-    """Find the words of which fewer than K people reach the greatest number of bundles, less one; and that number."""
+    """Find the words of which fewer than K people reach the greatest number of bundles, and that number."""
     bundles: dict[str, list[list[str]]] = {}
     for _, _, word, people in rows:
         bundles.setdefault(word, []).append(people)
@@ -254,7 +254,7 @@ def find_few(rows: list[tuple[int, int, str, list[str]]]) -> dict[str, int]:
     for word, crowds in bundles.items():
         met = Counter(person for crowd in crowds for person in crowd)
         greatest = max(met.values())
-        if len(crowds) >= 3 and greatest >= 3 and sum(n >= greatest - 1 for n in met.values()) < K:
+        if len(crowds) >= 3 and greatest >= 3 and list(met.values()).count(greatest) < K:
             few[word] = greatest
     return few
 

@@ -26,6 +26,7 @@ from tests.db.written import (
     make_semantic,
     write,
 )
+from tests.facts import demand_named
 
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
 TABLES = ("region", "period", "record", "membership", "hiding", "atom")
@@ -443,9 +444,12 @@ def test_its_groups_are_known_and_the_same_ones_again_tell_nothing(ten: psycopg.
     run, again = write(ten, contract), write(ten, contract)
     assert list_spoken_of(ten, run) == GROUPS[contract.name]
     ten.execute("SELECT dbanon.publish(%s, 'first')", [run])
-    measured = ten.execute("SELECT relation, below FROM dbanon.measure_overlap(%s)", [again]).fetchone()
-    assert measured == ("same", 0)
+    measured = ten.execute("SELECT relation, below, releases FROM dbanon.measure_overlap(%s)", [again]).fetchone()
+    assert measured == ("same", 0, ["first"])
+    said: list[str] = []
+    ten.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
     assert read_value(ten, "SELECT dbanon.publish(%s, 'second')", again) == contract.cloaks().rows
+    demand_named(next(sentence for sentence in said if "same" in sentence), "first")
 
 
 def test_what_stands_alone_is_refused_beside_others_that_speak_of_its_people(ten: psycopg.Connection) -> None:

@@ -1,6 +1,7 @@
 """Columns of requests that are properties of their senders: named by their load, and by runs that publish them."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,31 @@ def test_columns_that_say_nothing_of_their_senders_are_not_named(
 def test_who_sent_once_tells_nothing(connection: psycopg.Connection[Any], said: list[str]) -> None:
     bring(connection, make_events(PROPERTIES["age group"], times=1))
     assert [heard for heard in said if "hardly change" in heard] == []
+
+
+RUN_OF = "UPDATE dbanon.run SET params = params || jsonb_build_object('since', %s::float8, 'until', %s::float8)"
+
+
+def test_nights_in_which_each_person_sends_once_are_seen_together(
+    connection: psycopg.Connection[Any], said: list[str]
+) -> None:
+    rows = make_events(PROPERTIES["age group"], times=4)
+    told = []
+    for day in range(4, 8):
+        said.clear()
+        connection.execute("DROP TABLE IF EXISTS public.events")
+        night = rows[day - 4 :: 4]
+        bring(connection, [(who, at.replace("06-04", f"06-{day:02}"), what, age) for who, at, what, age in night])
+        told.append([sentence for sentence in said if ": age." in sentence])
+    assert [len(sentences) for sentences in told] == [0, 1, 1, 1]
+    first, end = datetime(2008, 6, 4, tzinfo=UTC), datetime(2008, 6, 4, 9, tzinfo=UTC)
+    connection.execute(RUN_OF, [first.timestamp(), end.timestamp()])
+    assert connection.execute(NOTICES).fetchall() == []  # the nights after it are not read
+    connection.execute("UPDATE dbanon.period SET period = tstzrange(lower(period) + '1 day', upper(period) + '1 day')")
+    connection.execute(RUN_OF, [(first + timedelta(days=1)).timestamp(), (end + timedelta(days=1)).timestamp()])
+    assert connection.execute(NOTICES).fetchall() == [(told[1][0],)]
+    connection.execute("UPDATE dbanon.request SET sent_at = sent_at - interval '30 days' WHERE sent_at < '2008-06-05'")
+    assert connection.execute(NOTICES).fetchall() == []
 
 
 def test_a_file_is_told_the_same_and_later_loads_and_runs_of_other_times_are_not(

@@ -19,7 +19,7 @@ class Front(NamedTuple):
     chance: float  # at most how many people chance would take there
     windows: int  # with the content
     greatest: int  # in so many of these one person is in a group with it
-    people: int  # in so many, or one less
+    people: int  # in so many
 
 
 def count_distinct(of: Int, what: Int, count: int = 0) -> Int:
@@ -37,7 +37,7 @@ def count_senders(content: Int, subject: Int, published: Int) -> Int:
 def find_fronts(
     content: Int, record: Int, window: Int, member_record: Int, member_subject: Int, *, k: int
 ) -> list[Front]:
-    """Find the contents of three windows or more that fewer than k people met as often as anyone, or once less.
+    """Find the contents of three windows or more that fewer than k people met as often as anyone.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def find_fronts(
         pair, often = np.unique(key, return_counts=True)
         of, greatest = pair // codes, np.zeros(high - low, np.int64)
         np.maximum.at(greatest, of, often)
-        people = np.bincount(of[often >= greatest[of] - 1], minlength=high - low)
+        people = np.bincount(of[often == greatest[of]], minlength=high - low)
         met = np.bincount(of, weights=often, minlength=high - low)
         few = np.flatnonzero(people < k)
         seen_in, there = number[low + few], present[low + few]

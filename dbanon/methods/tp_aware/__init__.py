@@ -124,13 +124,13 @@ METHOD = Method(
             "Published request values that point to fewer than k people over windows: %s. If one person sent such a "
             "value in most of them, a reader finds that person. Windows that have the clearest value: "
             "{few_over_windows_windows}. Greatest number of them in which one person was in its groups: "
-            "{few_over_windows_greatest}. People with that number, or one less: {few_over_windows_people}."
+            "{few_over_windows_greatest}. People with that number: {few_over_windows_people}."
         ),
         "requests_of_few_over_parts": (
-            "Published request values that point to fewer than k people over the last 30 parts of this release, its "
-            "dataset or its population: %s. If one person sent such a value in most of them, a reader finds that "
-            "person. Windows that have the clearest value: {few_over_parts_windows}. Greatest number of them in which "
-            "one person was in its groups: {few_over_parts_greatest}. People with that number, or one less: "
+            "Published request values that point to fewer than k people over the last 30 parts of this release, or "
+            "releases of its dataset or population: %s. If one person sent such a value in most of them, a reader "
+            "finds that person. Windows that have the clearest value: {few_over_parts_windows}. Greatest number of "
+            "them in which one person was in its groups: {few_over_parts_greatest}. People with that number: "
             "{few_over_parts_people}."
         ),
     },
