@@ -117,6 +117,25 @@ def test_a_source_that_writes_is_named(own):
     demand_named(error, "public.spiteful", "25006", "writes")
 
 
+def test_a_source_that_writes_while_a_filter_is_planned_stops_no_other_job(own):
+    make_job(own, QUIET, RAISE.format("DA020"))
+    own.execute(
+        "CREATE FUNCTION public.write() RETURNS float8 LANGUAGE plpgsql AS"
+        " 'BEGIN INSERT INTO public.noted VALUES (1); RETURN 0; END';"
+        "CREATE FUNCTION public.none() RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 0; END'"
+    )
+    load = '{"filter": "lat + public.none() > 0"}'
+    own.execute("SELECT dbanon.add_job('taxi', load => %s, replace => true)", [load])
+    own.execute(
+        "CREATE OR REPLACE FUNCTION public.none() RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN RETURN public.write(); END'"
+    )
+    own.execute(RUN)
+    assert list_periods(own, "sqlstate, tries") == [("25006", 1)]
+    assert list_periods(own, "state", "other") == ["compute"]
+    assert "Anna" not in read_everything(own)
+
+
 def test_a_cursor_that_a_source_holds_open_is_closed_before_it_is_read(own):
     called = "EXECUTE 'DECLARE late CURSOR WITH HOLD FOR SELECT dbanon_internal.demand_zone(''Anna Miller'')'"
     make_job(own, f"IF NOT EXISTS (SELECT FROM pg_cursors) THEN {called}; END IF", QUIET)
