@@ -43,7 +43,7 @@ FROM pg_statio_all_tables WHERE schemaname = 'dbanon' AND relname = 'trajectory'
 """
 LOAD = """
 SELECT rows_read, rows_kept, known FROM dbanon.import_trajectories('public.gps', dataset => 'nights', subject => 'cab',
-    "time" => 'ts', x => 'lon', y => 'lat', mode => 'new', since => to_timestamp(%s))
+    time_column => 'ts', x => 'lon', y => 'lat', mode => 'new', since => to_timestamp(%s))
 """
 
 

@@ -21,7 +21,7 @@ from dbanon.base.progress import Progress, report_nothing
 from dbanon.load._given import ArrowStream, Table
 from dbanon.load._reported import LOAD_COLUMNS, LoadReport, collect_notices, report
 from dbanon.load.datasets import LOADING_RECORD
-from dbanon.options.loading import ImportingTrajectories
+from dbanon.options.loading import ImportingTrajectories, name_as_sql
 from dbanon.postgres.connection import PIN_PATH, Connection, make_jsonb, translate_errors
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def import_trajectories(
     Table and errors are those of `dbanon.database.datasets.Datasets.import_trajectories`.
     """
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
-        arguments = {"table": _find_table(connection, table), "asked": make_jsonb(vars(asked))}
+        arguments = {"table": _find_table(connection, table), "asked": make_jsonb(name_as_sql(vars(asked)))}
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_IMPORT_QUERY, arguments).fetchall()
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"

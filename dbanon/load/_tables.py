@@ -22,7 +22,14 @@ from dbanon.load import _crs, _files, _gis, _parse, _sources, _staging, _traject
 from dbanon.load._given import Table
 from dbanon.load._reported import LoadReport, collect_notices
 from dbanon.load.datasets import LOADING_RECORD
-from dbanon.options.loading import Box, LoadingCells, LoadingPlaces, LoadingQuasiIdentifiers, LoadingRequests
+from dbanon.options.loading import (
+    Box,
+    LoadingCells,
+    LoadingPlaces,
+    LoadingQuasiIdentifiers,
+    LoadingRequests,
+    name_as_sql,
+)
 from dbanon.postgres import binary_copy
 from dbanon.postgres.binary_copy import open_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
@@ -307,7 +314,7 @@ def load_requests(
             "%(cells)s::text[], %(keys)s::text[])",
             {
                 # The file was copied under columns of these names.
-                "asked": make_jsonb(vars(asked) | {"subject": "subject", "time": "time", "tz": None}),
+                "asked": make_jsonb(name_as_sql(vars(asked) | {"subject": "subject", "time": "time", "tz": None})),
                 "cells": [f"cell_{i + 1}" for i in range(len(columns))],
                 "keys": columns,
             },

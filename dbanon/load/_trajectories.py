@@ -18,7 +18,7 @@ from dbanon.load import _arrow, _bbox, _crs, _files, _geometry, _moving, _parse,
 from dbanon.load._given import Table
 from dbanon.load._reported import LOAD_COLUMNS, LoadReport, collect_notices, report
 from dbanon.load.datasets import LOADING_RECORD
-from dbanon.options.loading import LoadingTrajectories
+from dbanon.options.loading import LoadingTrajectories, name_as_sql
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
@@ -327,7 +327,7 @@ def load_trajectories(
     """
     _parse.demand_zone(asked.tz)
     source = prepare_fixes(given, asked)
-    arguments: dict[str, Any] = {"asked": make_jsonb(vars(asked) | {"crs": source.crs})}
+    arguments: dict[str, Any] = {"asked": make_jsonb(name_as_sql(vars(asked) | {"crs": source.crs}))}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         begun = connection.execute(_BEGIN_QUERY, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)

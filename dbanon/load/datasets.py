@@ -9,6 +9,7 @@ from typing import Any, cast
 from psycopg.rows import class_row
 
 from dbanon.base.dataset import DatasetRow
+from dbanon.options.loading import name_as_sql
 from dbanon.postgres.connection import Connection, make_jsonb
 
 LOADING_RECORD = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
@@ -41,7 +42,7 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
         return cursor.execute(
             f"SELECT dataset_id, name, srid, grid_m, grid_s, revision "
             f"FROM dbanon_internal.claim_dataset({LOADING_RECORD}, '') WHERE dataset_id IS NOT NULL",
-            {"asked": make_jsonb(asked)},
+            {"asked": make_jsonb(name_as_sql(asked))},
         ).fetchone()
 
 
@@ -53,6 +54,6 @@ def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
     """
     row = connection.execute(
         f"SELECT dataset_id FROM dbanon_internal.write_dataset({LOADING_RECORD}, %(srid)s::integer)",
-        {"asked": make_jsonb(asked), "srid": srid},
+        {"asked": make_jsonb(name_as_sql(asked)), "srid": srid},
     ).fetchone()
     return int(cast("tuple[int]", row)[0])

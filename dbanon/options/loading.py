@@ -3,11 +3,11 @@
 ``dbanon_internal.loading`` has what the SQL functions read of `LoadingTrajectories` and `ImportingTrajectories`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from dbanon.base.errors import ParameterError
 from dbanon.options import Option
@@ -91,14 +91,41 @@ class PopulationOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Target:
+class _Reading:
+    """How cells of people and times are read."""
+
+    tz: Zone = None
+    time_format: Annotated[
+        str | None,
+        Option("How times are written that are not ISO 8601, in strptime's letters: '%d/%m/%Y %H:%M:%S'."),
+    ] = None
+    time_unit: Annotated[
+        str | None,
+        Option(
+            "Unit of times that are numbers: s, ms, us or ns since 1970, or days since 1899-12-30. Default: found by "
+            "their size.",
+            choices=("s", "ms", "us", "ns", "days"),
+        ),
+    ] = None
+    nulls: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Texts that mean nobody where a name should be. Default: NA, N/A, NULL, nan, None and \\N. The empty text "
+            "always means nobody.",
+            name="--null", metavar="TEXT,...", typed=str, parse=_parse_names,
+        ),
+    ] = None  # fmt: skip
+    allow_future: Annotated[bool, Option("Load rows of times that have not come yet.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Target(_Reading):
     """How trajectories are made, wherever they come from."""
 
     srid: Annotated[int | None, Option("Metric SRID of the dataset. Default: the UTM zone of the data.")] = None
     grid_m: Annotated[float, Option("Side of a space cell in metres.")] = 1.0
     grid_s: Annotated[int, Option("Length of a time slot in seconds.")] = 1
     split_gap_s: Annotated[float | None, Option("Cut a trajectory where no fix came for longer (s).")] = None
-    tz: Zone = None
     bbox: Annotated[Box | None, _make_bounds_option("Leave out rows outside, in units of the source")] = None
     drop_outliers: Annotated[
         bool, Option("Leave out fixes far outside the rest, or too fast, instead of only counting them.")
@@ -149,7 +176,7 @@ class _Mode(_Span):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Events(_Span):
+class _Events(_Span, _Reading):
     """What is done with events that are there, and with which time."""
 
     mode: Annotated[
@@ -237,7 +264,6 @@ class LoadingRequests(_Events):
     ]
     subject: Sender = "subject"
     time: Time = "time"
-    tz: Zone = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +274,6 @@ class LoadingQuasiIdentifiers(_Events):
     set_name: Annotated[str, Option("Name of the set that they belong to.", name="--set")] = "default"
     subject: Annotated[str, Option("Column of the person, as the trajectories name them.")] = "subject"
     time: Time = "time"
-    tz: Zone = None
     replace: Annotated[bool, Option("Delete the times of the set first.")] = False
 
 
@@ -350,3 +375,8 @@ class LoadingStations:
 
 
 LoadingPlaces = LoadingSites | LoadingPois | LoadingCells | LoadingStations
+
+
+def name_as_sql(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Call options of a load as the SQL functions do, where a word of SQL cannot be an argument without quotes."""
+    return {"time_column" if name == "time" else name: value for name, value in asked.items()}

@@ -60,6 +60,7 @@ class AddingJob(OfSource):
     grid_m: Annotated[float | None, _make_optional("grid_m", "1")] = None  # type: ignore[assignment]
     grid_s: Annotated[int | None, _make_optional("grid_s", "1")] = None  # type: ignore[assignment]
     drop_outliers: Annotated[bool | None, _make_optional("drop_outliers", "no")] = None  # type: ignore[assignment]
+    allow_future: Annotated[bool | None, _make_optional("allow_future", "no")] = None  # type: ignore[assignment]
     subject_per_day: Annotated[bool | None, _make_optional("subject_per_day", "no")] = None  # type: ignore[assignment]
     dataset: Annotated[str | None, Option("Name of the dataset. Default: the job's.")] = None  # type: ignore[assignment]
     algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None

@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import ParameterError
 from dbanon.options import list_fields
+from dbanon.options.loading import name_as_sql
 from dbanon.options.scheduling import LOAD_FIELDS, AddingJob
 from dbanon.postgres.connection import Connection, collect_notices, fetch_value, make_jsonb
 
@@ -23,7 +24,7 @@ def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, t
         )
     said = {option.name: getattr(asked, option.name) for option in list_fields(AddingJob)}
     given = {"name": name, **{word: _convert_option(word, value) for word, value in said.items() if value is not None}}
-    given["load"] = make_jsonb({word: given.pop(word) for word in LOAD_FIELDS if word in given})
+    given["load"] = make_jsonb(name_as_sql({word: given.pop(word) for word in LOAD_FIELDS if word in given}))
     arguments = (sql.SQL("{} => {}").format(sql.Identifier(word), sql.Placeholder(word)) for word in given)
     call = sql.SQL("SELECT dbanon.add_job({})").format(sql.SQL(", ").join(arguments))
     try:

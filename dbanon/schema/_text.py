@@ -22,7 +22,7 @@ from dbanon.schema import _roles
 if TYPE_CHECKING:
     from dbanon.methods import Method
 
-EXPECTED_REVISION = "0007"
+EXPECTED_REVISION = "0008"
 
 _OLDEST_REVISION = "0004"  # data of programs before the first release are loaded again
 OLDEST_SERVER = OLDEST_SUPPORTED_MAJOR * 10_000

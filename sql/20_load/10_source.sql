@@ -509,7 +509,7 @@ BEGIN
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
         RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date or a number of unix seconds. It is %.', time_column, kind
             USING ERRCODE = 'DA012', DETAIL = 'A text without a zone is read in that of the session.',
-                  HINT = format('Cast it in a view, and import that with "time" => %L: %s.', time_column || '_read',
+                  HINT = format('Cast it in a view, and import that with time_column => %L: %s.', time_column || '_read',
                       dbanon_internal.build_view_statement(qualified::regclass, '_read', format('%I::timestamptz', time_column),
                                                            time_column || '_read'));
     ELSIF tz IS NULL THEN

@@ -132,9 +132,9 @@ SET standard_conforming_strings = on
 AS $$
     -- Rows without a time are read, too, to be counted.
     SELECT qualified || coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || (asked).filter || E'\n)',
-        '(' || nullif(concat_ws(' AND ', b.low, b.high), '') || format(' OR %I IS NULL)', (asked)."time")), ''), '')
-    FROM (SELECT dbanon_internal.build_time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).since, false) AS low,
-                 dbanon_internal.build_time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).until, true) AS high) b
+        '(' || nullif(concat_ws(' AND ', b.low, b.high), '') || format(' OR %I IS NULL)', (asked).time_column)), ''), '')
+    FROM (SELECT dbanon_internal.build_time_bound((asked).time_column, kind, (asked).tz, units_per_s, (asked).since, false) AS low,
+                 dbanon_internal.build_time_bound((asked).time_column, kind, (asked).tz, units_per_s, (asked).until, true) AS high) b
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_chosen_rows(text, text, double precision, dbanon_internal.loading) IS
 'Writes what follows FROM where the rows of a source are chosen by filter and time.';
@@ -144,12 +144,12 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Of a view or a foreign table it cannot be said, and a small table is read fast without one.
-    SELECT format('Table %s has no index on %I, so all of it was read: CREATE INDEX ON %1$s (%2$I).', c.oid::regclass, (asked)."time")
+    SELECT format('Table %s has no index on %I, so all of it was read: CREATE INDEX ON %1$s (%2$I).', c.oid::regclass, (asked).time_column)
     FROM pg_class c
     WHERE c.oid = source AND num_nonnulls((asked).since, (asked).until) > 0
         AND (c.relkind = 'p' OR (c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND pg_relation_size(c.oid) > 8388608))
         AND NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-                        WHERE i.indrelid = c.oid AND i.indisvalid AND a.attname = (asked)."time")
+                        WHERE i.indrelid = c.oid AND i.indisvalid AND a.attname = (asked).time_column)
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_missing_index(regclass, dbanon_internal.loading) IS
 'Words that a large table from which a span of time is read has no index on its times.';

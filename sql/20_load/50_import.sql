@@ -140,11 +140,11 @@ AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
     -- Without a column of times, those of moving points count.
-    moving CONSTANT boolean := asked."time" IS NULL;
+    moving CONSTANT boolean := asked.time_column IS NULL;
     given_xy CONSTANT boolean := asked.x IS NOT NULL;
     place text := format('jsonb_build_object(%s)', (
         SELECT string_agg(DISTINCT format('%L::text, %s', col.name, col.value), ', ')
-        FROM (VALUES (subject, 'raw_subject'), (asked."time", 'raw_time'), (asked.geom, CASE WHEN moving THEN 'raw_cell' ELSE '@postgis@.ST_AsText(raw_geom)' END),
+        FROM (VALUES (subject, 'raw_subject'), (asked.time_column, 'raw_time'), (asked.geom, CASE WHEN moving THEN 'raw_cell' ELSE '@postgis@.ST_AsText(raw_geom)' END),
                      (asked.x, 'raw_x'), (asked.y, 'raw_y'),
                      (CASE WHEN asked.trip <> asked.subject THEN asked.trip END, 'raw_trip')) col (name, value)
         WHERE col.name IS NOT NULL));
@@ -167,7 +167,7 @@ BEGIN
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.build_text_expression('raw_subject') END,
         dbanon_internal.build_text_expression('raw_trip'),
         CASE WHEN moving THEN 'raw_time'
-             ELSE dbanon_internal.build_time_expression('raw_time', qualified, types, asked."time", asked.tz, units_per_s) END,
+             ELSE dbanon_internal.build_time_expression('raw_time', qualified, types, asked.time_column, asked.tz, units_per_s) END,
         CASE WHEN given_xy THEN dbanon_internal.build_number_expression('raw_x', types ->> asked.x)
              ELSE format('CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
                          dbanon_internal.build_middle_expression('raw_geom', 'x', geographic)) END,
@@ -175,7 +175,7 @@ BEGIN
              ELSE format('CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
                          dbanon_internal.build_middle_expression('raw_geom', 'y', geographic)) END,
         CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END,
-        CASE WHEN moving THEN 'instant.t' ELSE quote_ident(asked."time") END,
+        CASE WHEN moving THEN 'instant.t' ELSE quote_ident(asked.time_column) END,
         CASE WHEN given_xy THEN 'NULL::@postgis@.geometry' WHEN moving THEN 'instant.place' ELSE format('%I::@postgis@.geometry', asked.geom) END,
         CASE WHEN asked.trip IS NULL THEN 'NULL::text' ELSE format('%I::text', asked.trip) END,
         CASE WHEN given_xy THEN quote_ident(asked.x) ELSE 'NULL' END, CASE WHEN given_xy THEN quote_ident(asked.y) ELSE 'NULL' END,
@@ -203,10 +203,10 @@ BEGIN
     END IF;
     -- Moving points have times of their own, whatever is called so.
     PERFORM dbanon_internal.demand_different(
-        array_remove(ARRAY[asked.subject, CASE WHEN NOT moving THEN asked."time" END, asked.geom, asked.x, asked.y], NULL)
-            || CASE WHEN asked.subject IS NULL OR NOT moving AND asked."time" IS NULL THEN ARRAY[NULL::text] ELSE '{}' END,
+        array_remove(ARRAY[asked.subject, CASE WHEN NOT moving THEN asked.time_column END, asked.geom, asked.x, asked.y], NULL)
+            || CASE WHEN asked.subject IS NULL OR NOT moving AND asked.time_column IS NULL THEN ARRAY[NULL::text] ELSE '{}' END,
         CASE WHEN moving THEN 'person and geometry' WHEN asked.geom IS NULL THEN 'person, time, x and y' ELSE 'person, time and geometry' END);
-    IF '-' IN (asked."time", asked.geom, asked.trip, asked.x, asked.y) THEN
+    IF '-' IN (asked.time_column, asked.geom, asked.trip, asked.x, asked.y) THEN
         RAISE EXCEPTION 'Only the ''subject'' column can be ''-''. Got it for another column.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person.', HINT = 'Name that column.';
     ELSIF asked.x ~* '^(lat|latitude|northing|north)$' AND asked.y ~* '^(lon|lng|long|longitude|easting|east)$' THEN
@@ -277,17 +277,17 @@ BEGIN
     moving := coalesce(dbanon_internal.may_be_moving(source, asked.geom), false);
     PERFORM dbanon_internal.demand_columns(asked, moving);
     IF moving THEN
-        asked."time" := NULL;
+        asked.time_column := NULL;
     END IF;
     PERFORM dbanon_internal.demand_zone(asked.tz);
     PERFORM dbanon_internal.demand_window(asked);
     described := dbanon_internal.describe_source(
-        source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
-    kind := described.types ->> asked."time";
+        source, array_remove(ARRAY[subject, asked.time_column, asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
+    kind := described.types ->> asked.time_column;
     called := 'table ' || described.qualified;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     chosen := dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(
-        asked, jsonb_build_object('since', NULL, 'until', NULL, 'time', coalesce(asked."time", asked.geom))));
+        asked, jsonb_build_object('since', NULL, 'until', NULL, 'time_column', coalesce(asked.time_column, asked.geom))));
     IF asked.geom IS NULL THEN
         PERFORM dbanon_internal.demand_numbers(source, described.types, ARRAY[asked.x, asked.y]);
         asked.crs := coalesce(asked.crs, 'EPSG:4326');
@@ -303,7 +303,7 @@ BEGIN
     asked.since := coalesce(asked.since, dbanon_internal.find_newest_time('trajectories', old, NULL) - interval '1 day');
     IF NOT moving THEN  -- of moving points the times are known when they are taken apart
         units_per_s := coalesce(dbanon_internal.find_known_units(old, 'trajectories', called),
-                                dbanon_internal.find_units(chosen, described.qualified, kind, asked."time"));
+                                dbanon_internal.find_units(chosen, described.qualified, kind, asked.time_column));
         chosen := dbanon_internal.build_chosen_rows(described.qualified, kind, units_per_s, asked);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
@@ -315,7 +315,7 @@ BEGIN
     END IF;
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
         asked, ARRAY[called], ARRAY[every],
-        CASE WHEN moving THEN '{}' ELSE jsonb_build_object(asked."time", 't') END
+        CASE WHEN moving THEN '{}' ELSE jsonb_build_object(asked.time_column, 't') END
             || CASE WHEN asked.geom IS NULL THEN jsonb_build_object(asked.x, 'x', asked.y, 'y') ELSE jsonb_build_object(asked.geom, 'place') END
             || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END
             || CASE WHEN subject IS NULL THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
@@ -329,12 +329,13 @@ COMMENT ON FUNCTION dbanon_internal.import_fixes(regclass, dbanon_internal.loadi
 'Does the work of dbanon.import_trajectories, and raises its errors.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
-    source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT NULL,
+    source regclass, dataset text, subject text DEFAULT 'subject', time_column text DEFAULT 'time', geom text DEFAULT NULL,
     trip text DEFAULT NULL, crs text DEFAULT NULL, srid integer DEFAULT NULL, grid_m double precision DEFAULT 1, grid_s integer DEFAULT 1,
     mode text DEFAULT 'create', split_gap_s double precision DEFAULT NULL, tz text DEFAULT NULL, bbox double precision[] DEFAULT NULL,
     drop_outliers boolean DEFAULT false, max_speed_kmh double precision DEFAULT NULL, subject_per_day boolean DEFAULT false, population text DEFAULT NULL,
     settle_s integer DEFAULT NULL, x text DEFAULT NULL, y text DEFAULT NULL, filter text DEFAULT NULL, since timestamptz DEFAULT NULL,
-    until timestamptz DEFAULT NULL)
+    until timestamptz DEFAULT NULL, time_format text DEFAULT NULL, time_unit text DEFAULT NULL, nulls text[] DEFAULT NULL,
+    allow_future boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, known bigint, late bigint, forgotten bigint,
     left_out jsonb, late_periods jsonb)
@@ -346,20 +347,21 @@ AS $$
     SELECT f.load_id, f.file_rows, f.rows_kept, f.quarantined, f.trajectories, f.subjects, f.target, f.first_time, f.last_time, f.far, f.days,
         n.known, n.late, n.forgotten, f.left_out, f.late_periods
     FROM (
-        SELECT dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
-            max_speed_kmh, subject_per_day, population, settle_s, x, y, filter, since, until) asked
+        SELECT dataset, subject, time_column, geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
+            max_speed_kmh, subject_per_day, population, settle_s, x, y, filter, since, until, time_format, time_unit, nulls,
+            allow_future) asked
     CROSS JOIN dbanon_internal.import_fixes(source, jsonb_populate_record(NULL::dbanon_internal.loading, to_jsonb(asked))) f
     CROSS JOIN dbanon_internal.read_main_counts(f.left_out) n
 $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz) IS
+    boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
 'Loads trajectories from a table or view, one fix a row. It reads the source with the rights of the caller.
 Arguments:
 - source: table or view of the same database.
 - dataset: @ImportingTrajectories.dataset@
 - subject: @ImportingTrajectories.subject@
-- time: @ImportingTrajectories.time@
+- time_column: @ImportingTrajectories.time@
 - geom: @ImportingTrajectories.geom@
 - trip: @ImportingTrajectories.trip@
 - crs: @ImportingTrajectories.crs@
@@ -380,6 +382,10 @@ Arguments:
 - filter: @ImportingTrajectories.filter@
 - since: @ImportingTrajectories.since@
 - until: @ImportingTrajectories.until@
+- time_format: @ImportingTrajectories.time_format@
+- time_unit: @ImportingTrajectories.time_unit@
+- nulls: @ImportingTrajectories.nulls@
+- allow_future: @ImportingTrajectories.allow_future@
 Returns: one row.
 - load_id: the key of its row in dbanon.load.
 - rows_read: how many rows the source had.
@@ -398,5 +404,5 @@ Returns: one row.
 - left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
 - late_periods: the late rows by published period, as [{since, until, rows}].
 Raises: DA001, DA011, DA012, DA014. Then nothing is stored. Notices point to rows that the caller should look at.
-Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset => ''taxi'', subject => ''cab'', "time" => ''ts'', x => ''lon'', y =>
+Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset => ''taxi'', subject => ''cab'', time_column => ''ts'', x => ''lon'', y =>
 ''lat'', mode => ''new'').';

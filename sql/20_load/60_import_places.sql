@@ -335,7 +335,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named CONSTANT text[] := ARRAY[asked.subject, asked."time"] || columns;
+    named CONSTANT text[] := ARRAY[asked.subject, asked.time_column] || columns;
     described record;
     rows record;
     cells text;
@@ -357,7 +357,7 @@ BEGIN
     units_per_s := coalesce(
         CASE asked.mode WHEN 'new' THEN dbanon_internal.find_known_units(known.dataset_id, kind, called) END,
         dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
-                                   described.qualified, described.types ->> asked."time", asked."time"));
+                                   described.qualified, described.types ->> asked.time_column, asked.time_column));
     IF asked.mode = 'new' THEN
         asked.since := coalesce(asked.since, CASE WHEN NOT rows.is_file THEN
             dbanon_internal.find_newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
@@ -376,13 +376,13 @@ BEGIN
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
         'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
         dbanon_internal.build_event_reasons(), dbanon_internal.build_text_expression('c1'),
-        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s),
+        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked.time_column, asked.tz, units_per_s),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
-        named, contents, rows.line, rows.content, asked."time",
+        named, contents, rows.line, rows.content, asked.time_column,
         (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
          FROM unnest(named) WITH ORDINALITY ele (name, ord)),
-        dbanon_internal.build_chosen_rows(described.qualified, described.types ->> asked."time", units_per_s, asked)), described.qualified);
+        dbanon_internal.build_chosen_rows(described.qualified, described.types ->> asked.time_column, units_per_s, asked)), described.qualified);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new');
@@ -416,7 +416,7 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, db
 'Leaves out staged rows that meet a condition, which says that they are there already, under a name of the reason; where what is new is looked for,
 late ones, too, and both without a copy. Raises an error if no row can be used.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_request_columns(subject text, "time" text, columns text[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_request_columns(subject text, time_column text, columns text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -426,10 +426,10 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'The named columns become its name-value pairs.',
                   HINT = 'Name them, for example columns => ARRAY[''poi'', ''radius''].';
     END IF;
-    PERFORM dbanon_internal.demand_different(ARRAY[subject, "time"], 'person and time');
-    IF columns && ARRAY[subject, "time"] THEN
+    PERFORM dbanon_internal.demand_different(ARRAY[subject, time_column], 'person and time');
+    IF columns && ARRAY[subject, time_column] THEN
         RAISE EXCEPTION 'The content of a request must not name its sender or time. Got column ''%''.',
-                CASE WHEN subject = ANY (columns) THEN subject ELSE "time" END
+                CASE WHEN subject = ANY (columns) THEN subject ELSE time_column END
             USING ERRCODE = 'DA011', DETAIL = 'Requests are published as they are.', HINT = 'Leave it out of columns.';
     END IF;
     PERFORM dbanon_internal.demand_different(columns, 'the content');
@@ -495,8 +495,10 @@ COMMENT ON FUNCTION dbanon_internal.take_requests(regclass, dbanon_internal.load
 'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_requests(
-    source regclass, dataset text, columns text[], subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL,
-    mode text DEFAULT 'append', filter text DEFAULT NULL, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
+    source regclass, dataset text, columns text[], subject text DEFAULT 'subject', time_column text DEFAULT 'time', tz text DEFAULT NULL,
+    mode text DEFAULT 'append', filter text DEFAULT NULL, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
+    time_format text DEFAULT NULL, time_unit text DEFAULT NULL, nulls text[] DEFAULT NULL,
+    allow_future boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
     forgotten bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -507,15 +509,16 @@ DECLARE
     named CONSTANT text[] := ARRAY(SELECT ele.name FROM unnest(columns) WITH ORDINALITY ele (name, ord) ORDER BY ele.ord);
     asked dbanon_internal.loading;
 BEGIN
-    PERFORM dbanon_internal.demand_request_columns(subject, "time", named);
-    asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time', "time",
-        'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until));
+    PERFORM dbanon_internal.demand_request_columns(subject, time_column, named);
+    asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time_column', time_column,
+        'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until, 'time_format', time_format, 'time_unit', time_unit, 'nulls', nulls,
+        'allow_future', allow_future));
     RETURN QUERY SELECT taken.load_id, taken.rows_read, taken.rows_kept, taken.quarantined, taken.subjects, cnt.known, cnt.late, cnt.forgotten,
         taken.left_out, taken.late_periods
         FROM dbanon_internal.take_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.read_main_counts(taken.left_out) cnt;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
 'Adds requests to location-based services from a table or view to a dataset that exists. Name only columns of what was asked for. A column that says
 something of the sender, such as an age group or a device, breaks the promise of a release: a reader that knows the ages of people finds fewer than k
 possible senders. A notice names columns that hardly change for one sender. Requests are kept whatever their time and sender. A run counts those that
@@ -525,12 +528,16 @@ Arguments:
 - dataset: @LoadingRequests.dataset@
 - columns: @LoadingRequests.columns@ Empty values are left out.
 - subject: @LoadingRequests.subject@
-- time: @ImportingTrajectories.time@
+- time_column: @ImportingTrajectories.time@
 - tz: @LoadingRequests.tz@
 - mode: ''append'' adds to the requests that are there. @LoadingRequests.mode@
 - filter: @ImportingTrajectories.filter@
 - since: @LoadingRequests.since@
 - until: @LoadingRequests.until@
+- time_format: @LoadingRequests.time_format@
+- time_unit: @LoadingRequests.time_unit@
+- nulls: @LoadingRequests.nulls@
+- allow_future: @LoadingRequests.allow_future@
 Returns: one row.
 - load_id: the key of its row in dbanon.load.
 - rows_read: how many rows the source had.
@@ -564,9 +571,11 @@ COMMENT ON FUNCTION dbanon_internal.demand_set_name(text) IS
 'Refuses what no set of quasi-identifiers can be called.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
-    source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL,
+    source regclass, dataset text, subject text DEFAULT 'subject', time_column text DEFAULT 'time', tz text DEFAULT NULL,
     set_name text DEFAULT 'default', replace boolean DEFAULT false, mode text DEFAULT 'append', filter text DEFAULT NULL,
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
+    time_format text DEFAULT NULL, time_unit text DEFAULT NULL, nulls text[] DEFAULT NULL,
+    allow_future boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
     forgotten bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -578,14 +587,15 @@ DECLARE
     staged record;
     held bigint;
 BEGIN
-    PERFORM dbanon_internal.demand_different(ARRAY[subject, "time"], 'person and time');
+    PERFORM dbanon_internal.demand_different(ARRAY[subject, time_column], 'person and time');
     PERFORM dbanon_internal.demand_set_name(set_name);
     IF replace AND mode = 'new' THEN
         RAISE EXCEPTION 'Quasi-identifiers are either replaced or added where they are new. Got replace and new.'
             USING ERRCODE = 'DA011', DETAIL = 'Where those of the set are deleted first, all are new.', HINT = 'Leave out one of the two.';
     END IF;
-    asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time', "time",
-        'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until));
+    asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time_column', time_column,
+        'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until, 'time_format', time_format, 'time_unit', time_unit, 'nulls', nulls,
+        'allow_future', allow_future));
     staged := dbanon_internal.stage_events(source, asked, 'quasi-identifiers', set_name, '{}', '{}');
     held := (staged.known).dataset_id;
     IF replace THEN
@@ -607,13 +617,13 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
 'Adds the times at which an adversary may know where a person was, from a table or view, to a set of a dataset that exists.
 Arguments:
 - source: table or view of the same database.
 - dataset: @LoadingQuasiIdentifiers.dataset@
 - subject: @LoadingQuasiIdentifiers.subject@
-- time: @ImportingTrajectories.time@
+- time_column: @ImportingTrajectories.time@
 - tz: @LoadingQuasiIdentifiers.tz@
 - set_name: @LoadingQuasiIdentifiers.set_name@
 - replace: @LoadingQuasiIdentifiers.replace@
@@ -621,6 +631,10 @@ Arguments:
 - filter: @ImportingTrajectories.filter@
 - since: @LoadingQuasiIdentifiers.since@
 - until: @LoadingQuasiIdentifiers.until@
+- time_format: @LoadingQuasiIdentifiers.time_format@
+- time_unit: @LoadingQuasiIdentifiers.time_unit@
+- nulls: @LoadingQuasiIdentifiers.nulls@
+- allow_future: @LoadingQuasiIdentifiers.allow_future@
 Returns: one row.
 - load_id: the key of its row in dbanon.load.
 - rows_read: how many rows the source had.

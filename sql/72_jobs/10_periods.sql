@@ -86,7 +86,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     -- As dbanon.import_trajectories has it where nothing is said; but times that name no zone are of the job's.
     SELECT jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(
-            'subject', 'subject', 'time', 'time', 'grid_m', 1, 'grid_s', 1, 'drop_outliers', false, 'subject_per_day', false, 'tz', job.tz,
+            'subject', 'subject', 'time_column', 'time', 'grid_m', 1, 'grid_s', 1, 'drop_outliers', false, 'subject_per_day', false, 'tz', job.tz,
             'geom', CASE WHEN job.load ?| ARRAY['x', 'y'] THEN NULL ELSE 'geom' END)
         || job.load || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until))
 $$;
@@ -132,23 +132,23 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.demand_window(asked);
     described := dbanon_internal.describe_source(dbanon_internal.demand_job_source(job.source), array_remove(
-        ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
+        ARRAY[subject, asked.time_column, asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
     IF asked.geom IS NULL THEN
         PERFORM dbanon_internal.demand_numbers(described.qualified::regclass, described.types, ARRAY[asked.x, asked.y]);
     ELSE
         PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
     END IF;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
-    kind := described.types ->> asked."time";
+    kind := described.types ->> asked.time_column;
     units_per_s := coalesce(
         dbanon_internal.find_known_units((SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL),
                                          'trajectories', 'table ' || described.qualified),
         dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, dbanon_internal.make_job_loading(job)),
-                                   described.qualified, kind, asked."time"));
+                                   described.qualified, kind, asked.time_column));
     -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
     times := format(
         '(SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
-        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s), asked."time",
+        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked.time_column, asked.tz, units_per_s), asked.time_column,
         dbanon_internal.build_chosen_rows(described.qualified, kind, units_per_s, asked),
         CASE WHEN since IS NOT NULL THEN format(' AND t >= %L::float8', extract(epoch FROM since)) END,
         CASE WHEN until IS NOT NULL THEN format(' AND t < %L::float8', extract(epoch FROM until)) END,

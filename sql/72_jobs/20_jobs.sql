@@ -38,7 +38,7 @@ BEGIN
         ('on_held', job.on_held IN ('go_on', 'stop'), 'go_on or stop', dbanon_internal.quote_text(job.on_held)),
         ('params', jsonb_typeof(job.params) = 'object', 'a JSON object such as ''{"k": 5}''', 'something else'),
         ('params', NOT job.params ?| ARRAY['since', 'until'], 'without since and until, which are those of each period', 'one of them'),
-        ('load', jsonb_typeof(job.load) = 'object', 'a JSON object such as ''{"trip": "journey", "time": "at"}''', 'something else'),
+        ('load', jsonb_typeof(job.load) = 'object', 'a JSON object such as ''{"trip": "journey", "time_column": "at"}''', 'something else'),
         ('further', jsonb_typeof(job.further) = 'array', 'a JSON array of objects', 'something else'),
         ('limits', jsonb_typeof(job.limits) = 'object' AND NOT jsonb_path_exists(job.limits, '$.* ? (@.type() != "number")'),
          'a JSON object of numbers such as ''{"requests_of_few_over_parts": 5}''', 'something else')) arg (argument, holds, must, got)
@@ -599,7 +599,7 @@ Arguments:
 Returns: the number of the job.
 Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for arguments or an owner that
 each night would refuse. DA013 while its dataset is being loaded, or another session adds or changes the job. Notices point to things to look at.
-Example: SELECT dbanon.add_job(''taxi_days'', ''public.gps'', dataset => ''taxi'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'',
+Example: SELECT dbanon.add_job(''taxi_days'', ''public.gps'', dataset => ''taxi'', load => ''{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}'',
 method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 
 -- ---- steering

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.db
 DAY_BEFORE = (
     "CREATE VIEW public.day_before AS SELECT subject, t - interval '1 day' AS t, public.ST_Translate(position, 5000, 0)"
     " AS position FROM public.gps",
-    "SELECT dbanon.import_trajectories('public.day_before', dataset => 'city', subject => 'subject', \"time\" => 't',"
-    " geom => 'position', mode => 'append')",
+    "SELECT dbanon.import_trajectories('public.day_before', dataset => 'city', subject => 'subject',"
+    " time_column => 't', geom => 'position', mode => 'append')",
     "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT dataset_id, subject,"
     " sent_at - interval '1 day', content FROM dbanon.request",
 )

@@ -80,7 +80,7 @@ def test_a_job_is_changed_by_what_is_given_alone(gps: str) -> None:
         [[before]] = connection.execute(query).fetchall()
         read_json(call(gps, "--json", *["job", "add", "taxi", "--replace", "--wait"], "2 hours", "--grid-m", "1"))
         [[after]] = connection.execute(query).fetchall()
-    assert before["load"] == {"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "grid_m": 5}
+    assert before["load"] == {"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "grid_m": 5}
     assert {name: after[name] for name in after if after[name] != before[name]} == {
         "wait": "02:00:00",
         "load": {**before["load"], "grid_m": 1},

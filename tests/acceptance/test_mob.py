@@ -157,7 +157,7 @@ FROM generate_series(1, 6) i, generate_series(timestamptz '2008-05-31 23:00Z', '
 CREATE TABLE public.known AS SELECT cab AS subject, ts AS time FROM public.gps
 WHERE cab <= 'c3' AND to_char(ts AT TIME ZONE 'UTC', 'HH24:MI') = '12:00';
 SELECT dbanon.add_job('fleet', 'public.gps', starts => '2008-06-01Z',
-    load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "grid_s": 60}',
+    load => '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "grid_s": 60}',
     method => 'mob', params => '{"k": 2, "qid_only": false, "step_s": 900}',
     further => '[{"kind": "quasi_identifiers", "source": "public.known"}]')
 """

@@ -28,7 +28,7 @@ CREATE TABLE public.gps AS
 SELECT 'c' || i AS cab, t AS ts, 8.2 + 0.0005 * i + 0.001 * sin(extract(epoch FROM t) / 3000 + i) AS lon, 53.1 AS lat
 FROM generate_series(1, 8) i, generate_series(timestamptz '2008-05-31Z', '2008-06-15 06:00Z', '10 minutes') t;
 CREATE INDEX ON public.gps (ts);
-SELECT dbanon.add_job('taxi', 'public.gps', load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}',
+SELECT dbanon.add_job('taxi', 'public.gps', load => '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}',
     method => 'tp-aware', params => '{"k": 3, "step_s": 600, "max_gap_s": 900}', starts => '2008-06-01Z',
     retry => '1 second', max_tries => 1000)
 """

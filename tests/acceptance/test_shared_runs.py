@@ -29,7 +29,7 @@ CROWD = """CREATE TABLE public.crowd AS
     SELECT subject || '-' || n AS subject, t, ST_Translate(position, 300 * n, 200 * n) AS position
     FROM public.gps, generate_series(1, 2) AS n"""
 IMPORT = """SELECT * FROM dbanon.import_trajectories('public.crowd', dataset => 'crowd', subject => 'subject',
-    "time" => 't', geom => 'position')"""
+    time_column => 't', geom => 'position')"""
 ALONE_RUN = 2  # the run that one process has computed
 SUBMIT = "SELECT dbanon.submit_run('crowd', 'tp-aware', '{\"k\": 7, \"instants\": 1}')"
 FEW = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 5, \"instants\": 30}')"

@@ -7,7 +7,7 @@ import psycopg
 
 FIRST = datetime(2008, 6, 1, tzinfo=UTC)
 ADD = """
-SELECT dbanon.add_job(%(name)s, %(source)s, load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}',
+SELECT dbanon.add_job(%(name)s, %(source)s, load => '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}',
     method => 'tp-aware', params => '{"k": 3, "step_s": 3600}'REST)
 """
 ROWS = """

@@ -341,7 +341,7 @@ def test_a_load_and_a_forgetting_are_told_by_table_too(
         " FROM generate_series(1, 5) i, generate_series(0, 5) j; GRANT SELECT ON public.gps TO PUBLIC"
     )
     operator.execute(
-        "SELECT dbanon.import_trajectories('public.gps', 'gps', subject => 'who', \"time\" => 't', geom => 'at')"
+        "SELECT dbanon.import_trajectories('public.gps', 'gps', subject => 'who', time_column => 't', geom => 'at')"
     )
     assert connection.execute("SELECT count(*) > 0 FROM dbanon.trajectory WHERE subject ~ '^g'").fetchone() == (True,)
     assert list_counts(connection, operator) == [("INSERT", "trajectory", "gps", 5)]

@@ -140,8 +140,8 @@ BY_OPERATORS = {
     "trajectory, kept from a savepoint": ["SAVEPOINT a", GONE, "RELEASE a"],
     "trajectory, by an import": [
         "CREATE TEMP TABLE gps AS SELECT 'p1' AS s, now() AS t, ST_SetSRID(ST_MakePoint(0, 0), 32610) AS g",
-        "SELECT * FROM dbanon.import_trajectories('pg_temp.gps', dataset => 'ten', subject => 's', time => 't',"
-        " geom => 'g', mode => 'append')".replace("time =>", '"time" =>'),
+        "SELECT * FROM dbanon.import_trajectories('pg_temp.gps', dataset => 'ten', subject => 's',"
+        " time_column => 't', geom => 'g', mode => 'append')",
     ],
     "trajectory, by forgetting": ["SELECT dbanon.forget_subject('ten', 'p9')"],
     "trajectory, by its age": ["SELECT dbanon.forget_before('ten', '2008-06-04 08:00:30Z')"],

@@ -178,7 +178,7 @@ def test_the_hint_for_coordinates_and_for_texts_is_what_works(connection, column
     source, time, position = "My cabs", "ts", "geom => 'geom'"
 
     def statement():
-        about = f"'public.\"{source}\"', \"time\" => '{time}', {position}"
+        about = f"'public.\"{source}\"', time_column => '{time}', {position}"
         return f"SELECT rows_kept FROM dbanon.import_trajectories({about}, dataset => 'd', subject => 'cab'{crs})"
 
     code, _, hint = _catch_refusal(connection, statement())

@@ -8,9 +8,9 @@ import pytest
 from tests.db.nights import add, compute, find_day, make_source, read_value, run_night, take_step
 from tests.facts import expect_refusal
 
-LOAD = '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'
+LOAD = '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}'
 ROW = "SELECT to_jsonb(j) - '{looked_at,held_by}'::text[] FROM dbanon.job j"
-REQUESTS = '{"kind": "requests", "source": "public.gps", "columns": ["lon"], "subject": "cab", "time": "ts"}'
+REQUESTS = '{"kind": "requests", "source": "public.gps", "columns": ["lon"], "subject": "cab", "time_column": "ts"}'
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def test_a_change_of_one_argument_keeps_all_others(own):
 def test_words_of_load_and_params_are_changed_alone_and_null_takes_them_back(own):
     add(own)
     assert change(own, """load => '{"filter": "true"}', params => '{"k": 4}'""") == {
-        "load": {"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "true"},
+        "load": {"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "filter": "true"},
         "params": {"k": 4, "step_s": 3600},
     }
     assert change(own, """load => '{"filter": null}', params => '{"step_s": null}'""") == {
-        "load": {"subject": "cab", "time": "ts", "x": "lon", "y": "lat"},
+        "load": {"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"},
         "params": {"k": 4},
     }
 
@@ -159,7 +159,8 @@ def test_a_word_of_the_load_that_each_night_would_refuse_is_refused(own, word, s
         (REQUESTS.replace('"columns"', '"tz": "Mars/Olympus", "columns"'), "DA011", ["zone"]),
         ('{"kind": "quasi_identifiers", "source": "public.gps", "subject": "gone"}', "DA012", ["gone"]),
         (
-            '{"kind": "quasi_identifiers", "source": "public.gps", "subject": "cab", "time": "ts", "set_name": " "}',
+            '{"kind": "quasi_identifiers", "source": "public.gps", "subject": "cab", "time_column": "ts",'
+            ' "set_name": " "}',
             "DA011",
             ["set"],
         ),

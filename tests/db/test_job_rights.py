@@ -209,7 +209,7 @@ def test_a_job_whose_owner_is_gone_is_orphaned_and_stops_no_other(own, nina):
 def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(own, nina, login):
     nina.execute(
         "SELECT dbanon.add_job('taxi', 'public.gps', load => %s, method => 'tp-aware', params => '{\"k\": 3}')",
-        ['{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "cab <> \'zoe\'"}'],
+        ['{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "filter": "cab <> \'zoe\'"}'],
     )
     with psycopg.connect(login("dbanon_worker"), autocommit=True) as worker:
         seen = str(

@@ -45,7 +45,7 @@ END $$
 LOCKS = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {here.LOCKS}"
 ADDED = """
 SELECT dbanon.add_job('{name}', 'public.gps', dataset => '{dataset}', method => '{method}',
-    load => '{{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}}', params => '{{"k": 3}}'{rest})
+    load => '{{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}}', params => '{{"k": 3}}'{rest})
 """
 
 
@@ -754,13 +754,13 @@ def test_a_job_that_cannot_be_one_is_refused(own, rest, state, said):
 @pytest.mark.parametrize(
     ("load", "state"),
     [
-        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "gone"}', "DA012"),
-        ('{"subject": "cab", "time": "ts", "x": "lon"}', "DA011"),
-        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "cab ="}', "DA011"),
-        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "random() < 0.5"}', "DA011"),
-        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "since": "2008-06-01Z"}', "DA011"),
-        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "grid_m": "wide"}', "DA011"),
-        ('{"subject": "-", "time": "ts", "x": "lon", "y": "lat"}', "DA011"),
+        ('{"subject": "cab", "time_column": "ts", "x": "lon", "y": "gone"}', "DA012"),
+        ('{"subject": "cab", "time_column": "ts", "x": "lon"}', "DA011"),
+        ('{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "filter": "cab ="}', "DA011"),
+        ('{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "filter": "random() < 0.5"}', "DA011"),
+        ('{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "since": "2008-06-01Z"}', "DA011"),
+        ('{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat", "grid_m": "wide"}', "DA011"),
+        ('{"subject": "-", "time_column": "ts", "x": "lon", "y": "lat"}', "DA011"),
         ('["cab"]', "DA011"),
     ],
 )
@@ -775,7 +775,7 @@ SITES = """
 SELECT dbanon.add_job(
     'sites', 'public.gps', load => %s, method => 'sensitive-sites', params => %s, starts => %s, every => %s)
 """
-LOAD = '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"'
+LOAD = '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"'
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dbanon.postgres import sqlstate
 from tests.facts import demand_named
 
 DAY_S = 86400
-CALL = """SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab', "time" => 'ts',
+CALL = """SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab', time_column => 'ts',
     x => 'lon', y => 'lat'{})"""
 EVENTS = {
     "import_requests": (
@@ -235,7 +235,7 @@ def test_a_span_stands_on_the_column_in_its_own_type_so_that_its_index_serves(
     chosen = gps.execute(
         "SELECT dbanon_internal.build_chosen_rows('public.own', %s, "
         "CASE %s WHEN 'bigint' THEN 1e3 WHEN 'numeric' THEN 1e6 ELSE 1 END, "
-        'jsonb_populate_record(NULL::dbanon_internal.loading, \'{"time": "ts", "tz": "Europe/Berlin", '
+        'jsonb_populate_record(NULL::dbanon_internal.loading, \'{"time_column": "ts", "tz": "Europe/Berlin", '
         '"since": "2026-01-05 03:00+00", "until": "2026-01-06 02:00+00"}\'))',
         [
             "timestamp without time zone" if kind == "timestamp" else "double precision" if kind == "float8" else kind,

@@ -3,6 +3,7 @@
 import inspect
 import json
 import types
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args, get_origin
 
@@ -17,7 +18,7 @@ from dbanon.postgres.connection import make_jsonb
 
 TYPES = {
     str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]",
-    datetime: "timestamp with time zone",
+    datetime: "timestamp with time zone", Sequence: "text[]",
 }  # fmt: skip
 # A public function names the columns of its table by default; the command line and Python have no such table in mind.
 NAMED_BY_SQL = {"subject": "subject", "time": "time", "geom": "geom"}
@@ -49,7 +50,8 @@ RUNS = {  # what a public function takes, and what it takes before the options
 def list_taken(connection: psycopg.Connection[Any], function: str) -> dict[str, tuple[str, str | None]]:
     """Types and defaults of a public function's arguments; results are no arguments."""
     rows = connection.execute(
-        "SELECT p.parameter_name, CASE p.data_type WHEN 'ARRAY' THEN 'double precision[]' ELSE p.data_type END, "
+        "SELECT replace(p.parameter_name, 'time_column', 'time'), CASE WHEN p.data_type <> 'ARRAY' THEN p.data_type "
+        "WHEN p.udt_name = '_text' THEN 'text[]' ELSE 'double precision[]' END, "
         "p.parameter_default FROM information_schema.parameters p "
         "JOIN information_schema.routines r USING (specific_schema, specific_name) "
         "WHERE r.routine_schema = 'dbanon' AND r.routine_name = %s AND p.parameter_mode = 'IN' "
@@ -65,7 +67,7 @@ def compute_value(connection: psycopg.Connection[Any], expression: str | None) -
 
 def test_the_server_takes_what_an_import_can_be_asked_for(connection: psycopg.Connection[Any]) -> None:
     attributes = connection.execute(
-        "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a "
+        "SELECT replace(a.attname, 'time_column', 'time'), format_type(a.atttypid, NULL) FROM pg_attribute a "
         "WHERE a.attrelid = 'dbanon_internal.loading'::regclass ORDER BY a.attnum"
     ).fetchall()
     options, arguments = list_fields(ImportingTrajectories), list_taken(connection, "import_trajectories")
@@ -124,7 +126,8 @@ def test_a_run_and_a_publication_have_the_options_of_their_functions(
 EACH = ImportingTrajectories(
     dataset="d", subject="s", time="t", geom="g", trip="ride", crs="EPSG:4326", srid=32610, grid_m=0.1, grid_s=60,
     split_gap_s=1 / 3, tz="UTC", bbox=(1.5, -2.5, 3, 0.1), drop_outliers=True, max_speed_kmh=0.3, subject_per_day=True,
-    population="p", settle_s=0, mode="append", x="lon", y="lat", filter="s <> 'q'",
+    population="p", settle_s=0, mode="append", x="lon", y="lat", filter="s <> 'q'", time_format="%d/%m/%Y",
+    time_unit="days", nulls=["nobody"], allow_future=True,
     since=datetime(2026, 1, 5, 8, tzinfo=UTC), until=datetime(2026, 1, 6, 8, tzinfo=UTC),
 )  # fmt: skip
 
@@ -132,12 +135,14 @@ EACH = ImportingTrajectories(
 def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:
     assert all(getattr(EACH, one.name) != one.default for one in list_fields(ImportingTrajectories))
     connection.execute("SET TimeZone = 'UTC'")
-    [told] = connection.execute(f"SELECT to_jsonb({LOADING_RECORD})", {"asked": make_jsonb(vars(EACH))}).fetchone()
-    assert told == json.loads(json.dumps(vars(EACH), default=datetime.isoformat))
+    [told] = connection.execute(
+        f"SELECT to_jsonb({LOADING_RECORD})", {"asked": make_jsonb(loading.name_as_sql(vars(EACH)))}
+    ).fetchone()
+    assert told == json.loads(json.dumps(loading.name_as_sql(vars(EACH)), default=datetime.isoformat))
 
 
 def test_each_argument_of_the_public_function_becomes_part_of_the_record(connection: psycopg.Connection[Any]) -> None:
-    arguments = ", ".join(f'"{one.name}" => %({one.name})s' for one in list_fields(ImportingTrajectories))
+    arguments = ", ".join(f"{name} => %({name})s" for name in loading.name_as_sql(vars(EACH)))
     with connection.transaction(force_rollback=True):  # what it calls only notes what it is given
         connection.execute("SET TimeZone = 'UTC'; CREATE SCHEMA seen; CREATE TABLE seen.asked (what jsonb)")
         [made] = connection.execute(
@@ -145,10 +150,10 @@ def test_each_argument_of_the_public_function_becomes_part_of_the_record(connect
         ).fetchone()
         head, _, _ = made.partition("AS $")
         connection.execute(f"{head} AS $$ BEGIN INSERT INTO seen.asked VALUES (to_jsonb(asked)); END $$")
-        given = vars(EACH) | {"bbox": [float(side) for side in EACH.bbox or ()]}
+        given = loading.name_as_sql(vars(EACH)) | {"bbox": [float(side) for side in EACH.bbox or ()]}
         connection.execute(f"SELECT FROM dbanon.import_trajectories('dbanon.load', {arguments})", given)
         [told] = connection.execute("SELECT what FROM seen.asked").fetchone()
-    assert told == json.loads(json.dumps(vars(EACH), default=datetime.isoformat))
+    assert told == json.loads(json.dumps(loading.name_as_sql(vars(EACH)), default=datetime.isoformat))
 
 
 @pytest.mark.parametrize(

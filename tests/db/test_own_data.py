@@ -23,7 +23,7 @@ INSERT INTO public.gps SELECT 'c' || i, '2026-01-05 08:00Z'::timestamptz + n * i
 FROM generate_series(%s::integer, %s::integer) i, generate_series(%s::integer, %s::integer) n
 """
 LOAD = """
-SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'gps', subject => 'cab', "time" => 'ts',
+SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'gps', subject => 'cab', time_column => 'ts',
     x => 'lon', y => 'lat', mode => '{}')
 """
 PLACES = """
@@ -143,7 +143,7 @@ NIGHTS = """
 CREATE TABLE public.gps AS
 SELECT 'c' || i AS cab, t AS ts, 8.2 + 0.0005 * i + 0.001 * sin(extract(epoch FROM t) / 3000 + i) AS lon, 53.1 AS lat
 FROM generate_series(1, 6) i, generate_series(timestamptz '2008-05-31 12:00Z', '2008-06-03 06:00Z', '20 minutes') t;
-SELECT dbanon.add_job('taxi', 'public.gps', load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}',
+SELECT dbanon.add_job('taxi', 'public.gps', load => '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}',
     method => 'tp-aware', params => '{"k": 3, "step_s": 1200, "max_gap_s": 1800}', starts => '2008-06-01Z'
 """
 MEASURED = """

@@ -19,7 +19,8 @@ CREATE TABLE public.events AS
 SELECT * FROM unnest(%s::text[], %s::timestamptz[], %s::text[], %s::text[]) e (vehicle, ts, event, age)
 """
 IMPORT = (
-    "SELECT rows_kept FROM dbanon.import_requests('public.events', 'ten', %s, subject => 'vehicle', \"time\" => 'ts')"
+    "SELECT rows_kept FROM dbanon.import_requests('public.events', 'ten', %s, subject => 'vehicle',"
+    " time_column => 'ts')"
 )
 NOTICES = "SELECT said FROM dbanon_internal.list_run_notices(1) said WHERE said LIKE '%%hardly change%%'"
 

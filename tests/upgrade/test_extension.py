@@ -35,7 +35,7 @@ Empty = Callable[..., str]
 NEXT = "99.0.0"
 REVISION = '''"""A made-up one, with a column, and a function with another signature."""
 revision = "9000"
-down_revision = "0007"
+down_revision = "0008"
 SCRIPT = """
 ALTER TABLE dbanon.dataset ADD COLUMN note text;
 DROP FUNCTION dbanon.measure_overlap(bigint);

@@ -382,7 +382,7 @@ def test_a_script_whose_psql_or_server_is_killed_leaves_nothing() -> None:
 
 _NEXT = '''"""A made-up one."""
 revision = "9000"
-down_revision = "0007"
+down_revision = "0008"
 SCRIPT = """
 ALTER TABLE dbanon.dataset ADD COLUMN colour text NOT NULL DEFAULT 'it''s green';
 SELECT count(*) FROM dbanon.dataset;  -- any statement may stand here
