@@ -21,3 +21,5 @@ EXCEPTION WHEN dependent_objects_still_exist THEN
         USING ERRCODE = 'DA023', DETAIL = format('They are: %s.', removed), HINT = 'Drop what uses them, and run it again. Use functions of schema dbanon instead.';
 END
 $$;
+
+DROP FUNCTION IF EXISTS published.refuse_projection(integer);

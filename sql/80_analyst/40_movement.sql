@@ -43,6 +43,7 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
+    about CONSTANT published.releases := published.about_rows(flows_of.about, relation);
     span tstzrange;
     zone record;
 BEGIN
@@ -100,10 +101,8 @@ RETURNS TABLE (origin text, destination text, at_least bigint, expected double p
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    about CONSTANT published.releases := published.about(release);
 BEGIN
-    RETURN QUERY SELECT * FROM published.flows_of(about, release, zones, zone_id, during);
+    RETURN QUERY SELECT * FROM published.flows_of(NULL, release, zones, zone_id, during);
 END
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
@@ -144,15 +143,10 @@ BEGIN
     IF @postgis@.ST_SRID(line) = about.srid OR @postgis@.ST_IsEmpty(line) OR about.extent IS NULL THEN
         RETURN @postgis@.ST_SetSRID(@postgis@.ST_Force2D(line), about.srid);
     END IF;
-    BEGIN
-        SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) sur;
-        -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
-        RETURN @postgis@.ST_Simplify(
-            @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step),
-                about.srid), 0.01, true);
-    EXCEPTION WHEN internal_error THEN  -- from PROJ
-        PERFORM published.refuse_projection(@postgis@.ST_SRID(line));
-    END;
+    SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) sur;
+    -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
+    RETURN @postgis@.ST_Simplify(published.projected(
+        @postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step, about.srid, @postgis@.ST_SRID(line)), 0.01, true);
 END
 $$;
 COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
@@ -286,6 +280,7 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
+    about CONSTANT published.releases := published.about_rows(dwell_of.about, relation);
     fitted @postgis@.geometry;
     span tstzrange;
 BEGIN
@@ -321,10 +316,8 @@ RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigin
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    about CONSTANT published.releases := published.about(release);
 BEGIN
-    RETURN QUERY SELECT * FROM published.dwell_of(about, release, area, during);
+    RETURN QUERY SELECT * FROM published.dwell_of(NULL, release, area, during);
 END
 $$;
 COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
