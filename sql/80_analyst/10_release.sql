@@ -44,15 +44,11 @@ Raises: DA001.
 Example: SELECT * FROM published.about(''published.taxi_k5'').';
 
 CREATE OR REPLACE FUNCTION published.about_rows(about published.releases, relation regclass) RETURNS published.releases
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- A run's rows are in a temporary table, which analysts can make, too, with other columns.
-    RETURN CASE WHEN relation = to_regclass('pg_temp.asked_rows') AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
-                ELSE published.about(relation) END;
-END
-$$;
+-- A run's rows are in a temporary table, which analysts can make, too, with other columns.
+RETURN CASE WHEN relation = to_regclass('pg_temp.asked_rows') AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
+            ELSE published.about(relation) END;
 COMMENT ON FUNCTION published.about_rows(published.releases, regclass) IS
 'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
 

@@ -33,8 +33,9 @@ AS $$
     -- An area is clipped to a rectangle ten times as fast as two polygons are intersected.
     SELECT CASE WHEN NOT area OPERATOR(@postgis@.&&) region THEN 0  -- an empty area, too, of which clipping makes NULL
         WHEN @postgis@.ST_SRID(area) OPERATOR(pg_catalog.<>) @postgis@.ST_SRID(region)
-            OR NOT (@postgis@.ST_Area(area) OPERATOR(pg_catalog.<) 'Infinity' AND @postgis@.ST_Area(region) OPERATOR(pg_catalog.<) 'Infinity')
-            OR NOT ARRAY[@postgis@.GeometryType(area), @postgis@.GeometryType(region)] OPERATOR(pg_catalog.<@) ARRAY['POLYGON', 'MULTIPOLYGON']
+            OR NOT (@postgis@.ST_Area(area) OPERATOR(pg_catalog.<) 'Infinity' AND @postgis@.ST_Area(region) OPERATOR(pg_catalog.<) 'Infinity'
+                    AND @postgis@.GeometryType(area) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON'])
+                    AND @postgis@.GeometryType(region) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON']))
         THEN (@postgis@.ST_Area(published.checked_area(area))::text OPERATOR(pg_catalog.||) @postgis@.ST_Area(published.checked_area(region))::text
               OPERATOR(pg_catalog.||) published.refuse_system(@postgis@.ST_SRID(region))::text)::double precision
         WHEN @postgis@.ST_Covers(area, region) THEN 1
@@ -144,12 +145,10 @@ COMMENT ON FUNCTION published.count_inside_of(published.releases, regclass, @pos
 CREATE OR REPLACE FUNCTION published.count_inside(
     release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
     OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-BEGIN
-    SELECT i.* INTO at_least, expected, at_most FROM published.count_inside_of(NULL, release, area, at, during) i;
-END
+    SELECT * FROM published.count_inside_of(NULL, release, area, at, during)
 $$;
 COMMENT ON FUNCTION published.count_inside(regclass, @postgis@.geometry, timestamptz, tstzrange) IS
 'Counts the people of a release that were inside an area, at a moment or during a span. People left out of the release (published.left_out) are not

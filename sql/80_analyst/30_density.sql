@@ -121,12 +121,10 @@ a part of it.';
 CREATE OR REPLACE FUNCTION published.density(
     release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
 RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-BEGIN
-    RETURN QUERY SELECT * FROM published.density_of(NULL, release, cell_m, during, by_hour, NULL);
-END
+    SELECT * FROM published.density_of(NULL, release, cell_m, during, by_hour, NULL)
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
 'Counts the people of a release in each square of a grid, on average over the instants of a span that it speaks of. People left out of the release

@@ -98,12 +98,10 @@ COMMENT ON FUNCTION published.flows_of(published.releases, regclass, regclass, n
 
 CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-BEGIN
-    RETURN QUERY SELECT * FROM published.flows_of(NULL, release, zones, zone_id, during);
-END
+    SELECT * FROM published.flows_of(NULL, release, zones, zone_id, during)
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
 'Counts the people of a release that began a span in one zone and ended it in another, by the first and the last row of each record in the span.
@@ -313,12 +311,10 @@ COMMENT ON FUNCTION published.dwell_of(published.releases, regclass, @postgis@.g
 
 CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-BEGIN
-    RETURN QUERY SELECT * FROM published.dwell_of(NULL, release, area, during);
-END
+    SELECT * FROM published.dwell_of(NULL, release, area, during)
 $$;
 COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
 'Counts the instants at which each person of a release was inside an area, record by record. Only records that may have been inside are listed. A
