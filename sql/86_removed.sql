@@ -21,12 +21,3 @@ EXCEPTION WHEN dependent_objects_still_exist THEN
         USING ERRCODE = 'DA023', DETAIL = format('They are: %s.', removed), HINT = 'Drop what uses them, and run it again. Use functions of schema dbanon instead.';
 END
 $$;
-
--- An analyst's view may use one of schema published: it stays then, and does not hold up the upgrade.
-DO $$
-BEGIN
-    DROP FUNCTION IF EXISTS published.refuse_projection(integer);
-EXCEPTION WHEN dependent_objects_still_exist THEN
-    NULL;
-END
-$$;

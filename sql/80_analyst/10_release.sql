@@ -46,8 +46,8 @@ Example: SELECT * FROM published.about(''published.taxi_k5'').';
 CREATE OR REPLACE FUNCTION published.about_rows(about published.releases, relation regclass) RETURNS published.releases
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
--- A run's rows are in a temporary table, which analysts can make, too, with other columns.
-RETURN CASE WHEN relation = to_regclass('pg_temp.asked_rows') AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
+-- A run's rows, and half of them, are temporary relations, which analysts can make, too, with other columns.
+RETURN CASE WHEN relation IN (to_regclass('pg_temp.asked_rows'), to_regclass('pg_temp.asked_half')) AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
             ELSE published.about(relation) END;
 COMMENT ON FUNCTION published.about_rows(published.releases, regclass) IS
 'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
@@ -76,7 +76,7 @@ $$;
 COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
 'The area itself, in two dimensions, where it can be asked about. It refuses others.';
 
-CREATE OR REPLACE FUNCTION published.refuse_system(srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -86,7 +86,7 @@ BEGIN
               HINT = 'Ask in the system of the release (srid in published.releases), or in longitude and latitude (4326).';
 END
 $$;
-COMMENT ON FUNCTION published.refuse_system(integer) IS
+COMMENT ON FUNCTION published.refuse_projection(integer) IS
 'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
 
 CREATE OR REPLACE FUNCTION published.known_system(srid integer) RETURNS integer
@@ -95,7 +95,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM @postgis@.spatial_ref_sys s WHERE s.srid = known_system.srid) THEN
-        PERFORM published.refuse_system(known_system.srid);
+        PERFORM published.refuse_projection(known_system.srid);
     END IF;
     RETURN srid;
 END
@@ -119,7 +119,7 @@ EXCEPTION WHEN internal_error THEN  -- from PROJ
     EXCEPTION WHEN internal_error THEN
         NULL;
     END;
-    PERFORM published.refuse_system(asked_srid);
+    PERFORM published.refuse_projection(asked_srid);
 END
 $$;
 COMMENT ON FUNCTION published.projected(@postgis@.geometry, double precision, integer, integer) IS

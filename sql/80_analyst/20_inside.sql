@@ -36,8 +36,8 @@ AS $$
             OR NOT (@postgis@.ST_Area(area) OPERATOR(pg_catalog.<) 'Infinity' AND @postgis@.ST_Area(region) OPERATOR(pg_catalog.<) 'Infinity'
                     AND @postgis@.GeometryType(area) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON'])
                     AND @postgis@.GeometryType(region) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON']))
-        THEN (@postgis@.ST_Area(published.checked_area(area))::text OPERATOR(pg_catalog.||) @postgis@.ST_Area(published.checked_area(region))::text
-              OPERATOR(pg_catalog.||) published.refuse_system(@postgis@.ST_SRID(region))::text)::double precision
+        THEN @postgis@.ST_Area(published.checked_area(area)) OPERATOR(pg_catalog.+) @postgis@.ST_Area(published.checked_area(region))
+            OPERATOR(pg_catalog.+) published.refuse_projection(@postgis@.ST_SRID(region))::text::double precision  -- one of them refuses
         WHEN @postgis@.ST_Covers(area, region) THEN 1
         WHEN region IS NOT NULL THEN least(0.999999999, CASE WHEN @postgis@.ST_Area(region) OPERATOR(pg_catalog.=) @postgis@.ST_Area(@postgis@.ST_Envelope(region))
                                   THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
