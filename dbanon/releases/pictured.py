@@ -196,14 +196,14 @@ class _Reader:
         return shown.Moment(at=at, regions=drawn, rows=rows, undrawn=len(paths) - len(drawn))
 
     def bin_sizes(self) -> list[shown.Bin]:
-        """Bin the rows that hide people by the longer side of their region, as `find_longer_sides` gives it."""
+        """Bin the rows that hide people by the longer side of their region (`find_longer_sides`), at least 1 mm."""
         return [
             shown.Bin(shown.BIN_FACTOR**place, shown.BIN_FACTOR ** (place + 1), weight, people)
             for place, weight, people in self.ask(
                 """
                 SELECT b.place, sum(b.weight), sum(b.people) FROM (
                     SELECT floor(ln(greatest({p}.ST_XMax(c.region) - {p}.ST_XMin(c.region),
-                            {p}.ST_YMax(c.region) - {p}.ST_YMin(c.region))) / ln(1.25))::integer AS place,
+                            {p}.ST_YMax(c.region) - {p}.ST_YMin(c.region), 0.001)) / ln(1.25))::integer AS place,
                         max(c.subjects) AS people,
                         sum(c.subjects * extract(epoch FROM c.valid_to - c.valid_from))::float8 AS weight
                     FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s

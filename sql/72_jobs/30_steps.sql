@@ -536,7 +536,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.close_cursors() RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.drop_cursors() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -549,7 +549,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.close_cursors() IS
+COMMENT ON FUNCTION dbanon_internal.drop_cursors() IS
 'Closes cursors that a source has opened to be read after the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
@@ -577,7 +577,7 @@ BEGIN
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
         IF step.state = 'load' THEN  -- others read no source
-            PERFORM dbanon_internal.close_cursors();
+            PERFORM dbanon_internal.drop_cursors();
         END IF;
     EXCEPTION WHEN others OR query_canceled OR assert_failure THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.

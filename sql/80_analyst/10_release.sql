@@ -43,6 +43,15 @@ Returns: its row.
 Raises: DA001.
 Example: SELECT * FROM published.about(''published.taxi_k5'').';
 
+CREATE OR REPLACE FUNCTION published.about_rows(about published.releases, relation regclass) RETURNS published.releases
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+-- A run's rows, and half of them, are temporary relations, which analysts can make, too, with other columns.
+RETURN CASE WHEN relation IN (to_regclass('pg_temp.asked_rows'), to_regclass('pg_temp.asked_half')) AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
+            ELSE published.about(relation) END;
+COMMENT ON FUNCTION published.about_rows(published.releases, regclass) IS
+'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
+
 CREATE OR REPLACE FUNCTION published.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -67,7 +76,7 @@ $$;
 COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
 'The area itself, in two dimensions, where it can be asked about. It refuses others.';
 
-CREATE OR REPLACE FUNCTION published.refuse_system(srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -77,27 +86,8 @@ BEGIN
               HINT = 'Ask in the system of the release (srid in published.releases), or in longitude and latitude (4326).';
 END
 $$;
-COMMENT ON FUNCTION published.refuse_system(integer) IS
-'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
-
-CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    right_one @postgis@.geometry := @postgis@.ST_MakeEnvelope(0, 0, 1, 1, 4326);
-BEGIN
-    -- PROJ keeps an error's code, and the session's next transformation would report it although it is a right one.
-    BEGIN
-        right_one := @postgis@.ST_Transform(right_one, 3857);
-    EXCEPTION WHEN internal_error THEN
-        NULL;
-    END;
-    PERFORM published.refuse_system(srid);
-END
-$$;
 COMMENT ON FUNCTION published.refuse_projection(integer) IS
-'Refuses a coordinate system after PROJ could not bring something into it or out of it.';
+'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
 
 CREATE OR REPLACE FUNCTION published.known_system(srid integer) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -105,7 +95,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM @postgis@.spatial_ref_sys s WHERE s.srid = known_system.srid) THEN
-        PERFORM published.refuse_system(known_system.srid);
+        PERFORM published.refuse_projection(known_system.srid);
     END IF;
     RETURN srid;
 END
@@ -113,18 +103,38 @@ $$;
 COMMENT ON FUNCTION published.known_system(integer) IS
 'The SRID itself, where PostGIS knows it. It refuses others.';
 
+CREATE OR REPLACE FUNCTION published.projected(shape @postgis@.geometry, step double precision, srid integer, asked_srid integer)
+RETURNS @postgis@.geometry
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    right_one @postgis@.geometry := @postgis@.ST_MakeEnvelope(0, 0, 1, 1, 4326);
+BEGIN
+    RETURN @postgis@.ST_Transform(@postgis@.ST_Segmentize(shape, step), published.known_system(srid));
+EXCEPTION WHEN internal_error THEN  -- from PROJ
+    -- It keeps an error's code, and the session's next transformation would report it although it is a right one.
+    BEGIN
+        right_one := @postgis@.ST_Transform(right_one, 3857);
+    EXCEPTION WHEN internal_error THEN
+        NULL;
+    END;
+    PERFORM published.refuse_projection(asked_srid);
+END
+$$;
+COMMENT ON FUNCTION published.projected(@postgis@.geometry, double precision, integer, integer) IS
+'A shape in another coordinate system, its edges followed at steps. Where it has no place there, it refuses the system that was asked for.';
+
 CREATE OR REPLACE FUNCTION published.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     near CONSTANT double precision := 1000 + greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]) / 10;
 BEGIN
-    box := @postgis@.ST_Envelope(@postgis@.ST_Transform(
-        @postgis@.ST_Segmentize(
-            @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
-            near / 10),
-        published.known_system(srid)));
+    box := @postgis@.ST_Envelope(published.projected(
+        @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
+        near / 10, srid, srid));
     step := greatest(@postgis@.ST_XMax(box) - @postgis@.ST_XMin(box), @postgis@.ST_YMax(box) - @postgis@.ST_YMin(box)) / 1000;
 END
 $$;
@@ -144,13 +154,9 @@ BEGIN
     END IF;
     -- An area of the whole world has no place in a local system: what is far from the release is cut off first, in the area's own
     -- system. Edges that are straight in one system are not in the other, so they are followed at short steps.
-    BEGIN
-        SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) sur;
-        RETURN @postgis@.ST_Transform(
-            @postgis@.ST_Segmentize(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step), about.srid);
-    EXCEPTION WHEN internal_error THEN  -- from PROJ
-        PERFORM published.refuse_projection(@postgis@.ST_SRID(checked));
-    END;
+    SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) sur;
+    RETURN published.projected(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step, about.srid,
+                               @postgis@.ST_SRID(checked));
 END
 $$;
 COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS
@@ -254,6 +260,7 @@ in a gap between parts, and gives a notice if a span reaches over a gap.';
 CREATE OR REPLACE FUNCTION published.phase_of(about published.releases, valid_from timestamptz, valid_to timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
+    WHEN NOT (pg_catalog.isfinite(valid_from) AND pg_catalog.isfinite(valid_to)) THEN NULL
     WHEN about.day_zone IS NULL THEN coalesce(pg_catalog.floor(EXTRACT(
         epoch FROM valid_from - about.starts[pg_catalog.width_bucket(valid_from, about.starts)]) / about.window_s), 0)::bigint
     -- All people of a row within a day, with no change of the clock, were seen on that day. A row of several days may be of

@@ -10,12 +10,7 @@ BEGIN
     IF region IS NULL OR @postgis@.ST_IsEmpty(region) THEN
         RETURN @postgis@.ST_SetSRID(region, srid);
     END IF;
-    BEGIN
-        RETURN @postgis@.ST_Transform(
-            @postgis@.ST_Segmentize(published.checked_area(region), @postgis@.ST_Perimeter(region) / 100), published.known_system(srid));
-    EXCEPTION WHEN internal_error THEN  -- from PROJ
-        PERFORM published.refuse_projection(srid);
-    END;
+    RETURN published.projected(published.checked_area(region), @postgis@.ST_Perimeter(region) / 100, srid, srid);
 END
 $$;
 COMMENT ON FUNCTION published.fitted_region(@postgis@.geometry, integer) IS
@@ -36,11 +31,18 @@ CREATE OR REPLACE FUNCTION published.covered_share(area @postgis@.geometry, regi
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     -- An area is clipped to a rectangle ten times as fast as two polygons are intersected.
-    SELECT CASE WHEN @postgis@.ST_Covers(area, region) THEN 1
-        WHEN NOT area OPERATOR(@postgis@.&&) region THEN 0  -- an empty area, too, of which clipping makes NULL
+    SELECT CASE WHEN NOT area OPERATOR(@postgis@.&&) region THEN 0  -- an empty area, too, of which clipping makes NULL
+        WHEN @postgis@.ST_SRID(area) OPERATOR(pg_catalog.<>) @postgis@.ST_SRID(region)
+            OR NOT (@postgis@.ST_Area(area) OPERATOR(pg_catalog.<) 'Infinity' AND @postgis@.ST_Area(region) OPERATOR(pg_catalog.<) 'Infinity'
+                    AND @postgis@.GeometryType(area) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON'])
+                    AND @postgis@.GeometryType(region) OPERATOR(pg_catalog.=) ANY (ARRAY['POLYGON', 'MULTIPOLYGON']))
+        THEN @postgis@.ST_Area(published.checked_area(area)) OPERATOR(pg_catalog.+) @postgis@.ST_Area(published.checked_area(region))
+            OPERATOR(pg_catalog.+) published.refuse_projection(@postgis@.ST_SRID(region))::text::double precision  -- one of them refuses
+        WHEN @postgis@.ST_Covers(area, region) THEN 1
         WHEN region IS NOT NULL THEN least(0.999999999, CASE WHEN @postgis@.ST_Area(region) OPERATOR(pg_catalog.=) @postgis@.ST_Area(@postgis@.ST_Envelope(region))
                                   THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
-                                  ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END OPERATOR(pg_catalog./) @postgis@.ST_Area(region)) END
+                                  WHEN @postgis@.ST_IsValid(region) THEN @postgis@.ST_Area(@postgis@.ST_Intersection(published.checked_area(area), region))
+                                  ELSE @postgis@.ST_Area(published.checked_area(region)) END OPERATOR(pg_catalog./) nullif(@postgis@.ST_Area(region), 0)) END
 $$;
 COMMENT ON FUNCTION published.covered_share(@postgis@.geometry, @postgis@.geometry) IS
 'The share of a region that an area of the same system covers: 1 only where it covers all.';
@@ -76,9 +78,7 @@ Example: SELECT count(*) FROM published.taxi_k5 WHERE published.definitely_insid
 CREATE OR REPLACE FUNCTION published.expected_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    -- What is not valid is refused: two polygons cannot be intersected then.
-    SELECT CASE WHEN @postgis@.ST_IsValid(region) IS FALSE THEN @postgis@.ST_Area(published.checked_area(region))
-                ELSE published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area))) END
+    SELECT published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
 COMMENT ON FUNCTION published.expected_inside(@postgis@.geometry, @postgis@.geometry) IS
 'Computes the share of a region that lies in an area. That is how likely each person of the row is inside, if people were spread evenly over the
@@ -99,6 +99,7 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
+    about CONSTANT published.releases := published.about_rows(count_inside_of.about, relation);
     fitted CONSTANT @postgis@.geometry := published.fitted_area(area, about);
     span tstzrange;
 BEGIN
@@ -144,14 +145,10 @@ COMMENT ON FUNCTION published.count_inside_of(published.releases, regclass, @pos
 CREATE OR REPLACE FUNCTION published.count_inside(
     release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
     OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    about CONSTANT published.releases := published.about(release);
-BEGIN
-    SELECT i.* INTO at_least, expected, at_most FROM published.count_inside_of(about, release, area, at, during) i;
-END
+    SELECT * FROM published.count_inside_of(NULL, release, area, at, during)
 $$;
 COMMENT ON FUNCTION published.count_inside(regclass, @postgis@.geometry, timestamptz, tstzrange) IS
 'Counts the people of a release that were inside an area, at a moment or during a span. People left out of the release (published.left_out) are not

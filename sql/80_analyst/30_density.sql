@@ -15,12 +15,14 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
     most CONSTANT integer := 20000000;
+    about CONSTANT published.releases := published.about_rows(density_of.about, relation);
     span CONSTANT tstzrange := published.fitted_span(about, during);
-    -- The cells that are asked about: all, or those that have a part of the box.
-    i_low CONSTANT bigint := coalesce(floor(@postgis@.ST_XMin(box) / cell_m), -9e18);
-    j_low CONSTANT bigint := coalesce(floor(@postgis@.ST_YMin(box) / cell_m), -9e18);
-    i_high CONSTANT bigint := coalesce(ceil(@postgis@.ST_XMax(box) / cell_m) - 1, 9e18);
-    j_high CONSTANT bigint := coalesce(ceil(@postgis@.ST_YMax(box) / cell_m) - 1, 9e18);
+    side_m CONSTANT double precision := CASE WHEN cell_m >= 0.001 AND cell_m < 'Infinity' THEN cell_m END;
+    -- The cells that are asked about: those that have a part of the box, or all, by numbers that fit into bigint.
+    i_low CONSTANT bigint := floor(least(greatest(@postgis@.ST_XMin(box), -1e15), 1e15) / side_m);
+    j_low CONSTANT bigint := floor(least(greatest(@postgis@.ST_YMin(box), -1e15), 1e15) / side_m);
+    i_high CONSTANT bigint := ceil(greatest(least(@postgis@.ST_XMax(box), 1e15), -1e15) / side_m) - 1;
+    j_high CONSTANT bigint := ceil(greatest(least(@postgis@.ST_YMax(box), 1e15), -1e15) / side_m) - 1;
     squares CONSTANT @postgis@.geometry := CASE WHEN box IS NOT NULL THEN
         @postgis@.ST_MakeEnvelope(i_low * cell_m, j_low * cell_m, (i_high + 1) * cell_m, (j_high + 1) * cell_m, about.srid) END;
     pieces double precision;
@@ -43,7 +45,7 @@ DECLARE
             GROUP BY phase.hour, phase.i, phase.j'
         END;
 BEGIN
-    IF cell_m IS NULL OR NOT (cell_m >= 0.001 AND cell_m < 'Infinity') THEN
+    IF side_m IS NULL THEN
         RAISE EXCEPTION 'The side of a cell must be a number of metres, at least 0.001. Got %.', coalesce(cell_m::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Cells are squares.', HINT = 'Try 500.';
     END IF;
@@ -119,14 +121,10 @@ a part of it.';
 CREATE OR REPLACE FUNCTION published.density(
     release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
 RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    about CONSTANT published.releases := published.about(release);
-BEGIN
-    RETURN QUERY SELECT * FROM published.density_of(about, release, cell_m, during, by_hour, NULL);
-END
+    SELECT * FROM published.density_of(NULL, release, cell_m, during, by_hour, NULL)
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
 'Counts the people of a release in each square of a grid, on average over the instants of a span that it speaks of. People left out of the release

@@ -43,6 +43,7 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
+    about CONSTANT published.releases := published.about_rows(flows_of.about, relation);
     span tstzrange;
     zone record;
 BEGIN
@@ -97,14 +98,10 @@ COMMENT ON FUNCTION published.flows_of(published.releases, regclass, regclass, n
 
 CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    about CONSTANT published.releases := published.about(release);
-BEGIN
-    RETURN QUERY SELECT * FROM published.flows_of(about, release, zones, zone_id, during);
-END
+    SELECT * FROM published.flows_of(NULL, release, zones, zone_id, during)
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
 'Counts the people of a release that began a span in one zone and ended it in another, by the first and the last row of each record in the span.
@@ -144,15 +141,10 @@ BEGIN
     IF @postgis@.ST_SRID(line) = about.srid OR @postgis@.ST_IsEmpty(line) OR about.extent IS NULL THEN
         RETURN @postgis@.ST_SetSRID(@postgis@.ST_Force2D(line), about.srid);
     END IF;
-    BEGIN
-        SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) sur;
-        -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
-        RETURN @postgis@.ST_Simplify(
-            @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step),
-                about.srid), 0.01, true);
-    EXCEPTION WHEN internal_error THEN  -- from PROJ
-        PERFORM published.refuse_projection(@postgis@.ST_SRID(line));
-    END;
+    SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) sur;
+    -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
+    RETURN @postgis@.ST_Simplify(published.projected(
+        @postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step, about.srid, @postgis@.ST_SRID(line)), 0.01, true);
 END
 $$;
 COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
@@ -286,6 +278,7 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
+    about CONSTANT published.releases := published.about_rows(dwell_of.about, relation);
     fitted @postgis@.geometry;
     span tstzrange;
 BEGIN
@@ -318,14 +311,10 @@ COMMENT ON FUNCTION published.dwell_of(published.releases, regclass, @postgis@.g
 
 CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    about CONSTANT published.releases := published.about(release);
-BEGIN
-    RETURN QUERY SELECT * FROM published.dwell_of(about, release, area, during);
-END
+    SELECT * FROM published.dwell_of(NULL, release, area, during)
 $$;
 COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
 'Counts the instants at which each person of a release was inside an area, record by record. Only records that may have been inside are listed. A

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -319,3 +321,17 @@ def test_a_backdrop_has_at_most_so_many_points_in_the_map(connection, wanda, mor
         assert f"{backdrops.MAX_POINTS + more:,}" in refuse(wanda, "public.bed")
     else:
         assert draw(wanda, "public.bed")[0].count("M") == 1
+
+
+@pytest.mark.parametrize("region", ["POLYGON((5 5,5 5,5 5,5 5))", "POLYGON((5 5,9 5,5 5,5 5))"])
+def test_a_page_shows_rows_whose_regions_have_no_area(scratch: psycopg.Connection, region: str) -> None:
+    since, until = datetime(2008, 6, 4, 8, 0, tzinfo=UTC), datetime(2008, 6, 4, 8, 2, tzinfo=UTC)
+    scratch.execute("SELECT dbanon_internal.begin_asking()")
+    scratch.execute("SELECT dbanon_internal.copy_run_rows(1, '{(,)}')")
+    scratch.execute("UPDATE pg_temp.asked_rows SET region = ST_GeomFromText(%s, 32610)", [region])
+    about = sql.SQL("(SELECT a FROM dbanon_internal.describe_as_release(1) a)")
+    rows = pictured.Rows(
+        about=about, relation=sql.SQL("pg_temp.asked_rows"), since=since, until=until, srid=32610, k=5, holds="instant"
+    )
+    found = pictured.collect_shown(scratch, rows, ZoneInfo("UTC"), shows_questions=True)
+    assert [share for *_, share in found.sizes] == [1]

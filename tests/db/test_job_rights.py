@@ -14,7 +14,7 @@ from tests.golden import reference
 Login = Callable[[str], str]
 RUN = "CALL dbanon.run_jobs(wait => false)"
 PLAN = "SELECT since FROM dbanon.plan_job('taxi', 1)"
-# A view whose function takes back, while it is read, what role the session has taken, and notes as a lock who it is then.
+# A view whose function takes back, while it is read, what role the session has taken, and notes as a lock who it is.
 TRAP = """
 CREATE FUNCTION public.escape(lat float8) RETURNS float8 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

@@ -77,6 +77,15 @@ _ASKED = re.compile(
     r"|\b(?:Algorithms?|Figures?|Lemma|Definition|Lines?|lines?) \d+(?:(?:-| and |, )\d+)*"
     r"|\b\d+:\d\d\b|\bk = \d+|\b\d?k [-+] \d|^\d+\. |\bVersion [\d.]+|Python [\d.]+|PostgreSQL \d+ to \d+|PostGIS \d"
 )
+COPIES = {
+    "noise of 0.1, 0.3, 3 m": ("noise of 0.1 m", "noise of 0.3 m", "noise of 3 m"),
+    "5 decimals, 10 m": ("degrees with 5 decimals", "rounded to 10 m"),
+    "0.6 m, 1 s off": ("0.6 m to the east", "1 s later"),
+    "every second, three of four": ("every second fix, from the first", "every fourth fix missing"),
+    "15, 30 % lost": ("15 % lost at random", "30 % lost at random"),
+    "1 h later": ("1 h later",),
+}
+"""The rows of the table of near copies in security.md, and the rows of results/copies.md that each puts together."""
 _DEFINING = ("Example", "Promise", "Privacy claim", "Adversary", "Algorithm", "Alignment", "References")
 _COMPARED = ("Published rows", "Parameters")
 """Sections by the numbers of an example, and those that `test_figures` and `test_docs` compare."""
@@ -181,3 +190,26 @@ def test_a_constant_is_that_of_the_code(page: str, figure: str) -> None:
         module, _, name = f"dbanon.methods.{place}".rpartition(".")
         found = {getattr(importlib.import_module(module), name)}
     assert said in {factor * one for one in found for factor in (1, 100, 1000)}  # percent, and millimetres
+
+
+def join_same(cells: list[str]) -> str:
+    """Name one value for several cells that have it, or each."""
+    return ", ".join(cells if len(set(cells)) > 1 else cells[:1])
+
+
+def test_the_tables_of_near_copies_are_those_of_the_results() -> None:
+    lines = read_results("results/copies.md")[0]
+    measured = {label: cells for label, *cells in (line.strip("| ").split(" | ") for line in lines if "|" in line)}
+    rows = []
+    for label, cases in COPIES.items():
+        shares, loads, runs, *_ = zip(*(measured[case] for case in cases), strict=True)
+        loads_seen, runs_seen = ([cell.removesuffix(" of 5") for cell in cells] for cells in (loads, runs))
+        each = " each" if len(cases) > 1 and len(set(runs_seen)) == 1 else ""
+        share = ", ".join(cell.removesuffix("%") for cell in shares)
+        rows.append(f"| {label} | {share} % | {join_same(loads_seen)}; {join_same(runs_seen)}{each} |")
+    page = (ROOT / "docs/administrators/security.md").read_text()
+    section = page.partition("## Names and copies")[2].partition("\n## ")[0]
+    by_size, by_case = re.findall(r"^\|[-|]+\n((?:\|.*\n)+)", section, re.MULTILINE)
+    assert by_case.splitlines() == rows
+    assert len(by_size.splitlines()) == 3
+    assert set(by_size.splitlines()) <= set(lines)
