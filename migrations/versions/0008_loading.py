@@ -8,16 +8,18 @@ depends_on = None
 SCRIPT = """
 DROP FUNCTION IF EXISTS
     dbanon.import_trajectories(
-        regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-        boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz),
+        regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text,
+        double precision[], boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz),
     dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz),
-    dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz),
+    dbanon.import_quasi_identifiers(
+        regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz),
     dbanon_internal.demand_request_columns(text, text, text[]);
 ALTER TYPE dbanon_internal.loading RENAME ATTRIBUTE "time" TO time_column;
-ALTER TYPE dbanon_internal.loading ADD ATTRIBUTE time_format text, ADD ATTRIBUTE time_unit text, ADD ATTRIBUTE nulls text[],
-    ADD ATTRIBUTE allow_future boolean;
+ALTER TYPE dbanon_internal.loading ADD ATTRIBUTE time_format text, ADD ATTRIBUTE time_unit text,
+    ADD ATTRIBUTE nulls text[], ADD ATTRIBUTE allow_future boolean;
 UPDATE dbanon.job SET load = load - 'time' || jsonb_build_object('time_column', load -> 'time') WHERE load ? 'time';
 UPDATE dbanon.job SET further = (
-    SELECT jsonb_agg(CASE WHEN one ? 'time' THEN one - 'time' || jsonb_build_object('time_column', one -> 'time') ELSE one END ORDER BY nth)
+    SELECT jsonb_agg(CASE WHEN one ? 'time' THEN one - 'time' || jsonb_build_object('time_column', one -> 'time') ELSE one END
+                     ORDER BY nth)
     FROM jsonb_array_elements(further) WITH ORDINALITY ele (one, nth)) WHERE jsonb_path_exists(further, '$[*].time');
 """
