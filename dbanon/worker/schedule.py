@@ -6,7 +6,6 @@ login goes on with the next.
 """
 
 import json
-import re
 import threading
 
 import psycopg
@@ -22,9 +21,6 @@ _SOON_S = 1.0  # while a run is being computed
 _RECONNECT_S = 5.0  # before it connects again
 _COMPUTING_QUERY = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state IN ('compute', 'evaluate'))"
 _OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
-# Lines of a context that name a function, and how those begin that name one of dbanon, in the server's language.
-_FUNCTION = re.compile(r'^[^."(\n]*PL/pgSQL.*', re.MULTILINE)
-_OWN_FUNCTION = re.compile(r'[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon(_internal)?\.')
 
 
 def demand_operator(connection: Connection) -> None:
@@ -103,12 +99,10 @@ class Schedule:
 
 
 def _explain_failure(error: DbanonError | psycopg.Error | OSError) -> DbanonError:
-    """Make an error for the log, without words of a function outside dbanon, whose error came at a COMMIT."""
+    """Make an error for the log, without words of a COMMIT, which may be those of a function outside dbanon."""
     if isinstance(error, OSError):
         return DbanonError(f"The machine lacks something: {error.strerror}.")
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
-    if isinstance(cause, psycopg.Error) and cause.sqlstate is not None and cause.sqlstate.startswith("DA"):
-        called = _FUNCTION.findall(cause.diag.context or "")
-        if not called or not all(_OWN_FUNCTION.match(line) and not line.endswith("COMMIT") for line in called):
-            return StoreError(f"A step was refused (SQLSTATE {cause.sqlstate}).", cause.sqlstate)
+    if isinstance(cause, psycopg.Error) and (cause.diag.context or "").endswith("COMMIT"):
+        return StoreError(f"A step was refused (SQLSTATE {cause.sqlstate}).", cause.sqlstate)
     return error if isinstance(error, DbanonError) else sqlstate.translate(error)
