@@ -95,7 +95,7 @@ COMMENT ON FUNCTION dbanon_internal.open_period(bigint) IS
 'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due. Raises an error if the login is not
 the owner.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell_error(changes jsonb, job dbanon.job, was dbanon.job_period) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_error(changes jsonb, job dbanon.job, was dbanon.job_period) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -113,15 +113,14 @@ AS $$
             regexp_replace(own.text, '(\W)', '\\\1', 'g'), '\\%[sLI]?', '(.*)', 'g') || '()$') fnd (gaps)
         WHERE fnd.gaps IS NOT NULL ORDER BY sen.nth, length(own.text) DESC
     )
-    SELECT coalesce(left(string_agg(par.own || CASE WHEN EXISTS (
-            SELECT FROM regexp_split_to_table(par.gap, ', ') ele (word)
-            WHERE ele.word !~ '^([-0-9]{0,10} ?[-+0-9:.,]{0,21}|[0-9A-Z][0-9A-Z]\d\d[0-9A-Z])$'
-                AND (ele.word ~ '[^\w.''-]' OR strpos(to_jsonb(job)::text, to_jsonb(btrim(ele.word, ''''))::text) = 0)) THEN '...' ELSE par.gap END,
+    SELECT coalesce(left(string_agg(par.own || CASE
+            WHEN par.gap ~ '^([-0-9]{0,10} ?[-+0-9:.,]{0,21}|[0-9A-Z][0-9A-Z]\d\d[0-9A-Z])$'
+                OR par.gap ~ '^[\w.''-]+$' AND strpos(to_jsonb(job)::text, to_jsonb(btrim(par.gap, ''''))::text) > 0 THEN par.gap ELSE '...' END,
             '' ORDER BY told.nth, par.nth), 1000), 'The server refused the step ' || was.state || ' (SQLSTATE ' || (changes ->> 'sqlstate') || ').')
     FROM told CROSS JOIN ROWS FROM (regexp_split_to_table(CASE WHEN told.nth > 1 THEN ' ' ELSE '' END || told.text, '%[sLI]?'), unnest(told.gaps))
         WITH ORDINALITY par (own, gap, nth)
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell_error(jsonb, dbanon.job, dbanon.job_period) IS
+COMMENT ON FUNCTION dbanon_internal.describe_error(jsonb, dbanon.job, dbanon.job_period) IS
 'Writes the error of a period: those of the sentences given that a function of dbanon, the run or the period has, with numbers, times and names of
 the job in their gaps and no other words; without one, the step and the SQLSTATE.';
 
@@ -135,12 +134,11 @@ DECLARE
     written dbanon.job_period;
 BEGIN
     UPDATE dbanon.job_period jpe
-        SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
-             changed_at, finished_at)
-            = (SELECT made.period, made.state, made.skipped_as, made.forced, made.tries, made.next_at, made.at_source, made.load_ids,
-                   made.rows_new, made.known,
-                made.late, made.gone, made.forgotten, made.run_id,
-                   made.release_id, made.sqlstate, CASE WHEN changes ? 'error' THEN dbanon_internal.tell_error(changes, job, jpe) ELSE jpe.error END, clock_timestamp(),
+        SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate,
+             changed_at, error, finished_at)
+            = (SELECT made.period, made.state, made.skipped_as, made.forced, made.tries, made.next_at, made.at_source, made.load_ids, made.rows_new,
+                   made.known, made.late, made.gone, made.forgotten, made.run_id, made.release_id, made.sqlstate, clock_timestamp(),
+                   CASE WHEN changes ? 'error' THEN dbanon_internal.describe_error(changes, job, jpe) ELSE jpe.error END,
                    CASE WHEN made.state IN ('done', 'skipped', 'held') THEN coalesce(jpe.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(jpe, changes) made)
         WHERE jpe.job_id = job.job_id AND jpe.period = set_period.period
@@ -325,15 +323,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_period(dbanon.job, dbanon.job_period) IS
 'Queues the run of a period.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_again() RETURNS jsonb
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}'::jsonb
-$$;
-COMMENT ON FUNCTION dbanon_internal.run_again() IS
-'What becomes of a period whose run is gone, since a subject of it was forgotten or somebody dropped it: another run is queued.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -343,8 +332,8 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.reap_runs();
     SELECT stored.* INTO run FROM dbanon.run stored WHERE stored.run_id = step.run_id;
-    IF run.run_id IS NULL THEN
-        RETURN dbanon_internal.run_again();
+    IF run.run_id IS NULL THEN  -- a subject of it was forgotten, or somebody dropped it: another is queued
+        RETURN '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}';
     ELSIF run.status IN ('queued', 'running', 'computed') THEN
         RETURN NULL;
     ELSIF run.status = 'verified' THEN
@@ -421,7 +410,7 @@ BEGIN
     -- It may have been published by hand, or by a job of this name that was removed.
     IF part IS NULL THEN
         IF NOT EXISTS (SELECT FROM dbanon.run run WHERE run.run_id = step.run_id) THEN
-            RETURN dbanon_internal.run_again();
+            RETURN '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}';  -- as for dbanon_internal.compute_period
         END IF;
         outcome := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
         IF outcome.state = '57014' THEN
@@ -540,22 +529,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.drop_cursors() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    name text;
-BEGIN
-    -- At COMMIT they would be read to their ends. There no handler is left, so an error would end the work on all jobs.
-    FOR name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
-        EXECUTE format('CLOSE %I', name);
-    END LOOP;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.drop_cursors() IS
-'Closes cursors that a source has opened to be read after the transaction.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -570,6 +543,7 @@ DECLARE
     hint text;
     context text;
     foreign_error boolean;
+    cursor_name text;
     written dbanon.job_period;
 BEGIN
     PERFORM dbanon_internal.demand_own_login();
@@ -581,8 +555,10 @@ BEGIN
             WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN dbanon_internal.run_period(job, step)
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
-        IF step.state = 'load' THEN  -- others read no source
-            PERFORM dbanon_internal.drop_cursors();
+        IF step.state = 'load' THEN  -- others read no source, whose cursors COMMIT would read to their ends, where no handler is left
+            FOR cursor_name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
+                EXECUTE format('CLOSE %I', cursor_name);
+            END LOOP;
         END IF;
     EXCEPTION WHEN others OR query_canceled OR assert_failure THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.
