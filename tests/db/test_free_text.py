@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon.methods import METHODS
 from tests.db.nights import add, make_source, read_value, take_step
+from tests.facts import demand_named
 
 Login = Callable[[str], str]
 WORDS = "Anna Miller of 3 Elm Street was at the clinic"
@@ -158,15 +159,17 @@ def test_a_period_that_a_job_has_not_is_not_written(
 def test_of_a_sentence_of_dbanon_the_text_is_kept_and_no_words_of_its_caller(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        operator.execute("SELECT dbanon_internal.demand_zone('')")
+    own = caught.value.diag.message_primary or ""
     for text in TEXTS:
-        error = [f"The time zone must be a name such as Europe/Berlin or UTC. Got {text}.", text, f"{text}. Got 3."]
+        error = [own.replace("none", text), text, f"{text}. {own}"]
         operator.execute("SELECT dbanon_internal.set_period(1, %s, %s)", [DAY, Jsonb({**CHANGES, "error": error})])
-        said = read_value(connection, "SELECT error FROM dbanon.job_runs")
-        assert said == "The time zone must be a name such as Europe/Berlin or UTC. Got ...."
+        assert read_value(connection, "SELECT error FROM dbanon.job_runs") == own.replace("none", "...")
 
 
 def test_the_column_that_is_missing_stays_named(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
     said = read_value(connection, "SELECT error FROM dbanon.job_runs")
-    assert "public.gps must have a column 'lat'." in said
+    demand_named(said, "public.gps", "'lat'")
     # Those that the table has are named as its owner likes.
     assert "latitude" not in said
