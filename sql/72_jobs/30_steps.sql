@@ -31,6 +31,7 @@ DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(claim_job.job_id);
     taken dbanon.job;
     old dbanon.session;
+    step dbanon.job_period;
 BEGIN
     SELECT stored.* INTO taken FROM dbanon.job stored WHERE stored.job_id = job.job_id AND stored.removed_at IS NULL AND NOT stored.paused
         FOR UPDATE SKIP LOCKED;
@@ -45,6 +46,11 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE dbanon.job stored SET held_by = dbanon_internal.hold_lock(), looked_at = clock_timestamp() WHERE stored.job_id = job.job_id;
+    -- A source can end the call that reads it, even at COMMIT, so that nothing else is written of it.
+    step := CASE WHEN old.pid IS NOT NULL THEN dbanon_internal.open_period(job.job_id) END;
+    IF step.state = 'load' THEN
+        PERFORM dbanon_internal.set_period(job.job_id, step.period, dbanon_internal.fail_step(job, step, '57014', NULL, NULL) - 'next_at');
+    END IF;
     RETURN true;
 END
 $$;
