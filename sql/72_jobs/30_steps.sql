@@ -319,16 +319,6 @@ COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) I
 'Loads what is new of a period, and of the time before it that rows may be late from or the run looks back to. Raises an error if the source is gone,
 or if the period has too few rows.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT jsonb_build_object('state', 'compute', 'run_id', dbanon.submit_run(
-        job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm))
-$$;
-COMMENT ON FUNCTION dbanon_internal.run_period(dbanon.job, dbanon.job_period) IS
-'Queues the run of a period.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -558,7 +548,8 @@ BEGIN
     END IF;
     BEGIN
         changes := CASE step.state
-            WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN dbanon_internal.run_period(job, step)
+            WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN jsonb_build_object(
+                'state', 'compute', 'run_id', dbanon.submit_run(job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm))
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
         IF step.state = 'load' THEN  -- others read no source, whose cursors COMMIT would read to their ends, where no handler is left
