@@ -584,7 +584,7 @@ COMMENT ON COLUMN dbanon.job_period.forgotten IS 'Rows of the last load that bel
 COMMENT ON COLUMN dbanon.job_period.run_id IS 'Its run.';
 COMMENT ON COLUMN dbanon.job_period.release_id IS 'Its part of the release.';
 COMMENT ON COLUMN dbanon.job_period.sqlstate IS 'The code of the last error of the step.';
-COMMENT ON COLUMN dbanon.job_period.error IS 'The last error as a sentence. For a period that is done: the things that dbanon could not tidy up.';
+COMMENT ON COLUMN dbanon.job_period.error IS 'The last error as a sentence of dbanon, with ... for words that are neither its own nor names of the job. For a period that is done: the things that dbanon could not tidy up.';
 COMMENT ON COLUMN dbanon.job_period.started_at IS 'When it was due and begun.';
 COMMENT ON COLUMN dbanon.job_period.changed_at IS 'When a step ended last.';
 COMMENT ON COLUMN dbanon.job_period.finished_at IS 'When it ended.';
@@ -627,7 +627,7 @@ COMMENT ON COLUMN dbanon.job_runs.forgotten IS 'Rows of the last load that belon
 COMMENT ON COLUMN dbanon.job_runs.run_id IS 'Its run.';
 COMMENT ON COLUMN dbanon.job_runs.release_id IS 'Its part of the release.';
 COMMENT ON COLUMN dbanon.job_runs.sqlstate IS 'The code of the last error of the step.';
-COMMENT ON COLUMN dbanon.job_runs.error IS 'The last error as a sentence. For a period that is done: the things that dbanon could not tidy up.';
+COMMENT ON COLUMN dbanon.job_runs.error IS 'The last error as a sentence of dbanon, with ... for words that are neither its own nor names of the job. For a period that is done: the things that dbanon could not tidy up.';
 COMMENT ON COLUMN dbanon.job_runs.started_at IS 'When it was due and begun.';
 COMMENT ON COLUMN dbanon.job_runs.changed_at IS 'When a step ended last.';
 COMMENT ON COLUMN dbanon.job_runs.finished_at IS 'When it ended.';

@@ -2,8 +2,9 @@
 
 Two members of a group travel together where one of them made 20 moves and the other was within a third of a move at
 the end of nearly all. The moves are the longest of which a person made so many, so that no length and no speed is
-given: how far apart two people are is compared with how far each came. Who stands still, or is seen fewer than 21
-times, is not compared. Stored rows say who is in a group; of very many people some are drawn.
+given: how far apart two people are is compared with how far each came. Where a run is too short for that, all data of
+the person count; who stands still, or has fewer than 21 fixes there, is not compared. Stored rows say who is in a
+group; of very many people some are drawn, always the same ones, so that a verification repeats.
 """
 
 from dataclasses import replace
@@ -61,8 +62,13 @@ def count_names(evidence: Evidence, offset: Int, member: Int) -> dict[str, int]:
     """
     offset, member = _draw_groups(evidence, offset, member)
     people = sort_distinct(member)
-    able, marked = _mark(offset, np.searchsorted(people, member), _copy_fixes(evidence, people))
-    return {"names_compared": int(able.sum()), "names_together": int((able & marked).sum())}
+    able, marked = np.zeros((2, len(people)), np.bool_)
+    for params in (evidence.params, {}):
+        if not able.all():
+            fixes = _copy_fixes(replace(evidence, params=params), people)
+            more, found = _mark(offset, np.searchsorted(people, member), fixes)
+            able, marked = able | more, np.where(able, marked, found & more)
+    return {"names_compared": int(able.sum()), "names_together": int(marked.sum())}
 
 
 def _draw_groups(evidence: Evidence, offset: Int, member: Int) -> tuple[Int, Int]:
@@ -70,7 +76,7 @@ def _draw_groups(evidence: Evidence, offset: Int, member: Int) -> tuple[Int, Int
     data, rng = evidence.trajectories, np.random.default_rng(0)
     people, most = int(data.subject.max(initial=0)) + 1, _MAX_PEOPLE
     if not is_without_fixes(evidence):
-        most = min(most, _MAX_FIXES * people // max(int(_is_considered(evidence, data.t).sum()), 1))
+        most = min(most, _MAX_FIXES * people // max(len(data.t), 1))
     size = np.diff(offset)
     chosen = rng.permutation(np.flatnonzero(size > 1))
     taken = np.minimum(size[chosen], _MAX_MEMBERS)

@@ -174,12 +174,13 @@ def translate_errors() -> Iterator[None]:
 
 
 @contextmanager
-def collect_notices(connection: Connection) -> Iterator[list[str]]:
-    """Collect the server's notices in the block; statements in them become command lines."""
+def collect_notices(connection: Connection, function: str = "") -> Iterator[list[str]]:
+    """Collect the server's notices in the block, or those of one function; statements in them become command lines."""
     notices: list[str] = []
 
     def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(sqlstate.adapt_to_command_line(notice.message_primary or ""))
+        if (notice.context or "").startswith(function):
+            notices.append(sqlstate.adapt_to_command_line(notice.message_primary or ""))
 
     connection.add_notice_handler(keep)
     try:

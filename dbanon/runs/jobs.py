@@ -9,11 +9,14 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon.base.errors import ParameterError
+from dbanon.base.errors import ParameterError, StoreError
 from dbanon.options import list_fields
 from dbanon.options.loading import name_as_sql
 from dbanon.options.scheduling import LOAD_FIELDS, AddingJob
 from dbanon.postgres.connection import Connection, collect_notices, fetch_value, make_jsonb
+
+OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("
+"""How the context of a notice of ``dbanon.run_jobs`` begins."""
 
 
 def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, tuple[str, ...]]:
@@ -62,9 +65,18 @@ def plan_job(connection: Connection, name: str, periods: int) -> list[dict[str, 
 
 
 def run_jobs(connection: Connection, name: str | None, *, wait: bool, strict: bool) -> tuple[int, int, tuple[str, ...]]:
-    """Take the steps that are due; returns their number, how many periods are held, and the server's notices."""
-    with collect_notices(connection) as notices:
-        row = connection.execute("CALL dbanon.run_jobs(%s, %s, %s)", [name, wait, strict]).fetchone()
+    """Take the steps that are due; returns their number, how many periods are held, and its notices.
+
+    Words of functions outside dbanon, which notices and a COMMIT may have, are left out.
+    """
+    with collect_notices(connection, OWN_CONTEXT) as notices:
+        try:
+            row = connection.execute("CALL dbanon.run_jobs(%s, %s, %s)", [name, wait, strict]).fetchone()
+        except psycopg.Error as error:
+            context = error.diag.context or ""
+            if error.sqlstate is None or (OWN_CONTEXT in context and not context.endswith("COMMIT")):
+                raise
+            raise StoreError(f"A step was refused (SQLSTATE {error.sqlstate}).", error.sqlstate) from None
     advanced, held = row or (0, 0)
     return advanced, held, tuple(notices)
 

@@ -6,7 +6,6 @@ login goes on with the next.
 """
 
 import json
-import re
 import threading
 
 import psycopg
@@ -15,16 +14,13 @@ from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, fetch_value
+from dbanon.runs.jobs import OWN_CONTEXT
 from dbanon.worker.events import Log, choose_quotable
 
 _LOOK_S = 30.0  # between two looks at what is due
 _SOON_S = 1.0  # while a run is being computed
 _RECONNECT_S = 5.0  # before it connects again
 _COMPUTING_QUERY = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state IN ('compute', 'evaluate'))"
-_OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
-# Lines of a context that name a function, and how those begin that name one of dbanon, in the server's language.
-_FUNCTION = re.compile(r'^[^."(\n]*PL/pgSQL.*', re.MULTILINE)
-_OWN_FUNCTION = re.compile(r'[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon(_internal)?\.')
 
 
 def demand_operator(connection: Connection) -> None:
@@ -91,7 +87,7 @@ class Schedule:
 
     def _tell(self, notice: psycopg.errors.Diagnostic) -> None:
         """Log a step that ``dbanon.run_jobs`` has taken, and no notice that a source raises."""
-        if not (notice.context or "").startswith(_OWN_CONTEXT):
+        if not (notice.context or "").startswith(OWN_CONTEXT):
             return
         step = json.loads(notice.message_detail or "{}")
         state, code, error = step["state"], step.get("sqlstate"), step.pop("error", None)
@@ -103,12 +99,6 @@ class Schedule:
 
 
 def _explain_failure(error: DbanonError | psycopg.Error | OSError) -> DbanonError:
-    """Make an error for the log, without words of a function outside dbanon, whose error came at a COMMIT."""
     if isinstance(error, OSError):
         return DbanonError(f"The machine lacks something: {error.strerror}.")
-    cause = error if isinstance(error, psycopg.Error) else error.__cause__
-    if isinstance(cause, psycopg.Error) and cause.sqlstate is not None and cause.sqlstate.startswith("DA"):
-        called = _FUNCTION.findall(cause.diag.context or "")
-        if not called or not all(_OWN_FUNCTION.match(line) and not line.endswith("COMMIT") for line in called):
-            return StoreError(f"A step was refused (SQLSTATE {cause.sqlstate}).", cause.sqlstate)
     return error if isinstance(error, DbanonError) else sqlstate.translate(error)

@@ -8,6 +8,7 @@ depends_on = None
 SCRIPT = """
 DROP FUNCTION IF EXISTS dbanon_internal.list_releases_of_other_cells(bigint, bigint),
     dbanon_internal.raise_reading_error(text, text), dbanon_internal.list_run_warnings(bigint, bigint),
+    dbanon_internal.set_period(bigint, tstzrange, jsonb),
     dbanon.add_job(
         text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval,
         double precision, jsonb, interval, interval, text[], interval, integer, text, text, boolean);

@@ -305,10 +305,9 @@ BEGIN
         END;
     END LOOP;
     RAISE EXCEPTION 'The table must be readable to its last row. Reading % stopped with SQLSTATE %.', qualified, state
-            || CASE WHEN missing <> '{}' THEN ': it lacks ' || array_to_string(missing, ', ')
-                    WHEN state = '25006' THEN ': a function that it calls writes' ELSE '' END
         USING ERRCODE = 'DA012', DETAIL = 'The server''s own words may quote a row.',
-              HINT = 'Select all of it in psql to see why.';
+              HINT = CASE WHEN missing <> '{}' THEN format('Name other columns than those that it lacks: %s.', array_to_string(missing, ', '))
+                          WHEN state = '25006' THEN 'Have it call no function that writes.' ELSE 'Select all of it in psql to see why.' END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.raise_reading_error(text, text, text) IS

@@ -182,28 +182,24 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- A half-computed run has rows that no digest covers. A verification or an evaluation writes none, and its run keeps its rows.
     IF run.todo = 'compute' THEN
+        -- A half-computed run has rows that no digest covers.
         PERFORM dbanon_internal.delete_rows(run.run_id);
+        UPDATE dbanon.run stored
+            SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL, todo = CASE WHEN NOT over THEN stored.todo END, rows = NULL,
+                status = CASE WHEN stored.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN over THEN 'failed' ELSE 'queued' END,
+                started_at = CASE WHEN over THEN stored.started_at END, finished_at = CASE WHEN over THEN clock_timestamp() END,
+                error_kind = CASE WHEN over AND stored.cancel_requested_at IS NULL THEN 'other' END,
+                error = CASE WHEN stored.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', stored.run_id, stored.cancel_requested_by)
+                             WHEN over THEN coalesce(stored.error, dbanon_internal.describe_lost_worker()) END
+            WHERE stored.run_id = run.run_id;
+    ELSE  -- a verification or an evaluation writes no rows, and leaves the run its status
+        UPDATE dbanon.run stored
+            SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL, todo = CASE WHEN NOT over THEN stored.todo END, error_kind = NULL,
+                error = CASE WHEN over AND stored.cancel_requested_at IS NULL THEN coalesce(stored.error, format(
+                    'The last %s did not finish.', CASE stored.todo WHEN 'verify' THEN 'verification' ELSE 'evaluation' END)) ELSE stored.error END
+            WHERE stored.run_id = run.run_id;
     END IF;
-    -- What a run becomes: they leave its status; a computation is cancelled if asked, failed if over, else queued.
-    UPDATE dbanon.run stored
-        SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
-            todo = CASE WHEN NOT over THEN stored.todo END,
-            rows = CASE WHEN stored.todo <> 'compute' THEN stored.rows END,
-            status = CASE WHEN stored.todo <> 'compute' THEN stored.status
-                          WHEN stored.cancel_requested_at IS NOT NULL THEN 'cancelled'
-                          WHEN over THEN 'failed' ELSE 'queued' END,
-            started_at = CASE WHEN stored.todo <> 'compute' OR over THEN stored.started_at END,
-            finished_at = CASE WHEN stored.todo <> 'compute' THEN stored.finished_at WHEN over THEN clock_timestamp() END,
-            error_kind = CASE WHEN over AND stored.todo = 'compute' AND stored.cancel_requested_at IS NULL THEN 'other' END,
-            error = CASE WHEN stored.todo <> 'compute' AND over AND stored.cancel_requested_at IS NULL
-                         THEN coalesce(stored.error, format('The last %s did not finish.', CASE stored.todo WHEN 'verify' THEN 'verification' ELSE 'evaluation' END))
-                         WHEN stored.todo <> 'compute' THEN stored.error
-                         WHEN stored.cancel_requested_at IS NOT NULL
-                         THEN format('Run %s was cancelled by %s.', stored.run_id, stored.cancel_requested_by)
-                         WHEN over THEN coalesce(stored.error, dbanon_internal.describe_lost_worker()) END
-        WHERE stored.run_id = run.run_id;
     IF NOT over THEN
         PERFORM dbanon_internal.wake_workers();
     END IF;

@@ -63,7 +63,9 @@ AS $$
     SELECT coalesce(
         (SELECT jsonb_build_object('hides', coalesce(met.traits ->> 'hides', 'place'), 'hidden_by', met.traits -> 'hidden_by', 'k', run.params -> 'k',
                                    'alone', dbanon_internal.stands_alone(run.method, run.algorithm),
-                                   'l', coalesce(run.params ->> 'atom_l', run.params ->> 'l'), 't', coalesce(run.params ->> 'atom_t', run.params ->> 't'))
+                                   'l', coalesce(run.params ->> 'atom_l', run.params ->> 'l'), 't', coalesce(run.params ->> 'atom_t', run.params ->> 't'),
+                                   'times', (SELECT range_agg(per.period)::text FROM ONLY dbanon.period per
+                                             WHERE per.run_id = run.run_id AND met.traits ->> 'hides' = 'sender'))
          FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = make_promise.run_id),
         '{"hides": "place", "alone": true}')
 $$;
@@ -125,7 +127,7 @@ BEGIN
         RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. The facts of % '
             '(number %) were changed since.', demand_unchanged_groups.run_id, changed.name, changed.release_id
             USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, its row, or the key of its population, do not match its keyed hash.',
-                  HINT = 'Restore its rows of dbanon.grouping, dbanon.exposure and dbanon.release, and the key in dbanon.population, from a backup.';
+                  HINT = 'Restore its rows of dbanon.grouping, dbanon.exposure, dbanon.asked and dbanon.release, and the key in dbanon.population, from a backup.';
     END IF;
 END
 $$;

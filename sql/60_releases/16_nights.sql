@@ -75,6 +75,56 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.compute_chance(bigint, numeric, numeric, bigint) IS
 'At most how many people would be in so many groups of a content, given its windows, the people in them and in its groups, had chance drawn members.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.list_counted_releases(run_id bigint, new_release bigint, name text, most bigint) RETURNS SETOF bigint[]
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '128MB'
+SET jit = off
+AS $$
+BEGIN
+    RETURN QUERY
+    -- Each by itself: a content that others sent elsewhere would leave nobody over all of them. Who has read a withdrawn one still knows.
+    WITH RECURSIVE own AS MATERIALIZED (
+        SELECT run.dataset_id, dat.population_id, (dbanon_internal.find_live_series(list_counted_releases.name)).series_id,
+            (dbanon_internal.make_promise(run.run_id) ->> 'times')::tstzmultirange AS times
+        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = list_counted_releases.run_id
+    ), asking AS MATERIALIZED (
+        SELECT DISTINCT ask.release_id FROM ONLY dbanon.asked ask
+        WHERE ask.content IN (SELECT new.content FROM ONLY dbanon.asked new WHERE new.release_id = list_counted_releases.new_release)
+    ), known AS MATERIALIZED (
+        -- Many of the newest are enough, also where most of them share time with others.
+        SELECT nth.* FROM (
+            SELECT ele.scope, run.dataset_id, rel.release_id, upper(rel.span) AS until, run.dataset_id = own.dataset_id AS is_own,
+                coalesce((rel.promise ->> 'times')::tstzmultirange, tstzmultirange(rel.span)) AS times,
+                row_number() OVER (PARTITION BY ele.scope ORDER BY rel.release_id DESC) AS nth
+            FROM own CROSS JOIN asking JOIN ONLY dbanon.release rel ON rel.release_id = asking.release_id AND rel.release_id <> list_counted_releases.new_release
+            JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+            JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.population_id = own.population_id
+            CROSS JOIN LATERAL unnest(ARRAY[rel.series_id = own.series_id, run.dataset_id = own.dataset_id, true]) WITH ORDINALITY ele (is_of, scope)
+            WHERE ele.is_of) nth
+        WHERE nth.nth <= 8 * most
+    ), counted AS (
+        -- Of releases of a dataset that share time one counts, the latest: in the others are the same requests.
+        SELECT DISTINCT known.scope, known.dataset_id, 1 AS nth, NULL::bigint AS release_id, NULL::timestamptz AS until,
+            CASE WHEN known.is_own THEN own.times ELSE '{}' END AS taken
+        FROM known CROSS JOIN own
+        UNION ALL
+        SELECT cou.scope, cou.dataset_id, cou.nth + 1, next.release_id, next.until, cou.taken + next.times
+        FROM counted cou
+        CROSS JOIN LATERAL (SELECT known.* FROM known WHERE known.scope = cou.scope AND known.dataset_id = cou.dataset_id
+                                AND NOT known.times && cou.taken ORDER BY known.release_id DESC LIMIT 1) next
+        WHERE cou.nth < most
+    )
+    SELECT DISTINCT array_agg(nth.release_id ORDER BY nth.release_id)
+    FROM (SELECT cou.scope, cou.release_id, dense_rank() OVER (PARTITION BY cou.scope ORDER BY cou.until DESC) AS nth
+          FROM counted cou WHERE cou.release_id IS NOT NULL) nth
+    WHERE nth.nth < most GROUP BY nth.scope;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.list_counted_releases(bigint, bigint, text, bigint) IS
+'The last releases, also withdrawn ones, with a content of a new one: those of its name, of its dataset, and of its population, each where they
+differ.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.count_few_over_parts(run_id bigint, new_release bigint, name text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -82,48 +132,21 @@ SET work_mem = '128MB'
 SET jit = off
 AS $$
 DECLARE
-    most CONSTANT integer := 30;
     max_chance CONSTANT double precision := 0.02;
-    own CONSTANT bigint := (dbanon_internal.find_live_series(count_few_over_parts.name)).series_id;
-    of_run record;
+    promised_k numeric;
+    sentence text;
     among bigint[];
     found bigint[] := '{}';
     front jsonb;
     worst jsonb;
     figures jsonb;
 BEGIN
-    SELECT run.dataset_id, dat.population_id, (run.params ->> 'k')::numeric AS k, dbanon_internal.find_run_span(run.run_id) AS span,
-            met.traits -> 'notices' ->> 'requests_of_few_over_parts' AS sentence INTO STRICT of_run
-        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-        JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = count_few_over_parts.run_id;
-    -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
-    -- of them. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same.
-    FOR among IN
-        WITH RECURSIVE known AS MATERIALIZED (
-            SELECT ele.scope, run.dataset_id, rel.release_id, rel.span
-            FROM ONLY dbanon.release rel
-            JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
-            JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.population_id = of_run.population_id
-            CROSS JOIN LATERAL unnest(ARRAY[rel.series_id = own, run.dataset_id = of_run.dataset_id, true]) WITH ORDINALITY ele (is_of, scope)
-            WHERE ele.is_of AND rel.promise ->> 'hides' = 'sender'
-        ), counted AS (
-            -- Of releases of a dataset that share time one counts, the latest: in the others are the same requests.
-            SELECT DISTINCT known.scope, known.dataset_id, 1 AS nth, NULL::bigint AS release_id, NULL::timestamptz AS until,
-                tstzmultirange(CASE WHEN known.dataset_id = of_run.dataset_id THEN of_run.span ELSE 'empty' END) AS taken
-            FROM known
-            UNION ALL
-            SELECT cou.scope, cou.dataset_id, cou.nth + 1, next.release_id, upper(next.span), cou.taken + tstzmultirange(next.span)
-            FROM counted cou
-            CROSS JOIN LATERAL (SELECT known.release_id, known.span FROM known WHERE known.scope = cou.scope AND known.dataset_id = cou.dataset_id
-                                    AND NOT known.span && cou.taken ORDER BY known.release_id DESC LIMIT 1) next
-            WHERE cou.nth < most
-        )
-        SELECT DISTINCT array_agg(nth.release_id ORDER BY nth.release_id)
-        FROM (SELECT cou.scope, cou.release_id, dense_rank() OVER (PARTITION BY cou.scope ORDER BY cou.until DESC) AS nth
-              FROM counted cou WHERE cou.release_id IS NOT NULL) nth
-        WHERE nth.nth < most GROUP BY nth.scope
+    FOR among IN SELECT lis.releases FROM dbanon_internal.list_counted_releases(run_id, new_release, name, 30) lis (releases)
     LOOP
         among := among || new_release;
+        promised_k := max((made.promise ->> 'k')::numeric) FROM (
+            SELECT rel.promise FROM ONLY dbanon.release rel WHERE rel.release_id = ANY (among)
+            UNION ALL SELECT dbanon_internal.make_promise(run_id)) made;
         -- A content has a sender in front where fewer than k people were in its groups as often as anyone, and nobody would have been by
         -- chance. All are looked at who were in any of its groups: that nobody was in all of them hides nobody.
         WITH sent AS MATERIALIZED (
@@ -140,7 +163,7 @@ BEGIN
             SELECT met.content, met.windows, max(met.windows) OVER (PARTITION BY met.content) AS greatest FROM met
         ), ahead AS MATERIALIZED (
             SELECT most.content, most.greatest::bigint AS greatest, sum(most.windows) AS met, count(*) FILTER (WHERE most.windows = most.greatest) AS people
-            FROM most GROUP BY most.content, most.greatest HAVING count(*) FILTER (WHERE most.windows = most.greatest) < of_run.k
+            FROM most GROUP BY most.content, most.greatest HAVING count(*) FILTER (WHERE most.windows = most.greatest) < promised_k
         )
         SELECT found || coalesce(array_agg(chance.content), '{}'), (array_agg(to_jsonb(chance.*) ORDER BY chance.chance))[1] INTO found, front
             FROM (SELECT ahead.content, ahead.greatest, ahead.people, sent.windows,
@@ -153,7 +176,9 @@ BEGIN
     figures := jsonb_build_object('requests_of_few_over_parts', cardinality(found), 'few_over_parts_windows', coalesce(worst -> 'windows', '0'),
         'few_over_parts_greatest', coalesce(worst -> 'greatest', '0'), 'few_over_parts_people', coalesce(worst -> 'people', '0'));
     IF worst IS NOT NULL THEN
-        RAISE NOTICE '%', dbanon_internal.fill_in(format(of_run.sentence, cardinality(found)), figures);
+        sentence := met.traits -> 'notices' ->> 'requests_of_few_over_parts' FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method
+            WHERE run.run_id = count_few_over_parts.run_id;
+        RAISE NOTICE '%', dbanon_internal.fill_in(format(sentence, cardinality(found)), figures);
     END IF;
     RETURN figures;
 END

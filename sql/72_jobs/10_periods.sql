@@ -4,20 +4,6 @@
 
 -- ---- periods
 
-CREATE OR REPLACE FUNCTION dbanon_internal.compute_bound(starts timestamptz, every interval, tz text, n bigint) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    -- From the anchor each time, not from bound to bound: after a midnight that does not exist, that would never find midnight again. Nor does
-    -- an anchor at such a midnight, which the clock of the zone calls one o'clock.
-    SELECT CASE WHEN extract(month FROM every) = 0 AND extract(year FROM every) = 0 AND extract(day FROM every) = 0 THEN starts + every * n
-                WHEN m.midnight AT TIME ZONE tz = starts THEN (m.midnight + every * n) AT TIME ZONE tz
-                ELSE ((starts AT TIME ZONE tz) + every * n) AT TIME ZONE tz END
-    FROM (SELECT date_trunc('day', starts AT TIME ZONE tz) AS midnight) m
-$$;
-COMMENT ON FUNCTION dbanon_internal.compute_bound(timestamptz, interval, text, bigint) IS
-'Computes the n-th bound of periods that are counted from an instant: days and more by the clock of a time zone, hours and less as they pass.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.find_bounds(
     starts timestamptz, every interval, tz text, moment timestamptz, OUT before timestamptz, OUT after timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -27,10 +13,16 @@ AS $$
     SELECT max(b.bound) FILTER (WHERE b.bound <= moment), min(b.bound) FILTER (WHERE b.bound > moment)
     FROM (SELECT floor(extract(epoch FROM moment - starts) / extract(epoch FROM every))::bigint AS guess) g
     CROSS JOIN LATERAL generate_series(g.guess - 2 - abs(g.guess) / 20, g.guess + 3 + abs(g.guess) / 20) n
-    CROSS JOIN LATERAL dbanon_internal.compute_bound(starts, every, tz, n) b (bound)
+    -- From the anchor each time, not from bound to bound: after a midnight that does not exist, that would never find midnight again. Nor does
+    -- an anchor at such a midnight, which the clock of the zone calls one o'clock.
+    CROSS JOIN LATERAL (SELECT date_trunc('day', starts AT TIME ZONE tz) AS midnight) m
+    CROSS JOIN LATERAL (SELECT CASE
+        WHEN extract(month FROM every) = 0 AND extract(year FROM every) = 0 AND extract(day FROM every) = 0 THEN starts + every * n
+        WHEN m.midnight AT TIME ZONE tz = starts THEN (m.midnight + every * n) AT TIME ZONE tz
+        ELSE ((starts AT TIME ZONE tz) + every * n) AT TIME ZONE tz END) b (bound)
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_bounds(timestamptz, interval, text, timestamptz) IS
-'Finds the last bound of periods that is not after a moment, and the first one after it.';
+'Finds the last bound of periods that is not after a moment, and the first one after it: days and more by the clock of a time zone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_period_from(starts timestamptz, every interval, tz text, since timestamptz) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE STRICT

@@ -31,6 +31,7 @@ DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(claim_job.job_id);
     taken dbanon.job;
     old dbanon.session;
+    step dbanon.job_period;
 BEGIN
     SELECT stored.* INTO taken FROM dbanon.job stored WHERE stored.job_id = job.job_id AND stored.removed_at IS NULL AND NOT stored.paused
         FOR UPDATE SKIP LOCKED;
@@ -45,6 +46,11 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE dbanon.job stored SET held_by = dbanon_internal.hold_lock(), looked_at = clock_timestamp() WHERE stored.job_id = job.job_id;
+    -- A source can end the call that reads it, even at COMMIT, so that nothing else is written of it.
+    step := CASE WHEN old.pid IS NOT NULL THEN dbanon_internal.open_period(job.job_id) END;
+    IF step.state = 'load' THEN
+        PERFORM dbanon_internal.set_period(job.job_id, step.period, dbanon_internal.fail_step(job, step, '57014', NULL, NULL) - 'next_at');
+    END IF;
     RETURN true;
 END
 $$;
@@ -95,53 +101,57 @@ COMMENT ON FUNCTION dbanon_internal.open_period(bigint) IS
 'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due. Raises an error if the login is not
 the owner.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.has_own_words(sentence text, job dbanon.job, run_id bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_error(changes jsonb, job dbanon.job, was dbanon.job_period) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
-    -- Operators can call what writes a period, so their words are known by none of them being another's: a person's, a street's.
-    WITH known AS MATERIALIZED (
-        SELECT lower(fnd.word[1]) AS word FROM (
-            SELECT pro.prosrc FROM pg_proc pro WHERE pro.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace)
-            UNION ALL SELECT to_jsonb(job)::text
-            UNION ALL SELECT att.attname FROM pg_attribute att WHERE att.attrelid = to_regclass(job.source)
-            UNION ALL SELECT rol.rolname FROM pg_roles rol
-            UNION ALL SELECT rel.name FROM ONLY dbanon.release rel
-            UNION ALL SELECT dat.name FROM ONLY dbanon.dataset dat
-            UNION ALL SELECT run.error FROM ONLY dbanon.run run WHERE run.run_id = has_own_words.run_id) src (text)
-        CROSS JOIN LATERAL regexp_matches(src.text, '[[:alpha:]]+', 'g') fnd (word)
+    -- Operators can call what writes a period. Of 'Run 7 is Ann''s.' and the 'Run % is %.' of a function comes 'Run 7 is ....'.
+    WITH own AS MATERIALIZED (
+        SELECT replace(regexp_replace(lit.eral[1], '''\s*\n\s*''', '', 'g'), '''''', '''') AS text
+        FROM pg_proc pro CROSS JOIN regexp_matches(pro.prosrc, '--[^\n]*|''((?:[^'']|''''|''\s*\n\s*'')*)''', 'g') lit (eral)
+        WHERE pro.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace) AND length(lit.eral[1]) > 20
+        UNION ALL SELECT was.error UNION ALL SELECT run.error FROM ONLY dbanon.run run WHERE run.run_id = was.run_id
+    ), told AS (
+        SELECT DISTINCT ON (sen.nth) sen.nth, own.text, fnd.gaps
+        FROM jsonb_path_query(changes, '$.error[*]') WITH ORDINALITY sen (said, nth) CROSS JOIN own
+        CROSS JOIN regexp_match(sen.said #>> '{}', '^' || regexp_replace(
+            regexp_replace(own.text, '(\W)', '\\\1', 'g'), '\\%[sLI]?', '(.*)', 'g') || '()$') fnd (gaps)
+        WHERE fnd.gaps IS NOT NULL ORDER BY sen.nth, length(own.text) DESC
     )
-    SELECT NOT EXISTS (SELECT lower(fnd.word[1]) FROM regexp_matches(sentence, '[[:alpha:]]{2,}', 'g') fnd (word)
-                       EXCEPT SELECT known.word FROM known)
+    SELECT coalesce(left(string_agg(par.own || CASE
+            WHEN par.gap ~ '^([-0-9]{0,10} ?[-+0-9:.,]{0,21}|[0-9A-Z][0-9A-Z]\d\d[0-9A-Z])$'
+                OR par.gap ~ '^[\w.''-]+$' AND strpos(to_jsonb(job)::text, to_jsonb(btrim(par.gap, ''''))::text) > 0 THEN par.gap ELSE '...' END,
+            '' ORDER BY told.nth, par.nth), 1000), 'The server refused the step ' || was.state || ' (SQLSTATE ' || (changes ->> 'sqlstate') || ').')
+    FROM told CROSS JOIN ROWS FROM (regexp_split_to_table(CASE WHEN told.nth > 1 THEN ' ' ELSE '' END || told.text, '%[sLI]?'), unnest(told.gaps))
+        WITH ORDINALITY par (own, gap, nth)
 $$;
-COMMENT ON FUNCTION dbanon_internal.has_own_words(text, dbanon.job, bigint) IS
-'Whether a sentence about a job consists of words of dbanon''s functions, of names of the job, its source, roles, releases and datasets, and of what
-is said of the run.';
+COMMENT ON FUNCTION dbanon_internal.describe_error(jsonb, dbanon.job, dbanon.job_period) IS
+'Writes the error of a period: those of the sentences given that a function of dbanon, the run or the period has, with numbers, times and names of
+the job in their gaps and no other words; without one, the step and the SQLSTATE.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS dbanon.job_period
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
     ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
+    written dbanon.job_period;
 BEGIN
-    IF dbanon_internal.has_own_words(changes ->> 'error', job, (changes ->> 'run_id')::bigint) IS FALSE THEN
-        changes := changes || jsonb_build_object('error', format('A step failed%s.', ' (SQLSTATE ' || (changes ->> 'sqlstate') || ')'));
-    END IF;
     UPDATE dbanon.job_period jpe
-        SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
-             changed_at, finished_at)
-            = (SELECT made.period, made.state, made.skipped_as, made.forced, made.tries, made.next_at, made.at_source, made.load_ids,
-                   made.rows_new, made.known,
-                made.late, made.gone, made.forgotten, made.run_id,
-                   made.release_id, made.sqlstate, made.error, clock_timestamp(),
+        SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate,
+             changed_at, error, finished_at)
+            = (SELECT made.period, made.state, made.skipped_as, made.forced, made.tries, made.next_at, made.at_source, made.load_ids, made.rows_new,
+                   made.known, made.late, made.gone, made.forgotten, made.run_id, made.release_id, made.sqlstate, clock_timestamp(),
+                   CASE WHEN changes ? 'error' THEN dbanon_internal.describe_error(changes, job, jpe) ELSE jpe.error END,
                    CASE WHEN made.state IN ('done', 'skipped', 'held') THEN coalesce(jpe.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(jpe, changes) made)
         WHERE jpe.job_id = job.job_id AND jpe.period = set_period.period
             AND (changes ->> 'run_id' IS NULL OR EXISTS (
                 SELECT FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
-                WHERE run.run_id = (changes ->> 'run_id')::bigint AND dat.name = job.dataset));
+                WHERE run.run_id = (changes ->> 'run_id')::bigint AND dat.name = job.dataset))
+        RETURNING jpe.* INTO written;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'What is written of a period must be of one that the job has, with a run of its dataset. Job % has none such.', job.name
             USING ERRCODE = 'DA013', DETAIL = 'Only steps of a job write it.', HINT = 'List its periods: SELECT * FROM dbanon.job_runs.';
@@ -155,11 +165,12 @@ BEGIN
             VALUES ('hold_period', job.dataset, job.name, jsonb_build_object(
                 'job_id', job.job_id, 'since', lower(period), 'until', upper(period), 'sqlstate', changes ->> 'sqlstate'));
     END IF;
+    RETURN written;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
-'Writes what has become of a period, for the owner of the job, except a sentence with words of others. Raises an error if the login is not the
-owner, or if the job has no such period, or the run is of another dataset.';
+'Writes what has become of a period, for the owner of the job, and returns it. Raises an error if the login is not the owner, or if the job has no
+such period, or the run is of another dataset.';
 
 -- ---- what goes wrong
 
@@ -171,9 +182,7 @@ AS $$
     -- Promises are not made again by waiting; what is in use is free one day, and a restored database waits for its administrator.
     SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(leads_to, CASE f.own WHEN 'DA005' THEN 'run' END, step.state) END,
         'tries', f.tries, 'sqlstate', state,
-        -- The sentences of others may quote data.
-        'error', CASE WHEN f.own LIKE 'DA%' THEN left(concat_ws(' ', message, nullif(hint, '')), 1000)
-                      ELSE format('The server refused the step %s (SQLSTATE %s).', step.state, state) END,
+        'error', CASE WHEN f.own LIKE 'DA%' THEN jsonb_build_array(message, hint) END,
         -- No two jobs that failed together try again together.
         'next_at', clock_timestamp() + least(job.retry * power(2, least(step.tries, 20)), job.every / 4) * (0.87 + 0.26 * random()))
     FROM (SELECT c.own, step.tries + c.counts AS tries, c.own IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
@@ -310,25 +319,6 @@ COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) I
 'Loads what is new of a period, and of the time before it that rows may be late from or the run looks back to. Raises an error if the source is gone,
 or if the period has too few rows.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT jsonb_build_object('state', 'compute', 'run_id', dbanon.submit_run(
-        job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm))
-$$;
-COMMENT ON FUNCTION dbanon_internal.run_period(dbanon.job, dbanon.job_period) IS
-'Queues the run of a period.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.run_again() RETURNS jsonb
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}'::jsonb
-$$;
-COMMENT ON FUNCTION dbanon_internal.run_again() IS
-'What becomes of a period whose run is gone, since a subject of it was forgotten or somebody dropped it: another run is queued.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -338,8 +328,8 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.reap_runs();
     SELECT stored.* INTO run FROM dbanon.run stored WHERE stored.run_id = step.run_id;
-    IF run.run_id IS NULL THEN
-        RETURN dbanon_internal.run_again();
+    IF run.run_id IS NULL THEN  -- a subject of it was forgotten, or somebody dropped it: another is queued
+        RETURN '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}';
     ELSIF run.status IN ('queued', 'running', 'computed') THEN
         RETURN NULL;
     ELSIF run.status = 'verified' THEN
@@ -397,7 +387,7 @@ BEGIN
     END IF;
     -- The part is published, whatever its figures would be: the next night goes on.
     RETURN jsonb_build_object('state', 'retain', 'sqlstate', 'DA016', 'error', coalesce(
-        (SELECT left(run.error, 1000) FROM dbanon.run run WHERE run.run_id = measured), 'The part was not measured.'));
+        (SELECT run.error FROM dbanon.run run WHERE run.run_id = measured), 'The part was not measured.'));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.measure_period(dbanon.job, dbanon.job_period) IS
@@ -416,7 +406,7 @@ BEGIN
     -- It may have been published by hand, or by a job of this name that was removed.
     IF part IS NULL THEN
         IF NOT EXISTS (SELECT FROM dbanon.run run WHERE run.run_id = step.run_id) THEN
-            RETURN dbanon_internal.run_again();
+            RETURN '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}';  -- as for dbanon_internal.compute_period
         END IF;
         outcome := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
         IF outcome.state = '57014' THEN
@@ -498,7 +488,7 @@ DECLARE
     task text;
     forgotten_until timestamptz;
     -- What was noted when the part was measured.
-    warnings text := CASE WHEN step.tries = 0 THEN step.error END;
+    warnings text[] := ARRAY[CASE WHEN step.tries = 0 THEN step.error END];
     state text := CASE WHEN step.tries = 0 THEN step.sqlstate END;
     sentence text;
 BEGIN
@@ -526,31 +516,14 @@ BEGIN
             END IF;
         EXCEPTION WHEN others THEN
             GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, sentence = MESSAGE_TEXT;
-            warnings := concat_ws(' ', warnings, CASE WHEN state LIKE 'DA%' THEN sentence
-                ELSE format('The server refused to tidy up %s (SQLSTATE %s).', task, state) END);
+            warnings := warnings || CASE WHEN state LIKE 'DA%' THEN sentence ELSE format('The server refused to tidy up (SQLSTATE %s).', state) END;
         END;
     END LOOP;
-    RETURN jsonb_build_object('state', 'done', 'error', left(warnings, 1000), 'sqlstate', state);
+    RETURN jsonb_build_object('state', 'done', 'error', warnings, 'sqlstate', state);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.drop_cursors() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    name text;
-BEGIN
-    -- At COMMIT they would be read to their ends. There no handler is left, so an error would end the work on all jobs.
-    FOR name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
-        EXECUTE format('CLOSE %I', name);
-    END LOOP;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.drop_cursors() IS
-'Closes cursors that a source has opened to be read after the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -566,6 +539,8 @@ DECLARE
     hint text;
     context text;
     foreign_error boolean;
+    cursor_name text;
+    written dbanon.job_period;
 BEGIN
     PERFORM dbanon_internal.demand_own_login();
     IF step.job_id IS NULL OR step.next_at > clock_timestamp() THEN
@@ -573,11 +548,14 @@ BEGIN
     END IF;
     BEGIN
         changes := CASE step.state
-            WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN dbanon_internal.run_period(job, step)
+            WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN jsonb_build_object(
+                'state', 'compute', 'run_id', dbanon.submit_run(job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm))
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
-        IF step.state = 'load' THEN  -- others read no source
-            PERFORM dbanon_internal.drop_cursors();
+        IF step.state = 'load' THEN  -- others read no source, whose cursors COMMIT would read to their ends, where no handler is left
+            FOR cursor_name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
+                EXECUTE format('CLOSE %I', cursor_name);
+            END LOOP;
         END IF;
     EXCEPTION WHEN others OR query_canceled OR assert_failure THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.
@@ -591,11 +569,10 @@ BEGIN
     IF changes IS NULL THEN
         RETURN '{"state": "waiting"}';
     END IF;
-    PERFORM dbanon_internal.set_period(job.job_id, step.period, changes);
-    changes := to_jsonb(step) || changes;
+    written := dbanon_internal.set_period(job.job_id, step.period, changes);
     RETURN jsonb_strip_nulls(jsonb_build_object(
-        'job', job.name, 'period', lower(step.period), 'step', step.state, 'state', changes -> 'state', 'run_id', changes -> 'run_id', 'tries', changes -> 'tries',
-        'seconds', round(extract(epoch FROM clock_timestamp() - began), 3), 'sqlstate', changes -> 'sqlstate', 'error', changes -> 'error'));
+        'job', job.name, 'period', lower(step.period), 'step', step.state, 'state', written.state, 'run_id', written.run_id, 'tries', written.tries,
+        'seconds', round(extract(epoch FROM clock_timestamp() - began), 3), 'sqlstate', written.sqlstate, 'error', written.error));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.advance_job(bigint) IS

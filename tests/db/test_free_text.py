@@ -10,9 +10,12 @@ from psycopg.types.json import Jsonb
 
 from dbanon.methods import METHODS
 from tests.db.nights import add, make_source, read_value, take_step
+from tests.facts import demand_named
 
 Login = Callable[[str], str]
 WORDS = "Anna Miller of 3 Elm Street was at the clinic"
+# In no text of dbanon: without blanks, of digits and single letters, and of columns that the caller has named.
+TEXTS = (WORDS, WORDS.replace(" ", "_"), "A n n a 1 3 . 4 5 2 . 5 ", "cab lat latitude lon ts")
 KEPT = """
 SELECT string_agg(kept, '|')
 FROM (SELECT a::text FROM dbanon.audit a UNION ALL SELECT p::text FROM dbanon.job_period p) k (kept)
@@ -76,18 +79,18 @@ def operator(connection: psycopg.Connection, run: int, login: Login) -> Iterator
         yield opened
 
 
-def vary(value: Any) -> Iterator[tuple[str | None, Any]]:
-    """Put the words in the place of each text in an argument, one after the other."""
+def vary(value: Any, text: str) -> Iterator[tuple[str | None, Any]]:
+    """Put the text in the place of each text in an argument, one after the other."""
     if isinstance(value, str):
-        yield None, WORDS
+        yield None, text
     elif isinstance(value, list) and value and isinstance(value[0], str):
-        yield None, [WORDS]
+        yield None, [text]
     elif isinstance(value, dict):
         for key, old in value.items():
-            yield from ((key, {**value, key: new}) for _, new in vary(old if old is not None else ""))
+            yield from ((key, {**value, key: new}) for _, new in vary(old if old is not None else "", text))
             if not isinstance(old, str):
-                yield key, {**value, key: WORDS}
-        yield "more", {**value, WORDS: WORDS}
+                yield key, {**value, key: text}
+        yield "more", {**value, text: text}
 
 
 def test_every_function_that_reaches_the_tables_is_tried(connection: psycopg.Connection) -> None:
@@ -95,15 +98,16 @@ def test_every_function_that_reaches_the_tables_is_tried(connection: psycopg.Con
     assert found - {"dbanon_internal.requeue_run"} == set(CALLS)
 
 
+@pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("called", CALLS)
 def test_no_words_of_a_caller_are_kept_but_names_and_reasons(
-    connection: psycopg.Connection, operator: psycopg.Connection, called: str
+    connection: psycopg.Connection, operator: psycopg.Connection, called: str, text: str
 ) -> None:
     arguments = list(CALLS[called])
     if arguments == ["JOB"]:
         arguments = [read_value(connection, "SELECT to_jsonb(j) FROM dbanon.job j")]
     for place, value in enumerate(arguments):
-        for key, new in vary(value):
+        for key, new in vary(value, text):
             given = [*arguments[:place], new, *arguments[place + 1 :]]
             given = [
                 None if old == WORDS and (called, at) in REASONS and at != place else old
@@ -122,8 +126,8 @@ def try_words(connection: psycopg.Connection, operator: psycopg.Connection, call
         values = [Jsonb(value) if isinstance(value, dict) else value for value in given]
         operator.execute(call, values)  # type: ignore[arg-type]
     kept = read_value(connection, KEPT)
-    assert WORDS not in kept, given
-    assert "Elm Street" not in kept, given
+    for word in (*TEXTS, "Elm Street"):
+        assert word not in kept, given
     assert "AnnaMiller" not in kept.replace("_", ""), given
 
 
@@ -152,7 +156,20 @@ def test_a_period_that_a_job_has_not_is_not_written(
     assert read_value(connection, "SELECT count(*) FROM dbanon.audit") == lines
 
 
+def test_of_a_sentence_of_dbanon_the_text_is_kept_and_no_words_of_its_caller(
+    connection: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        operator.execute("SELECT dbanon_internal.demand_zone('')")
+    own = caught.value.diag.message_primary or ""
+    for text in TEXTS:
+        error = [own.replace("none", text), text, f"{text}. {own}"]
+        operator.execute("SELECT dbanon_internal.set_period(1, %s, %s)", [DAY, Jsonb({**CHANGES, "error": error})])
+        assert read_value(connection, "SELECT error FROM dbanon.job_runs") == own.replace("none", "...")
+
+
 def test_the_column_that_is_missing_stays_named(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
     said = read_value(connection, "SELECT error FROM dbanon.job_runs")
-    assert "'lat'" in said
-    assert "latitude" in said
+    demand_named(said, "public.gps", "'lat'")
+    # Those that the table has are named as its owner likes.
+    assert "latitude" not in said

@@ -179,14 +179,32 @@ def test_of_releases_that_share_time_only_the_latest_counts(own: psycopg.Connect
 def test_of_releases_of_the_last_three_nights_every_third_counts(own: psycopg.Connection) -> None:
     world = Nights(own)
     for night in range(10):
-        run, begin = world.write(night, (0, 0)), find_day(night - 2)
+        run, begin = world.write(night, (0, 0)), find_day(night - 2) + timedelta(hours=8)
         own.execute(
-            "INSERT INTO dbanon.period VALUES (%s, 99, tstzrange(%s, %s))", [run, begin, begin + timedelta(minutes=1)]
+            "INSERT INTO dbanon.period VALUES (%s, 99, tstzrange(%s, %s))", [run, begin, begin + timedelta(days=2)]
         )
         own.execute(VERDICT, {"run": run, "figures": Jsonb({"seen": 60})})
         own.execute("SELECT dbanon.publish(%s, %s)", [run, f"night_{night}"])
     world.met = world.met[0::3]
     assert read_front(own) == world.find_front()
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["without requests", "with them at another time"])
+def test_a_release_that_only_spans_nights_takes_none_of_them_out(own: psycopg.Connection, asks: bool) -> None:
+    world = Nights(own)
+    for night in range(6):
+        own.execute("SELECT dbanon.publish(%s, %s)", [world.write(night, (0, 0)), f"night_{night}"])
+    run, end = world.write(7, *([(30, 1)] if asks else [])), find_day(8)
+    for number, begin in ((98, find_day(0)), (99, end)):
+        own.execute(
+            "INSERT INTO dbanon.period VALUES (%s, %s, tstzrange(%s, %s))",
+            [run, number, begin, begin + timedelta(minutes=1)],
+        )
+    own.execute(VERDICT, {"run": run, "figures": Jsonb({"seen": 60})})
+    own.execute("SELECT dbanon.publish(%s, 'wide')", [run])
+    own.execute("SELECT dbanon.publish(%s, 'night_8')", [world.write(9, (0, 0))])
+    assert read_front(own) == world.find_front()
+    assert world.find_front()["greatest"] == 7
 
 
 def test_a_part_without_a_content_neither_narrows_nor_counts(own: psycopg.Connection) -> None:
@@ -225,9 +243,9 @@ def test_only_thirty_parts_count(own: psycopg.Connection) -> None:
     for night in range(4):
         few = world.publish(night, (0, 0))
     assert few == 1
-    for night in range(4, 33):
-        world.publish(night)
-    assert world.publish(33, (0, 0)) == 0
+    for night in range(4, 34):
+        world.publish(night, *draw_others(world, 1))
+    assert world.publish(34, (0, 0)) == 0
 
 
 def test_chance_is_the_tail_of_a_binomial_distribution(own: psycopg.Connection) -> None:

@@ -125,6 +125,15 @@ def test_only_what_the_run_considers_is_looked_at() -> None:
     assert count(data, groups, since=middle, until=None) == (40, 0)
 
 
+@pytest.mark.parametrize("copies", [True, False])
+def test_in_a_run_too_short_for_twenty_moves_all_that_is_known_of_people_counts(copies: bool) -> None:
+    rng = np.random.default_rng(5)
+    walks = [draw_walk(rng) for _ in range(20)]
+    walks = copy_walks(rng, walks, "noise of 3 m") if copies else [*walks, *(draw_walk(rng) for _ in range(20))]
+    short = {"since": START_S, "until": START_S + 10 * STEP_S}
+    assert count(make_trajectories(walks), [list(range(40))], **short) == (40, 40 * copies)
+
+
 @pytest.mark.parametrize(("family", "algorithm"), [(f, a.name) for f in METHODS.values() for a in f.algorithms])
 def test_second_names_are_counted_in_the_groups_of_every_family(family: Method, algorithm: str) -> None:
     rng = np.random.default_rng(7)
