@@ -241,14 +241,17 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    other text;
+    others CONSTANT text[] := ARRAY(
+        SELECT ele.name FROM unnest(named) ele (name) WHERE dbanon_internal.build_number_expression('', types ->> ele.name) IS NULL);
 BEGIN
-    SELECT ele.name INTO other FROM unnest(named) ele (name) WHERE dbanon_internal.build_number_expression('', types ->> ele.name) IS NULL LIMIT 1;
-    IF other IS NOT NULL THEN
-        RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', other, types ->> other
+    IF others <> '{}' THEN
+        RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', others[1], types ->> others[1]
             USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.',
-            HINT = format('Cast it in a view, and import that with %L instead: %s.', other || '_read',
-                      dbanon_internal.build_view_statement(source, '_read', format('%I::float8', other), other || '_read'));
+            HINT = (SELECT format('Cast it in a view, and import that with %s instead: %s.', string_agg(quote_literal(ele.name || '_read'), ' and '),
+                        dbanon_internal.build_view_statement(
+                            source, '_read', string_agg(format('%I::float8', ele.name), format(' AS %I, ', others[1] || '_read')),
+                            others[cardinality(others)] || '_read'))
+                    FROM unnest(others) ele (name));
     END IF;
 END
 $$;
