@@ -77,8 +77,10 @@ def test_a_foreign_table_is_loaded_where_it_is(database: str, tracking: str) -> 
         owner.execute(block.replace("olga", owner.info.user))  # type: ignore[arg-type]
     assert load(database) == (500, 500)
     with psycopg.connect(tracking, autocommit=True) as other:
-        other.execute("INSERT INTO public.gps SELECT cab, ts + interval '10 min', lon, lat FROM public.gps LIMIT 5 "
-                      "ON CONFLICT DO NOTHING")
+        other.execute(
+            "INSERT INTO public.gps SELECT cab, ts + interval '10 min', lon, lat FROM public.gps LIMIT 5 "
+            "ON CONFLICT DO NOTHING"
+        )
         more = other.execute("SELECT count(*) FROM public.gps").fetchone()
     with psycopg.connect(database, autocommit=True) as owner:
         again = owner.execute(LOAD.replace("'taxi'", "'taxi', mode => 'new'")).fetchone()
