@@ -99,7 +99,7 @@ def include_name(name: str | None, kind: str, parents: Mapping[str, str | None])
     parents : mapping of str to str
         As Alembic gives it; it is not read.
     """
-    return not (kind == "schema" and name in _SCHEMAS or kind == "table" and name == "spatial_ref_sys")
+    return not ((kind == "schema" and name in _SCHEMAS) or (kind == "table" and name == "spatial_ref_sys"))
 
 
 def _declare_key(table: Table) -> None:

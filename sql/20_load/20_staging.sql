@@ -253,7 +253,7 @@ AS $$
         floor(extract(epoch FROM clock_timestamp() - now())) || ' s'), true) IS NULL THEN 'null'::jsonb END
 $$;
 COMMENT ON FUNCTION dbanon_internal.report_rows(text, bigint, double precision) IS
-'Shows other sessions the stage of a load, its rows and the seconds since it began, as the name of the application in pg_stat_activity. Returns NULL.';
+'Shows other sessions the stage of a load, its rows and the seconds since it began, as the name of the application in pg_stat_activity, and returns NULL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_notice(notice text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

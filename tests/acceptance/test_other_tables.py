@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Tables as companies have them: the blocks of docs/administrators/other-tables.md and of set-up, typed."""
 
 import re

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Each command and option that a message of the command line proposes is tried on the input that made it say so.
 
 As tests/db/test_hints.py for statements and arguments: `tries` names the sentences.

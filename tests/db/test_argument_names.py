@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Public functions are called by the names of their arguments, and no name needs quotes."""
 
 import psycopg

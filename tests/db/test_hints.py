@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Each statement and argument that a hint, an error or a notice proposes is tried on the input that made it say so.
 
 `tries` names the sentences of tests/golden/sentences.txt whose proposals a test takes out of the message and executes.

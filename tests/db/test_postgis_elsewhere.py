@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
 PAGES = ("docs/analysts/read-a-release.md", "docs/analysts/ten-questions.md")
-# Stand-ins for the releases of the pages. A statement may ask for a time that they lack, which is known when all is bound.
+# Stand-ins for the releases of the pages. A statement may ask for a time that they lack.
 STAND_INS = """
 SELECT dbanon.publish(1, 'city_k5'); SELECT dbanon.publish(1, 'cabs_k5');
 CREATE VIEW published.city_0810 AS SELECT *, false AS cloaked FROM published.city_k5;
@@ -40,9 +40,11 @@ def analyst(dbanon_server: "Target") -> Iterator[str]:
             for statement in STAND_INS.split(";"):
                 owner.execute(statement)  # type: ignore[arg-type]
 
-    with shared_database(dbanon_server, "elsewhere", fill) as name:
-        with logins(database_url(dbanon_server.url, dbname=name)) as login:
-            yield login("dbanon_analyst")
+    with (
+        shared_database(dbanon_server, "elsewhere", fill) as name,
+        logins(database_url(dbanon_server.url, dbname=name)) as login,
+    ):
+        yield login("dbanon_analyst")
 
 
 def list_statements(page: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +18,8 @@ ROWS = 200_001
 GATED = f"""
 CREATE TABLE public.fixes AS SELECT i, 's' || i % 99 AS cab, 1.7e9 + i AS ts, 8 + i * 1e-6 AS lon, 53 AS lat
 FROM generate_series(1, {ROWS}) i;
-CREATE VIEW public.gated AS SELECT cab, ts, lon + CASE WHEN i = {ROWS} THEN length(pg_advisory_xact_lock(7)::text) ELSE 0
-END AS lon, lat FROM public.fixes"""
+CREATE VIEW public.gated AS SELECT cab, ts, lon + CASE WHEN i = {ROWS} THEN length(pg_advisory_xact_lock(7)::text)
+ELSE 0 END AS lon, lat FROM public.fixes"""
 CALL = """SELECT rows_kept FROM dbanon.import_trajectories('public.{}', dataset => 'd', subject => 'cab',
 time_column => 'ts', x => 'lon', y => 'lat')"""
 
