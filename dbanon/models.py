@@ -4,7 +4,7 @@ Columns, types and comments come from the database's catalogue, read with the lo
 what it may read and nothing else. No module of dbanon imports this one, because SQLAlchemy would slow every start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import cast
 
@@ -30,6 +30,7 @@ _READABLE_QUERY = (
     " WHERE n.nspname = %s AND c.relkind IN ('r', 'v') AND c.relname ~ '^[a-z][a-z0-9_]*$'"
     " AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
 )
+_SCHEMAS = frozenset({"dbanon", "dbanon_internal", "dbanon_setup", "published"})
 ischema_names.setdefault("dbanon.session", Text)  # a composite type, which SQLAlchemy does not know
 
 
@@ -84,6 +85,21 @@ def reflect(bind: Engine | Connection) -> MetaData:
         if table.schema == "published" and _KEY_COLUMN in table.c:
             _declare_key(table)
     return found
+
+
+def include_name(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:
+    """Say for Alembic's ``include_name`` whether a schema or table may be yours: it is neither dbanon's nor PostGIS's.
+
+    Parameters
+    ----------
+    name : str or None
+        None is the default schema.
+    kind : str
+        ``schema``, ``table`` and so on.
+    parents : mapping of str to str
+        As Alembic gives it; it is not read.
+    """
+    return not ((kind == "schema" and name in _SCHEMAS) or (kind == "table" and name == "spatial_ref_sys"))
 
 
 def _declare_key(table: Table) -> None:

@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import dict_row
 
 from dbanon.base import parts
@@ -80,18 +81,25 @@ def _find_table(connection: Connection, table: str) -> int:
 
     Raises `DataError` if there is none, naming those with positions.
     """
-    row = None
+    # As SQL reads it, then as the catalogue has it: "AIS Data 2024" and "public.AIS Data 2024" need no further quotes.
+    quoted = [sql.Identifier(*parts).as_string() for parts in ([table], table.split(".", 1))]
+    for name in (table, *quoted):
+        found = _look_up(connection, name)
+        if found is not None:
+            return found
+    raise DataError(f"The table to import must exist. There is no '{table}'. {_make_hint(connection)}")
+
+
+def _look_up(connection: Connection, name: str) -> int | None:
     try:
         with connection.transaction():
             # Nothing but the name is looked up along that path: this function and this type are named in full.
             connection.execute("SET LOCAL search_path TO DEFAULT")
-            row = connection.execute("SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid", [table]).fetchone()
+            row = connection.execute("SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid", [name]).fetchone()
             connection.execute(PIN_PATH)
     except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
-        pass
-    if row is None or row[0] is None:
-        raise DataError(f"The table to import must exist. There is no '{table}'. {_make_hint(connection)}")
-    return int(row[0])
+        return None
+    return None if row is None else row[0]
 
 
 def _make_hint(connection: Connection) -> str:

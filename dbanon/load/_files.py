@@ -153,7 +153,7 @@ def _shorten_complaint(words: str) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
         cells = format_count(int(row[3]), "cell")
-        return f"Line {row[1]} has {cells} where the header has {row[2]}. Correct or remove it."
+        return f"Line {row[1]} has {cells} where the header has {row[2]}. Correct it or, if all have, the header."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8. Convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):

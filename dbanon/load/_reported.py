@@ -88,13 +88,14 @@ def collect_notices(connection: Connection, progress: Progress) -> Iterator[list
         else:
             progress(text, 0, None)
 
-    set_level = "SELECT set_config('client_min_messages', %s, true)"
-    before = cast("tuple[str]", connection.execute("SHOW client_min_messages").fetchone())[0]
+    query = "SELECT current_setting('client_min_messages'), current_setting('application_name')"
+    level, name = cast("tuple[str, str]", connection.execute(query).fetchone())
+    set_both = "SELECT set_config('client_min_messages', %s, true), set_config('application_name', %s, true)"
     connection.add_notice_handler(hear)
     try:
-        connection.execute(set_level, ["debug1"])
+        connection.execute(set_both, ["debug1", name])
         yield notices
-        connection.execute(set_level, [before])
+        connection.execute(set_both, [level, name])
     finally:
         connection.remove_notice_handler(hear)
 

@@ -110,7 +110,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.build_view_statement(source regclass,
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('CREATE VIEW %1$I.%2$I AS SELECT *, %3$s AS %4$I FROM %1$I.%5$I', n.nspname, c.relname || suffix, expression, name, c.relname)
+    SELECT format('CREATE VIEW %1$I.%2$I AS SELECT *, %3$s AS %4$I FROM %1$I.%5$I', n.nspname, left(c.relname, 58) || suffix, expression, name, c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_view_statement(regclass, text, text, text) IS
@@ -215,7 +215,7 @@ BEGIN
     IF blurred THEN
         RAISE EXCEPTION 'Column ''%'' must distinguish people byte by byte. Its type takes different spellings for the same.', subject
             USING ERRCODE = 'DA012', DETAIL = format('It is %s.', types ->> subject),
-                  HINT = 'Bring them into one in a view, with lower(x)::text, and import it.';
+                  HINT = 'Bring them into one in a view, with lower(x)::text COLLATE "C", and import it.';
     END IF;
 END
 $$;

@@ -69,6 +69,12 @@ BEGIN
         END IF;
         RETURN NULL;
     END IF;
+    IF asked.mode <> 'new' AND NOT EXISTS (SELECT FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL) THEN
+        RAISE EXCEPTION 'A dataset to add to or replace must exist. There is none named ''%''.', asked.dataset
+            USING ERRCODE = 'DA001', DETAIL = 'A load makes a dataset where nothing is said of one that exists.',
+                  HINT = concat_ws(' ', format('To make it, leave out mode => %L.', asked.mode),
+                                   dbanon_internal.choose_one(ARRAY(SELECT dat.name FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)));
+    END IF;
     old := dbanon_internal.demand_dataset(asked.dataset);
     IF asked.mode IN ('append', 'new') THEN
         word := CASE WHEN asked.srid <> old.srid THEN format('SRID %s. Got %s', old.srid, asked.srid)
@@ -229,10 +235,25 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
+    PERFORM dbanon_internal.report_rows(stage);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.report_stage(text) IS
-'Reports the stage of a load, to callers that set client_min_messages to debug1.';
+'Reports the stage of a load, to callers that set client_min_messages to debug1, and to other sessions.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.report_rows(stage text, done bigint DEFAULT NULL, total double precision DEFAULT NULL) RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Any login may read it, so rows have two digits, as the planner's estimates have them, and few rows are not counted. The server
+    -- cuts the text after 63 bytes.
+    SELECT CASE WHEN set_config('application_name', concat_ws(', ', 'dbanon: ' || left(stage, 25),
+        CASE WHEN done >= 1000 THEN to_char(round(done::numeric, 2 - length(done::text)), 'FM999,999,999,999') || ' rows'
+            || CASE WHEN total >= done THEN format(' (%s %%)', floor(100 * done / total)) ELSE '' END END,
+        floor(extract(epoch FROM clock_timestamp() - now())) || ' s'), true) IS NULL THEN 'null'::jsonb END
+$$;
+COMMENT ON FUNCTION dbanon_internal.report_rows(text, bigint, double precision) IS
+'Shows other sessions the stage of a load, its rows and the seconds since it began, as the name of the application in pg_stat_activity, and returns NULL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_notice(notice text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -270,6 +291,7 @@ BEGIN
                   HINT = 'Change it to one such as max_speed_kmh => 200, or leave it out.';
     END IF;
     PERFORM dbanon_internal.demand_window(asked);
+    PERFORM dbanon_internal.report_rows('reading');
     -- The dataset first, so that two loads of one name do not both read a large source.
     old := dbanon_internal.claim_dataset(asked, dbanon_internal.find_day_zone(asked));
     meant := dbanon_internal.demand_reference_system(asked.crs);

@@ -55,7 +55,7 @@ BEGIN
     target := known.srid;
     drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources, units_per_s);
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
-    PERFORM dbanon_internal.report_stage('making trajectories');
+    PERFORM dbanon_internal.report_stage('making trajectories'), dbanon_internal.report_rows('making trajectories', staged);
     IF shapes > 0 THEN  -- some of them may have been left out
         SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
     END IF;
@@ -155,7 +155,7 @@ BEGIN
     rows_read := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content) '
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
-        '    CASE WHEN reason IS NOT NULL THEN %1$s END '
+        '    CASE WHEN reason IS NOT NULL THEN %1$s WHEN line %% 100000 = 0 THEN dbanon_internal.report_rows(%16$L, line, %17$L) END '
         'FROM (SELECT *, CASE %2$s END AS reason '
         '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_x::text, raw_y::text, raw_trip, raw_cell, %3$s AS subject, '
         '                %4$s AS trip, %5$s AS t, is_point, coalesce(@postgis@.ST_SRID(raw_geom), 0) AS srid, %6$s AS x, %7$s AS y '
@@ -180,7 +180,10 @@ BEGIN
         CASE WHEN asked.trip IS NULL THEN 'NULL::text' ELSE format('%I::text', asked.trip) END,
         CASE WHEN given_xy THEN quote_ident(asked.x) ELSE 'NULL' END, CASE WHEN given_xy THEN quote_ident(asked.y) ELSE 'NULL' END,
         CASE WHEN moving THEN 'instant.cell' ELSE 'NULL::text' END,
-        CASE WHEN moving THEN dbanon_internal.build_moving_source(chosen, asked) ELSE chosen END), qualified);
+        CASE WHEN moving THEN dbanon_internal.build_moving_source(chosen, asked) ELSE chosen END, 'reading ' || qualified,
+        -- Of a part of a table nobody has estimated the rows.
+        (SELECT cla.reltuples FROM pg_class cla
+         WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0)), qualified);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
@@ -238,14 +241,17 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    other text;
+    others CONSTANT text[] := ARRAY(
+        SELECT ele.name FROM unnest(named) ele (name) WHERE dbanon_internal.build_number_expression('', types ->> ele.name) IS NULL);
 BEGIN
-    SELECT ele.name INTO other FROM unnest(named) ele (name) WHERE dbanon_internal.build_number_expression('', types ->> ele.name) IS NULL LIMIT 1;
-    IF other IS NOT NULL THEN
-        RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', other, types ->> other
+    IF others <> '{}' THEN
+        RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', others[1], types ->> others[1]
             USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.',
-            HINT = format('Cast it in a view, and import that with %L instead: %s.', other || '_read',
-                      dbanon_internal.build_view_statement(source, '_read', format('%I::float8', other), other || '_read'));
+            HINT = (SELECT format('Cast it in a view, and import that with %s instead: %s.', string_agg(quote_literal(ele.name || '_read'), ' and '),
+                        dbanon_internal.build_view_statement(
+                            source, '_read', string_agg(format('%I::float8', ele.name), format(' AS %I, ', others[1] || '_read')),
+                            others[cardinality(others)] || '_read'))
+                    FROM unnest(others) ele (name));
     END IF;
 END
 $$;
@@ -257,6 +263,7 @@ RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined j
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');

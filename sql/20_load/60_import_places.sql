@@ -149,6 +149,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, far bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
     named CONSTANT text[] := CASE WHEN kind <> 'pois' AND label IS NULL THEN ARRAY[geom] ELSE ARRAY[label, geom] END;
@@ -333,6 +334,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
     OUT known dbanon.dataset, OUT called text, OUT counted bigint, OUT units_per_s double precision, OUT read_again tstzrange)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
     named CONSTANT text[] := ARRAY[asked.subject, asked.time_column] || columns;

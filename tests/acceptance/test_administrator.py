@@ -37,6 +37,10 @@ ELSEWHERE = {
     ("install", "sh wheel"): f"{ACCEPTANCE}/test_installed.py",
     ("script-and-extension", "sh"): WALK,
     ("script-and-extension", "sh second"): WALK,
+    **{
+        ("other-tables", kind): f"{ACCEPTANCE}/test_other_tables.py"
+        for kind in ("sh copy", "sql foreign", "sql towers", "python alembic")
+    },
     ("compare-settings", "console"): f"{ACCEPTANCE}/test_taxis.py",
     ("operate", "ini pg_cron"): f"{ACCEPTANCE}/test_cron.py",
     ("operate", "sh"): f"{ACCEPTANCE}/test_watched_worker.py",

@@ -142,7 +142,7 @@ def tables(database: str, strange: str) -> str:
             owner.execute(sql.SQL("GRANT ALL ON SCHEMA {} TO PUBLIC").format(sql.Identifier(schema)))
         for schema, name in (
             ("public", "gps"), (user, "gps"), ("other", "gps"), (user, "Mixed Case"), ("public", "only"),
-            ("other", "hidden"), ("public", "pg_class"),
+            ("other", "hidden"), ("public", "pg_class"), ("other", "odd. Name"),
         ):  # fmt: skip
             made = "CREATE TABLE {} AS SELECT {} AS subject, 1212562800 AS t, ST_Point(8, 53, 4326) AS place"
             owner.execute(sql.SQL(made).format(sql.Identifier(schema, name), sql.Literal(f"{schema}/{name}")))
@@ -164,6 +164,8 @@ def tables(database: str, strange: str) -> str:
         ("public.gps", "public/gps"),
         ("other.gps", "other/gps"),
         ('"Mixed Case"', "{user}/Mixed Case"),
+        ("Mixed Case", "{user}/Mixed Case"),
+        ("other.odd. Name", "other/odd. Name"),
         ('other."gps"', "other/gps"),
         ("only", "public/only"),
         ("seen", "the view"),
@@ -183,7 +185,7 @@ def test_a_table_is_looked_up_along_the_logins_own_path(
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", ["hidden", "Mixed Case", "pg_class", '"GPS"', "a.b.c.d", "gps; SELECT 1", ""])
+@pytest.mark.parametrize("name", ["hidden", "mixed case", "pg_class", '"GPS"', "a.b.c.d", "gps; SELECT 1", ""])
 def test_what_that_path_does_not_lead_to_is_not_there(tables: str, name: str) -> None:
     with connect(tables) as connection:
         with pytest.raises(DataError):

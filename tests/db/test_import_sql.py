@@ -123,7 +123,7 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
         ),
         ({"mode": "'add'"}, "DA011", ("create, append, replace or new", "'add'"), "four"),
         ({"mode": "NULL"}, "DA011", ("create, append, replace or new", "NULL"), "four"),
-        ({"mode": "'append'"}, "DA001", ("dataset", "'d'"), "dbanon.import_trajectories"),
+        ({"mode": "'append'"}, "DA001", ("dataset", "'d'"), "mode => 'append'"),
         ({"split_gap_s": "0"}, "DA011", ("gap", "above 0", "0."), "split_gap_s => 3600"),
         ({"split_gap_s": "'NaN'"}, "DA011", ("gap", "above 0", "NaN"), "split_gap_s => 3600"),
         (
@@ -147,7 +147,7 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
             "ST_MakePoint(lon, lat)",
         ),
         (
-            {"time": "'subject'", "subject": "'i'"},
+            {"time_column": "'subject'", "subject": "'i'"},
             "DA012",
             ("'subject'", "timestamp", "unix seconds", "text"),
             "view",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import geopandas
 import psycopg
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from geoalchemy2 import Geometry
 from geoalchemy2.shape import to_shape
 from psycopg import sql
@@ -15,9 +17,12 @@ from sqlalchemy import (
     ARRAY,
     TIMESTAMP,
     BigInteger,
+    Column,
     Connection,
     Engine,
     Integer,
+    MetaData,
+    Table,
     Text,
     create_engine,
     event,
@@ -248,3 +253,25 @@ def test_a_login_finds_what_it_may_read_and_nothing_else(published: Callable[[st
     assert isinstance(operators["dbanon.release"].c.readers.type, ARRAY)
     assert models.reflect(make_engine(published("pg_monitor"))).tables.keys() == {*LISTS, "published.audited"}
     assert models.reflect(make_engine(published("pg_checkpoint"))).tables == {}
+
+
+# ---- a user's own Alembic --------------------------------------------------------------------------------------------
+
+
+def list_proposals(engine: Engine, mine: MetaData, **words: object) -> list[str]:
+    """The operations by which Alembic would make the database what the user's own tables say."""
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"include_schemas": True, **words})
+        operations = [operation for operation in compare_metadata(context, mine) if isinstance(operation, tuple)]
+    return [f"{operation[0]} {getattr(operation[1], 'schema', None)}.{operation[1].name}" for operation in operations]
+
+
+def test_alembic_of_a_user_lets_dbanon_alone(owner: psycopg.Connection, dbanon_server: "Target") -> None:
+    engine = make_engine(database_url(dbanon_server.url, dbname=owner.info.dbname))
+    owner.execute("CREATE SCHEMA shop; CREATE TABLE shop.old (id int PRIMARY KEY); CREATE TABLE shop.kept (id int)")
+    mine = MetaData()
+    Table("kept", mine, Column("id", Integer), schema="shop")
+    Table("new", mine, Column("id", Integer, primary_key=True))
+    assert "remove_table dbanon.run" in list_proposals(engine, mine)
+    proposed = list_proposals(engine, mine, include_name=models.include_name)
+    assert sorted(proposed) == ["add_table None.new", "remove_table shop.old"]

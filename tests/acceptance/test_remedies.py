@@ -1,0 +1,303 @@
+# ruff: noqa: E501
+"""Each command and option that a message of the command line proposes is tried on the input that made it say so.
+
+As tests/db/test_hints.py for statements and arguments: `tries` names the sentences.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import geopandas as gpd
+import pyogrio
+import pytest
+import shapely
+
+from dbanon.postgres.server import Target
+from dbanon.testing import cloned_database
+from tests.acceptance.commands import call
+from tests.db.test_hints import PROPOSAL, TRIED, tries
+from tests.golden.sentences import list_sentences
+
+pytestmark = pytest.mark.db
+
+CANNOT = {
+    "Check which columns are named, --crs, --bbox and the times": "what is wrong is not known",
+    "A column must be named as one of": "of another program's output, not of a load",
+    "One column of {} must be the position": "of tables in memory: GeoParquet says which one is",
+    "{} is in {}. Got {} for it. Give --crs": "of MobilityDB's texts, whose systems tests/db/test_frames.py tries",
+    "Load rows from this time on": "help",
+    "Count the fixes that imply": "help",
+    "Make each day of a person": "help",
+    "Column of the longitude": "help",
+    "Coordinate system of the positions": "help",
+}
+"""Pieces of sentences of loads whose proposals cannot be executed, and why."""
+HEAD, START = "subject,time,x,y\n", 1_767_600_000
+ROWS = "".join(f"s{i % 8},{START + i // 8 * 60},{8.2 + i % 8 * 1e-3},{53.1 + i % 8 * 1e-3}\n" for i in range(80))
+COLUMNS = ("--subject", "subject", "--time", "time", "--x", "x", "--y", "y")
+SQUARE = shapely.box(8.2, 53.1, 8.21, 53.11)
+FEATURE = {"type": "Feature", "properties": {"name": "a"}, "geometry": json.loads(shapely.to_geojson(SQUARE))}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("remedies")
+    (made / "good.csv").write_text(HEAD + ROWS)
+    (made / "lat_lon.csv").write_text((HEAD + ROWS).replace("x,y", "lon,lat", 1))
+    (made / "naive.csv").write_text(f"{HEAD}a,2026-01-05 08:00:00,8.2,53.1\n")
+    (made / "long.csv").write_text(HEAD + ROWS.replace("\n", ",1\n"))
+    (made / "clinics.csv").write_text("x,y,name,shape,other\n8.2,53.1,a,POINT(8.2 53.1),x\n")
+    (made / "clinics.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [FEATURE]}))
+    for file, layer in (("layers.gpkg", "one"), ("layers.gpkg", "two"), ("bare.shp", "bare")):
+        pyogrio.raw.write(
+            str(made / file), geometry=shapely.to_wkb([SQUARE]), field_data=[], fields=[], crs="EPSG:4326",
+            geometry_type="Polygon", layer=layer, append=layer == "two",
+        )  # fmt: skip
+    (made / "bare.prj").unlink()
+    return made
+
+
+@pytest.fixture
+def town(dbanon_server: Target, dbanon_template: str, folder: Path) -> Iterator[str]:
+    """URL of a database with the dataset 'town'."""
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        assert call(url, *load(folder, "good.csv", "town")).code == 0
+        yield url
+
+
+def load(folder: Path, file: str, dataset: str, *more: str) -> list[str]:
+    return ["load", "trajectories", str(folder / file), "--dataset", dataset, *COLUMNS, *more]
+
+
+def sites(folder: Path, file: str, *more: str) -> list[str]:
+    return ["load", "sites", str(folder / file), "--dataset", "town", *more]
+
+
+def find_options(text: str) -> list[tuple[str, str]]:
+    """The options that a sentence proposes, and their values."""
+    return re.findall(r"(--[a-z-]+\b)(?: (?!must|names?\b|or\b|and\b)([\w:/<>-]+))?", text)
+
+
+def change(words: list[str], **options: str | None) -> list[str]:
+    """The same command with other options; None leaves one out."""
+    left = list(words)
+    for option, value in options.items():
+        name = f"--{option.replace('_', '-')}"
+        if name in left:
+            place = left.index(name)
+            del left[place : place + 2]
+        if value is not None:
+            left += [name, value]
+    return left
+
+
+def fail(url: str, words: list[str]) -> str:
+    done = call(url, *words)
+    assert done.code != 0
+    return done.sentence
+
+
+def succeed(url: str, words: list[str]) -> None:
+    done = call(url, *words)
+    assert (done.code, done.stderr.count("dbanon: ")) == (0, 0), done.stderr
+
+
+@tries("Change --tz", "for example --tz UTC")
+def test_the_zone_that_is_proposed_is_taken(town: str, folder: Path) -> None:
+    said = fail(town, load(folder, "naive.csv", "d"))
+    [(_, zone)] = find_options(said)
+    succeed(town, load(folder, "naive.csv", "d", "--tz", zone))
+    said = fail(town, load(folder, "naive.csv", "e", "--tz", "Mars"))
+    for number, name in enumerate(re.findall(r"such as (\S+) or (\w+)", said)[0]):
+        succeed(town, load(folder, "naive.csv", f"e{number}", "--tz", name))
+
+
+@tries("are the other way round. Give --x")
+def test_columns_that_are_exchanged_are_named_as_proposed(town: str, folder: Path) -> None:
+    words = change(load(folder, "lat_lon.csv", "d"), x="lat", y="lon")
+    found = dict(find_options(fail(town, words)))
+    succeed(town, change(words, x=found["--x"], y=found["--y"]))
+
+
+@tries("A place must have either a shape or x and y")
+def test_a_place_is_given_once_as_proposed(town: str, folder: Path) -> None:
+    words = sites(folder, "clinics.csv", "--geom", "shape", "--x", "x", "--y", "y")
+    assert {"--geom", "--x", "--y"} <= {name for name, _ in find_options(fail(town, words))}
+    succeed(town, change(words, geom=None))
+    succeed(town, [*change(words, x=None, y=None), "--replace"])
+
+
+@tries("Check which column --geom names", "Check which columns --x and --y name")
+def test_other_columns_of_places_are_named_as_proposed(town: str, folder: Path) -> None:
+    words = sites(folder, "clinics.csv", "--geom", "other")
+    assert "--geom" in fail(town, words)
+    succeed(town, change(words, geom="shape"))
+    words = sites(folder, "clinics.csv", "--replace", "--x", "other", "--y", "y")
+    assert "--x" in fail(town, words)
+    succeed(town, change(words, x="x"))
+
+
+@tries("must name its reference system. It does not. Give --crs", "is in {}. Got --crs {}. Leave it out")
+def test_a_reference_system_is_given_or_left_out_as_proposed(town: str, folder: Path) -> None:
+    words = sites(folder, "bare.shp")
+    [crs] = re.findall(r"--crs, such as ([\w:]+)", fail(town, words))
+    succeed(town, change(words, crs=crs))
+    words = sites(folder, "layers.gpkg", "--layer", "one", "--crs", "EPSG:25832", "--replace")
+    assert "--crs" in fail(town, words)
+    succeed(town, change(words, crs=None))
+
+
+@tries("Give one with --layer", "Only a geographic file has layers")
+def test_a_layer_is_named_or_left_out_as_proposed(town: str, folder: Path) -> None:
+    words = sites(folder, "layers.gpkg")
+    assert "--layer" in fail(town, words)
+    succeed(town, change(words, layer="one"))
+    words = sites(folder, "clinics.csv", "--x", "x", "--y", "y", "--layer", "one")
+    assert "--layer" in fail(town, words)
+    succeed(town, change(words, layer=None))
+
+
+@tries("holds its own geometries. Got columns for them")
+def test_columns_beside_geometries_are_left_out_as_proposed(town: str, folder: Path) -> None:
+    words = sites(folder, "clinics.geojson", "--x", "x", "--y", "y")
+    assert {"--x", "--y", "--geom"} <= {name for name, _ in find_options(fail(town, words))}
+    succeed(town, change(words, x=None, y=None))
+
+
+@tries("A box must be four numbers", "--since and --until must be ISO 8601")
+def test_a_box_and_a_time_are_written_as_proposed(town: str, folder: Path) -> None:
+    words = load(folder, "good.csv", "d", "--bbox", "1,2")
+    assert "XMIN,YMIN,XMAX,YMAX" in fail(town, words)
+    succeed(town, change(words, bbox="8,53,9,54"))
+    words = load(folder, "good.csv", "e", "--since", "yesterday")
+    [time] = re.findall(r"like (\S+Z)", fail(town, words))
+    succeed(town, change(words, since=time))
+
+
+@tries("To make it, leave out mode")
+@pytest.mark.parametrize("mode", ["--replace", "--append"])
+def test_a_dataset_that_is_not_there_is_made_as_proposed(town: str, folder: Path, mode: str) -> None:
+    words = load(folder, "good.csv", "d", mode)
+    assert (mode, "") in find_options(fail(town, words))
+    succeed(town, [word for word in words if word != mode])
+
+
+@tries("if all have, the header")
+def test_a_header_that_is_too_short_is_corrected_as_proposed(town: str, folder: Path) -> None:
+    words = load(folder, "long.csv", "d")
+    assert "header" in fail(town, words)
+    (folder / "longer.csv").write_text((folder / "long.csv").read_text().replace("x,y", "x,y,more", 1))
+    succeed(town, load(folder, "longer.csv", "d"))
+
+
+@tries("Run `dbanon db upgrade`")
+def test_a_database_without_a_schema_is_upgraded_as_proposed(dbanon_server: Target) -> None:
+    with cloned_database(dbanon_server, "template1") as url:
+        [command] = re.findall(r"`dbanon ([^`]*)`", fail(url, ["datasets"]))
+        assert call(url, *command.split(), "--share-roles").code == 0
+        succeed(url, ["datasets"])
+
+
+@tries("List the runs: `dbanon runs`", "A release must be live to be measured by its name")
+@pytest.mark.parametrize("words", [["verify", "99"], ["evaluate", "99"], ["evaluate", "none"], ["cancel", "99"]])
+def test_the_command_that_lists_is_a_command(town: str, words: list[str]) -> None:
+    [command] = re.findall(r"`dbanon ([^`]*)`", fail(town, words))
+    succeed(town, command.split())
+
+
+@tries("Load one with SELECT", "Load one with `dbanon load trajectories`")
+def test_a_first_dataset_is_loaded_as_proposed(dbanon_server: Target, dbanon_template: str, folder: Path) -> None:
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        for words in (sites(folder, "clinics.csv", "--x", "x", "--y", "y"), ["run", "tp-aware", "--dataset", "none"]):
+            assert re.findall(r"`dbanon ([^`]*)`", fail(url, words)) == ["load trajectories"], words
+        succeed(url, load(folder, "good.csv", "d"))
+
+
+@tries("Dropping a dataset must be confirmed")
+def test_a_dataset_is_dropped_with_the_option_that_is_proposed(town: str) -> None:
+    [(option, _)] = find_options(fail(town, ["drop-dataset", "town"]))
+    succeed(town, ["drop-dataset", "town", option])
+
+
+@tries("must be GeoJSON, GeoPackage or a Shapefile. Got none of them", "must hold only valid polygons")
+@pytest.mark.parametrize("area", ["good.csv", "bow.geojson"])
+def test_another_area_of_stations_is_named_as_proposed(town: str, folder: Path, area: str) -> None:
+    bow = shapely.Polygon([(8.1, 53), (8.4, 53.2), (8.4, 53), (8.1, 53.2)])
+    feature = FEATURE | {"geometry": json.loads(shapely.to_geojson(bow))}
+    (folder / "bow.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
+    (folder / "masts.csv").write_text("x,y,name\n8.202,53.102,a\n8.204,53.104,b\n8.206,53.102,c\n")
+    words = [
+        "load",
+        "stations",
+        str(folder / "masts.csv"),
+        "--dataset",
+        "town",
+        "--x",
+        "x",
+        "--y",
+        "y",
+        "--name",
+        "name",
+    ]
+    words += ["--area", str(folder / area)]
+    assert ("--area", "") in find_options(fail(town, words))
+    succeed(town, change(words, area=str(folder / "clinics.geojson")))
+
+
+@tries("must be in one reference system")
+def test_frames_of_other_systems_are_loaded_as_proposed(town: str, folder: Path) -> None:
+    points = gpd.points_from_xy([8.2, 8.21], [53.1, 53.11], crs="EPSG:4326")
+    frame = gpd.GeoDataFrame({"subject": ["a", "b"], "time": [START, START]}, geometry=points)
+    frame.to_parquet(folder / "degrees.parquet")
+    frame.to_crs("EPSG:32632").assign(time=START + 600).to_parquet(folder / "metres.parquet")
+    both = change(load(folder, "degrees.parquet", "e"), x=None, y=None)
+    both.insert(3, str(folder / "metres.parquet"))
+    assert "--append" in dict(find_options(fail(town, both)))
+    succeed(town, [word for word in both if "metres" not in word])
+    succeed(town, [*(word for word in both if "degrees" not in word), "--append"])
+
+
+NODES, EDGES = "id,x,y\n0,8.2,53.1\n1,8.21,53.1\n2,8.21,53.11\n", "source,target\n0,1\n1,2\n2,0\n"
+SYNTH = ["synth", "--objects", "3", "--instants", "3"]
+
+
+@tries(
+    "Either --dataset NAME or --csv DIR", "are for datasets. Got one with --csv", "Got --quasi-identifiers with --calls-per-day",
+    "Give both --nodes and --edges", "may have --srid or --limits", "Files are overwritten only with --replace",
+    "A city must have 1 to 1000 blocks", "A place must have a longitude within 180",
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "named", "right"),
+    [
+        (["--csv", "DIR", "--dataset", "g"], ["--dataset", "--csv"], ["--dataset", "g"]),
+        (["--csv", "DIR", "--grid-m", "2"], ["--grid-m"], ["--csv", "DIR"]),
+        (["--csv", "DIR", "--quasi-identifiers", "random", "--calls-per-day", "5"], ["--calls-per-day"], ["--csv", "DIR"]),
+        (["--csv", "DIR", "--nodes", "nodes.csv"], ["--nodes", "--edges"], ["--csv", "DIR"]),
+        (["--csv", "DIR", "--srid", "32632"], ["--srid", "--lon", "--lat"], ["--csv", "DIR", "--lon", "8", "--lat", "53"]),
+        (["--csv", "FULL"], ["--csv", "--replace"], ["--csv", "FULL", "--replace"]),
+        (["--csv", "DIR", "--blocks", "0"], ["--blocks"], ["--csv", "DIR", "--blocks", "9"]),
+        (["--csv", "DIR", "--lon", "200", "--lat", "53"], ["--lon", "--lat"], ["--csv", "DIR", "--lon", "8", "--lat", "53"]),
+    ],
+)  # fmt: skip
+def test_options_of_generated_data_are_changed_as_proposed(
+    town: str, tmp_path: Path, wrong: list[str], named: list[str], right: list[str]
+) -> None:
+    folders = {"DIR": str(tmp_path / "new"), "FULL": str(tmp_path / "full"), "nodes.csv": str(tmp_path / "nodes.csv")}
+    (tmp_path / "nodes.csv").write_text(NODES)
+    succeed(town, [*SYNTH, "--csv", folders["FULL"]])
+    said = fail(town, [*SYNTH, *(folders.get(word, word) for word in wrong)])
+    assert set(named) <= {name for name, _ in find_options(said)}
+    succeed(town, [*SYNTH, *(folders.get(word, word) for word in right)])
+
+
+def test_every_proposal_of_loads_of_files_is_tried_or_says_why_it_cannot_be() -> None:
+    known = [*TRIED, *CANNOT]
+    texts = [
+        text
+        for path, lines in list_sentences().items()
+        if path.startswith(("dbanon/load", "dbanon/options/loading"))
+        for text in lines
+    ]
+    assert [text for text in texts if PROPOSAL.search(text) and not any(piece in text for piece in known)] == []
