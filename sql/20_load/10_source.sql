@@ -434,8 +434,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A numeric may be too large for a double.
-    SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e300 OR %1$s::text IN (''NaN'', ''Infinity'', ''-Infinity'') '
-                                                'THEN %1$s::float8 ELSE 1e300 END)' ELSE '(%1$s::float8)' END, argument)
+    SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) >= 1e300 AND %1$s::text NOT IN (''NaN'', ''Infinity'', ''-Infinity'') '
+                                                'THEN 1e300 ELSE %1$s::float8 END)' ELSE '(%1$s::float8)' END, argument)
     WHERE kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_number_expression(text, text) IS

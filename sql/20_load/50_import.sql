@@ -72,8 +72,10 @@ BEGIN
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
                 'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_lost_digits('dbanon.trajectory', drawn));
-        PERFORM dbanon_internal.raise_notice(CASE WHEN asked.subject <> '-' THEN dbanon_internal.describe_instant(kept, first_time, last_time) END);
+        IF asked.subject <> '-' THEN
+            PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_lost_digits('dbanon.trajectory', drawn));
+            PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_instant(kept, first_time, last_time));
+        END IF;
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-position')::bigint, 'position'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-time')::bigint, 'time'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_too_fast((far ->> 'too-fast')::bigint, asked.max_speed_kmh));

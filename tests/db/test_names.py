@@ -222,8 +222,8 @@ def test_names_with_all_digits_are_not(source, name):
 
 def test_a_job_takes_the_words_for_nobody(connection, tmp_path):
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT unnest(ARRAY['NA', 'none', '5.0']) AS subject, now() - interval '1 day' AS time, "
-        "ST_SetSRID(ST_MakePoint(8, 53), 4326) AS geom"
+        "CREATE TABLE public.gps AS SELECT unnest(ARRAY['NA', 'none', '5.0']) AS subject, "
+        "now() - interval '1 day' AS time, ST_SetSRID(ST_MakePoint(8, 53), 4326) AS geom"
     )
     asked = "jsonb_populate_record(NULL::dbanon_internal.loading, %s)"
     connection.execute(
