@@ -554,7 +554,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.build_event_reasons(nobody text[]) RE
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- A length is compared sooner than a list.
     SELECT format('WHEN subject IS NULL THEN ''missing-subject'' WHEN octet_length(subject) <= %s AND subject = ANY (%L::text[]) THEN ''nobody'' ',
                   (SELECT coalesce(max(octet_length(ele.name)), 0) FROM unnest(nobody) ele (name)), nobody)
            || 'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
@@ -564,8 +563,7 @@ AS $$
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_event_reasons(text[]) IS
-'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts, and
-dbanon_internal.note_nobody has nobody for missing-subject.';
+'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_position_reasons(expected_srid integer, geographic boolean, missing text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -579,8 +577,7 @@ AS $$
                   'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_position_reasons(integer, boolean, text) IS
-'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts. missing is the condition
-under which there is none, where x or y is NULL.';
+'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts. missing says there is none.';
 
 -- ---- staged rows
 
@@ -796,38 +793,6 @@ COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb, tstzra
 and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; what has a time
 in read_again leaves the quarantines of earlier loads of the same sources.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.list_causes() RETURNS TABLE (reason text, cause text)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT ROWS 30
-SET search_path = pg_catalog, pg_temp
-AS $$
-    VALUES ('missing-subject', 'the column of people is another, or the source does not know them'),
-        ('subject-too-long', 'the column of people is another'),
-        ('control-characters', 'the file is in another encoding, or cells hold line breaks'),
-        ('missing-category', 'the column of categories is another'),
-        ('unparsable-time', 'the column of times is another, or they are written in another way than ISO 8601'),
-        ('non-finite-time', 'an open end is written as infinity'),
-        ('time-out-of-range', 'some numbers are in another unit, such as milliseconds among seconds'),
-        ('future-time', 'clocks are fast, or the zone is another'),
-        ('other-reference-system', 'the source was put together of several. Reproject its geometries to one in a view, with ST_Transform'),
-        ('missing-position', 'devices had no reception, or the columns of positions are others'),
-        ('unparsable-position', 'decimal commas, degrees with minutes, or a form of geometries that is not read here'),
-        ('non-finite-position', 'devices had no reception'),
-        ('swapped-axes', 'some rows have latitude first'),
-        ('position-out-of-range', 'the reference system is another, or 91 and 181 stand for an unknown place'),
-        ('outside-bbox', 'the box is in other units, or of another area'),
-        ('far-position', 'devices without reception report 0, or the source has several areas'),
-        ('far-time', 'clocks jumped, or the source has several periods'),
-        ('too-fast', 'several people have one name, or the limit is in another unit'),
-        ('contradicting-fix', 'several people have one name, or times lost their digits or seconds'),
-        ('empty-request', 'the columns of requests are others'),
-        ('not-a-polygon', 'the column of shapes is another'),
-        ('invalid-polygon', 'polygons cross themselves. Mend them in a view, with ST_MakeValid'),
-        ('outside-area', 'the area is of another place'),
-        ('duplicate-station', 'several antennas stand at one place')
-$$;
-COMMENT ON FUNCTION dbanon_internal.list_causes() IS
-'What usually makes a load leave out many rows, by reason.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_losses(drawn bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -841,22 +806,26 @@ AS $$
         FROM dbanon.load load CROSS JOIN jsonb_each_text(load.quarantined) pair
         WHERE drawn IN (load.load_id, load.part_of) AND 20 * pair.value::bigint > load.rows_read
         ORDER BY pair.key, pair.value::numeric / load.rows_read DESC, load.load_id) lost
-    LEFT JOIN dbanon_internal.list_causes() cau ON cau.reason = lost.reason
+    LEFT JOIN (VALUES
+        ('missing-subject', 'the column of people is another, or the source does not know them'), ('non-finite-position', 'devices had no reception'),
+        ('subject-too-long', 'the column of people is another'), ('control-characters', 'the file is in another encoding, or cells hold line breaks'),
+        ('missing-category', 'the column of categories is another'), ('too-fast', 'several people have one name, or the limit is in another unit'),
+        ('unparsable-time', 'the column of times is another, or they are written in another way than ISO 8601'),
+        ('non-finite-time', 'an open end is written as infinity'), ('outside-bbox', 'the box is in other units, or of another area'),
+        ('time-out-of-range', 'some numbers are in another unit, such as milliseconds among seconds'),
+        ('future-time', 'clocks are fast, or the zone is another'), ('far-time', 'clocks jumped, or the source has several periods'),
+        ('other-reference-system', 'the source was put together of several. Reproject its geometries to one in a view, with ST_Transform'),
+        ('missing-position', 'devices had no reception, or the columns of positions are others'), ('swapped-axes', 'some rows have latitude first'),
+        ('unparsable-position', 'decimal commas, degrees with minutes, or a form of geometries that is not read here'),
+        ('position-out-of-range', 'the reference system is another, or 91 and 181 stand for an unknown place'),
+        ('far-position', 'devices without reception report 0, or the source has several areas'), ('not-a-polygon', 'the column of shapes is another'),
+        ('contradicting-fix', 'several people have one name, or times lost their digits or seconds'),
+        ('empty-request', 'the columns of requests are others'), ('duplicate-station', 'several antennas stand at one place'),
+        ('invalid-polygon', 'polygons cross themselves. Mend them in a view, with ST_MakeValid'), ('outside-area', 'the area is of another place')) cau (reason, cause) USING (reason)
     ORDER BY lost.n DESC, lost.reason
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_losses(bigint) IS
 'Words for which reasons more than 5 percent of the rows of a source are in quarantine, with usual causes and the query that shows such rows.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.describe_instant(kept bigint, first_time timestamptz, last_time timestamptz) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT format('All %s that were kept are of one instant. If they are not, the column of times is another, or its times have lost digits.',
-                  dbanon_internal.format_quantity(kept, 'row'))
-    WHERE kept > 1 AND first_time = last_time
-$$;
-COMMENT ON FUNCTION dbanon_internal.describe_instant(bigint, timestamptz, timestamptz) IS
-'Words that all rows of a load have one time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], read_again tstzrange DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)

@@ -186,13 +186,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY(
         SELECT s.name
-        FROM ONLY dbanon.population p CROSS JOIN unnest(subjects) s (name)
-        WHERE p.population_id = find_forgotten.population_id AND (
-            dbanon_internal.hash_person(p.key, s.name) IN (
+        FROM ONLY dbanon.population p CROSS JOIN unnest(subjects) s (name) CROSS JOIN unnest(dbanon_internal.list_name_forms(s.name)) form (name)
+        WHERE p.population_id = find_forgotten.population_id
+            AND dbanon_internal.hash_person(p.key, form.name) IN (
                 SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = find_forgotten.population_id)
-            OR (s.name ~ '^-?[0-9]+([.]0+)?$' AND EXISTS (
-                SELECT FROM ONLY dbanon.forgotten f CROSS JOIN unnest(dbanon_internal.list_name_forms(s.name)) form (name)
-                WHERE f.population_id = find_forgotten.population_id AND f.code = dbanon_internal.hash_person(p.key, form.name)))))
+        GROUP BY s.name)
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_forgotten(bigint, text[]) IS
 'Those of some names in a population that belong to people who were forgotten, under this name or as the same whole number.';

@@ -73,8 +73,7 @@ BEGIN
                 'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
         IF asked.subject <> '-' THEN
-            PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_lost_digits('dbanon.trajectory', drawn));
-            PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_instant(kept, first_time, last_time));
+            PERFORM dbanon_internal.note_rounding('dbanon.trajectory', drawn, kept, first_time, last_time);
         END IF;
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-position')::bigint, 'position'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-time')::bigint, 'time'));

@@ -413,8 +413,7 @@ BEGIN
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_left_out(
         counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) note (notice);
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_lost_digits('pg_temp.dbanon_staged'));
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_instant(count(*), min(sta.at), max(sta.at))) FROM pg_temp.dbanon_staged sta;
+    PERFORM dbanon_internal.note_rounding('pg_temp.dbanon_staged', NULL, count(*), min(sta.at), max(sta.at)) FROM pg_temp.dbanon_staged sta;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, dbanon.dataset, bigint, text, text) IS

@@ -259,27 +259,20 @@ COMMENT ON FUNCTION dbanon_internal.hold_dataset(text) IS
 'Keeps loads, submissions, publications and workers from a dataset until the transaction ends, and drops the samples of it. Raises an error if there
 is no such dataset, if a worker has a run of it, or if the transaction is not read committed.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_held_name(dataset_id bigint, subject text) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT coalesce((
-        SELECT form.name FROM unnest(dbanon_internal.list_name_forms(subject)) WITH ORDINALITY form (name, nth)
-        WHERE EXISTS (SELECT FROM dbanon.trajectory tra WHERE tra.dataset_id = find_held_name.dataset_id AND tra.subject = form.name)
-            OR EXISTS (SELECT FROM dbanon.request req WHERE req.dataset_id = find_held_name.dataset_id AND req.subject = form.name)
-            OR EXISTS (SELECT FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = find_held_name.dataset_id AND qid.subject = form.name)
-        ORDER BY form.nth LIMIT 1), subject)
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_held_name(bigint, text) IS
-'The name under which a dataset has a person: the one given or, of a whole number, another form of it.';
-
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text, again boolean DEFAULT false) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     held bigint := dbanon_internal.hold_dataset(dataset);
-    who text := dbanon_internal.find_held_name(held, nullif(dbanon_internal.normalise_name(subject), ''));
+    given text := nullif(dbanon_internal.normalise_name(subject), '');
+    -- A whole number may be there in another form.
+    who text := coalesce((
+        SELECT form.name FROM unnest(dbanon_internal.list_name_forms(given)) WITH ORDINALITY form (name, nth)
+        WHERE EXISTS (SELECT FROM dbanon.trajectory tra WHERE tra.dataset_id = held AND tra.subject = form.name)
+            OR EXISTS (SELECT FROM dbanon.request req WHERE req.dataset_id = held AND req.subject = form.name)
+            OR EXISTS (SELECT FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = held AND qid.subject = form.name)
+        ORDER BY form.nth LIMIT 1), given);
     forgotten bigint := dbanon_internal.hash_person(dbanon_internal.find_dataset_key(held), who);
     paths bigint[] := ARRAY(SELECT tra.trajectory_id FROM dbanon.trajectory tra WHERE tra.dataset_id = held AND tra.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT mem.run_id FROM dbanon.run run JOIN dbanon.membership mem ON mem.run_id = run.run_id
