@@ -110,7 +110,7 @@ BEGIN
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
         PERFORM dbanon_internal.raise_notice(format(
-            '%s a word for nobody (%s) where a name should be, and became missing-subject. If one of these words is a name, list the others, such as '
+            '%s one of the words that name no person (%s) and became missing-subject. If one of them is a name, list the others, such as '
             'nulls => ARRAY[''NULL'', ''nan''].', dbanon_internal.format_quantity(n, 'row has', 'rows have'),
             array_to_string(dbanon_internal.list_null_names(asked), ', ')));
     END IF;

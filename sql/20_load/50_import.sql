@@ -136,8 +136,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean, text[]) IS
-'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are: stages them or
-leaves them out. Positions are in the columns of places.';
+'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are, with positions in the columns of
+places: stages them or leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
     asked dbanon_internal.loading, qualified text, chosen text, types jsonb, units_per_s double precision, source_srid integer,

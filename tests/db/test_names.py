@@ -82,7 +82,7 @@ def _prepare(source, verb):
 
 
 def _say_nobody(report):
-    return [text for text in report.notices if "nobody" in text]
+    return [text for text in report.notices if "name no person" in text]
 
 
 @VERBS
@@ -211,7 +211,7 @@ def test_names_that_lost_digits_are_said(source, verb, table, name):
     _prepare(source, verb)
     report = source.load([name, name, "a"], verb)
     (said,) = [text for text in report.notices if "lost digits" in text]
-    assert "ames such as 9.99E+99 have lost digits: several people may be one" in said
+    assert "ames such as 9.99E+99 have lost digits: several " in said
     assert name not in " ".join(report.notices)
 
 
