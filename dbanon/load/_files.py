@@ -4,6 +4,7 @@ A file that is no table at all is an error, reported in one sentence that quotes
 """
 
 import csv
+import itertools
 import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
@@ -146,19 +147,34 @@ def translate_read_errors(path: Path, kind: str = "CSV or Parquet file") -> Iter
     except PermissionError:
         raise DataError(f"The file to load must be readable. {path} is not. Check its permissions.") from None
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path.name} must be a whole {kind}. {_shorten_complaint(str(error))}") from None
+        raise DataError(f"{path.name} must be a whole {kind}. {_shorten_complaint(str(error), path)}") from None
 
 
-def _shorten_complaint(words: str) -> str:
+def _shorten_complaint(words: str, path: Path | None = None) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
-        cells = format_count(int(row[3]), "cell")
-        return f"Line {row[1]} has {cells} where the header has {row[2]}. Correct it or, if all have, the header."
+        wanted, got = int(row[2]), int(row[3])
+        found = f"Line {row[1]} has {format_count(got, 'cell')} where the header has {wanted}"
+        if path is None or wanted in _count_cells(path):
+            return f"{found}. Correct or remove it."
+        remedy = (
+            "Name the missing column in the header" if got > wanted else "Remove the name without cells from the header"
+        )
+        return f"{found}, and no row has {wanted}. {remedy}, or write the file again."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8. Convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
         return "Got a gzip file that is damaged or cut off. Copy it again."
     return "Got a file that breaks off or is of another kind. Check it."
+
+
+def _count_cells(path: Path) -> set[int]:
+    """Count the cells of the first rows of a CSV file below its header; returns the numbers that there are."""
+    with _open_stream(path, zipped=_read_magic(path)[:2] == _GZIP_MAGIC)[0] as stream:
+        head = stream.read(HEAD_BYTES)
+    lines = [line for line in head.decode(errors="replace").splitlines() if line.strip()]
+    rows = csv.reader(lines[: -1 if len(head) == HEAD_BYTES else None], delimiter=_guess_separator(lines[0], []))
+    return {len(row) for row in itertools.islice(rows, 1, None)}
 
 
 def _read_magic(path: Path) -> bytes:

@@ -195,9 +195,10 @@ def _read_placed(source: _sources.Source, asked: LoadingPlaces, progress: Progre
         if asked.name is not None:
             label = _read_texts(batch, asked.name)
         if asked.geom is None:
-            geom = _encode_points(*(_parse.parse_numbers(batch.columns[name]) for name in _name_position(asked)))
+            cells = [batch.columns[name] for name in _name_position(asked)]
+            geom = _mark_missing(_encode_points(*map(_parse.parse_numbers, cells)), *cells)
         else:
-            geom = _encode_shapes(batch.columns[asked.geom])
+            geom = _mark_missing(_encode_shapes(batch.columns[asked.geom]), batch.columns[asked.geom])
         yield [*_read_known(batch), label, geom]
 
 
@@ -222,7 +223,7 @@ def _make_feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Row
             line,
             binary_copy.encode_jsonb(_parse.format_json(cells)),
             _parse.replace_nul(_parse.parse_texts(part.column(1))),
-            _encode_wkb(shapes),
+            _mark_missing(_encode_wkb(shapes), part.column(0)),
         ]
         first += len(part)
 
@@ -257,6 +258,14 @@ def _encode_points(x: pa.Array, y: pa.Array) -> pa.Array:
     )
     missing = _staging.is_null(x) | _staging.is_null(y)
     return pa.array(shapely.to_wkb(shapely.points(place)), pa.binary(), mask=missing)
+
+
+def _mark_missing(places: pa.Array, *cells: pa.Array) -> pa.Array:
+    """Have an empty point where one of the cells of a place is empty; what could not be read stays null."""
+    for column in cells:
+        missing = pc.is_null(column if pa.types.is_binary(column.type) else _parse.parse_texts(column))
+        places = pc.if_else(missing, pa.scalar(shapely.to_wkb(shapely.Point()), pa.binary()), places)
+    return places
 
 
 def _encode_shapes(column: pa.Array) -> pa.Array:
@@ -340,8 +349,9 @@ def load_quasi_identifiers(
         made = _import_table(
             connection,
             "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set_name)s, "
-            "replace => %(replace)s, mode => %(mode)s, since => %(since)s, until => %(until)s)",
-            vars(asked),
+            "replace => %(replace)s, mode => %(mode)s, since => %(since)s, until => %(until)s, "
+            "nulls => %(nulls)s::text[])",
+            vars(asked) | {"nulls": None if asked.nulls is None else list(asked.nulls)},
         )
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
     return _report(asked.dataset, kind, source, made, srid=srid, notices=notices)

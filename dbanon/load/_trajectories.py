@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -23,8 +23,9 @@ from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
 BYTES_PER_MB = 1024**2
-_BEGIN_QUERY = f"SELECT geographic, first_number FROM dbanon_internal.begin_load({LOADING_RECORD})"
-_JUDGE_QUERY = f"SELECT dbanon_internal.judge_suspects({LOADING_RECORD}, %(geographic)s)"
+_BEGIN_QUERY = f"""SELECT geographic, first_number, dbanon_internal.list_null_names({LOADING_RECORD})
+    FROM dbanon_internal.begin_load({LOADING_RECORD})"""
+_JUDGE_QUERY = f"SELECT dbanon_internal.judge_suspects({LOADING_RECORD}, %(geographic)s, %(places)s::text[])"
 _FINISH_QUERY = f"""SELECT {LOAD_COLUMNS} FROM dbanon_internal.finish_load(
     {LOADING_RECORD}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
 OWN_SUBJECT = "-"
@@ -55,6 +56,8 @@ class Fixes:
     positions: tuple[_Position, ...]
     crs: str
     asked: LoadingTrajectories
+    nobody: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    """Texts that are no name."""
 
     @property
     def recorded(self) -> list[str]:
@@ -171,7 +174,8 @@ class Fixes:
         time, east, north = _staging.convert_to_floats(t), _staging.convert_to_floats(x), _staging.convert_to_floats(y)
         greatest = np.finfo(np.float64).max
         most_x, most_y = (180.0, 90.0) if geographic else (greatest, greatest)
-        odd = _staging.is_null(subject) | _parse.is_too_long(subject) | _parse.has_control(subject)
+        odd = np.asarray(pc.is_in(subject, self.nobody).to_numpy(zero_copy_only=False))
+        odd |= _staging.is_null(subject) | _parse.is_too_long(subject) | _parse.has_control(subject)
         odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
         if self.asked.bbox is not None:
@@ -330,10 +334,12 @@ def load_trajectories(
     arguments: dict[str, Any] = {"asked": make_jsonb(name_as_sql(vars(asked) | {"crs": source.crs}))}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         begun = connection.execute(_BEGIN_QUERY, arguments).fetchone()
-        geographic, first = cast("tuple[bool, int]", begun)
+        geographic, first, nobody = cast("tuple[bool, int, list[str]]", begun)
+        source = replace(source, nobody=pa.array(nobody, pa.string()))
         staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
         source.stage(staging, progress, geographic=geographic, first=first)
-        connection.execute(_JUDGE_QUERY, arguments | {"geographic": geographic})
+        places = [name for name, staged in source.cells.items() if staged in ("x", "y", "place")]
+        connection.execute(_JUDGE_QUERY, arguments | {"geographic": geographic, "places": places})
         arguments |= {
             "sources": source.recorded,
             "read": staging.read,

@@ -110,8 +110,8 @@ class _Reading:
     nulls: Annotated[
         Sequence[str] | None,
         Option(
-            "Texts that mean nobody where a name should be. Default: NA, N/A, NULL, nan, None and \\N. The empty text "
-            "always means nobody.",
+            "Texts that name no person. Default: NA, N/A, NULL, nan, None and \\N. The empty text "
+            "never names one.",
             name="--null", metavar="TEXT,...", typed=str, parse=_parse_names,
         ),
     ] = None  # fmt: skip

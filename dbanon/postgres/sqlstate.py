@@ -196,7 +196,7 @@ def _replace_options(text: str) -> str:
     """Write the arguments of SQL functions as options; not where they begin a quoted text, which users have written."""
 
     def write_option(found: re.Match[str]) -> str:
-        name, value = found[1].replace("_", "-"), found[2].strip("'")
+        name, value = found[1].replace("_", "-").replace("nulls", "null"), found[2].strip("'")
         if name == "reason" and value != "...":
             escaped = found[2].startswith("E")  # as the server quotes a text with a backslash
             said = found[2][1 + escaped : -1].replace("''", "'")

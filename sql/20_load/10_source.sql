@@ -433,8 +433,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A numeric may be too large for a double.
-    SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e300 OR %1$s::text IN (''NaN'', ''Infinity'', ''-Infinity'') '
-                                                'THEN %1$s::float8 ELSE 1e300 END)' ELSE '(%1$s::float8)' END, argument)
+    SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) >= 1e300 AND %1$s::text NOT IN (''NaN'', ''Infinity'', ''-Infinity'') '
+                                                'THEN 1e300 ELSE %1$s::float8 END)' ELSE '(%1$s::float8)' END, argument)
     WHERE kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_number_expression(text, text) IS
@@ -549,33 +549,34 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_name_reasons(text) IS
 'Writes what may be wrong with a name, as a branch of a CASE.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_event_reasons() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_event_reasons(nobody text[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 'WHEN subject IS NULL THEN ''missing-subject'' '
-           'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
+    SELECT format('WHEN subject IS NULL THEN ''missing-subject'' WHEN octet_length(subject) <= %s AND subject = ANY (%L::text[]) THEN ''nobody'' ',
+                  (SELECT coalesce(max(octet_length(ele.name)), 0) FROM unnest(nobody) ele (name)), nobody)
+           || 'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
            || dbanon_internal.build_name_reasons('subject') ||
            ' WHEN t IS NULL THEN ''unparsable-time'' '
            'WHEN NOT abs(t) < ''Infinity'' THEN ''non-finite-time'' '
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_event_reasons() IS
+COMMENT ON FUNCTION dbanon_internal.build_event_reasons(text[]) IS
 'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_position_reasons(expected_srid integer, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_position_reasons(expected_srid integer, geographic boolean, missing text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('WHEN srid NOT IN (0, %s) THEN ''other-reference-system'' '
-                  'WHEN x IS NULL OR y IS NULL THEN ''unparsable-position'' '
-                  'WHEN NOT (abs(x) < ''Infinity'' AND abs(y) < ''Infinity'') THEN ''non-finite-position''', expected_srid)
+                  'WHEN x IS NULL OR y IS NULL THEN CASE WHEN %s THEN ''missing-position'' ELSE ''unparsable-position'' END '
+                  'WHEN NOT (abs(x) < ''Infinity'' AND abs(y) < ''Infinity'') THEN ''non-finite-position''', expected_srid, missing)
            || CASE WHEN geographic THEN
                   ' WHEN abs(x) <= 90 AND abs(y) > 90 AND abs(y) <= 180 THEN ''swapped-axes'' '
                   'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_position_reasons(integer, boolean) IS
-'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts.';
+COMMENT ON FUNCTION dbanon_internal.build_position_reasons(integer, boolean, text) IS
+'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts. missing says there is none.';
 
 -- ---- staged rows
 
@@ -791,6 +792,40 @@ COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb, tstzra
 and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; what has a time
 in read_again leaves the quarantines of earlier loads of the same sources.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_losses(drawn bigint) RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Of several sources, the one that lost the greatest share.
+    SELECT format('%s of %s became %s. Usual causes: %s. To see some: SELECT line, content FROM dbanon.quarantine WHERE load_id = %s AND reason = %L LIMIT 10',
+                  dbanon_internal.format_count(lost.n), dbanon_internal.format_quantity(lost.rows_read, 'row'), lost.reason,
+                  coalesce(cau.cause, 'the source was loaded before, or has rows twice'), lost.load_id, lost.reason)
+    FROM (
+        SELECT DISTINCT ON (pair.key) load.load_id, load.rows_read, pair.key AS reason, pair.value::bigint AS n
+        FROM dbanon.load load CROSS JOIN jsonb_each_text(load.quarantined) pair
+        WHERE drawn IN (load.load_id, load.part_of) AND 20 * pair.value::bigint > load.rows_read
+        ORDER BY pair.key, pair.value::numeric / load.rows_read DESC, load.load_id) lost
+    LEFT JOIN (VALUES
+        ('missing-subject', 'the column of people is another, or the source does not know them'), ('non-finite-position', 'devices had no reception'),
+        ('subject-too-long', 'the column of people is another'), ('control-characters', 'the file is in another encoding, or cells hold line breaks'),
+        ('missing-category', 'the column of categories is another'), ('too-fast', 'several people have one name, or the limit is in another unit'),
+        ('unparsable-time', 'the column of times is another, or they are written in another way than ISO 8601'),
+        ('non-finite-time', 'an open end is written as infinity'), ('outside-bbox', 'the box is in other units, or of another area'),
+        ('time-out-of-range', 'some numbers are in another unit, such as milliseconds among seconds'),
+        ('future-time', 'clocks are fast, or the zone is another'), ('far-time', 'clocks jumped, or the source has several periods'),
+        ('other-reference-system', 'the source was put together of several. Reproject its geometries to one in a view, with ST_Transform'),
+        ('missing-position', 'devices had no reception, or the columns of positions are others'), ('swapped-axes', 'some rows have latitude first'),
+        ('unparsable-position', 'decimal commas, degrees with minutes, or a form of geometries that is not read here'),
+        ('position-out-of-range', 'the reference system is another, or 91 and 181 stand for an unknown place'),
+        ('far-position', 'devices without reception report 0, or the source has several areas'), ('not-a-polygon', 'the column of shapes is another'),
+        ('contradicting-fix', 'several people have one name, or times lost their digits or seconds'),
+        ('empty-request', 'the columns of requests are others'), ('duplicate-station', 'several antennas stand at one place'),
+        ('invalid-polygon', 'polygons cross themselves. Mend them in a view, with ST_MakeValid'), ('outside-area', 'the area is of another place')) cau (reason, cause) USING (reason)
+    ORDER BY lost.n DESC, lost.reason
+$$;
+COMMENT ON FUNCTION dbanon_internal.describe_losses(bigint) IS
+'Words for which reasons more than 5 percent of the rows of a source are in quarantine, with usual causes and the query that shows such rows.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], read_again tstzrange DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -810,10 +845,11 @@ BEGIN
                                          WHERE rej.file = src.file AND rej.reason = ANY (uncopied)
                                          GROUP BY rej.reason) tally), '{}') ORDER BY src.file)
         FROM generate_series(0, cardinality(counted) - 1) src (file)), read_again);
+    PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_losses(drawn) note (notice);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[], tstzrange) IS
-'Writes to dbanon.quarantine what could not be used of a load''s sources, and counts the load.';
+'Writes to dbanon.quarantine what could not be used of a load''s sources, counts the load, and says which reasons took many rows.';
 
 -- ---- places
 

@@ -186,13 +186,14 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY(
         SELECT s.name
-        FROM ONLY dbanon.population p CROSS JOIN unnest(subjects) s (name)
+        FROM ONLY dbanon.population p CROSS JOIN unnest(subjects) s (name) CROSS JOIN unnest(dbanon_internal.list_name_forms(s.name)) form (name)
         WHERE p.population_id = find_forgotten.population_id
-            AND dbanon_internal.hash_person(p.key, s.name) IN (
-                SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = find_forgotten.population_id))
+            AND dbanon_internal.hash_person(p.key, form.name) IN (
+                SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = find_forgotten.population_id)
+        GROUP BY s.name)
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_forgotten(bigint, text[]) IS
-'Those of some names in a population that belong to people who were forgotten.';
+'Those of some names in a population that belong to people who were forgotten, under this name or as the same whole number.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_forgotten() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -230,17 +231,13 @@ SET extra_float_digits = 1
 AS $$
 DECLARE
     known dbanon.dataset;
-    population bigint;
     forgotten text[] := '{}';
     reasons text;
 BEGIN
     SELECT dat.* INTO known FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL;
     IF pg_relation_size('dbanon.forgotten') > 0 AND asked.subject <> '-' THEN
-        SELECT pop.population_id INTO population FROM dbanon.population pop
-            WHERE CASE WHEN asked.population IS NULL AND known.population_id IS NOT NULL THEN pop.population_id = known.population_id
-                       ELSE pop.name = coalesce(asked.population, 'default') END;
         EXECUTE format('SELECT dbanon_internal.find_forgotten($1, ARRAY(SELECT DISTINCT s.subject FROM pg_temp.%I s WHERE s.subject IS NOT NULL))', relation)
-            INTO forgotten USING population;
+            INTO forgotten USING dbanon_internal.find_population_of_load(asked);
     END IF;
     -- Times that are none lie on neither side of a bound.
     reasons := concat_ws(' ',

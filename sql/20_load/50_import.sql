@@ -72,6 +72,9 @@ BEGIN
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
                 'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
+        IF asked.subject <> '-' THEN
+            PERFORM dbanon_internal.note_rounding('dbanon.trajectory', drawn, kept, first_time, last_time);
+        END IF;
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-position')::bigint, 'position'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-time')::bigint, 'time'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_too_fast((far ->> 'too-fast')::bigint, asked.max_speed_kmh));
@@ -100,22 +103,24 @@ COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[],
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it. Raises an error if no row can be used, or if axes are
 swapped.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean, missing text)
+RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT concat_ws(' ', dbanon_internal.build_event_reasons(), dbanon_internal.build_name_reasons('trip'),
-                     dbanon_internal.build_position_reasons(source_srid, geographic), dbanon_internal.build_box_reasons((asked).bbox))
+    SELECT concat_ws(' ', dbanon_internal.build_event_reasons(dbanon_internal.list_null_names(asked)), dbanon_internal.build_name_reasons('trip'),
+                     dbanon_internal.build_position_reasons(source_srid, geographic, missing), dbanon_internal.build_box_reasons((asked).bbox))
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_fix_reasons(dbanon_internal.loading, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_fix_reasons(dbanon_internal.loading, integer, boolean, text) IS
 'Writes what may be wrong with a fix by itself, as branches of a CASE over columns subject, trip, t, srid, x and y; the first
-counts.';
+counts. missing is the condition under which there is no position.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(asked dbanon_internal.loading, geographic boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(asked dbanon_internal.loading, geographic boolean, places text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged', 'dbanon_suspect']);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged'), dbanon_internal.set_aside(asked, 'dbanon_suspect');
     EXECUTE format(
         'WITH judged AS MATERIALIZED ('
@@ -124,12 +129,15 @@ BEGIN
         '  INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, content, t FROM judged WHERE reason IS NOT NULL) '
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y) '
         'SELECT file, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL',
-        dbanon_internal.build_fix_reasons(asked, 0, geographic));
+        dbanon_internal.build_fix_reasons(asked, 0, geographic, format(
+            'EXISTS (SELECT FROM jsonb_each_text(content) cell WHERE cell.key = ANY (%L) AND (coalesce(btrim(cell.value), '''') = ANY (%L) '
+            'OR cell.value ~* '' EMPTY$''))', places, ARRAY[''] || dbanon_internal.list_null_names(asked))));
+    PERFORM dbanon_internal.note_nobody(asked);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean) IS
-'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are: stages them or
-leaves them out.';
+COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean, text[]) IS
+'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are, with positions in the columns of
+places: stages them or leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
     asked dbanon_internal.loading, qualified text, chosen text, types jsonb, units_per_s double precision, source_srid integer,
@@ -163,7 +171,7 @@ BEGIN
         '                  FROM (SELECT %8$s AS raw_subject, %9$s AS raw_time, %10$s AS raw_geom, %11$s AS raw_trip, '
         '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
-        dbanon_internal.build_fix_reasons(asked, source_srid, geographic),
+        dbanon_internal.build_fix_reasons(asked, source_srid, geographic, CASE WHEN moving THEN 'raw_cell IS NULL' ELSE 'true' END),
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.build_text_expression('raw_subject') END,
         dbanon_internal.build_text_expression('raw_trip'),
         CASE WHEN moving THEN 'raw_time'
@@ -184,8 +192,10 @@ BEGIN
         -- Of a part of a table nobody has estimated the rows.
         (SELECT cla.reltuples FROM pg_class cla
          WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0)), qualified);
+    PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.note_nobody(asked);
     RETURN rows_read;
 END
 $$;

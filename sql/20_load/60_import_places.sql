@@ -6,7 +6,7 @@
 
 -- ---- places
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_place_reasons(kind text, source_srid integer, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_place_reasons(kind text, source_srid integer, geographic boolean, is_file boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,13 +14,14 @@ AS $$
         CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END,
         dbanon_internal.build_name_reasons('label'),
         CASE kind WHEN 'sites' THEN 'WHEN type_name ~ ''CURVE|CIRCULARSTRING|SURFACE|TIN'' THEN ''unparsable-position''' END,
-        dbanon_internal.build_position_reasons(source_srid, geographic),
+        -- What of a file could not be read is NULL, and what is not there is empty.
+        dbanon_internal.build_position_reasons(source_srid, geographic, CASE WHEN is_file THEN 'raw_geom IS NOT NULL' ELSE 'true' END),
         CASE kind WHEN 'cells' THEN 'WHEN type_name !~ ''^(MULTI)?POLYGON$'' THEN ''not-a-polygon'''
             WHEN 'pois' THEN 'WHEN type_name !~ ''^(MULTI)?(POINT|LINESTRING|POLYGON)$'' THEN ''unparsable-position'''
             WHEN 'stations' THEN 'WHEN type_name <> ''POINT'' THEN ''unparsable-position''' END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_place_reasons(text, integer, boolean) IS
-'Writes what may be wrong with a place by itself, as branches of a CASE over columns label, srid, x, y (its middle) and type_name;
+COMMENT ON FUNCTION dbanon_internal.build_place_reasons(text, integer, boolean, boolean) IS
+'Writes what may be wrong with a place by itself, as branches of a CASE over columns label, raw_geom, srid, x, y (its middle) and type_name;
 the first counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_places(
@@ -46,7 +47,7 @@ BEGIN
         '      FROM (SELECT *, @postgis@.ST_Force2D(raw_geom) AS flat, dbanon_internal.is_endless(raw_geom) AS endless '
         '            FROM (SELECT %s AS line, %s AS given, %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw '
         '            OFFSET 0) numbered OFFSET 0) meant',
-        source_srid, dbanon_internal.build_place_reasons(kind, source_srid, geographic) || dbanon_internal.build_box_reasons(bbox),
+        source_srid, dbanon_internal.build_place_reasons(kind, source_srid, geographic, rows.is_file) || dbanon_internal.build_box_reasons(bbox),
         coalesce(label, ''), geom,
         dbanon_internal.build_text_expression('raw_label'),
         dbanon_internal.build_middle_expression('raw_geom', 'x', geographic), dbanon_internal.build_middle_expression('raw_geom', 'y', geographic),
@@ -377,7 +378,7 @@ BEGIN
         'FROM (SELECT line, content, %s AS subject, %s AS t, %s AS pairs '
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
         'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
-        dbanon_internal.build_event_reasons(), dbanon_internal.build_text_expression('c1'),
+        dbanon_internal.build_event_reasons(dbanon_internal.list_null_names(asked)), dbanon_internal.build_text_expression('c1'),
         dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked.time_column, asked.tz, units_per_s),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
@@ -385,8 +386,10 @@ BEGIN
         (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
          FROM unnest(named) WITH ORDINALITY ele (name, ord)),
         dbanon_internal.build_chosen_rows(described.qualified, described.types ->> asked.time_column, units_per_s, asked)), described.qualified);
+    PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.note_nobody(asked);
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new');
     PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(source, asked));
     PERFORM dbanon_internal.report_stage('storing ' || kind);
@@ -412,6 +415,7 @@ BEGIN
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_left_out(
         counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) note (notice);
+    PERFORM dbanon_internal.note_rounding('pg_temp.dbanon_staged', NULL, count(*), min(sta.at), max(sta.at)) FROM pg_temp.dbanon_staged sta;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, dbanon.dataset, bigint, text, text) IS

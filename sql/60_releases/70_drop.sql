@@ -92,7 +92,7 @@ AS $$
         SELECT FROM jsonb_path_query(content, 'strict $.** ? (@.type() == "string" || @.type() == "number")') v (value)
         CROSS JOIN LATERAL (SELECT dbanon_internal.normalise_name(v.value #>> '{}') AS said) s
         -- A number is found in too many places that mean something else, times above all: it has to be the whole.
-        WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.build_word_pattern(name)))
+        WHERE s.said = ANY (dbanon_internal.list_name_forms(name)) OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.build_word_pattern(name)))
 $$;
 COMMENT ON FUNCTION dbanon_internal.names_subject(jsonb, text) IS
 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
@@ -264,8 +264,15 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    who text := nullif(dbanon_internal.normalise_name(subject), '');
     held bigint := dbanon_internal.hold_dataset(dataset);
+    given text := nullif(dbanon_internal.normalise_name(subject), '');
+    -- A whole number may be there in another form.
+    who text := coalesce((
+        SELECT form.name FROM unnest(dbanon_internal.list_name_forms(given)) WITH ORDINALITY form (name, nth)
+        WHERE EXISTS (SELECT FROM dbanon.trajectory tra WHERE tra.dataset_id = held AND tra.subject = form.name)
+            OR EXISTS (SELECT FROM dbanon.request req WHERE req.dataset_id = held AND req.subject = form.name)
+            OR EXISTS (SELECT FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = held AND qid.subject = form.name)
+        ORDER BY form.nth LIMIT 1), given);
     forgotten bigint := dbanon_internal.hash_person(dbanon_internal.find_dataset_key(held), who);
     paths bigint[] := ARRAY(SELECT tra.trajectory_id FROM dbanon.trajectory tra WHERE tra.dataset_id = held AND tra.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT mem.run_id FROM dbanon.run run JOIN dbanon.membership mem ON mem.run_id = run.run_id
@@ -342,7 +349,8 @@ BEGIN
             HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;
     DELETE FROM ONLY dbanon.forgotten forg WHERE forg.population_id = of_people.population_id
-        AND forg.code = dbanon_internal.hash_person(of_people.key, dbanon_internal.normalise_name(subject));
+        AND forg.code IN (SELECT dbanon_internal.hash_person(of_people.key, form.name)
+                          FROM unnest(dbanon_internal.list_name_forms(dbanon_internal.normalise_name(subject))) form (name));
     lifted := FOUND;
     INSERT INTO dbanon.audit (action, detail) VALUES ('remember', jsonb_build_object('population', of_people.name, 'lifted', lifted));
     RETURN lifted;

@@ -526,7 +526,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         3,
         (
             4,
-            "4 unparsable-position",
+            "3 unparsable-position",
             "--geom",
         ),
     ),

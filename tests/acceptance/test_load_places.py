@@ -186,8 +186,8 @@ def test_points_of_interest_and_sites_come_from_geographic_files_too(town: str, 
 def test_a_geometry_that_cannot_be_used_is_kept_aside_with_its_number(town: str, tmp_path: Path) -> None:
     ring = [[8.2, 53.1], [8.21, 53.1], [8.21, 53.11], [8.2, 53.1]]
     cases = {
-        None: "unparsable-position",
-        "empty": "unparsable-position",
+        None: "missing-position",
+        "empty": "missing-position",
         "point": "not-a-polygon",
         "bow": "invalid-polygon",
         "far": "position-out-of-range",
@@ -284,7 +284,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("archive.zip", (), 3, "archive.zip"),
         ("remote.vrt", (), 3, "remote.vrt"),
         ("points.geojson", (), 3, "6 not-a-polygon"),
-        ("null.geojson", (), 3, "2 unparsable-position"),
+        ("null.geojson", (), 3, "2 missing-position"),
         ("wrong!.geojson", (), 3, "'!'"),
         ("table.csv", (), 3, "'geom'"),
         ("local.gpkg", (), 3, "EPSG"),

@@ -73,7 +73,7 @@ def test_a_table_comes_without_the_person_who_was_forgotten(operator: psycopg.Co
 def test_rows_that_could_not_be_used_leave_no_copy_of_the_person_either(gps: psycopg.Connection) -> None:
     gps.execute("INSERT INTO gps SELECT cab, ts, NULL, poi FROM gps")
     found = fetch_row(gps, TABLE, "replace")
-    assert (found["quarantined"], found["forgotten"]) == ({"unparsable-position": 45}, 10)
+    assert (found["quarantined"], found["forgotten"]) == ({"missing-position": 45}, 10)
     assert count_traces(gps) == 0
 
 

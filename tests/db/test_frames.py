@@ -201,7 +201,7 @@ MOVING = [
     (None, "POINT(8.21 53.11)@2008-06-04 12:00:00+00"),
 ]
 LEFT_OUT = {"duplicate-fix": 1, "missing-subject": 1, "non-finite-position": 1, "swapped-axes": 1}
-LEFT_OUT |= {"unparsable-position": 7}
+LEFT_OUT |= {"missing-position": 1, "unparsable-position": 6}
 
 
 def _read_quarantine(connection: Connection) -> list[Any]:

@@ -229,7 +229,7 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
         ("a.b.c.d", COLUMNS, DataError, ("'a.b.c.d'",)),
         ("failing", COLUMNS, DataError, ("public.failing", "SQLSTATE 22012")),
         ("loose", COLUMNS, DataError, ("'cab'", "spellings")),
-        ("void", COLUMNS, DataError, ("57 rows", "57 unparsable-position")),
+        ("void", COLUMNS, DataError, ("57 rows", "57 missing-position")),
         ("nowhere", COLUMNS, DataError, ("'place'", 0, "--crs EPSG:4326")),
         ("naive", COLUMNS, ParameterError, ("'at'", "timestamp", "--tz UTC")),
         ("empty", COLUMNS, DataError, ("0 rows", "usable")),
@@ -387,7 +387,7 @@ def test_areas_that_cannot_be_used_are_left_out_with_their_reason(areas):
         "non-finite-position": 3,
         "outside-bbox": 2,
         "swapped-axes": 1,
-        "unparsable-position": 2,
+        "missing-position": 2,
     }
     assert report.kept == 21
 

@@ -104,7 +104,7 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
         ("a,,1,1", "unparsable-time"),
         ("a,inf,1,1", "non-finite-time"),
         ("a,2,east,1", "unparsable-position"),
-        ("a,2,1,", "unparsable-position"),
+        ("a,2,1,", "missing-position"),
         ("a,2,nan,1", "non-finite-position"),
         ("a,2,1,-Infinity", "non-finite-position"),
         ("a,2,180.1,1", "position-out-of-range"),
@@ -208,7 +208,7 @@ def test_rows_of_their_own_that_repeat_others_are_kept_and_counted(connection, w
 
 
 def test_named_subjects_at_one_place_get_no_notice(connection, write):
-    assert _load(connection, write(HEAD + "a,0,1,1\nb,0,1,1\n")).notices == ()
+    assert _load(connection, write(HEAD + "a,0,1,1\nb,0,1,1\nb,1,1,1\n")).notices == ()
 
 
 def test_rows_of_their_own_are_counted_among_what_is_added_and_what_is_there(connection, write):

@@ -140,7 +140,7 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_cells(town, write):
     rows = [
         ("8.21,53.11,clinic", None),
         ("east,53.11,a", "unparsable-position"),
-        ("8.21,,a", "unparsable-position"),
+        ("8.21,,a", "missing-position"),
         ("nan,53.11,a", "non-finite-position"),
         ("8.21,-inf,a", "non-finite-position"),
         ("53.11,8.21,a", "swapped-axes"),
@@ -172,9 +172,9 @@ def test_shapes_that_are_none_or_endless_are_left_out(plane, write):
         ('"POLYGON ((0 0, 1 0"', "unparsable-position"),
         ("clinic", "unparsable-position"),
         ("5", "unparsable-position"),
-        ("", "unparsable-position"),
-        ("POINT EMPTY", "unparsable-position"),
-        ("GEOMETRYCOLLECTION EMPTY", "unparsable-position"),
+        ("", "missing-position"),
+        ("POINT EMPTY", "missing-position"),
+        ("GEOMETRYCOLLECTION EMPTY", "missing-position"),
         ('"COMPOUNDCURVE((0 0, 1 1), CIRCULARSTRING(1 1, 2 2, 3 1))"', "unparsable-position"),
         ('"CurvePolygon((0 0, 1 0, 1 1, 0 0))"', "unparsable-position"),
         ('"CIRCULARSTRING Z (1 1 0, 2 2 0, 3 1 0)"', "unparsable-position"),
@@ -249,7 +249,7 @@ def test_a_shape_that_reaches_far_is_far_although_its_middle_is_not(plane, write
 def test_far_sites_are_left_out_when_asked_and_nothing_else_is_stored_if_all_are(plane, write):
     far = HEAD + "90000,500,far\n"
     report = _load_metres(plane, write(far + "5,5,near\n"), drop_outliers=True)
-    assert (report.quarantined, report.far, report.notices) == ({"far-position": 1}, {}, ())
+    assert (report.quarantined, report.far) == ({"far-position": 1}, {})
     with expect_refusal(DataError, "usable", "1 far-position"):
         _load_metres(plane, write(far), drop_outliers=True, replace=True)
     assert _read_sites(plane) == [("near", "POINT(5 5)")]

@@ -146,7 +146,7 @@ def test_late_rows_of_published_times_are_counted_by_period_and_those_between_ar
     assert (row["rows_kept"], row["known"], row["late"], row["quarantined"]) == (4, 180, 8, {})
     periods = [(datetime.fromisoformat(p["since"]), p["rows"]) for p in row["late_periods"]]
     assert periods == [(datetime(2026, 1, 5, tzinfo=UTC), 3), (datetime(2026, 1, 7, tzinfo=UTC), 5)]
-    demand_named(said[0], "times that are published", 8)
+    demand_named("\n".join(said), "times that are published", 8)
 
 
 def test_twins_of_a_published_time_are_late_whatever_other_rows_there_are(gps: psycopg.Connection) -> None:
@@ -302,7 +302,7 @@ def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_
     gps.execute(
         "INSERT INTO gps VALUES ('c1', '2026-01-05 00:30+00', NULL, 53.1), ('c1', '2026-01-05 00:31+00', 8.2, 'NaN')"
     )
-    assert load_rows(gps)["quarantined"] == {"unparsable-position": 1, "non-finite-position": 1}
+    assert load_rows(gps)["quarantined"] == {"missing-position": 1, "non-finite-position": 1}
     [(content,)] = gps.execute("SELECT content FROM dbanon.quarantine WHERE reason = 'non-finite-position'").fetchall()
     assert (set(content), content["lon"], content["lat"]) == ({"cab", "ts", "lon", "lat"}, "8.2", "NaN")
 

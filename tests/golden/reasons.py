@@ -5,7 +5,7 @@ A test holds the reasons against those that the SQL of loads gives.
 
 QUARANTINED = {
     "missing-category": "a point of interest has no category",
-    "missing-subject": "the row names no person",
+    "missing-subject": "the row names no person. The words of `--null`, such as `NA`, name none",
     "subject-too-long": "the name of the person has more than 1,000 bytes",
     "control-characters": "a name of a person, trip, site, cell or category has a character that a terminal obeys "
     "(U+0001 to U+001F, U+007F to U+009F) between its other letters",
@@ -14,8 +14,9 @@ QUARANTINED = {
     "time-out-of-range": "the time is before the year 1 or after 5138. Often it is a number in another unit than the "
     "rest of the file",
     "other-reference-system": "the point is in another coordinate system than the first of its table",
-    "unparsable-position": "a coordinate is no number, or there is no geometry, or an empty one, or WKT that cannot be "
-    "read (curves cannot). Or a point of interest is a curve or a collection",
+    "missing-position": "a coordinate or the geometry is NULL or empty",
+    "unparsable-position": "a coordinate is no number, or the geometry is WKT that cannot be read (curves cannot). "
+    "Or a point of interest is a curve or a collection",
     "not-a-polygon": "the cell is neither a polygon nor a multipolygon",
     "non-finite-position": "a coordinate is NaN or infinite",
     "swapped-axes": "the coordinates are the wrong way round in this row, as the other rows show (of a site: as the "
