@@ -285,7 +285,7 @@ COMMENT ON FUNCTION dbanon_internal.sort_out(dbanon_internal.loading, jsonb, tex
 'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_kept(
-    shape jsonb, OUT kept bigint, OUT first_s double precision, OUT last_s double precision, OUT far jsonb)
+    shape jsonb, OUT kept bigint, OUT first_s double precision, OUT last_s double precision, OUT far jsonb, OUT newest timestamptz)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -296,12 +296,13 @@ BEGIN
     EXECUTE format(
         'SELECT count(*), min(t), max(t), jsonb_strip_nulls(jsonb_build_object(''far-position'', nullif(count(*) FILTER (WHERE %1$s), 0), '
         '    ''far-time'', nullif(count(*) FILTER (WHERE %2$s AND NOT %1$s), 0), '
-        '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
-    INTO kept, first_s, last_s, far;
+        '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))), '
+        '    to_timestamp(max(t) FILTER (WHERE NOT %2$s AND t <= extract(epoch FROM now()))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
+    INTO kept, first_s, last_s, far, newest;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_kept(jsonb) IS
-'Counts the fixes left in the staging table, finds their first and last time, and counts those that lie far outside the rest or are too fast.';
+'Counts the fixes left in the staging table, finds their first and last time and the newest that an honest clock said, and counts those that lie far outside the rest or are too fast.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
