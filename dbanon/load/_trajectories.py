@@ -170,7 +170,15 @@ class Fixes:
             staging.stage_suspects([file[~fine], line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)])
 
     def _find_fine(
-        self, subject: pa.Array, trip: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool, last_s: float
+        self,
+        subject: pa.Array,
+        trip: pa.Array,
+        t: pa.Array,
+        x: pa.Array,
+        y: pa.Array,
+        *,
+        geographic: bool,
+        last_s: float,
     ) -> NDArray[np.bool_]:
         """Where nothing can be wrong; `dbanon_internal.judge_suspects` knows the reasons against the others."""
         time, east, north = _staging.convert_to_floats(t), _staging.convert_to_floats(x), _staging.convert_to_floats(y)
