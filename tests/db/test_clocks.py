@@ -262,9 +262,14 @@ def test_a_job_publishes_each_night_although_a_clock_is_wrong(connection: psycop
         "'2038-01-01']::timestamptz[]) t",
         [find_day(2.51)],
     )
-    connection.execute("UPDATE public.gps SET lat = 60 WHERE cab = 'c2' AND ts = %s", [find_day(0.5)])
+    connection.execute(  # so wide that a jump is not far
+        "INSERT INTO public.gps SELECT 'w', ts, 8.2, 53.1 + extract(epoch FROM ts - %s) / 4e5 FROM public.gps "
+        "WHERE cab = 'c1' AND lon = 8.201",
+        [find_day(0)],
+    )
+    connection.execute("UPDATE public.gps SET lat = 53.9 WHERE cab = 'c2' AND ts = %s", [find_day(0.5)])
     add(connection)
-    connection.execute('UPDATE dbanon.job SET load = load || \'{"max_speed_kmh": 300, "drop_outliers": true}\'')
+    connection.execute('UPDATE dbanon.job SET load = load || \'{"max_speed_kmh": 50, "drop_outliers": true}\'')
     assert [run_night(connection) for _ in range(5)] == ["done"] * 4 + ["idle"]
     assert list_periods(connection, "state, late")[:4] == [("done", 0)] * 4
     assert read_value(connection, "SELECT count(*) FROM dbanon.quarantine WHERE reason = 'too-fast'") == 1

@@ -147,7 +147,7 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
             "ST_MakePoint(lon, lat)",
         ),
         (
-            {"time": "'subject'", "subject": "'i'"},
+            {"time_column": "'subject'", "subject": "'i'"},
             "DA012",
             ("'subject'", "timestamp", "unix seconds", "text"),
             "view",
