@@ -16,7 +16,6 @@ DROP FUNCTION IF EXISTS
     dbanon_internal.demand_request_columns(text, text, text[]),
     dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange),
     dbanon_internal.write_load(bigint, bigint[], tstzrange),
-    dbanon_internal.count_kept(jsonb),
     dbanon_internal.stage_events(regclass, dbanon_internal.loading, text, text, text[], text[]);
 ALTER TYPE dbanon_internal.loading RENAME ATTRIBUTE "time" TO time_column;
 ALTER TYPE dbanon_internal.loading ADD ATTRIBUTE time_format text, ADD ATTRIBUTE time_unit text,

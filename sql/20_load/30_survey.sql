@@ -285,7 +285,7 @@ COMMENT ON FUNCTION dbanon_internal.sort_out(dbanon_internal.loading, jsonb, tex
 'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_kept(
-    shape jsonb, OUT kept bigint, OUT first_s double precision, OUT last_s double precision, OUT far jsonb, OUT newest timestamptz)
+    shape jsonb, OUT kept bigint, OUT first_s double precision, OUT last_s double precision, OUT far jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -296,13 +296,27 @@ BEGIN
     EXECUTE format(
         'SELECT count(*), min(t), max(t), jsonb_strip_nulls(jsonb_build_object(''far-position'', nullif(count(*) FILTER (WHERE %1$s), 0), '
         '    ''far-time'', nullif(count(*) FILTER (WHERE %2$s AND NOT %1$s), 0), '
-        '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))), '
-        '    to_timestamp(max(t) FILTER (WHERE NOT %2$s AND t <= extract(epoch FROM now()))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
-    INTO kept, first_s, last_s, far, newest;
+        '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
+    INTO kept, first_s, last_s, far;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_kept(jsonb) IS
-'Counts the fixes left in the staging table, finds their first and last time and the newest that an honest clock said, and counts those that lie far outside the rest or are too fast.';
+'Counts the fixes left in the staging table, finds their first and last time, and counts those that lie far outside the rest or are too fast.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_honest_time(shape jsonb, t double precision[]) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    -- A clock that was ahead shows by a gap of more than a day, which is what the next load reads again; few rows lie beyond it.
+    WITH fix AS (
+        SELECT ele.t, lag(ele.t) OVER (ORDER BY ele.t) AS before, percent_rank() OVER (ORDER BY ele.t) AS share
+        FROM unnest(t) ele (t)
+        WHERE ele.t <= extract(epoch FROM now()) AND ele.t BETWEEN (shape #> '{t,0}')::float8 AND (shape #> '{t,1}')::float8)
+    SELECT to_timestamp(coalesce(min(fix.before) FILTER (WHERE fix.share > 0.9 AND fix.t > fix.before + 86400), max(fix.t))) FROM fix
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_honest_time(jsonb, double precision[]) IS
+'The newest of the times in a sample of a load that a clock without faults can have said; NULL where there is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

@@ -64,9 +64,10 @@ BEGIN
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
     PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
     -- Figures and notices, from what is left in the staging table, which is what was kept. Without a survey no row was staged.
-    SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}'), cnt.newest
-    INTO kept, first_time, last_time, far, newest_time FROM dbanon_internal.count_kept(shape) cnt;
+    SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}')
+    INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(shape) cnt;
     IF kept > 0 THEN
+        newest_time := dbanon_internal.find_honest_time(shape, sample.t);
         IF known.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (
                 SELECT DISTINCT sta.subject, (to_timestamp(sta.t) AT TIME ZONE known.day_zone)::date FROM pg_temp.dbanon_staged sta) seen;

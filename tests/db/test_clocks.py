@@ -100,6 +100,18 @@ def test_nights_are_whole_although_each_path_has_a_time_of_the_future(fast: psyc
     assert take_new(fast)["rows_kept"] == 2400
 
 
+@pytest.mark.parametrize("ahead", ["3 days", "25 hours", "23 hours"])
+def test_in_a_replay_a_clock_that_is_a_day_ahead_hides_no_rows(fast: psycopg.Connection, ahead: str) -> None:
+    """Five days long, so that nothing of the week after is far from the rest."""
+    fast.execute("DELETE FROM fast")
+    for night in (905, 904, 903, 902, 901):
+        fast.execute(NIGHT, [night])
+    fast.execute("INSERT INTO fast SELECT 'c1', max(ts) + %s::interval, 13.401, 52.51 FROM fast", [ahead])
+    take(fast)
+    fast.execute(NIGHT, [900])
+    assert take_new(fast)["rows_kept"] == 2400
+
+
 def test_what_was_replaced_says_no_more_where_a_night_begins(fast: psycopg.Connection) -> None:
     fast.execute(NIGHT, [1])
     take(fast)
