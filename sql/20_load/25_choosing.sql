@@ -274,6 +274,7 @@ looked for, rows without a time.';
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_rejected(condition text, relation text DEFAULT 'dbanon_staged') RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off  -- nobody has counted the rows of temporary tables
 AS $$
 BEGIN
     -- Of a person's requests at one time each is judged by itself.
@@ -292,21 +293,27 @@ CREATE OR REPLACE FUNCTION dbanon_internal.find_rejected(
     asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relation text DEFAULT 'dbanon_staged') RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off
 AS $$
+DECLARE
+    usable CONSTANT text := 's.t >= -62135596800 AND s.t < 1e11';
+    loads CONSTANT bigint[] := ARRAY(
+        SELECT l.load_id FROM dbanon.load l JOIN dbanon.dataset d USING (dataset_id)
+        WHERE d.name = asked.dataset AND d.dropped_at IS NULL AND l.kind = find_rejected.kind AND l.quarantined <> '{}'
+            AND l.source IN (SELECT left(src.name, 1000) FROM unnest(sources) src (name)));
 BEGIN
-    IF asked.mode NOT IN ('append', 'new') THEN
+    IF asked.mode NOT IN ('append', 'new') OR loads = '{}' THEN
         RETURN;
     END IF;
     -- A row is known by who and when: its other cells may be read from other columns now.
     EXECUTE format(
         'WITH held AS MATERIALIZED ('
-        '  SELECT q.quarantine_id, q.reason, q.content, q.at, (%s) COLLATE "C" AS subject FROM dbanon.quarantine q JOIN dbanon.load l USING (load_id) '
-        '  JOIN dbanon.dataset d USING (dataset_id) '
-        '  WHERE d.name = $1 AND d.dropped_at IS NULL AND l.kind = $2 AND l.source = ANY ($3) AND q.at IS NOT NULL) '
-        'INSERT INTO pg_temp.dbanon_before SELECT h.quarantine_id, h.reason, h.content, h.subject, s.t FROM held h JOIN pg_temp.%I s '
-        '  ON h.at = CASE WHEN s.t >= -62135596800 AND s.t < 1e11 THEN to_timestamp(s.t) END AND h.subject IS NOT DISTINCT FROM s.subject',
-        dbanon_internal.build_text_expression(format('(q.content ->> %L)', asked.subject)), relation)
-        USING asked.dataset, kind, ARRAY(SELECT left(src.name, 1000) FROM unnest(sources) src (name));
+        '  SELECT q.quarantine_id, q.reason, q.content, q.at, (%1$s) COLLATE "C" AS subject '
+        '  FROM dbanon.quarantine q JOIN (SELECT to_timestamp(min(s.t)) AS low, to_timestamp(max(s.t)) AS high FROM pg_temp.%2$I s WHERE %3$s) span '
+        '      ON q.at BETWEEN span.low AND span.high WHERE q.load_id = ANY ($1)) '
+        'INSERT INTO pg_temp.dbanon_before SELECT h.quarantine_id, h.reason, h.content, h.subject, s.t FROM pg_temp.%2$I s JOIN held h '
+        '  ON h.at = CASE WHEN %3$s THEN to_timestamp(s.t) END AND h.subject IS NOT DISTINCT FROM s.subject',
+        dbanon_internal.build_text_expression(format('(q.content ->> %L)', asked.subject)), relation, usable) USING loads;
     -- Their clock was wrong, and it is no better when that time has come.
     IF NOT (names_time OR coalesce(asked.allow_future, false)) THEN
         PERFORM dbanon_internal.leave_out_rejected('b.reason = ''future-time''', relation);
