@@ -103,6 +103,7 @@ COMMENT ON COLUMN dbanon.load.rows_kept IS 'Rows that were used.';
 COMMENT ON COLUMN dbanon.load.quarantined IS 'Rows that could not be used, by reason: {reason: count}.';
 COMMENT ON COLUMN dbanon.load.left_out IS 'Rows that were neither used nor put into quarantine, by reason: {reason: count}. The source has them still.';
 COMMENT ON COLUMN dbanon.load.units_per_s IS 'How many of the source''s numbers are a second, where its times are numbers.';
+COMMENT ON COLUMN dbanon.load.newest IS 'The newest time of a fix that it stored, without clocks that were ahead or far from the rest. Null where there is none.';
 COMMENT ON COLUMN dbanon.load.copies IS 'The datasets of which it found fixes under other names, the same one too: a notice said so, which later loads do not repeat.';
 COMMENT ON COLUMN dbanon.load.loaded_at IS 'When.';
 COMMENT ON COLUMN dbanon.load.loaded_by IS 'Login that loaded.';

@@ -96,7 +96,7 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, b
     dbanon.remember_subject(text, text),
     dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text,
     text[], double precision),
-    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.find_forgotten(bigint, text[]),
+    dbanon_internal.count_record(bigint, bigint[], jsonb, bigint[], timestamptz), dbanon_internal.find_forgotten(bigint, text[]),
     dbanon_internal.find_known_names(bigint, text[]),
     dbanon_internal.note_copies(bigint, bigint, bigint), dbanon_internal.find_or_add_population(text),
     dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.list_releases_within(bigint, tstzrange, interval),

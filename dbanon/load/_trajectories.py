@@ -23,9 +23,10 @@ from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
 BYTES_PER_MB = 1024**2
-_BEGIN_QUERY = f"""SELECT geographic, first_number, dbanon_internal.list_null_names({LOADING_RECORD})
+_BEGIN_QUERY = f"""SELECT geographic, first_number, dbanon_internal.list_null_names({LOADING_RECORD}),
+        dbanon_internal.find_last_time({LOADING_RECORD})
     FROM dbanon_internal.begin_load({LOADING_RECORD})"""
-_JUDGE_QUERY = f"SELECT dbanon_internal.judge_suspects({LOADING_RECORD}, %(geographic)s, %(places)s::text[])"
+_JUDGE_QUERY = f"SELECT dbanon_internal.judge_suspects({LOADING_RECORD}, %(geographic)s, %(places)s::text[], %(sources)s)"
 _FINISH_QUERY = f"""SELECT {LOAD_COLUMNS} FROM dbanon_internal.finish_load(
     {LOADING_RECORD}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
 OWN_SUBJECT = "-"
@@ -91,7 +92,9 @@ class Fixes:
         )
         return {name: staged for name, staged in named.items() if name is not None and name != OWN_SUBJECT}
 
-    def stage(self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int) -> None:
+    def stage(
+        self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int, last_s: float
+    ) -> None:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for source, where in zip(self.sources, self.positions, strict=True):
             times, rows, placed, shaped = _parse.Times(self.asked.tz), 0, False, False
@@ -109,7 +112,7 @@ class Fixes:
                 for start in range(0, len(read.line), _arrow.ROWS_PER_SLICE):
                     part = read.slice(start)
                     number = first + sum(staging.read) + rows
-                    self._stage_batch(staging, part, number, geographic=geographic)
+                    self._stage_batch(staging, part, number, geographic=geographic, last_s=last_s)
                     rows += len(part.line)
             if shaped and not placed:
                 raise DataError(
@@ -147,7 +150,9 @@ class Fixes:
                 f"{', '.join(sorted(systems))}. Reproject them to one."
             )
 
-    def _stage_batch(self, staging: _staging.Staging, rows: "_Rows", first: int, *, geographic: bool) -> None:
+    def _stage_batch(
+        self, staging: _staging.Staging, rows: "_Rows", first: int, *, geographic: bool, last_s: float
+    ) -> None:
         columns, named, size = rows.columns, self.asked, len(rows.line)
         if named.subject == OWN_SUBJECT:
             subject = pc.utf8_lpad(pa.array(first + np.arange(size)).cast(pa.string()), 12, "0")
@@ -155,7 +160,7 @@ class Fixes:
             subject = _parse.parse_texts(columns[named.subject])
         t, x, y = rows.t, rows.x, rows.y
         trip = pa.nulls(size, pa.string()) if named.trip is None else _parse.parse_texts(columns[named.trip])
-        fine = self._find_fine(subject, trip, t, x, y, geographic=geographic)
+        fine = self._find_fine(subject, trip, t, x, y, geographic=geographic, last_s=last_s)
         file, line = np.full(size, len(staging.read), np.int32), rows.line
         keep = pa.array(fine)
         numbers = [_staging.convert_to_floats(column.filter(keep)) for column in (t, x, y)]
@@ -168,7 +173,15 @@ class Fixes:
             staging.stage_suspects([file[~fine], line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)])
 
     def _find_fine(
-        self, subject: pa.Array, trip: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool
+        self,
+        subject: pa.Array,
+        trip: pa.Array,
+        t: pa.Array,
+        x: pa.Array,
+        y: pa.Array,
+        *,
+        geographic: bool,
+        last_s: float,
     ) -> NDArray[np.bool_]:
         """Where nothing can be wrong; `dbanon_internal.judge_suspects` knows the reasons against the others."""
         time, east, north = _staging.convert_to_floats(t), _staging.convert_to_floats(x), _staging.convert_to_floats(y)
@@ -176,7 +189,7 @@ class Fixes:
         most_x, most_y = (180.0, 90.0) if geographic else (greatest, greatest)
         odd = np.asarray(pc.is_in(subject, self.nobody).to_numpy(zero_copy_only=False))
         odd |= _staging.is_null(subject) | _parse.is_too_long(subject) | _parse.has_control(subject)
-        odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S))
+        odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S) & (time <= last_s))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
         if self.asked.bbox is not None:
             odd |= ~_bbox.is_inside(east, north, self.asked.bbox)
@@ -334,14 +347,14 @@ def load_trajectories(
     arguments: dict[str, Any] = {"asked": make_jsonb(name_as_sql(vars(asked) | {"crs": source.crs}))}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         begun = connection.execute(_BEGIN_QUERY, arguments).fetchone()
-        geographic, first, nobody = cast("tuple[bool, int, list[str]]", begun)
+        geographic, first, nobody, last_s = cast("tuple[bool, int, list[str], float]", begun)
         source = replace(source, nobody=pa.array(nobody, pa.string()))
         staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
-        source.stage(staging, progress, geographic=geographic, first=first)
+        source.stage(staging, progress, geographic=geographic, first=first, last_s=last_s)
         places = [name for name, staged in source.cells.items() if staged in ("x", "y", "place")]
+        arguments |= {"sources": source.recorded}
         connection.execute(_JUDGE_QUERY, arguments | {"geographic": geographic, "places": places})
         arguments |= {
-            "sources": source.recorded,
             "read": staging.read,
             "cells": Jsonb(staging.cells),
             "swap": source.remedy,

@@ -13,10 +13,16 @@ DROP FUNCTION IF EXISTS
     dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz),
     dbanon.import_quasi_identifiers(
         regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz),
-    dbanon_internal.demand_request_columns(text, text, text[]);
+    dbanon_internal.demand_request_columns(text, text, text[]),
+    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange),
+    dbanon_internal.write_load(bigint, bigint[], tstzrange),
+    dbanon_internal.stage_events(regclass, dbanon_internal.loading, text, text, text[], text[]);
 ALTER TYPE dbanon_internal.loading RENAME ATTRIBUTE "time" TO time_column;
 ALTER TYPE dbanon_internal.loading ADD ATTRIBUTE time_format text, ADD ATTRIBUTE time_unit text,
     ADD ATTRIBUTE nulls text[], ADD ATTRIBUTE allow_future boolean;
+ALTER TABLE dbanon.load ADD COLUMN newest timestamptz;
+DROP INDEX dbanon.quarantine_load_idx;
+CREATE INDEX quarantine_load_idx ON dbanon.quarantine (load_id, at);
 UPDATE dbanon.job SET load = load - 'time' || jsonb_build_object('time_column', load -> 'time') WHERE load ? 'time';
 UPDATE dbanon.job SET further = (
     SELECT jsonb_agg(CASE WHEN one ? 'time' THEN one - 'time' || jsonb_build_object('time_column', one -> 'time') ELSE one END

@@ -549,19 +549,32 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_name_reasons(text) IS
 'Writes what may be wrong with a name, as a branch of a CASE.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_event_reasons(nobody text[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon_internal.find_last_time(asked dbanon_internal.loading) RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+    -- Clocks differ by minutes, and wrong zones by an hour or more.
+    SELECT CASE WHEN (asked).allow_future THEN 1e11 ELSE extract(epoch FROM now())::float8 + 3600 END
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_last_time(dbanon_internal.loading) IS
+'The unix second after which a time is of the future: an hour after the server''s clock, unless a load allows the future.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_event_reasons(asked dbanon_internal.loading) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
     SELECT format('WHEN subject IS NULL THEN ''missing-subject'' WHEN octet_length(subject) <= %s AND subject = ANY (%L::text[]) THEN ''nobody'' ',
-                  (SELECT coalesce(max(octet_length(ele.name)), 0) FROM unnest(nobody) ele (name)), nobody)
+                  (SELECT coalesce(max(octet_length(ele.name)), 0) FROM unnest(nul.nobody) ele (name)), nul.nobody)
            || 'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
            || dbanon_internal.build_name_reasons('subject') ||
            ' WHEN t IS NULL THEN ''unparsable-time'' '
            'WHEN NOT abs(t) < ''Infinity'' THEN ''non-finite-time'' '
-           'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
+           'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'' '
+           || format('WHEN t > %L::float8 THEN ''future-time''', dbanon_internal.find_last_time(asked))
+    FROM (SELECT dbanon_internal.list_null_names(asked) AS nobody) nul
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_event_reasons(text[]) IS
+COMMENT ON FUNCTION dbanon_internal.build_event_reasons(dbanon_internal.loading) IS
 'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_position_reasons(expected_srid integer, geographic boolean, missing text) RETURNS text
@@ -588,13 +601,14 @@ DECLARE
     old text;
 BEGIN
     -- Two loads may be of one transaction.
-    FOREACH old IN ARRAY ARRAY['pg_temp.dbanon_staged', 'pg_temp.dbanon_rejected'] LOOP
+    FOREACH old IN ARRAY ARRAY['pg_temp.dbanon_staged', 'pg_temp.dbanon_rejected', 'pg_temp.dbanon_before'] LOOP
         IF to_regclass(old) IS NOT NULL THEN
             EXECUTE 'DROP TABLE ' || old;
         END IF;
     END LOOP;
     EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, t double precision, %s) ON COMMIT DROP', columns);
     CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb, t double precision) ON COMMIT DROP;
+    CREATE TEMP TABLE dbanon_before (quarantine_id bigint, reason text, content jsonb, subject text COLLATE "C", t double precision) ON COMMIT DROP;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
@@ -629,8 +643,8 @@ BEGIN
     -- Rows left out by reason. If all were left out as repetitions, the same file was loaded before.
     SELECT coalesce(sum(tally.n), 0), string_agg(format('%s %s', tally.n, tally.reason), ', ' ORDER BY tally.reason),
         bool_and(tally.reason LIKE 'duplicate-%' OR tally.reason = 'contradicting-fix'),
-        bool_or(tally.reason NOT IN ('no-time', 'outside-period')
-                AND (tally.reason = ANY (dbanon_internal.list_counted_reasons()) OR tally.reason LIKE 'duplicate-%'))
+        bool_or(tally.reason NOT IN ('no-time', 'outside-period') AND (
+            tally.reason = ANY (dbanon_internal.list_counted_reasons() || '{future-time,too-fast}'::text[]) OR tally.reason LIKE 'duplicate-%'))
     INTO lost, counts, known, expected
     FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason) tally;
     -- Where what is new is looked for there may be nothing, but what was there must not be unusable.
@@ -644,7 +658,8 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
             dbanon_internal.format_quantity(rows_read, 'row'), coalesce(' (' || counts || ')', '')
-        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')), HINT = remedy;
+        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')),
+            HINT = remedy || CASE WHEN counts LIKE '%future-time%' THEN ' Load rows of the future with allow_future => true.' ELSE '' END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_usable_rows(bigint, text, boolean) IS
@@ -717,7 +732,7 @@ first, which rows of all of them carry. Raises an error if there is no such data
 0.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_record(
-    drawn bigint, counted bigint[], without jsonb DEFAULT NULL, read_again tstzrange DEFAULT NULL)
+    drawn bigint, counted bigint[], without jsonb DEFAULT NULL, judged bigint[] DEFAULT '{}', newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -764,14 +779,14 @@ BEGIN
         DELETE FROM ONLY dbanon.load load WHERE load.load_id = drawn
             AND NOT EXISTS (SELECT FROM ONLY dbanon.quarantine qua WHERE qua.load_id = drawn);
     END IF;
-    IF read_again IS NOT NULL THEN
-        -- What was read again is in this load's quarantine, if it is wrong still.
+    UPDATE ONLY dbanon.load load SET newest = least(count_record.newest, now()) WHERE load.load_id = drawn AND count_record.newest IS NOT NULL;
+    IF judged <> '{}' THEN
+        -- What was judged again is in this load's quarantine, if it is wrong still.
         WITH again AS (
-            DELETE FROM ONLY dbanon.quarantine qua USING (
-                SELECT older.load_id FROM ONLY dbanon.load load JOIN ONLY dbanon.load older ON older.source = load.source
-                WHERE drawn IN (load.load_id, load.part_of) AND older.dataset_id = first.dataset_id AND older.kind = first.kind
-                    AND older.load_id < drawn) older
-            WHERE qua.load_id = older.load_id AND (qua.at <@ read_again OR (qua.at IS NULL AND lower_inf(read_again) AND upper_inf(read_again)))
+            DELETE FROM ONLY dbanon.quarantine qua USING ONLY dbanon.load older
+            WHERE qua.quarantine_id = ANY (judged) AND qua.load_id = older.load_id AND older.load_id < drawn
+                AND older.dataset_id = first.dataset_id AND older.kind = first.kind
+                AND older.source IN (SELECT load.source FROM ONLY dbanon.load load WHERE drawn IN (load.load_id, load.part_of))
             RETURNING qua.load_id, qua.reason
         ), counts AS (
             SELECT tally.load_id, jsonb_object_agg(tally.reason, tally.n) AS by_reason, sum(tally.n) AS rows
@@ -787,10 +802,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb, bigint[], timestamptz) IS
 'Counts what a load stored and left out into its rows of dbanon.load (without: of each source the counts by reason of what is in no quarantine),
-and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; what has a time
-in read_again leaves the quarantines of earlier loads of the same sources.';
+and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; the
+quarantined rows of earlier loads that it judged again leave their quarantines. newest: the newest time stored that an honest clock said.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_losses(drawn bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -826,7 +841,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_losses(bigint) IS
 'Words for which reasons more than 5 percent of the rows of a source are in quarantine, with usual causes and the query that shows such rows.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], read_again tstzrange DEFAULT NULL)
+CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -844,11 +859,11 @@ BEGIN
                                    FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej
                                          WHERE rej.file = src.file AND rej.reason = ANY (uncopied)
                                          GROUP BY rej.reason) tally), '{}') ORDER BY src.file)
-        FROM generate_series(0, cardinality(counted) - 1) src (file)), read_again);
+        FROM generate_series(0, cardinality(counted) - 1) src (file)), ARRAY(SELECT DISTINCT bef.quarantine_id FROM pg_temp.dbanon_before bef), newest);
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_losses(drawn) note (notice);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[], tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[], timestamptz) IS
 'Writes to dbanon.quarantine what could not be used of a load''s sources, counts the load, and says which reasons took many rows.';
 
 -- ---- places

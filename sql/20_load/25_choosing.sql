@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.list_counted_reasons() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT ARRAY['known', 'late', 'forgotten', 'forgotten-time', 'future-time', 'no-time', 'outside-period']
+    SELECT ARRAY['known', 'late', 'forgotten', 'forgotten-time', 'no-time', 'outside-period']
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_counted_reasons() IS
 'The reasons for which rows are left out and counted, but not put into quarantine.';
@@ -82,14 +82,26 @@ CREATE OR REPLACE FUNCTION dbanon_internal.find_newest_time(kind text, dataset_i
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+    -- A row that is later than its own load has a wrong clock. Loads of trajectories keep their newest time, since a path may hold some such rows,
+    -- and loads that did not are looked at.
     SELECT CASE kind
-        WHEN 'trajectories' THEN (SELECT to_timestamp(max(t.last_s)) FROM dbanon.trajectory t WHERE t.dataset_id = find_newest_time.dataset_id)
-        WHEN 'requests' THEN (SELECT max(q.sent_at) FROM dbanon.request q WHERE q.dataset_id = find_newest_time.dataset_id)
-        ELSE (SELECT max(i.at) FROM dbanon.quasi_identifier i
-              WHERE i.dataset_id = find_newest_time.dataset_id AND i.set_name = find_newest_time.set_name) END
+        WHEN 'trajectories' THEN coalesce(
+            (SELECT l.newest FROM dbanon.load l
+             WHERE l.dataset_id = find_newest_time.dataset_id AND l.newest IS NOT NULL
+                AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.load_id = l.load_id) ORDER BY l.newest DESC LIMIT 1),
+            (SELECT to_timestamp(max(CASE WHEN t.last_s <= n.now_s THEN t.last_s
+                 ELSE (SELECT max(@postgis@.ST_M(p.geom)) FROM @postgis@.ST_DumpPoints(t.path) p WHERE @postgis@.ST_M(p.geom) <= n.now_s) END))
+             FROM dbanon.trajectory t LEFT JOIN dbanon.load l ON l.load_id = t.load_id
+             CROSS JOIN LATERAL (SELECT extract(epoch FROM coalesce(l.loaded_at, now()))::float8 AS now_s) n
+             WHERE t.dataset_id = find_newest_time.dataset_id))
+        WHEN 'requests' THEN (
+            SELECT q.sent_at FROM dbanon.request q LEFT JOIN dbanon.load l ON l.load_id = q.load_id
+            WHERE q.dataset_id = find_newest_time.dataset_id AND q.sent_at <= coalesce(l.loaded_at, now()) ORDER BY q.sent_at DESC LIMIT 1)
+        ELSE (SELECT max(i.at) FROM dbanon.quasi_identifier i LEFT JOIN dbanon.load l ON l.load_id = i.load_id
+              WHERE i.dataset_id = find_newest_time.dataset_id AND i.set_name = find_newest_time.set_name AND i.at <= coalesce(l.loaded_at, now())) END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_newest_time(text, bigint, text) IS
-'The last time of what a dataset has of a kind.';
+'The last time of what a dataset has of a kind, as an honest clock said it.';
 
 -- ---- conditions in the source
 
@@ -245,9 +257,7 @@ BEGIN
         CASE WHEN isfinite(asked.until) THEN format('WHEN t >= %L::float8 AND t < 1e11 THEN ''outside-period''', extract(epoch FROM asked.until)::float8) END,
         CASE WHEN cardinality(forgotten) > 0 THEN 'WHEN subject = ANY ($1) THEN ''forgotten''' END,
         CASE WHEN known.kept_since IS NOT NULL THEN format('WHEN t < %L::float8 THEN ''forgotten-time''', extract(epoch FROM known.kept_since)::float8) END,
-        CASE WHEN asked.mode = 'new' THEN format(
-            'WHEN t IS NULL OR NOT (t >= -62135596800 AND t < 1e11) THEN ''no-time'' WHEN t > %L::float8 THEN ''future-time''',
-            extract(epoch FROM now())::float8) END);
+        CASE WHEN asked.mode = 'new' THEN 'WHEN t IS NULL OR NOT (t >= -62135596800 AND t < 1e11) THEN ''no-time''' END);
     IF reasons <> '' THEN
         EXECUTE format('WITH gone AS (DELETE FROM pg_temp.%I WHERE CASE %2$s END IS NOT NULL RETURNING file, line, CASE %2$s END AS reason, t) '
                        'INSERT INTO pg_temp.dbanon_rejected (file, line, reason, t) SELECT g.* FROM gone g', relation, reasons) USING forgotten;
@@ -256,7 +266,75 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.set_aside(dbanon_internal.loading, text) IS
 'Leaves out, before they are judged, rows of another time than was asked for, of people and times that were forgotten, and where what is new is
-looked for, rows of the future and without a time.';
+looked for, rows without a time.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_rejected(condition text, relation text DEFAULT 'dbanon_staged') RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off  -- nobody has counted the rows of temporary tables
+AS $$
+BEGIN
+    -- Of a person's requests at one time each is judged by itself.
+    EXECUTE format(
+        'WITH before AS MATERIALIZED (SELECT DISTINCT ON (subject, t) * FROM pg_temp.dbanon_before WHERE reason <> ''empty-request'' '
+        '    ORDER BY subject, t, quarantine_id DESC), '
+        'gone AS (DELETE FROM pg_temp.%I s USING before b WHERE b.subject = s.subject AND b.t = s.t AND %s '
+        '    RETURNING s.file, s.line, b.reason, b.content, s.t) '
+        'INSERT INTO pg_temp.dbanon_rejected SELECT * FROM gone', relation, condition);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_out_rejected(text, text) IS
+'Leaves out rows s that an earlier load rejected (b), for the reason that it had.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_rejected(
+    asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relation text DEFAULT 'dbanon_staged') RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off
+AS $$
+DECLARE
+    usable CONSTANT text := 's.t >= -62135596800 AND s.t < 1e11';
+    loads CONSTANT bigint[] := ARRAY(
+        SELECT l.load_id FROM dbanon.load l JOIN dbanon.dataset d USING (dataset_id)
+        WHERE d.name = asked.dataset AND d.dropped_at IS NULL AND l.kind = find_rejected.kind AND l.quarantined <> '{}'
+            AND l.source IN (SELECT left(src.name, 1000) FROM unnest(sources) src (name)));
+BEGIN
+    IF asked.mode NOT IN ('append', 'new') OR loads = '{}' THEN
+        RETURN;
+    END IF;
+    -- A row is known by who and when: its other cells may be read from other columns now.
+    EXECUTE format(
+        'WITH held AS MATERIALIZED ('
+        '  SELECT q.quarantine_id, q.reason, q.content, q.at, (%1$s) COLLATE "C" AS subject '
+        '  FROM dbanon.quarantine q JOIN (SELECT to_timestamp(min(s.t)) AS low, to_timestamp(max(s.t)) AS high FROM pg_temp.%2$I s WHERE %3$s) span '
+        '      ON q.at BETWEEN span.low AND span.high WHERE q.load_id = ANY ($1)) '
+        'INSERT INTO pg_temp.dbanon_before SELECT h.quarantine_id, h.reason, h.content, h.subject, s.t FROM pg_temp.%2$I s JOIN held h '
+        '  ON h.at = CASE WHEN %3$s THEN to_timestamp(s.t) END AND h.subject IS NOT DISTINCT FROM s.subject',
+        dbanon_internal.build_text_expression(format('(q.content ->> %L)', asked.subject)), relation, usable) USING loads;
+    -- Their clock was wrong, and it is no better when that time has come.
+    IF NOT (names_time OR coalesce(asked.allow_future, false)) THEN
+        PERFORM dbanon_internal.leave_out_rejected('b.reason = ''future-time''', relation);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_rejected(dbanon_internal.loading, text, text[], boolean, text) IS
+'Finds the rows that an earlier load of the same sources put into quarantine, into dbanon_before; leaves out those that were of the future then, unless
+the load allows the future or names a time.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_late(dataset_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    published CONSTANT text := format('%L::tstzmultirange @> to_timestamp(t)', dbanon_internal.find_published_times(dataset_id));
+BEGIN
+    -- What was rejected before its time was published did not come late.
+    PERFORM dbanon_internal.leave_out_rejected(replace(published, '(t)', '(s.t)'));
+    PERFORM dbanon_internal.leave_out(published, '''late''', 'NULL::jsonb');
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_out_late(bigint) IS
+'Leaves out staged rows of times that were published: those that an earlier load rejected as it did, the others as late.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_late_rows(dataset_id bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -296,13 +374,13 @@ BEGIN
     FROM (VALUES (1, 'forgotten', 'Rows of forgotten people were left out: %s.'),
                  (2, 'forgotten-time', format('Rows from before %s were left out, since that time was forgotten: %%s.', kept_since)),
                  (3, 'late', 'Rows of times that are published were left out: %s.'),
-                 (4, 'future-time', 'Rows of the future were left out: %s.'),
+                 (4, 'future-time', 'Rows of the future were put into quarantine: %s. Load those that are right with allow_future => true.'),
                  (5, 'no-time', 'Rows without a time that can be read were left out: %s.')) told (place, reason, words)
         JOIN out_ ON out_.reason = told.reason;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_left_out(bigint, bigint, boolean, timestamptz) IS
-'Words what was left out of a load without being put into quarantine, and that there was nothing new.';
+'Words what was left out of a load although nothing else is wrong with it, and that there was nothing new.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_main_counts(left_out jsonb, OUT known bigint, OUT late bigint, OUT forgotten bigint)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

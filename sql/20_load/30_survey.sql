@@ -303,6 +303,26 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.count_kept(jsonb) IS
 'Counts the fixes left in the staging table, finds their first and last time, and counts those that lie far outside the rest or are too fast.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.find_honest_time(shape jsonb, t double precision[]) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    -- A clock that was ahead shows by a gap of more than a day, which is what the next load reads again; few rows lie beyond it.
+    WITH bound AS MATERIALIZED (
+        SELECT (shape #> '{t,0}')::float8 AS low, least((shape #> '{t,1}')::float8, extract(epoch FROM now())::float8) AS high
+    ), hour AS (
+        SELECT min(ele.t) AS first, max(ele.t) AS last, count(*) AS fixes FROM bound CROSS JOIN unnest(t) ele (t)
+        WHERE ele.t BETWEEN bound.low AND bound.high GROUP BY floor(ele.t / 3600)
+    ), step AS (
+        SELECT hour.last, hour.first, lag(hour.last) OVER w AS before, sum(hour.fixes) OVER (ORDER BY hour.first DESC) AS beyond, sum(hour.fixes) OVER () AS every
+        FROM hour WINDOW w AS (ORDER BY hour.first))
+    SELECT to_timestamp(coalesce(min(step.before) FILTER (WHERE step.beyond < 0.1 * step.every AND step.first > step.before + 86400), max(step.last)))
+    FROM step
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_honest_time(jsonb, double precision[]) IS
+'The newest of the times in a sample of a load that a clock without faults can have said; NULL where there is none.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp

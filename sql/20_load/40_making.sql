@@ -182,8 +182,7 @@ BEGIN
         PERFORM dbanon_internal.leave_out_stored(known, source_srid, shaped, repeated, content);
     END IF;
     IF asked.mode = 'new' THEN
-        PERFORM dbanon_internal.leave_out(
-            format('%L::tstzmultirange @> to_timestamp(t)', dbanon_internal.find_published_times(known.dataset_id)), '''late''', 'NULL::jsonb');
+        PERFORM dbanon_internal.leave_out_late(known.dataset_id);
     END IF;
     IF looks_for_twins THEN
         PERFORM dbanon_internal.leave_out_twins(shaped, repeated, content);

@@ -32,6 +32,7 @@ DECLARE
     staged bigint;
     shapes bigint;
     kept bigint;
+    newest_time timestamptz;
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
@@ -66,6 +67,7 @@ BEGIN
     SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}')
     INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(shape) cnt;
     IF kept > 0 THEN
+        newest_time := dbanon_internal.find_honest_time(shape, sample.t);
         IF known.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (
                 SELECT DISTINCT sta.subject, (to_timestamp(sta.t) AT TIME ZONE known.day_zone)::date FROM pg_temp.dbanon_staged sta) seen;
@@ -92,8 +94,7 @@ BEGIN
         FROM dbanon_internal.describe_left_out(every, kept, may_be_none, known.kept_since) note (notice);
     late_periods := dbanon_internal.count_late_rows(known.dataset_id);
     FOR load_id, file_rows, rows_kept, quarantined, left_out IN
-        SELECT done.* FROM dbanon_internal.write_load(
-            drawn, rows_read, CASE WHEN may_be_none THEN tstzrange(asked.since, asked.until) END) done
+        SELECT done.* FROM dbanon_internal.write_load(drawn, rows_read, newest_time) done
     LOOP
         RETURN NEXT;
     END LOOP;
@@ -105,23 +106,26 @@ swapped.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean, missing text)
 RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT concat_ws(' ', dbanon_internal.build_event_reasons(dbanon_internal.list_null_names(asked)), dbanon_internal.build_name_reasons('trip'),
+    SELECT concat_ws(' ', dbanon_internal.build_event_reasons(asked), dbanon_internal.build_name_reasons('trip'),
                      dbanon_internal.build_position_reasons(source_srid, geographic, missing), dbanon_internal.build_box_reasons((asked).bbox))
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_fix_reasons(dbanon_internal.loading, integer, boolean, text) IS
 'Writes what may be wrong with a fix by itself, as branches of a CASE over columns subject, trip, t, srid, x and y; the first
 counts. missing is the condition under which there is no position.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(asked dbanon_internal.loading, geographic boolean, places text[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(
+    asked dbanon_internal.loading, geographic boolean, places text[], sources text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged', 'dbanon_suspect']);
-    PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged'), dbanon_internal.set_aside(asked, 'dbanon_suspect');
+    PERFORM dbanon_internal.set_aside(asked, rel.name),
+        dbanon_internal.find_rejected(asked, 'trajectories', sources, num_nonnulls(asked.since, asked.until) > 0, rel.name)
+    FROM unnest('{dbanon_staged,dbanon_suspect}'::text[]) rel (name);
     EXECUTE format(
         'WITH judged AS MATERIALIZED ('
         '  SELECT *, CASE %s END AS reason FROM (SELECT *, 0 AS srid FROM pg_temp.dbanon_suspect) s), '
@@ -135,13 +139,13 @@ BEGIN
     PERFORM dbanon_internal.note_nobody(asked);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean, text[], text[]) IS
 'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are, with positions in the columns of
 places: stages them or leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
     asked dbanon_internal.loading, qualified text, chosen text, types jsonb, units_per_s double precision, source_srid integer,
-    geographic boolean, first_number bigint) RETURNS bigint
+    geographic boolean, first_number bigint, names_time boolean) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -194,13 +198,14 @@ BEGIN
          WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0)), qualified);
     PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
+    PERFORM dbanon_internal.find_rejected(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     PERFORM dbanon_internal.note_nobody(asked);
     RETURN rows_read;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_fixes(
-    dbanon_internal.loading, text, text, jsonb, double precision, integer, boolean, bigint) IS
+    dbanon_internal.loading, text, text, jsonb, double precision, integer, boolean, bigint, boolean) IS
 'Copies the usable rows of a table, chosen as dbanon_internal.build_chosen_rows says, into dbanon_staged, the others into dbanon_rejected.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_columns(asked dbanon_internal.loading, moving boolean) RETURNS void
@@ -277,6 +282,7 @@ SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
+    names_time CONSTANT boolean := num_nonnulls(asked.since, asked.until) > 0;
     moving boolean;
     described record;
     begun record;
@@ -325,7 +331,7 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(
-        asked, described.qualified, chosen, described.types, units_per_s, begun.source_srid, begun.geographic, begun.first_number);
+        asked, described.qualified, chosen, described.types, units_per_s, begun.source_srid, begun.geographic, begun.first_number, names_time);
     PERFORM dbanon_internal.demand_uncut(asked);
     IF NOT moving THEN
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(source, asked));

@@ -332,13 +332,14 @@ Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''ta
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
     source regclass, asked dbanon_internal.loading, kind text, set_name text, columns text[], keys text[],
-    OUT known dbanon.dataset, OUT called text, OUT counted bigint, OUT units_per_s double precision, OUT read_again tstzrange)
+    OUT known dbanon.dataset, OUT called text, OUT counted bigint, OUT units_per_s double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
     named CONSTANT text[] := ARRAY[asked.subject, asked.time_column] || columns;
+    names_time CONSTANT boolean := num_nonnulls(asked.since, asked.until) > 0;
     described record;
     rows record;
     cells text;
@@ -364,7 +365,6 @@ BEGIN
     IF asked.mode = 'new' THEN
         asked.since := coalesce(asked.since, CASE WHEN NOT rows.is_file THEN
             dbanon_internal.find_newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
-        read_again := tstzrange(asked.since, asked.until);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || called);
     -- Columns are numbered as c1, c2, ...: the subject, the time, then the values; their names are data, and may repeat ours.
@@ -378,7 +378,7 @@ BEGIN
         'FROM (SELECT line, content, %s AS subject, %s AS t, %s AS pairs '
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
         'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
-        dbanon_internal.build_event_reasons(dbanon_internal.list_null_names(asked)), dbanon_internal.build_text_expression('c1'),
+        dbanon_internal.build_event_reasons(asked), dbanon_internal.build_text_expression('c1'),
         dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked.time_column, asked.tz, units_per_s),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
@@ -388,6 +388,7 @@ BEGIN
         dbanon_internal.build_chosen_rows(described.qualified, described.types ->> asked.time_column, units_per_s, asked)), described.qualified);
     PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
+    PERFORM dbanon_internal.find_rejected(asked, kind, ARRAY[called], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     PERFORM dbanon_internal.note_nobody(asked);
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new');
@@ -410,7 +411,7 @@ BEGIN
     PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END),
                                       CASE WHEN looked_for_new THEN 'NULL::jsonb' ELSE 'content' END);
     IF looked_for_new THEN
-        PERFORM dbanon_internal.leave_out(format('at <@ %L::tstzmultirange', dbanon_internal.find_published_times(known.dataset_id)), '''late''', 'NULL::jsonb');
+        PERFORM dbanon_internal.leave_out_late(known.dataset_id);
     END IF;
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_left_out(
@@ -493,7 +494,7 @@ BEGIN
         (staged.known).dataset_id,
         (SELECT tstzrange(least(min(sta.at), max(sta.at) - interval '30 days'), max(sta.at), '[]') FROM pg_temp.dbanon_staged sta HAVING count(*) > 0)));
     SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
-    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted]) done;
     RETURN NEXT;
 END
 $$;
@@ -618,7 +619,7 @@ BEGIN
     SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
     late_periods := dbanon_internal.count_late_rows(held);
     SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
-    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) done;
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted]) done;
     SELECT cnt.known, cnt.late, cnt.forgotten INTO known, late, forgotten FROM dbanon_internal.read_main_counts(left_out) cnt;
     RETURN NEXT;
 END

@@ -56,7 +56,7 @@ CALLS: dict[str, list[Any]] = {
     "dbanon.unpublish": ["ten", False],
     "dbanon.unpublish_part": ["taxi", "2008-06-01Z"],
     "dbanon_internal.begin_record": [1, "requests", ["a.csv"], 0.0],
-    "dbanon_internal.count_record": [1, [0], {"late": 0}, DAY],
+    "dbanon_internal.count_record": [1, [0], {"late": 0}, [1], "2008-06-01Z"],
     "dbanon_internal.find_or_add_population": ["all"],
     "dbanon_internal.note_page": [1, "ten", "0" * 64],
     "dbanon_internal.sample_people": ["ten", 2, 1],
