@@ -492,7 +492,7 @@ def test_a_time_that_was_forgotten_is_left_out_of_every_later_load(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_known_and_what_contradicts_it_is_found_in_any_data(connection: psycopg.Connection, seed: int) -> None:
-    """Each row is judged as a dictionary of what is stored would judge it, also at the ends of paths and between them."""
+    """Each row is judged as a dictionary of what is stored would judge it, also at the ends of paths."""
     rng, step = random.Random(seed), [60.0, 1.0, 0.25][seed % 3]
     stored: dict[tuple[str, float], tuple[float, float]] = {}
     connection.execute("CREATE TABLE public.gps (cab text, ts float8, lon float8, lat float8)")
