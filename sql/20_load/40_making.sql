@@ -1,20 +1,19 @@
 -- From staged fixes to rows of dbanon.trajectory: twins, lines and reprojection. Each step is one statement over all rows. A step moves
 -- the rows that it does not store from pg_temp.dbanon_staged to pg_temp.dbanon_rejected, with their reason.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_found(query text, content text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_found(query text, matched text, why text, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     EXECUTE format(
-        'WITH found AS MATERIALIZED (%s), '
-        'gone AS (DELETE FROM pg_temp.dbanon_staged sta USING found WHERE sta.ctid = found.staged RETURNING sta.*, found.why) '
+        'WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta USING (%s) found WHERE %s RETURNING sta.*, %s AS why) '
         'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, why, CASE WHEN why <> ALL (%L::text[]) THEN %s END, t FROM gone',
-        query, dbanon_internal.list_counted_reasons(), content);
+        query, matched, why, dbanon_internal.list_counted_reasons(), content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_found(text, text) IS
-'Moves the staged rows that a query finds, with the columns staged (their ctid) and why, to those left out.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_found(text, text, text, text) IS
+'Moves the staged rows sta that match what a query found to those left out, and why.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_twins(shaped boolean, repeated text, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -23,12 +22,11 @@ AS $$
 BEGIN
     -- The first row of a subject and time stays; later ones repeat it or contradict it, which is reported apart.
     PERFORM dbanon_internal.leave_out_found(format(
-        'SELECT ranked.staged, CASE WHEN ranked.same THEN %L ELSE ''contradicting-fix'' END AS why '
-        'FROM (SELECT sta.ctid AS staged, row_number() OVER w AS nth, %s AS same '
-        '      FROM pg_temp.dbanon_staged sta WINDOW w AS (PARTITION BY sta.subject, sta.t ORDER BY sta.file, sta.line)) ranked '
-        'WHERE ranked.nth > 1', repeated,
+        'SELECT sta.ctid AS staged, row_number() OVER w AS nth, %s AS same '
+        'FROM pg_temp.dbanon_staged sta WINDOW w AS (PARTITION BY sta.subject, sta.t ORDER BY sta.file, sta.line)',
         CASE WHEN shaped THEN 'sta.place OPERATOR(@postgis@.=) first_value(sta.place) OVER w'
-             ELSE 'sta.x = first_value(sta.x) OVER w AND sta.y = first_value(sta.y) OVER w' END), content);
+             ELSE 'sta.x = first_value(sta.x) OVER w AND sta.y = first_value(sta.y) OVER w' END),
+        'sta.ctid = found.staged AND found.nth > 1', format('CASE WHEN found.same THEN %L ELSE ''contradicting-fix'' END', repeated), content);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_twins(boolean, text, text) IS
@@ -47,35 +45,53 @@ COMMENT ON FUNCTION dbanon_internal.build_staged_middle(integer) IS
 'Writes the middle of the rectangle of a row sta of dbanon_staged, with its time as M.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_stored(
-    known dbanon.dataset, source_srid integer, shaped boolean, repeated text, content text) RETURNS void
+    known dbanon.dataset, source_srid integer, shaped boolean, repeated text, content text, only_same boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+AS $$
+DECLARE
+    -- Reprojected twice, a position may differ in its last bits: within a millimetre it is the same.
+    same CONSTANT text := format('@postgis@.ST_DWithin(%s, found.place, 0.001::double precision)',
+        CASE WHEN shaped THEN dbanon_internal.build_staged_middle(known.srid) ELSE format(
+            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(sta.x, sta.y), %s), %s)', source_srid, known.srid) END);
+BEGIN
+    -- Only trajectories of these subjects that overlap in time with what is added are looked at, each by the index: OFFSET 0 keeps the
+    -- planner from reading all that the dataset has. To take fixes apart takes longest, so it is done with those of that time alone: the
+    -- ends that PostGIS makes where it cuts a path lie a second outside. A path of one fix is not cut: of that PostGIS 3.3 returns memory
+    -- that it has freed.
+    PERFORM dbanon_internal.leave_out_found(format(
+        'WITH span AS MATERIALIZED ('
+        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged GROUP BY subject) '
+        'SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
+        'FROM span CROSS JOIN LATERAL (SELECT tra.* FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
+        '    AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
+        'CROSS JOIN LATERAL @postgis@.ST_DumpPoints(CASE tra.first_s WHEN tra.last_s THEN tra.path '
+        '    ELSE @postgis@.ST_LocateBetween(tra.path, span.low - 1, span.high + 1) END) point '
+        'WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high OFFSET 0', known.dataset_id),
+        'sta.subject = found.subject AND sta.t = found.t' || CASE WHEN only_same THEN ' AND ' || same ELSE '' END,
+        CASE WHEN only_same THEN quote_literal(repeated) ELSE format('CASE WHEN %s THEN %L ELSE ''contradicting-fix'' END', same, repeated) END,
+        content);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_out_stored(dbanon.dataset, integer, boolean, text, text, boolean) IS
+'Leaves out staged rows of a subject and time that the dataset has already, or only those that have the same position, too: the same rows added twice
+add nothing; repeated: the reason of the latter.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_known(known dbanon.dataset, source_srid integer, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Only trajectories of these subjects that overlap in time with what is added are looked at, each by the index: OFFSET 0 keeps the
-    -- planner from reading all that the dataset has. Reprojected twice, a position may differ in its last bits: within a millimetre it
-    -- is the same.
-    PERFORM dbanon_internal.leave_out_found(format(
-        'WITH span AS MATERIALIZED ('
-        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged GROUP BY subject), '
-        'stored AS MATERIALIZED ('
-        '  SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
-        '  FROM span CROSS JOIN LATERAL (SELECT tra.path FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
-        '      AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
-        '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(tra.path) point '
-        '  WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high) '
-        'SELECT sta.ctid AS staged, CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) THEN %L '
-        '    ELSE ''contradicting-fix'' END AS why '
-        'FROM stored JOIN pg_temp.dbanon_staged sta ON sta.subject = stored.subject AND sta.t = stored.t',
-        known.dataset_id,
-        CASE WHEN shaped THEN dbanon_internal.build_staged_middle(known.srid) ELSE format(
-            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(sta.x, sta.y), %s), %s)', source_srid, known.srid) END,
-        repeated), content);
+    PERFORM dbanon_internal.leave_out_stored(known, source_srid, false, 'known', content, true);
+    RETURN (SELECT count(*) FROM pg_temp.dbanon_staged);
+EXCEPTION WHEN internal_error THEN
+    -- PROJ cannot show one of them: dbanon_internal.make_trajectories leaves that out first.
+    RETURN (SELECT count(*) FROM pg_temp.dbanon_staged);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_stored(dbanon.dataset, integer, boolean, text, text) IS
-'Leaves out staged rows of a subject and time that the dataset has already: the same rows added twice add nothing; repeated: the reason of those
-that have the same position, too.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_known(dbanon.dataset, integer, text) IS
+'Leaves out staged fixes that the dataset has, before the others are judged; returns how many are left.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_cut(asked dbanon_internal.loading, most bigint DEFAULT 100000) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

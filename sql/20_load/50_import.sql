@@ -40,8 +40,14 @@ BEGIN
     PERFORM dbanon_internal.report_stage('looking for wild positions');
     SELECT count(*), count(sta.shape) INTO staged, shapes FROM pg_temp.dbanon_staged sta;
     IF staged > 0 THEN
-        -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
         sample := dbanon_internal.draw_sample(staged);
+        -- What the dataset has needs no judgement, which would take longer than to find it; the rest is judged beside it.
+        IF may_be_none AND shapes = 0 THEN
+            staged := dbanon_internal.leave_out_known(dbanon_internal.demand_dataset(asked.dataset), meant.srid, content);
+        END IF;
+    END IF;
+    IF staged > 0 THEN
+        -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
         shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
         middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
         target := coalesce(CASE WHEN asked.mode = 'append' OR may_be_none THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END,

@@ -1,5 +1,7 @@
 """Loads of what is new: what is known, late, of the future or chosen by a condition; and that little is read for it."""
 
+import random
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -485,6 +487,44 @@ def test_a_time_that_was_forgotten_is_left_out_of_every_later_load(
         load.load_trajectories(gps, [file], LoadingTrajectories(dataset="d", mode="append"))
     demand_named(str(caught.value), "forgotten-time")
     assert gps.execute("SELECT count(*) FROM dbanon.quarantine").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_known_and_what_contradicts_it_is_found_in_any_data(connection: psycopg.Connection, seed: int) -> None:
+    """Each row is judged as a dictionary of what is stored would judge it, also at the ends of paths."""
+    rng, step = random.Random(seed), [60.0, 1.0, 0.25][seed % 3]
+    stored: dict[tuple[str, float], tuple[float, float]] = {}
+    connection.execute("CREATE TABLE public.gps (cab text, ts float8, lon float8, lat float8)")
+    for mode in ("create", "new", "append", "new"):
+        rows = [
+            (rng.choice("abcd"), 1767571200 + rng.randrange(300) * step, 8.2 + rng.randrange(9) * 1e-3, 53.1)
+            for _ in range(60)
+        ]
+        for cab, t in rng.sample(sorted(stored), min(len(stored), 20)):
+            lon, lat = stored[cab, t]
+            rows.append((cab, t, lon, lat + rng.choice([0, 0, 0.8e-8, 1e-8, 1e-3])))  # a millimetre is 0.9e-8 degrees
+        expected, added = Counter[str](), dict[tuple[str, float], tuple[float, float]]()
+        for cab, t, lon, lat in rows:
+            before = stored.get((cab, t))
+            there = before or added.setdefault((cab, t), (lon, lat))
+            near = there == (lon, lat) or (
+                before == (lon, before[1]) and abs(before[1] - lat) < 0.9e-8 if before else False
+            )
+            repeated = "known" if mode == "new" else "duplicate-fix"
+            expected[repeated if near else "contradicting-fix"] += 1
+        expected[repeated] -= len(added)  # each stands for itself
+        if stored and seed % 2:  # a place of a known time that the projection does not show
+            rows.append((*next(iter(stored)), 99.2, 1.0))
+            expected["position-out-of-range"] = 1
+        connection.execute("TRUNCATE public.gps")
+        with connection.cursor().copy("COPY public.gps FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        found = load_new(connection, mode=f"'{mode}'", split_gap_s=str(6 * step))
+        assert found["rows_kept"] == len(added)
+        assert Counter(found["quarantined"]) + Counter(found["left_out"]) == +expected
+        stored |= added
+    assert count_fixes(connection) == len(stored)
 
 
 # ---- how much is read ------------------------------------------------------------------------------------------------
