@@ -29,7 +29,7 @@ FORMS = (
     (r"^([^ Tt:]+)[Tt ] *([0-9]{1,2})([^0-9:].*)?$", r"\1 \2:00\3"),
     (r"(:[0-9]{2}),([0-9])", r"\1.\2"),
     (r"(\.[0-9]{6})[0-9]{1,3}", r"\1"),
-    (r"(?i)(?: *[+-]00:?00)? *(?:utc|gmt)$", "Z"),
+    (r"(?i)(?: *[+-]00:?00)? *(?:utc|gmt)$", " Z"),
 )
 """Patterns and what they become, one after the other, where a text is not `ISO` yet."""
 

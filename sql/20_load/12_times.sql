@@ -21,13 +21,14 @@ BEGIN
     form := '(?i)^';
     FOR piece IN
         SELECT coalesce(known.pattern, CASE WHEN hit.part[1] IS NULL THEN regexp_replace(
-                regexp_replace(hit.part[2], '[][.*+?(){}|^$\\/-]', '\\\&', 'g'), '\s+', ' +', 'g') END) AS pattern, known.means, known.letter
-        FROM regexp_matches(time_format, '%(.?)|([^%]+)', 'g') hit (part)
+                regexp_replace(hit.part[2], '[].*+?(){}|^$\\/[-]', '\\\&', 'g'), '\s+', ' +', 'g') END) AS pattern, known.means, known.letter
+        FROM regexp_matches(time_format, '%(.?)|([^%]+)', 'g') WITH ORDINALITY hit (part, nth)
         LEFT JOIN (VALUES ('Y', 'Y', '([0-9]{4})'), ('y', 'Y', '([0-9]{2})'), ('m', 'm', '(1[0-2]|0?[1-9])'), ('b', 'm', month), ('B', 'm', month),
                           ('d', 'd', '(3[01]|[12][0-9]|0?[1-9])'), ('H', 'H', '(2[0-3]|[01]?[0-9])'), ('I', 'H', '(1[0-2]|0?[1-9])'),
                           ('M', 'M', '([0-5][0-9])'), ('S', 'S', '([0-5][0-9])'), ('f', 'f', '([0-9]{1,6})[0-9]{0,3}'), ('p', 'p', '([ap])\.?m\.?'),
                           ('z', 'z', '(z|[+-][0-9]{2}:?[0-9]{2})'), ('a', '', '[a-z]+'), ('A', '', '[a-z]+'), ('%', '', '%')
             ) known (letter, means, pattern) ON known.letter = hit.part[1]
+        ORDER BY hit.nth
     LOOP
         bad := bad OR piece.pattern IS NULL OR places ? piece.means;
         form := form || coalesce(piece.pattern, '');
@@ -46,7 +47,7 @@ BEGIN
                   HINT = 'Write it like time_format => ''%d/%m/%Y %H:%M:%S''.';
     END IF;
     iso := format('-%s-%s %s:%s%s%s%s%s', places ->> 'm', places ->> 'd', coalesce(places ->> 'H', '00'), coalesce(places ->> 'M', '00'),
-                  ':' || (places ->> 'S'), '.' || (places ->> 'f'), (places ->> 'p') || 'M', places ->> 'z');
+                  ':' || (places ->> 'S'), '.' || (places ->> 'f'), (places ->> 'p') || 'M', ' ' || (places ->> 'z'));
     IF places ? 'y' THEN  -- as strptime has it
         RETURN QUERY SELECT replace(form, '([0-9]{2})', '(' || cen.years || ')'), cen.tury || (places ->> 'Y') || iso
             FROM (VALUES ('20', '[0-5][0-9]|6[0-8]'), ('19', '69|[7-9][0-9]')) cen (tury, years);
