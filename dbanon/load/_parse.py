@@ -5,8 +5,7 @@ message quotes one.
 """
 
 import functools
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -16,12 +15,17 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.times import EARLIEST_S, FORMS, ISO, LATEST_S, ODD_NUMBERS
+from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
+from dbanon.postgres.connection import Connection
+from dbanon.postgres.sqlstate import adapt_to_command_line
 
+Forms = Sequence[tuple[str, str]]
 FIRST_S, LAST_S = -62_135_596_800.0, 1e11
 """Unix seconds of the first and the last time that is read as one: the years 1 and 5138."""
 
-LATEST_MEDIAN_S = 4_102_444_800.0
-"""The year 2100: a file whose typical time is later holds no unix times."""
+MISSING_S = -1e300
+"""What the SQL functions of a load take for a time that clocks left out."""
 
 MAX_SUBJECT_BYTES = 1000
 
@@ -30,6 +34,10 @@ MAX_SHOWN_BYTES = 1000
 
 TIME_UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
 """Numbers below the first are so many to a second: seconds, milliseconds, microseconds, nanoseconds since 1970."""
+
+_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_EXCEL_1970, _DAY_S = 25_569.0, 86_400.0  # days since 1899-12-30
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
 _DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
@@ -94,18 +102,34 @@ def replace_nul(column: pa.Array) -> pa.Array:
 class Times:
     """Reads the column of times of one file, batch by batch.
 
-    `tz`: zone of times that name none; the earlier of two where clocks are set back.
+    Parameters
+    ----------
+    tz : str, optional
+        Zone of times that name none.
+    forms : list of (pattern, ISO 8601 of its groups), optional
+        One of them is that of a time; without, texts that mean one instant are read (`dbanon.base.times`).
+    unit : str, optional
+        Of numbers, such as ``ms``. Without, it is decided by the median of the first of them: a stray huge number among
+        seconds is a wrong time, not a right one in another unit.
+    bounded : bool
+        Whether numbers of no said unit that would lie before 1990 or after 2100 are out of range.
 
-    Numbers are taken to be of one unit, decided by the median of the first of them: a stray huge number among seconds
-    is a wrong time, not a right one in another unit.
+    Attributes
+    ----------
+    repeated, missing : array of bool
+        Which cells of the last batch are of an hour that comes twice, and were read as the first of the two, and which
+        are of an hour that clocks left out.
     """
 
-    def __init__(self, tz: str | None) -> None:
-        self._tz = tz
-        self._per_second: float | None = None
+    def __init__(
+        self, tz: str | None, *, forms: Forms | None = None, unit: str | None = None, bounded: bool = True
+    ) -> None:
+        self._tz, self._forms, self._unit, self._bounded = tz, forms, unit, bounded
+        self._per_second: float | None = None if unit is None else _UNITS.get(unit, 1 / _DAY_S)
+        self.repeated = self.missing = np.zeros(0, np.bool_)
 
     def convert_to_unix_s(self, column: pa.Array) -> pa.Array:
-        """Cells (text, numbers or timestamps) as unix seconds; null where they are neither a number nor ISO 8601.
+        """Cells (text, numbers or timestamps) as unix seconds; null where they are no time.
 
         Null too where clocks were set forward and the time of day was left out.
 
@@ -116,50 +140,128 @@ class Times:
         DataError
             If the numbers cannot be times since 1970 in any unit.
         """
+        self.repeated = self.missing = np.zeros(len(column), np.bool_)
         if pa.types.is_dictionary(column.type):
             column = column.cast(pa.string())
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("us"))
         if pa.types.is_timestamp(column.type):
-            return _convert_timestamps(column, self._tz)
+            return self._convert_timestamps(column)
+        if self._forms is not None:
+            if pa.types.is_floating(column.type):  # whole numbers where one is missing
+                column = _keep_only(column, pc.is_finite(column)).cast(pa.int64(), safe=False)
+            return self._read_in_forms(pc.utf8_trim_whitespace(column.cast(pa.string())), self._forms)
         counted = parse_numbers(column)
-        unit = self._guess_unit(counted)
-        seconds = pc.divide(counted, unit)
-        if unit > 1:  # what is too small for the unit was counted in another
-            seconds = pc.if_else(pc.less(pc.abs(counted), find_least(unit)), LAST_S, seconds)
+        seconds = self._count_seconds(counted, len(column) - column.null_count)
         if pa.types.is_string(column.type) and counted.null_count:
             words = _keep_only(pc.utf8_trim_whitespace(column), pc.is_null(counted))
-            seconds = pc.coalesce(seconds, _parse_iso(words, self._tz))
+            seconds = pc.coalesce(seconds, self._read_words(words))
         return seconds
 
-    def _guess_unit(self, counted: pa.Array) -> float:
-        if self._per_second is not None:
-            return self._per_second
+    def _count_seconds(self, counted: pa.Array, cells: int) -> pa.Array:
+        if self._per_second is None:
+            self._per_second = self._guess_unit(counted, cells)
+        if self._unit == "days":
+            return pc.multiply(pc.subtract(counted, _EXCEL_1970), _DAY_S)
+        seconds = pc.divide(counted, self._per_second or 1.0)
+        if self._unit is not None or not self._bounded:
+            return seconds
+        # What is out of bounds was counted in another unit, or is no time.
+        odd = pc.or_(pc.less(pc.abs(seconds), EARLIEST_S), pc.greater_equal(pc.abs(seconds), LATEST_S))
+        return pc.if_else(pc.and_(odd, pc.is_finite(seconds)), LAST_S, seconds)
+
+    def _guess_unit(self, counted: pa.Array, cells: int) -> float | None:
         sizes = np.abs(np.asarray(counted.to_numpy(zero_copy_only=False), np.float64))
         sizes = sizes[np.isfinite(sizes)]
         if not len(sizes):
+            return None
+        if 2 * (len(counted) - counted.null_count) < cells:  # of texts that are rarely numbers those decide nothing
             return 1.0
-        self._per_second = count_per_second(float(np.median(sizes)))
-        return self._per_second
+        return count_per_second(float(np.median(sizes)), bounded=self._bounded)
+
+    def _read_words(self, words: pa.Array) -> pa.Array:
+        """Read texts that are no numbers: ISO 8601 quickly, and what else means one instant."""
+        seconds = self._parse_iso(words)
+        left = _keep_only(words, pc.and_(pc.is_null(seconds), pa.array(~self.missing)))
+        if left.null_count == len(left):
+            return seconds
+        for form, iso in FORMS:
+            left = pc.replace_substring_regex(left, form, iso)
+        return pc.coalesce(seconds, self._parse_iso(_make_strict(left)))
+
+    def _read_in_forms(self, words: pa.Array, forms: Forms) -> pa.Array:
+        written = pa.nulls(len(words), pa.string())
+        for form, iso in forms:
+            fits = _keep_only(words, pc.match_substring_regex(words, form))
+            written = pc.coalesce(written, pc.replace_substring_regex(fits, form, iso))
+        return self._parse_iso(_make_strict(written))
+
+    def _convert_timestamps(self, column: pa.Array) -> pa.Array:
+        seconds = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), _UNITS[column.type.unit])
+        if column.type.tz:
+            return seconds
+        sane = pc.and_(pc.greater_equal(seconds, FIRST_S), pc.less(seconds, LAST_S))  # others overflow in microseconds
+        local = self._localise(_keep_only(column, sane).cast(pa.timestamp("us"), safe=False))
+        return pc.if_else(pc.fill_null(sane, True), _count_since_1970(local), seconds)
+
+    def _parse_iso(self, column: pa.Array) -> pa.Array:
+        zoned = pc.match_substring_regex(column, _ISO + _ZONE)
+        naive = pc.match_substring_regex(column, _ISO + "$")
+        # Arrow wants at most six decimals and a capital Z.
+        column = pc.replace_substring_regex(column, r"(\.[0-9]{6})[0-9]+", r"\1")
+        column = pc.replace_substring_regex(column, "z$", "Z")
+        aware = _count_since_1970(_cast_or_null(_keep_only(column, zoned), pa.timestamp("us", "UTC")))
+        local = _keep_only(column, naive)
+        if local.null_count == len(local):
+            return aware
+        return pc.coalesce(aware, _count_since_1970(self._localise(_cast_or_null(local, pa.timestamp("us")))))
+
+    def _localise(self, column: pa.Array) -> pa.Array:
+        if self._tz is None and column.null_count < len(column):
+            raise ParameterError(
+                "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a "
+                "zone. Give the zone, for example --tz UTC."
+            )
+        zone = self._tz or "UTC"
+        try:
+            return pc.assume_timezone(column, zone)
+        except pa.ArrowInvalid:  # clocks were set in one of these hours
+            pass
+        there = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="earliest")
+        other = pc.assume_timezone(column, zone, ambiguous="latest", nonexistent="earliest")
+        exists = pc.equal(pc.local_timestamp(there), column)
+        self.repeated = self.repeated | _convert_to_mask(pc.not_equal(there, other))
+        self.missing = self.missing | _convert_to_mask(pc.invert(exists))
+        return _keep_only(there, exists)
 
 
-def count_per_second(size: float) -> float:
+def ask_times(
+    connection: Connection, asked: LoadingTrajectories | LoadingRequests | LoadingQuasiIdentifiers
+) -> Callable[[], Times]:
+    """Ask the server what a format of times means; returns what makes the reader of a file.
+
+    Raises `ParameterError` for a format that leaves a part of a time open.
+    """
+    forms = None
+    if asked.time_format is not None:
+        query = "SELECT form, iso FROM dbanon_internal.list_time_forms(%s)"
+        forms = connection.execute(query, [asked.time_format]).fetchall()
+    return functools.partial(Times, asked.tz, forms=forms, unit=asked.time_unit)
+
+
+def count_per_second(size: float, *, bounded: bool = True) -> float:
     """How many units make a second, by the size of a typical number of them since 1970.
 
-    Raises `DataError` if that would be beyond the year 2100.
+    Raises `DataError` if that would be before the year 1990 or beyond 2100.
     """
     unit = next(unit for limit, unit in TIME_UNITS if size < limit)
-    if size / unit > LATEST_MEDIAN_S:
+    if size / unit >= LATEST_S or (bounded and size / unit < EARLIEST_S):
+        means, remedy = max((low, means, remedy) for low, high, means, remedy in ODD_NUMBERS if low <= size < high)[1:]
         raise DataError(
-            "Times must be ISO 8601, or a unix time in seconds, ms, µs or ns. Got numbers that would lie beyond the "
-            "year 2100. If they are dates written as YYYYMMDDhhmmss, write them as ISO 8601."
+            f"Times that are numbers must be unix times in seconds, ms, µs or ns, from 1990 to 2100. Got numbers of "
+            f"another time. If they are {means}, give {adapt_to_command_line(remedy)}."
         )
     return unit
-
-
-def find_least(unit: float) -> float:
-    """The least number that is read in a unit."""
-    return next(limit for (limit, _), (_, finer) in itertools.pairwise(TIME_UNITS) if finer == unit)
 
 
 def is_too_long(subject: pa.Array) -> NDArray[np.bool_]:
@@ -209,37 +311,31 @@ def _quote_column(column: pa.Array) -> pa.Array:
     return pc.fill_null(pc.binary_join_element_wise(pa.scalar('"'), safe, pa.scalar('"'), pa.scalar("")), "null")
 
 
-def _convert_timestamps(column: pa.Array, tz: str | None) -> pa.Array:
-    per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]
-    seconds = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), per_second)
-    if column.type.tz:
-        return seconds
-    sane = pc.and_(pc.greater_equal(seconds, FIRST_S), pc.less(seconds, LAST_S))  # others overflow in microseconds
-    local = _localise(_keep_only(column, sane).cast(pa.timestamp("us"), safe=False), tz)
-    return pc.if_else(pc.fill_null(sane, True), _count_since_1970(local), seconds)
+def _make_strict(column: pa.Array) -> pa.Array:
+    """Write times of `dbanon.base.times.ISO` as Arrow reads them; null where they are none."""
+    column = _keep_only(column, pc.match_substring_regex(column, ISO))
+
+    def replace(pattern: str, by: str) -> None:
+        nonlocal column
+        column = pc.replace_substring_regex(column, pattern, by)
+
+    if pc.any(pc.match_substring_regex(column, "(?i)^[0-9]+-[a-z]")).as_py():
+        for number, name in enumerate(_MONTHS, 1):
+            replace(f"(?i)-{name}-", f"-{number:02d}-")
+    replace("-([0-9]-)", r"-0\1")
+    replace("^([^-]*-[^-]*-)([0-9](?:[Tt ]|$))", r"\10\2")
+    replace("^(.{10})[Tt ] *", r"\1 ")
+    replace(" ([0-9]:)", r" 0\1")
+    if pc.any(pc.match_substring_regex(column, "(?i)m")).as_py():
+        replace("(?i) 12(:[0-9:.]+ *[ap]m)", r" 00\1")
+        for hour in range(12):
+            replace(f"(?i) {hour:02d}(:[0-9:.]+) *pm", rf" {hour + 12}\1")
+        replace("(?i) *am", "")
+    return pc.replace_substring_regex(column, "(:[0-9:.]+) +", r"\1")
 
 
-def _parse_iso(column: pa.Array, tz: str | None) -> pa.Array:
-    zoned = pc.match_substring_regex(column, _ISO + _ZONE)
-    naive = pc.match_substring_regex(column, _ISO + "$")
-    # Arrow wants at most six decimals and a capital Z.
-    column = pc.replace_substring_regex(column, r"(\.[0-9]{6})[0-9]+", r"\1")
-    column = pc.replace_substring_regex(column, "z$", "Z")
-    aware = _count_since_1970(_cast_or_null(_keep_only(column, zoned), pa.timestamp("us", "UTC")))
-    local = _keep_only(column, naive)
-    if local.null_count == len(local):
-        return aware
-    return pc.coalesce(aware, _count_since_1970(_localise(_cast_or_null(local, pa.timestamp("us")), tz)))
-
-
-def _localise(column: pa.Array, tz: str | None) -> pa.Array:
-    if tz is None and column.null_count < len(column):
-        raise ParameterError(
-            "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a "
-            "zone. Give the zone, for example --tz UTC."
-        )
-    there = pc.assume_timezone(column, tz or "UTC", ambiguous="earliest", nonexistent="earliest")
-    return _keep_only(there, pc.equal(pc.local_timestamp(there), column))
+def _convert_to_mask(column: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False))
 
 
 def _count_since_1970(column: pa.Array) -> pa.Array:

@@ -315,15 +315,15 @@ def load_requests(
         srid = _claim_dataset(connection, asked.dataset)
         options = "--subject, --time or --columns"
         source = _sources.open_table(given)
-        rows = _read_events(source, [*named, *columns], asked.tz, progress, options)
-        _copy(connection, source.recorded, len(columns), rows)
+        rows = _read_events(source, [*named, *columns], _parse.ask_times(connection, asked)(), progress, options)
+        _copy(connection, source.recorded, len(columns), rows, asked.time)
         made = _import_table(
             connection,
             f"dbanon_internal.take_requests('pg_temp.dbanon_file', {LOADING_RECORD}, "
             "%(cells)s::text[], %(keys)s::text[])",
             {
                 # The file was copied under columns of these names.
-                "asked": make_jsonb(name_as_sql(vars(asked) | {"subject": "subject", "time": "time", "tz": None})),
+                "asked": make_jsonb(name_as_sql(vars(asked) | {"subject": "subject", "time": "time"})),
                 "cells": [f"cell_{i + 1}" for i in range(len(columns))],
                 "keys": columns,
             },
@@ -345,12 +345,14 @@ def load_quasi_identifiers(
         connection.execute("SELECT dbanon_internal.demand_different(%s::text[], 'person and time')", [named])
         srid = _claim_dataset(connection, asked.dataset)
         source = _sources.open_table(given)
-        _copy(connection, source.recorded, 0, _read_events(source, named, asked.tz, progress, "--subject or --time"))
+        rows = _read_events(source, named, _parse.ask_times(connection, asked)(), progress, "--subject or --time")
+        _copy(connection, source.recorded, 0, rows, asked.time)
         made = _import_table(
             connection,
             "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set_name)s, "
-            "replace => %(replace)s, mode => %(mode)s, since => %(since)s, until => %(until)s, "
-            "nulls => %(nulls)s::text[])",
+            "replace => %(replace)s, mode => %(mode)s, since => %(since)s, until => %(until)s, tz => %(tz)s, "
+            "time_format => %(time_format)s, time_unit => %(time_unit)s, nulls => %(nulls)s::text[], "
+            "allow_future => %(allow_future)s)",
             vars(asked) | {"nulls": None if asked.nulls is None else list(asked.nulls)},
         )
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
@@ -358,14 +360,14 @@ def load_quasi_identifiers(
 
 
 def _read_events(
-    source: _sources.Source, wanted: Sequence[str], tz: str | None, progress: Progress, options: str
+    source: _sources.Source, wanted: Sequence[str], times: _parse.Times, progress: Progress, options: str
 ) -> Rows:
     """Read the columns of subjects and times, and those of cells after them."""
-    times = _parse.Times(tz)
     subject, time, *cells = wanted
     for batch in _trajectories.report_batches(source, list(wanted), _sources.Wanted(options, cells), progress):
         at = _encode_timestamps(times.convert_to_unix_s(batch.columns[time]))
-        yield [*_read_known(batch), _read_texts(batch, subject), at, *(_read_texts(batch, c) for c in cells)]
+        repeated = times.repeated
+        yield [*_read_known(batch), _read_texts(batch, subject), at, repeated, *(_read_texts(batch, c) for c in cells)]
 
 
 def _encode_timestamps(seconds: pa.Array) -> pa.Array:
@@ -389,7 +391,7 @@ def _claim_dataset(connection: Connection, dataset: str) -> int:
 def _copy(connection: Connection, source: str, cells: int | None, rows: Rows, *remedies: str) -> None:
     """Copy rows of (line, content, ...) into ``pg_temp.dbanon_file``, for places or for events with so many cells."""
     connection.execute(
-        "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [source, cells, *(remedies or (None, None))]
+        "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [source, cells, *(*remedies, None, None)[:2]]
     )
     for columns in rows:
         with open_copy(connection, "pg_temp.dbanon_file") as copy:

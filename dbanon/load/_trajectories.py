@@ -1,7 +1,7 @@
 """Fixes out of what is loaded, batch by batch, into the staging table; what cannot be used goes into quarantine."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -93,11 +93,18 @@ class Fixes:
         return {name: staged for name, staged in named.items() if name is not None and name != OWN_SUBJECT}
 
     def stage(
-        self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int, last_s: float
+        self,
+        staging: _staging.Staging,
+        make_times: Callable[[], _parse.Times],
+        progress: Progress,
+        *,
+        geographic: bool,
+        first: int,
+        last_s: float,
     ) -> None:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for source, where in zip(self.sources, self.positions, strict=True):
-            times, rows, placed, shaped = _parse.Times(self.asked.tz), 0, False, False
+            times, rows, placed, shaped = make_times(), 0, False, False
             names = list(self._map_columns(where))
             wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=where.columns[0] if where.is_geometry else None)
             for batch in report_batches(source, names, wanted, progress):
@@ -128,7 +135,10 @@ class Fixes:
         else:
             x, y = (_parse.parse_numbers(batch.columns[name]) for name in where.columns)
         line = batch.line.to_numpy().astype(np.int64)
-        return _Rows(line, times.convert_to_unix_s(batch.columns[self.asked.time]), x, y, batch.columns, batch.systems)
+        t = times.convert_to_unix_s(batch.columns[self.asked.time])
+        if times.missing.any():
+            t = pc.if_else(pa.array(times.missing), _parse.MISSING_S, t)
+        return _Rows(line, t, x, y, times.repeated, batch.columns, batch.systems)
 
     def _take_apart(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
         """Take rows apart into their fixes, which are numbered from `first`."""
@@ -138,7 +148,9 @@ class Fixes:
         columns = {other: cells.take(row) for other, cells in batch.columns.items() if other != name}
         systems = frozenset(f"EPSG:{srid}" for srid in found.srids if srid)
         line = first + np.arange(len(row), dtype=np.int64)
-        return _Rows(line, found.t, found.x, found.y, columns | {name: found.text}, systems)
+        return _Rows(
+            line, found.t, found.x, found.y, np.zeros(len(row), np.bool_), columns | {name: found.text}, systems
+        )
 
     def _demand_system(self, source: _sources.Source, systems: frozenset[str]) -> None:
         other = next((crs for crs in sorted(systems) if _crs.parse_number(crs) != _crs.parse_number(self.crs)), None)
@@ -164,7 +176,7 @@ class Fixes:
         file, line = np.full(size, len(staging.read), np.int32), rows.line
         keep = pa.array(fine)
         numbers = [_staging.convert_to_floats(column.filter(keep)) for column in (t, x, y)]
-        staging.stage([file[fine], line[fine], subject.filter(keep), trip.filter(keep), *numbers])
+        staging.stage([file[fine], line[fine], subject.filter(keep), trip.filter(keep), *numbers, rows.repeated[fine]])
         if not fine.all():
             odd = pa.array(~fine)
             cells = _parse.format_json({name: column.filter(odd) for name, column in columns.items()})
@@ -204,6 +216,7 @@ class _Rows:
     t: pa.Array
     x: pa.Array
     y: pa.Array
+    repeated: NDArray[np.bool_]
     columns: dict[str, pa.Array]
     systems: frozenset[str]
 
@@ -212,7 +225,7 @@ class _Rows:
         end = start + _arrow.ROWS_PER_SLICE
         t, x, y = (column[start:end] for column in (self.t, self.x, self.y))
         columns = {name: column[start:end] for name, column in self.columns.items()}
-        return _Rows(self.line[start:end], t, x, y, columns, self.systems)
+        return _Rows(self.line[start:end], t, x, y, self.repeated[start:end], columns, self.systems)
 
 
 def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
@@ -349,8 +362,9 @@ def load_trajectories(
         begun = connection.execute(_BEGIN_QUERY, arguments).fetchone()
         geographic, first, nobody, last_s = cast("tuple[bool, int, list[str], float]", begun)
         source = replace(source, nobody=pa.array(nobody, pa.string()))
-        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
-        source.stage(staging, progress, geographic=geographic, first=first, last_s=last_s)
+        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y, repeated", source.cells)
+        make_times = _parse.ask_times(connection, asked)
+        source.stage(staging, make_times, progress, geographic=geographic, first=first, last_s=last_s)
         places = [name for name, staged in source.cells.items() if staged in ("x", "y", "place")]
         arguments |= {"sources": source.recorded}
         connection.execute(_JUDGE_QUERY, arguments | {"geographic": geographic, "places": places})

@@ -133,7 +133,7 @@ def _read_cells(
     for mean in wanted:
         if mean not in found:
             _names.demand_columns(path.name, _files.read_header(path), [mean], _COLUMN_OPTION.format(mean))
-    times = {mean: _parse.Times(tz) for mean in ("time", "since", "until")}
+    times = {mean: _parse.Times(tz, bounded=False) for mean in ("time", "since", "until")}
     parts: dict[str, list[pa.Array]] = {mean: [] for mean in wanted}
     for batch in _files.read_batches(path, [found[mean] for mean in wanted], options="--column"):
         for mean in wanted:

@@ -208,6 +208,8 @@ def _replace_options(text: str) -> str:
             value = ",".join(parts)
         if name == "mode":
             return f"--{value}"
+        if name == "time-format" and value != "...":  # with signs that a shell reads
+            value = shlex.quote(value)
         return f"--{name}" if value in ("true", "...") else f"--{name} {value}"
 
     return _ARGUMENT.sub(write_option, text)

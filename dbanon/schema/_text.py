@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbanon.base import times
 from dbanon.base.errors import ParameterError, choose_one
 from dbanon.postgres.programs import OLDEST_SUPPORTED_MAJOR
 from dbanon.schema import _roles
@@ -124,6 +125,15 @@ def _list_fixed_marks() -> dict[str, str]:
     width = max(map(len, _roles.PURPOSES)) + 4
     return {
         **_list_option_words(),
+        "@iso_time@": _format_literal(times.ISO),
+        "@zoned_time@": _format_literal(times.ZONED),
+        "@time_forms@": ", ".join(f"({_format_literal(form)}, {_format_literal(iso)})" for form, iso in times.FORMS),
+        "@earliest_s@": str(times.EARLIEST_S),
+        "@latest_s@": str(times.LATEST_S),
+        "@odd_numbers@": ", ".join(
+            f"({low}, {high}, {_format_literal(words)}, {_format_literal(remedy)})"
+            for low, high, words, remedy in times.ODD_NUMBERS
+        ),
         "@purposes@": ",\n        ".join(
             f"({f'{_format_literal(role)},':{width}}{_format_literal(purpose)})"
             for role, purpose in _roles.PURPOSES.items()

@@ -234,18 +234,20 @@ BEGIN
     END IF;
     EXECUTE format('CREATE TEMP TABLE dbanon_file (line bigint, content jsonb, %s) ON COMMIT DROP', CASE WHEN cells IS NULL
         THEN 'label text, geom @postgis@.geometry'
-        ELSE concat_ws(', ', 'subject text, "time" timestamptz', (SELECT string_agg(format('cell_%s text', num), ', ' ORDER BY num)
+        ELSE concat_ws(', ', 'subject text, "time" timestamptz, repeated boolean', (SELECT string_agg(format('cell_%s text', num), ', ' ORDER BY num)
                                                                   FROM generate_series(1, cells) num)) END);
     EXECUTE format('COMMENT ON TABLE pg_temp.dbanon_file IS %L', called);
     IF cells IS NULL THEN
         EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file.geom IS %L', swap_remedy);
         EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file.label IS %L', check_remedy);
+    ELSE
+        EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file."time" IS %L', swap_remedy);
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_file(text, integer, text, text) IS
 'Makes pg_temp.dbanon_file, empty, into which a file of this name is copied for an import of places (cells NULL) or of events with
-so many cells; swap_remedy is what to do if x and y are the wrong way round.';
+so many cells; swap_remedy is what to do if x and y are the wrong way round, or for events the file''s name of their times.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_rows(
     source regclass, qualified text, OUT is_file boolean, OUT called text, OUT line text, OUT content text, OUT swap_remedy text,
@@ -289,8 +291,8 @@ DECLARE
     missing text[] := '{}';
 BEGIN
     -- Classes of what a view can do wrong; that the disk is full is none. A view may call functions of ours, and raise what they say; only of
-    -- moving points the statement calls one itself.
-    IF left(state, 2) NOT IN ('21', '22', '25', '38', '39', '42', 'DA', 'P0', 'XX') OR split_part(context, E'\n', 1) LIKE '%dbanon_internal.read_moving_instants(%' THEN
+    -- moving points and of texts the statement calls one itself.
+    IF left(state, 2) NOT IN ('21', '22', '25', '38', '39', '42', 'DA', 'P0', 'XX') OR split_part(context, E'\n', 1) ~ 'dbanon_internal\.(read_moving_instants|refuse_local_time)\(' THEN
         RETURN;
     END IF;
     -- A foreign table has columns that the other server may have renamed: reading each by itself tells which.
@@ -411,23 +413,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_text_expression(text) IS
 'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_localised_expression(argument text, tz text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    -- The earlier of two, and none where clocks were set forward: AT TIME ZONE gives another time of day there.
-    SELECT format('CASE WHEN NOT isfinite(%1$s) THEN ''Infinity''::float8 '
-                  'WHEN %1$s < ''0001-01-02'' OR %1$s > ''5138-01-01'' THEN 1e300 '
-                  'ELSE extract(epoch FROM coalesce(%2$s))::float8 END', argument,
-                  string_agg(format('CASE WHEN %1$s AT TIME ZONE %2$L = %3$s::timestamp THEN %1$s END', m.moment, tz, argument), ', '
-                             ORDER BY m.ord))
-    FROM (SELECT g.ord, format('((%s::timestamp AT TIME ZONE %L) - interval %L)', argument, tz, g.gap) AS moment
-          FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_localised_expression(text, text) IS
-'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward and
-leave it out.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.build_number_expression(argument text, kind text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -439,89 +424,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_number_expression(text, text) IS
 'Writes a number of some type as a double; NULL where the type is none of numbers.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.find_units(chosen text, qualified text, kind text, time_column text) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    number CONSTANT text := dbanon_internal.build_number_expression('raw_time', kind);
-    typical double precision;
-    units_per_s double precision;
-BEGIN
-    IF number IS NULL THEN
-        RETURN NULL;
-    END IF;
-    typical := coalesce(dbanon_internal.ask_source(format(
-        'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s '
-        'LIMIT 100000) r) s WHERE abs(t) < ''Infinity''', number, time_column, chosen), qualified), 0);
-    units_per_s := CASE WHEN typical < 1e11 THEN 1 WHEN typical < 1e14 THEN 1e3 WHEN typical < 1e17 THEN 1e6 ELSE 1e9 END;
-    IF typical / units_per_s > 4102444800 THEN
-        RAISE EXCEPTION 'Times must be timestamps, or a unix time in seconds, ms, µs or ns. Got numbers that would lie beyond the year 2100.'
-            USING ERRCODE = 'DA012', DETAIL = format('Column ''%s''.', time_column),
-                  HINT = 'If they are dates written as YYYYMMDDhhmmss, make timestamps of them in a view.';
-    END IF;
-    RETURN units_per_s;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, text) IS
-'Finds how many of a source''s numbers are a second: the median of the first of them decides; NULL where times are no numbers. Raises an error if that
-would place times after the year 2100.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.find_known_units(dataset_id bigint, kind text, source text) RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT l.units_per_s FROM dbanon.load l
-    WHERE l.dataset_id = find_known_units.dataset_id AND l.kind = find_known_units.kind AND l.source = find_known_units.source
-        AND l.units_per_s IS NOT NULL
-    ORDER BY l.load_id DESC LIMIT 1
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_known_units(bigint, text, text) IS
-'How many of a source''s numbers were a second when it was loaded last.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_counted_expression(argument text, kind text, units_per_s double precision) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    -- What is too small for the unit was counted in another.
-    SELECT CASE units_per_s WHEN 1 THEN n.number
-        ELSE format('CASE WHEN abs(%1$s) < %2$s THEN 1e11 ELSE %1$s / %3$s END', n.number,
-                    CASE units_per_s WHEN 1e3 THEN '1e11' WHEN 1e6 THEN '1e14' ELSE '1e17' END, units_per_s) END
-    FROM (SELECT dbanon_internal.build_number_expression(argument, kind) AS number) n
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_counted_expression(text, text, double precision) IS
-'Writes a time that is a number of some unit as unix seconds.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_time_expression(
-    argument text, qualified text, types jsonb, time_column text, tz text, units_per_s double precision) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    kind text := types ->> time_column;
-BEGIN
-    IF kind = 'timestamp with time zone' THEN
-        RETURN format('extract(epoch FROM %s)::float8', argument);
-    ELSIF units_per_s IS NOT NULL THEN
-        RETURN dbanon_internal.build_counted_expression(argument, kind, units_per_s);
-    ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
-        RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date or a number of unix seconds. It is %.', time_column, kind
-            USING ERRCODE = 'DA012', DETAIL = 'A text without a zone is read in that of the session.',
-                  HINT = format('Cast it in a view, and import that with time_column => %L: %s.', time_column || '_read',
-                      dbanon_internal.build_view_statement(qualified::regclass, '_read', format('%I::timestamptz', time_column),
-                                                           time_column || '_read'));
-    ELSIF tz IS NULL THEN
-        RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. Column ''%'' is %.', time_column, kind
-            USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
-                  HINT = 'Give the zone, for example tz => ''UTC''.';
-    END IF;
-    RETURN dbanon_internal.build_localised_expression(argument, tz);
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_time_expression(text, text, jsonb, text, text, double precision) IS
-'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite. Raises an error if the column holds no times, or times
-without a zone where none is given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_middle_expression(argument text, axis text, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -568,7 +470,7 @@ AS $$
                   (SELECT coalesce(max(octet_length(ele.name)), 0) FROM unnest(nul.nobody) ele (name)), nul.nobody)
            || 'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
            || dbanon_internal.build_name_reasons('subject') ||
-           ' WHEN t IS NULL THEN ''unparsable-time'' '
+           ' WHEN t IS NULL OR t = -1e300 THEN ''unparsable-time'' '
            'WHEN NOT abs(t) < ''Infinity'' THEN ''non-finite-time'' '
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'' '
            || format('WHEN t > %L::float8 THEN ''future-time''', dbanon_internal.find_last_time(asked))
@@ -606,13 +508,14 @@ BEGIN
             EXECUTE 'DROP TABLE ' || old;
         END IF;
     END LOOP;
-    EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, t double precision, %s) ON COMMIT DROP', columns);
+    EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, t double precision, %s, repeated boolean) ON COMMIT DROP', columns);
     CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb, t double precision) ON COMMIT DROP;
     CREATE TEMP TABLE dbanon_before (quarantine_id bigint, reason text, content jsonb, subject text COLLATE "C", t double precision) ON COMMIT DROP;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
-'Makes the temporary tables of a load, empty, with a column t for unix seconds; they end with the transaction.';
+'Makes the temporary tables of a load, empty, with a column t for unix seconds and one that says whether that may be of an hour that comes twice; they
+end with the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -630,7 +533,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
 'Moves staged rows to those left out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(rows_read bigint, remedy text, may_be_none boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(
+    rows_read bigint, remedy text, may_be_none boolean DEFAULT false, cells jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -659,10 +563,11 @@ BEGIN
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
             dbanon_internal.format_quantity(rows_read, 'row'), coalesce(' (' || counts || ')', '')
         USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')),
-            HINT = remedy || CASE WHEN counts LIKE '%future-time%' THEN ' Load rows of the future with allow_future => true.' ELSE '' END;
+              HINT = coalesce(dbanon_internal.describe_first_cell(cells), remedy)
+                  || CASE WHEN counts LIKE '%future-time%' THEN ' Load rows of the future with allow_future => true.' ELSE '' END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_usable_rows(bigint, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_usable_rows(bigint, text, boolean, jsonb) IS
 'Refuses a load of which nothing is left, and counts the reasons; where there may be nothing new, only one of which no row could be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unswapped(rows_read bigint[], remedy text) RETURNS void

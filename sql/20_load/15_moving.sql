@@ -43,9 +43,7 @@ BEGIN
             array_agg(split_part(btrim(ele.piece, E'[](){} \t\r\n'), '@', 2) ORDER BY ele.nth)
         INTO cells, moments FROM regexp_split_to_table(body, ',') WITH ORDINALITY ele (piece, nth);
         IF tz IS NULL AND EXISTS (SELECT FROM unnest(moments) ele (moment) WHERE ele.moment ~ naive) THEN
-            RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. One of a moving point does not.'
-                USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
-                      HINT = 'Give the zone, for example tz => ''UTC''.';
+            PERFORM dbanon_internal.refuse_local_time('One of a moving point does not');
         END IF;
         BEGIN
             SELECT array_agg(CASE WHEN ele.moment ~ zoned THEN extract(epoch FROM ele.moment::timestamptz)::float8 END ORDER BY ele.nth) INTO times

@@ -26,11 +26,16 @@ BEGIN
         RAISE EXCEPTION 'New rows are recognised by person and time. Got ''-'' for the column of people.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person, also one that was loaded before.',
                   HINT = 'Name the column of people, or load with mode => ''append'' and since => ....';
+    ELSIF asked.time_unit NOT IN ('s', 'ms', 'us', 'ns', 'days') OR num_nonnulls(asked.time_unit, asked.time_format) = 2 THEN
+        RAISE EXCEPTION 'The unit of times must be s, ms, us, ns or days, without a format beside it. Got %.', dbanon_internal.quote_text(asked.time_unit)
+                || CASE WHEN asked.time_format IS NULL THEN '' ELSE ' and a format' END
+            USING ERRCODE = 'DA011', DETAIL = 'Days are those since 1899-12-30, the others since 1970.',
+                  HINT = 'Change time_unit => ..., or leave out it or time_format => ....';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_window(dbanon_internal.loading) IS
-'Refuses a span of time that is none, and to look for new rows that cannot be told from known ones.';
+'Refuses a span or a unit of time that is none, and to look for new rows that cannot be told from known ones.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_filter(qualified text, filter text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -106,19 +111,26 @@ COMMENT ON FUNCTION dbanon_internal.find_newest_time(text, bigint, text) IS
 -- ---- conditions in the source
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_time_bound(
-    time_column text, kind text, tz text, units_per_s double precision, moment timestamptz, upper boolean) RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+    types jsonb, units_per_s double precision, asked dbanon_internal.loading, moment timestamptz, upper boolean) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     iso CONSTANT text := 'YYYY-MM-DD HH24:MI:SS.US';
-    comparison text := CASE WHEN upper THEN '<' ELSE '>=' END;
+    time_column CONSTANT text := asked.time_column;
+    kind CONSTANT text := types ->> time_column;
+    comparison CONSTANT text := CASE WHEN upper THEN '<' ELSE '>=' END;
     -- Local times are judged again as instants; here an hour that comes twice must not lose rows.
-    wide timestamp := (moment AT TIME ZONE tz) + CASE WHEN upper THEN interval '1 hour' ELSE interval '-1 hour' END;
+    slack CONSTANT interval := CASE WHEN upper THEN interval '1 hour' ELSE interval '-1 hour' END;
+    wide CONSTANT timestamp := (moment AT TIME ZONE asked.tz) + slack;
     number numeric;
 BEGIN
     IF moment IS NULL OR moment < '0001-01-03' OR moment > '5138-01-01' THEN
         RETURN NULL;
+    ELSIF dbanon_internal.is_text(kind) OR asked.time_format IS NOT NULL AND kind !~ 'time|date' THEN
+        -- Such a column has no index that could serve.
+        RETURN format('coalesce(%s %s %L::float8, true)', dbanon_internal.build_time_expression(quote_ident(time_column), types, asked, units_per_s),
+                      comparison, extract(epoch FROM moment + slack)::float8);
     ELSIF kind = 'timestamp with time zone' THEN
         RETURN format('%I %s %L::timestamptz', time_column, comparison, to_char(moment AT TIME ZONE 'UTC', iso) || '+00');
     ELSIF kind = 'timestamp without time zone' THEN
@@ -126,29 +138,29 @@ BEGIN
     ELSIF kind = 'date' THEN
         RETURN format('%I %s %L::date', time_column, CASE WHEN upper THEN '<=' ELSE '>=' END, to_char(wide, 'YYYY-MM-DD'));
     END IF;
-    number := extract(epoch FROM moment) * units_per_s::numeric;
+    number := CASE WHEN units_per_s < 1 THEN extract(epoch FROM moment) / 86400 + 25569 ELSE extract(epoch FROM moment) * units_per_s::numeric END;
     RETURN format('%I %s %s', time_column, comparison, CASE
         WHEN kind IN ('smallint', 'integer', 'bigint') AND abs(number) < 9e18 THEN format('%L::bigint', ceil(number))
         WHEN kind IN ('real', 'double precision') THEN format('%L::float8', number)
         ELSE format('%L::numeric', number) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_bound(text, text, text, double precision, timestamptz, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_time_bound(jsonb, double precision, dbanon_internal.loading, timestamptz, boolean) IS
 'Writes that a column of times, as it is, lies on one side of a moment, so that its index serves; NULL where there is no bound.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_chosen_rows(
-    qualified text, kind text, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+    qualified text, types jsonb, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- Rows without a time are read, too, to be counted.
     SELECT qualified || coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || (asked).filter || E'\n)',
         '(' || nullif(concat_ws(' AND ', b.low, b.high), '') || format(' OR %I IS NULL)', (asked).time_column)), ''), '')
-    FROM (SELECT dbanon_internal.build_time_bound((asked).time_column, kind, (asked).tz, units_per_s, (asked).since, false) AS low,
-                 dbanon_internal.build_time_bound((asked).time_column, kind, (asked).tz, units_per_s, (asked).until, true) AS high) b
+    FROM (SELECT dbanon_internal.build_time_bound(types, units_per_s, asked, (asked).since, false) AS low,
+                 dbanon_internal.build_time_bound(types, units_per_s, asked, (asked).until, true) AS high) b
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_chosen_rows(text, text, double precision, dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.build_chosen_rows(text, jsonb, double precision, dbanon_internal.loading) IS
 'Writes what follows FROM where the rows of a source are chosen by filter and time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_missing_index(source regclass, asked dbanon_internal.loading) RETURNS text

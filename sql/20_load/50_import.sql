@@ -36,7 +36,7 @@ DECLARE
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
-    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
+    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none, cells);
     PERFORM dbanon_internal.report_stage('looking for wild positions');
     SELECT count(*), count(sta.shape) INTO staged, shapes FROM pg_temp.dbanon_staged sta;
     IF staged > 0 THEN
@@ -68,7 +68,7 @@ BEGIN
     END IF;
     SELECT built.trajectories, built.subjects INTO trajectories, subjects
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
-    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none);
+    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none, cells);
     -- Figures and notices, from what is left in the staging table, which is what was kept. Without a survey no row was staged.
     SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}')
     INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(shape) cnt;
@@ -129,6 +129,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged', 'dbanon_suspect']);
+    PERFORM dbanon_internal.settle_missing_hours(asked.tz, 'dbanon_suspect'), dbanon_internal.settle_repeated_hours(asked.tz);
     PERFORM dbanon_internal.set_aside(asked, rel.name),
         dbanon_internal.find_rejected(asked, 'trajectories', sources, num_nonnulls(asked.since, asked.until) > 0, rel.name)
     FROM unnest('{dbanon_staged,dbanon_suspect}'::text[]) rel (name);
@@ -171,12 +172,12 @@ BEGIN
     -- From inside out: the raw row with its number; what each column means; what is wrong with it; where it goes. OFFSET 0
     -- keeps the planner from computing an expression once for each use of it.
     rows_read := dbanon_internal.stage_source(format(
-        'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content) '
+        'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated) '
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
-        '    CASE WHEN reason IS NOT NULL THEN %1$s WHEN line %% 100000 = 0 THEN dbanon_internal.report_rows(%16$L, line, %17$L) END '
+        '    CASE WHEN reason IS NOT NULL THEN %1$s WHEN line %% 100000 = 0 THEN dbanon_internal.report_rows(%16$L, line, %17$L) END, repeated '
         'FROM (SELECT *, CASE %2$s END AS reason '
         '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_x::text, raw_y::text, raw_trip, raw_cell, %3$s AS subject, '
-        '                %4$s AS trip, %5$s AS t, is_point, coalesce(@postgis@.ST_SRID(raw_geom), 0) AS srid, %6$s AS x, %7$s AS y '
+        '                %4$s AS trip, %5$s AS t, %18$s AS repeated, is_point, coalesce(@postgis@.ST_SRID(raw_geom), 0) AS srid, %6$s AS x, %7$s AS y '
         '            FROM (SELECT row_number() OVER () AS line, *, raw_geom IS NULL OR @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
         '                  FROM (SELECT %8$s AS raw_subject, %9$s AS raw_time, %10$s AS raw_geom, %11$s AS raw_trip, '
         '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
@@ -185,7 +186,7 @@ BEGIN
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.build_text_expression('raw_subject') END,
         dbanon_internal.build_text_expression('raw_trip'),
         CASE WHEN moving THEN 'raw_time'
-             ELSE dbanon_internal.build_time_expression('raw_time', qualified, types, asked.time_column, asked.tz, units_per_s) END,
+             ELSE dbanon_internal.build_time_expression('raw_time', types, asked, units_per_s) END,
         CASE WHEN given_xy THEN dbanon_internal.build_number_expression('raw_x', types ->> asked.x)
              ELSE format('CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
                          dbanon_internal.build_middle_expression('raw_geom', 'x', geographic)) END,
@@ -201,8 +202,10 @@ BEGIN
         CASE WHEN moving THEN dbanon_internal.build_moving_source(chosen, asked) ELSE chosen END, 'reading ' || qualified,
         -- Of a part of a table nobody has estimated the rows.
         (SELECT cla.reltuples FROM pg_class cla
-         WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0)), qualified);
+         WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0),
+        dbanon_internal.build_repeated_condition('raw_time', types ->> asked.time_column, asked.tz)), qualified);
     PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
+    PERFORM dbanon_internal.settle_missing_hours(asked.tz, 'dbanon_staged'), dbanon_internal.settle_repeated_hours(asked.tz);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.find_rejected(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
@@ -315,7 +318,7 @@ BEGIN
     kind := described.types ->> asked.time_column;
     called := 'table ' || described.qualified;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
-    chosen := dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(
+    chosen := dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(
         asked, jsonb_build_object('since', NULL, 'until', NULL, 'time_column', coalesce(asked.time_column, asked.geom))));
     IF asked.geom IS NULL THEN
         PERFORM dbanon_internal.demand_numbers(source, described.types, ARRAY[asked.x, asked.y]);
@@ -332,8 +335,8 @@ BEGIN
     asked.since := coalesce(asked.since, dbanon_internal.find_newest_time('trajectories', old, NULL) - interval '1 day');
     IF NOT moving THEN  -- of moving points the times are known when they are taken apart
         units_per_s := coalesce(dbanon_internal.find_known_units(old, 'trajectories', called),
-                                dbanon_internal.find_units(chosen, described.qualified, kind, asked.time_column));
-        chosen := dbanon_internal.build_chosen_rows(described.qualified, kind, units_per_s, asked);
+                                dbanon_internal.find_units(chosen, described.qualified, kind, asked));
+        chosen := dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(

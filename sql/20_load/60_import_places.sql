@@ -360,8 +360,8 @@ BEGIN
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     units_per_s := coalesce(
         CASE asked.mode WHEN 'new' THEN dbanon_internal.find_known_units(known.dataset_id, kind, called) END,
-        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
-                                   described.qualified, described.types ->> asked.time_column, asked.time_column));
+        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
+                                   described.qualified, described.types ->> asked.time_column, asked));
     IF asked.mode = 'new' THEN
         asked.since := coalesce(asked.since, CASE WHEN NOT rows.is_file THEN
             dbanon_internal.find_newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
@@ -374,24 +374,29 @@ BEGIN
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
     counted := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, t, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
-        'pairs, CASE %s WHEN pairs = ''{}'' THEN ''empty-request'' END, content '
-        'FROM (SELECT line, content, %s AS subject, %s AS t, %s AS pairs '
+        'pairs, CASE %s WHEN pairs = ''{}'' THEN ''empty-request'' END, content, repeated '
+        'FROM (SELECT line, content, repeated, %s AS subject, %s AS t, %s AS pairs '
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
-        'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
+        'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s AS repeated, %s FROM %s) raw) numbered OFFSET 0) meant',
         dbanon_internal.build_event_reasons(asked), dbanon_internal.build_text_expression('c1'),
-        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked.time_column, asked.tz, units_per_s),
+        dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
         named, contents, rows.line, rows.content, asked.time_column,
+        CASE WHEN rows.is_file THEN 'repeated'
+             ELSE dbanon_internal.build_repeated_condition(quote_ident(asked.time_column), described.types ->> asked.time_column, asked.tz) END,
         (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
          FROM unnest(named) WITH ORDINALITY ele (name, ord)),
-        dbanon_internal.build_chosen_rows(described.qualified, described.types ->> asked.time_column, units_per_s, asked)), described.qualified);
+        dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked)), described.qualified);
     PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
+    PERFORM dbanon_internal.settle_missing_hours(asked.tz, 'dbanon_staged'), dbanon_internal.settle_repeated_hours(asked.tz);
+    UPDATE pg_temp.dbanon_staged SET at = to_timestamp(t) WHERE repeated AND at <> to_timestamp(t);
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.find_rejected(asked, kind, ARRAY[called], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     PERFORM dbanon_internal.note_nobody(asked);
-    PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new');
+    PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new',
+                                               jsonb_build_object(coalesce(rows.swap_remedy, asked.time_column), 't'));
     PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(source, asked));
     PERFORM dbanon_internal.report_stage('storing ' || kind);
 END

@@ -114,7 +114,6 @@ DECLARE
     asked CONSTANT dbanon_internal.loading := dbanon_internal.make_job_loading(job, since, until);
     subject CONSTANT text := nullif(asked.subject, '-');
     described record;
-    kind text;
     units_per_s double precision;
     times text;
 BEGIN
@@ -131,17 +130,16 @@ BEGIN
         PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
     END IF;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
-    kind := described.types ->> asked.time_column;
     units_per_s := coalesce(
         dbanon_internal.find_known_units((SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL),
                                          'trajectories', 'table ' || described.qualified),
-        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, NULL, NULL, dbanon_internal.make_job_loading(job)),
-                                   described.qualified, kind, asked.time_column));
+        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, dbanon_internal.make_job_loading(job)),
+                                   described.qualified, described.types ->> asked.time_column, asked));
     -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
     times := format(
         '(SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
-        dbanon_internal.build_time_expression('raw_time', described.qualified, described.types, asked.time_column, asked.tz, units_per_s), asked.time_column,
-        dbanon_internal.build_chosen_rows(described.qualified, kind, units_per_s, asked),
+        dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s), asked.time_column,
+        dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked),
         CASE WHEN since IS NOT NULL THEN format(' AND t >= %L::float8', extract(epoch FROM since)) END,
         CASE WHEN until IS NOT NULL THEN format(' AND t < %L::float8', extract(epoch FROM until)) END,
         CASE question WHEN 'any' THEN ' LIMIT 1' END);

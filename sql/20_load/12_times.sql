@@ -1,0 +1,389 @@
+-- How times are read. dbanon/base/times.py says which texts mean one instant, and dbanon/load/_parse.py reads those of files by the same rules.
+
+-- ---- what is asked
+
+CREATE OR REPLACE FUNCTION dbanon_internal.list_time_forms(time_format text) RETURNS TABLE (form text, iso text)
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+DECLARE
+    month CONSTANT text := '(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*';
+    piece record;
+    place integer := 0;
+    places jsonb := '{}';
+    bad boolean := false;
+BEGIN
+    IF time_format IS NULL THEN
+        RETURN QUERY VALUES @time_forms@;
+        RETURN;
+    END IF;
+    form := '(?i)^';
+    FOR piece IN
+        SELECT coalesce(known.pattern, CASE WHEN hit.part[1] IS NULL THEN regexp_replace(
+                regexp_replace(hit.part[2], '[].*+?(){}|^$\\/[-]', '\\\&', 'g'), '\s+', ' +', 'g') END) AS pattern, known.means, known.letter
+        FROM regexp_matches(time_format, '%(.?)|([^%]+)', 'g') WITH ORDINALITY hit (part, nth)
+        LEFT JOIN (VALUES ('Y', 'Y', '([0-9]{4})'), ('y', 'Y', '([0-9]{2})'), ('m', 'm', '(1[0-2]|0?[1-9])'), ('b', 'm', month), ('B', 'm', month),
+                          ('d', 'd', '(3[01]|[12][0-9]|0?[1-9])'), ('H', 'H', '(2[0-3]|[01]?[0-9])'), ('I', 'H', '(1[0-2]|0?[1-9])'),
+                          ('M', 'M', '([0-5][0-9])'), ('S', 'S', '([0-5][0-9])'), ('f', 'f', '([0-9]{1,6})[0-9]{0,3}'), ('p', 'p', '([ap])\.?m\.?'),
+                          ('z', 'z', '(z|[+-][0-9]{2}:?[0-9]{2})'), ('a', '', '[a-z]+'), ('A', '', '[a-z]+'), ('%', '', '%')
+            ) known (letter, means, pattern) ON known.letter = hit.part[1]
+        ORDER BY hit.nth
+    LOOP
+        bad := bad OR piece.pattern IS NULL OR places ? piece.means;
+        form := form || coalesce(piece.pattern, '');
+        IF piece.means <> '' THEN
+            place := place + 1;
+            places := places || jsonb_build_object(piece.means, '\' || place, piece.letter, '\' || place);
+        END IF;
+    END LOOP;
+    form := form || '$';
+    IF bad OR NOT places ?& ARRAY['Y', 'm', 'd'] OR (places ? 'M' AND NOT places ? 'H') OR (places ? 'S' AND NOT places ? 'M')
+        OR (places ? 'f' AND NOT places ? 'S') OR (places ? 'I') <> (places ? 'p') THEN
+        RAISE EXCEPTION 'time_format must have a year, a month and a day, each once, and a clock without gaps, in letters of strptime. Got %.',
+                dbanon_internal.quote_text(time_format)
+            USING ERRCODE = 'DA011',
+                  DETAIL = 'Letters are %Y %y %m %b %B %d %H %M %S %f %z, %I with %p, and %a and %A, which are not looked at.',
+                  HINT = 'Write it like time_format => ''%d/%m/%Y %H:%M:%S''.';
+    END IF;
+    iso := format('-%s-%s %s:%s%s%s%s%s', places ->> 'm', places ->> 'd', coalesce(places ->> 'H', '00'), coalesce(places ->> 'M', '00'),
+                  ':' || (places ->> 'S'), '.' || (places ->> 'f'), (places ->> 'p') || 'M', ' ' || (places ->> 'z'));
+    IF places ? 'y' THEN  -- as strptime has it
+        RETURN QUERY SELECT replace(form, '([0-9]{2})', '(' || cen.years || ')'), cen.tury || (places ->> 'Y') || iso
+            FROM (VALUES ('20', '[0-5][0-9]|6[0-8]'), ('19', '69|[7-9][0-9]')) cen (tury, years);
+        RETURN;
+    END IF;
+    iso := (places ->> 'Y') || iso;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.list_time_forms(text) IS
+'Lists patterns of times and what makes ISO 8601 of them: those that a text in a format matches one of, or without a format those that are replaced one
+after the other. Raises an error if the format leaves a part of a time open.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_local_time(what text) RETURNS double precision
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+BEGIN
+    RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. %.', what
+        USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.', HINT = 'Give the zone, for example tz => ''UTC''.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.refuse_local_time(text) IS
+'Refuses a time without a zone where none is given.';
+
+-- ---- numbers
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_text(kind text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    SELECT kind ~ '^(text|character|character varying|name|(.*\.)?citext)$'
+$$;
+COMMENT ON FUNCTION dbanon_internal.is_text(text) IS
+'Says whether a type is one of texts.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_time_number(argument text, kind text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    SELECT CASE WHEN dbanon_internal.is_text(kind)
+        THEN format('CASE WHEN %1$s::text ~ %2$L THEN %3$s END', argument, '^\s*[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?\s*$',
+                    dbanon_internal.build_number_expression(format('(%s::text::numeric)', argument), 'numeric'))
+        ELSE dbanon_internal.build_number_expression(argument, kind) END
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_time_number(text, text) IS
+'Writes a number of some type, or a text of one, as a double.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_units(chosen text, qualified text, kind text, asked dbanon_internal.loading) RETURNS double precision
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+DECLARE
+    number CONSTANT text := dbanon_internal.build_time_number('raw_time', kind);
+    typical double precision;
+    units_per_s double precision;
+BEGIN
+    IF number IS NULL OR asked.time_format IS NOT NULL THEN
+        RETURN NULL;
+    ELSIF asked.time_unit IS NOT NULL THEN
+        RETURN CASE asked.time_unit WHEN 's' THEN 1 WHEN 'ms' THEN 1e3 WHEN 'us' THEN 1e6 WHEN 'ns' THEN 1e9 ELSE 1 / 86400.0::float8 END;
+    END IF;
+    -- Of texts that are rarely numbers those decide nothing.
+    typical := coalesce(dbanon_internal.ask_source(format(
+        'SELECT CASE WHEN 2 * count(t) >= count(raw_time) THEN percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) FILTER (WHERE abs(t) < ''Infinity'') END '
+        'FROM (SELECT raw_time, %s AS t FROM (SELECT %I AS raw_time FROM %s LIMIT 100000) r OFFSET 0) s', number, asked.time_column, chosen), qualified),
+        @earliest_s@);
+    units_per_s := CASE WHEN typical < 1e11 THEN 1 WHEN typical < 1e14 THEN 1e3 WHEN typical < 1e17 THEN 1e6 ELSE 1e9 END;
+    IF typical / units_per_s < @earliest_s@ OR typical / units_per_s >= @latest_s@ THEN
+        RAISE EXCEPTION 'Times that are numbers must be unix times in seconds, ms, µs or ns, from 1990 to 2100. Got numbers of another time.'
+            USING ERRCODE = 'DA012', DETAIL = format('Column ''%s''.', asked.time_column),
+                  HINT = (SELECT format('If they are %s, give %s.', odd.means, odd.remedy)
+                          FROM (VALUES @odd_numbers@) odd (low, high, means, remedy)
+                          WHERE typical >= odd.low AND typical < odd.high ORDER BY odd.low DESC LIMIT 1);
+    END IF;
+    RETURN units_per_s;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, dbanon_internal.loading) IS
+'How many of a source''s numbers are a second: as asked, else the median of the first of them decides; NULL where times are no numbers. Raises an error
+if that would place times before 1990 or after 2100.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_known_units(dataset_id bigint, kind text, source text) RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.units_per_s FROM dbanon.load l
+    WHERE l.dataset_id = find_known_units.dataset_id AND l.kind = find_known_units.kind AND l.source = find_known_units.source
+        AND l.units_per_s IS NOT NULL
+    ORDER BY l.load_id DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_known_units(bigint, text, text) IS
+'How many of a source''s numbers were a second when it was loaded last.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_counted_expression(number text, units_per_s double precision, said boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    -- What is out of bounds was counted in another unit, or is no time.
+    SELECT CASE WHEN said THEN seconds
+        ELSE format('CASE WHEN abs(%1$s) < %2$s OR abs(%1$s) >= %3$s AND abs(%1$s) < ''Infinity'' THEN 1e11 ELSE %4$s END', number,
+                    @earliest_s@ * units_per_s, @latest_s@ * units_per_s, seconds) END
+    FROM (SELECT CASE WHEN units_per_s < 1 THEN format('(%s - 25569) * 86400', number) ELSE format('%s / %s', number, units_per_s) END AS seconds) s
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_counted_expression(text, double precision, boolean) IS
+'Writes a time that is a number of some unit as unix seconds, out of range before 1990 and after 2100 unless somebody said the unit.';
+
+-- ---- texts
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_localised_expression(argument text, tz text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The earlier of two, and none where clocks were set forward: AT TIME ZONE gives another time of day there.
+    SELECT format('CASE WHEN NOT isfinite(%1$s) THEN ''Infinity''::float8 '
+                  'WHEN %1$s < ''0001-01-02'' OR %1$s > ''5138-01-01'' THEN 1e300 '
+                  'WHEN %1$s IS NOT NULL THEN coalesce(extract(epoch FROM coalesce(%2$s))::float8, -1e300) END', argument,
+                  string_agg(format('CASE WHEN %1$s AT TIME ZONE %2$L = %3$s::timestamp THEN %1$s END', m.moment, tz, argument), ', '
+                             ORDER BY m.ord))
+    FROM (SELECT g.ord, format('((%s::timestamp AT TIME ZONE %L) - interval %L)', argument, tz, g.gap) AS moment
+          FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_localised_expression(text, text) IS
+'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, -1e300 where they are set forward and
+leave it out.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_iso_expression(word text, time_format text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+DECLARE
+    written text := word;
+    one record;
+BEGIN
+    IF time_format IS NOT NULL THEN
+        written := format('CASE %s END', (
+            SELECT string_agg(format('WHEN %1$s ~ %2$L THEN regexp_replace(%1$s, %2$L, %3$L)', word, tfo.form, tfo.iso), ' ')
+            FROM dbanon_internal.list_time_forms(time_format) tfo));
+    ELSE
+        FOR one IN SELECT tfo.* FROM dbanon_internal.list_time_forms(NULL) WITH ORDINALITY tfo (form, iso, nth) ORDER BY tfo.nth LOOP
+            written := format('regexp_replace(%s, %L, %L)', written, one.form, one.iso);
+        END LOOP;
+        written := format('CASE WHEN %s ~ %L THEN %s END', word, '[^-+0-9.eE]', written);
+    END IF;
+    written := format('(SELECT tim.iso FROM (SELECT %s AS iso OFFSET 0) tim WHERE tim.iso ~ %L)', written, @iso_time@);
+    RETURN CASE WHEN time_format IS NOT NULL THEN written ELSE format('CASE WHEN %1$s ~ %2$L THEN %1$s ELSE %3$s END', word, @iso_time@, written) END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_iso_expression(text, text) IS
+'Writes a text of a time as ISO 8601 that the server reads; NULL where it is none. Raises an error if the format leaves a part of a time open.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_time_expression(
+    argument text, types jsonb, asked dbanon_internal.loading, units_per_s double precision) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+DECLARE
+    kind CONSTANT text := types ->> asked.time_column;
+    said CONSTANT boolean := asked.time_unit IS NOT NULL;
+    written CONSTANT boolean := dbanon_internal.is_text(kind) OR (asked.time_format IS NOT NULL AND dbanon_internal.build_number_expression('', kind) IS NOT NULL);
+BEGIN
+    IF kind = 'timestamp with time zone' THEN
+        RETURN format('extract(epoch FROM %s)::float8', argument);
+    ELSIF written THEN
+        -- From the cell to the text without blanks, to ISO 8601, to seconds; OFFSET 0 keeps the planner from computing one for each use of it.
+        RETURN format('(SELECT CASE WHEN tim.iso IS NULL THEN %s WHEN tim.iso ~ %L THEN extract(epoch FROM tim.iso::timestamptz)::float8 ELSE %s END '
+                      'FROM (SELECT cel.word, %s AS iso FROM (SELECT %s AS word OFFSET 0) cel OFFSET 0) tim '
+                      'CROSS JOIN LATERAL (SELECT tim.iso::timestamp AS clock OFFSET 0) loc)',
+            CASE WHEN asked.time_format IS NULL THEN format(
+                '(SELECT %s FROM (SELECT %s AS num OFFSET 0) num)', dbanon_internal.build_counted_expression('num.num', coalesce(units_per_s, 1), said),
+                dbanon_internal.build_time_number('tim.word', 'text')) ELSE 'NULL::float8' END,
+            @zoned_time@,
+            CASE WHEN asked.tz IS NULL THEN format('dbanon_internal.refuse_local_time(%L)', format('One in column ''%s'' does not', asked.time_column))
+                 ELSE dbanon_internal.build_localised_expression('loc.clock', asked.tz) END,
+            dbanon_internal.build_iso_expression('cel.word', asked.time_format), dbanon_internal.build_text_expression(format('(%s::text)', argument)));
+    ELSIF units_per_s IS NOT NULL THEN
+        RETURN dbanon_internal.build_counted_expression(dbanon_internal.build_number_expression(argument, kind), units_per_s, said);
+    ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
+        RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date, a text or a number of unix seconds. It is %.', asked.time_column, kind
+            USING ERRCODE = 'DA012', DETAIL = 'A time is a day and a time of day.', HINT = 'Make timestamps of it in a view, and import that.';
+    ELSIF asked.tz IS NULL THEN
+        PERFORM dbanon_internal.refuse_local_time(format('Column ''%s'' is %s', asked.time_column, kind));
+    END IF;
+    RETURN dbanon_internal.build_localised_expression(argument, asked.tz);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_time_expression(text, jsonb, dbanon_internal.loading, double precision) IS
+'Writes a time as unix seconds: NULL where it is none, -1e300 where clocks left it out, infinite or NaN where it is not finite. Raises an error if the
+column holds no times, or times without a zone where none is given.';
+
+-- ---- hours that come twice, and that never come
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_repeated_condition(argument text, kind text, tz text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    SELECT CASE WHEN tz = 'UTC' OR tz IS NULL THEN 'false' WHEN kind = 'timestamp without time zone' THEN 'true'
+        WHEN dbanon_internal.is_text(kind) THEN format('%s::text !~ %L', argument, '(?i)[0-9m] *(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)\s*$') ELSE 'false' END
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_repeated_condition(text, text, text) IS
+'Writes whether a time names no zone, so that it may be of an hour that comes twice.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.list_repeated_hours(tz text, since double precision, until double precision)
+RETURNS TABLE (first_s double precision, gap_s double precision)
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Days after which clocks are behind, and in each the first minute in which they are.
+    SELECT extract(epoch FROM min(mnt.moment))::float8 - day.gap_s, day.gap_s
+    FROM (SELECT d.moment, extract(epoch FROM (d.moment AT TIME ZONE tz) + interval '1 day' - ((d.moment + interval '24 hours') AT TIME ZONE tz))::float8 AS gap_s
+          FROM generate_series(to_timestamp(since) - interval '36 hours', to_timestamp(until) + interval '36 hours', interval '24 hours') d (moment)) day
+    CROSS JOIN LATERAL generate_series(day.moment, day.moment + interval '24 hours', interval '1 minute') mnt (moment)
+    WHERE day.gap_s > 0 AND extract(epoch FROM (day.moment AT TIME ZONE tz) + (mnt.moment - day.moment) - (mnt.moment AT TIME ZONE tz)) > 0
+    GROUP BY day.moment, day.gap_s
+$$;
+COMMENT ON FUNCTION dbanon_internal.list_repeated_hours(text, double precision, double precision) IS
+'Lists when clocks of a zone were set back between two unix times: where the first of two equal hours begins, and how long it is.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.settle_repeated_hours(tz text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    span record;
+    hour record;
+    counted record;
+    undecided bigint := 0;
+BEGIN
+    IF tz IS NULL OR tz = 'UTC' THEN
+        RETURN;
+    END IF;
+    SELECT min(sta.t) FILTER (WHERE sta.t > 0) AS low, max(sta.t) FILTER (WHERE sta.t < @latest_s@) AS high INTO span
+        FROM pg_temp.dbanon_staged sta WHERE sta.repeated;
+    FOR hour IN SELECT rep.* FROM dbanon_internal.list_repeated_hours(tz, span.low, span.high) rep LOOP
+        IF NOT EXISTS (SELECT FROM pg_temp.dbanon_staged sta WHERE sta.repeated AND sta.t >= hour.first_s AND sta.t < hour.first_s + hour.gap_s) THEN
+            CONTINUE;
+        END IF;
+        -- A person's rows 01:50, 02:00, 02:30, 02:00, 02:30, 03:00 step back once: what follows is the second pass. 02:30, 02:50, 03:00 do not, but
+        -- the row before is far and the row after is near. Newest first, it is the other way round.
+        WITH around AS MATERIALIZED (
+            SELECT sta.ctid AS place, sta.subject, sta.t, row_number() OVER (ORDER BY sta.file, sta.line) AS nth,
+                sta.repeated AND sta.t >= hour.first_s AND sta.t < hour.first_s + hour.gap_s AS open
+            FROM pg_temp.dbanon_staged sta WHERE sta.t >= hour.first_s - hour.gap_s AND sta.t < hour.first_s + 3 * hour.gap_s
+        ), near AS (
+            SELECT aro.*, aro.t - lag(aro.t) OVER (PARTITION BY aro.subject ORDER BY aro.nth) AS step
+            FROM around aro WHERE aro.subject IN (SELECT ope.subject FROM around ope WHERE ope.open)
+        ), turned AS (
+            SELECT nea.*, CASE WHEN sum(sign(nea.step)) OVER () < 0 THEN -nea.nth ELSE nea.nth END AS pos FROM near nea
+        ), stepped AS (
+            SELECT tur.*, tur.t < lag(tur.t) OVER each AS back,
+                tur.open AND lag(tur.open) OVER each AND lag(tur.t) OVER each - tur.t >= hour.gap_s / 2 AS again
+            FROM turned tur WINDOW each AS (PARTITION BY tur.subject ORDER BY tur.pos)
+        ), person AS (
+            SELECT ste.subject, count(*) FILTER (WHERE ste.back) AS backs, min(ste.pos) FILTER (WHERE ste.again) AS second,
+                min(ste.t) FILTER (WHERE ste.open) - max(ste.t) FILTER (WHERE NOT ste.open AND ste.t < hour.first_s) <= hour.gap_s / 2 AS follows,
+                min(ste.t) FILTER (WHERE NOT ste.open AND ste.t >= hour.first_s + 2 * hour.gap_s)
+                    - max(ste.t) FILTER (WHERE ste.open) - hour.gap_s BETWEEN 0 AND hour.gap_s / 2 AS precedes
+            FROM stepped ste GROUP BY ste.subject
+        ), decided AS (
+            SELECT per.subject, CASE WHEN per.backs = 1 THEN per.second WHEN per.backs > 1 THEN NULL
+                WHEN coalesce(per.precedes, false) AND NOT coalesce(per.follows, false) THEN -9e18::bigint
+                WHEN coalesce(per.follows, false) AND NOT coalesce(per.precedes, false) THEN 9e18::bigint END AS second
+            FROM person per
+        ), moved AS (
+            UPDATE pg_temp.dbanon_staged sta SET t = sta.t + hour.gap_s
+            FROM stepped ste JOIN decided dec ON dec.subject = ste.subject
+            WHERE sta.ctid = ste.place AND ste.open AND ste.pos >= dec.second
+        )
+        SELECT count(*) AS rows INTO counted FROM stepped ste JOIN decided dec ON dec.subject = ste.subject WHERE ste.open AND dec.second IS NULL;
+        undecided := undecided + counted.rows;
+    END LOOP;
+    PERFORM dbanon_internal.raise_notice(CASE WHEN undecided > 0 THEN format(
+        'Times of an hour that comes twice in %s, which the order of a person''s rows does not decide, were read as the first: %s.',
+        tz, dbanon_internal.format_quantity(undecided, 'row')) END);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.settle_repeated_hours(text) IS
+'Decides by the order of each person''s staged rows which times without a zone are of the second of two equal hours, and says of how many it cannot be
+decided.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.settle_missing_hours(tz text, relation text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    missing bigint;
+BEGIN
+    IF tz <> 'UTC' THEN
+        EXECUTE format('UPDATE pg_temp.%I SET t = NULL WHERE t = -1e300', relation);
+        GET DIAGNOSTICS missing = ROW_COUNT;
+        PERFORM dbanon_internal.raise_notice(CASE WHEN missing > 0 THEN format(
+            'Times of an hour that clocks in %s left out cannot be read: %s.', tz, dbanon_internal.format_quantity(missing, 'row')) END);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.settle_missing_hours(text, text) IS
+'Makes times that clocks left out none, and says how many there are.';
+
+-- ---- what could not be read
+
+CREATE OR REPLACE FUNCTION dbanon_internal.write_shape(cell text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    -- Anything that is no digit, blank or sign of ASCII may be a letter.
+    SELECT regexp_replace(regexp_replace(left(cell, 40), '[0-9]', '9', 'g'), '[^ -/9:-@[-`{-~]', 'A', 'g')
+$$;
+COMMENT ON FUNCTION dbanon_internal.write_shape(text) IS
+'Writes how a cell is written, without saying what: 9 for each digit and A for each letter of its first 40 characters.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_first_cell(cells jsonb) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+BEGIN
+    RETURN (SELECT format('The first %s is written like %s. %s', CASE most.reason WHEN 'unparsable-time' THEN 'time' ELSE 'position' END,
+        (SELECT string_agg(coalesce(dbanon_internal.write_shape(nullif(one.content ->> pair.key, '')), 'nothing'), ' and ' ORDER BY pair.value)
+         FROM jsonb_each_text(cells) pair
+         WHERE pair.value = ANY (CASE most.reason WHEN 'unparsable-time' THEN ARRAY['t'] ELSE ARRAY['x', 'y', 'place'] END)),
+        CASE most.reason WHEN 'unparsable-time' THEN 'Give time_format => ''...''.' ELSE 'Check which columns are named.' END)
+    FROM (SELECT rej.reason FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason ORDER BY count(*) DESC, rej.reason LIMIT 1) most
+    CROSS JOIN LATERAL (SELECT rej.content FROM pg_temp.dbanon_rejected rej WHERE rej.reason = most.reason AND rej.content IS NOT NULL
+                        ORDER BY rej.file, rej.line LIMIT 1) one
+    WHERE most.reason IN ('unparsable-time', 'unparsable-position'));
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.describe_first_cell(jsonb) IS
+'Words how the first time or position is written that could not be read, where that is what is wrong with most rows; cells names the columns of what
+was staged.';
