@@ -13,6 +13,8 @@ QUARANTINED = {
     "non-finite-time": "the time is NaN or infinite",
     "time-out-of-range": "the time is before the year 1 or after 5138. Often it is a number in another unit than the "
     "rest of the file",
+    "future-time": "the time is more than an hour after the server's clock, or it was when an earlier load read the row. "
+    "Not with `--allow-future`",
     "other-reference-system": "the point is in another coordinate system than the first of its table",
     "missing-position": "a coordinate or the geometry is NULL or empty",
     "unparsable-position": "a coordinate is no number, or the geometry is WKT that cannot be read (curves cannot). "
@@ -48,7 +50,6 @@ QUARANTINED = {
 COUNTED = {
     "known": "the dataset has the row already. Only with `--new`",
     "late": "the row is new and of a time that a release covers. Only with `--new`",
-    "future-time": "the time is later than now. Only with `--new`",
     "no-time": "the row has no readable time. Only with `--new`",
     "outside-period": "the time is outside `--since` and `--until`",
     "forgotten": "the person was forgotten in the population",
