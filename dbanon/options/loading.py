@@ -64,6 +64,7 @@ Time = Annotated[str, Option("Column of the time: ISO 8601, or a unix time in se
 Trip = Annotated[str | None, Option("Column that separates a person's trips.")]
 X = Annotated[str | None, Option("Column of the longitude or easting. Default: 'x'.")]
 Y = Annotated[str | None, Option("Column of the latitude or northing. Default: 'y'.")]
+Layer = Annotated[str | None, Option("Layer of a geographic file that has several.")]
 Zone = Annotated[str | None, Option("Time zone of times that name none, such as Europe/Berlin.")]
 
 
@@ -239,6 +240,8 @@ class _Table:
 class LoadingTrajectories(_Mode, PopulationOptions, _Target, _File):
     """How trajectories are loaded from files and from tables in memory."""
 
+    layer: Layer = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImportingTrajectories(_Mode, PopulationOptions, _Target, _Table):
@@ -284,7 +287,6 @@ Station = Annotated[str | None, Option("Column of the station's name.")]
 System = Annotated[
     str | None, Option("Coordinate system of the file. Default: that of a geographic file, or EPSG:4326.")
 ]
-Layer = Annotated[str | None, Option("Layer of a geographic file that has several.")]
 DropFar = Annotated[bool, Option("Leave out places far outside the trajectories, instead of only counting them.")]
 ReplaceCells = Annotated[bool, Option("Delete the dataset's cells first.")]
 

@@ -380,8 +380,9 @@ def test_places_of_too_few_numbers_and_features_that_do_not_move_do_no_harm(tmp_
 STILL = {"type": "Feature", "properties": {"cab": "a"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
 NAMED = {"type": "Name", "properties": {"name": "urn:ogc:def:crs:EPSG::99999999"}}
 JSONS = {
-    "GeoJSON": ([STILL], {}, ("moving.json", "MovingPoint")),
-    "none": ([], {}, ("MovingPoint",)),
+    "GeoJSON": ([STILL], {}, ("moving.json", "'x'", "cab")),
+    "none": ([], {}, ("moving.json", "'cab'")),
+    "nothing that moves": ([STILL | {"temporalGeometry": None}], {}, ("moving.json", "MovingPoint")),
     "another kind of motion": ([ANN | {"temporalGeometry": {"type": "MovingPolygon"}}], {}, ("MovingPoint",)),
     "a property that is not there": ([ANN | {"properties": {}}], {}, ("'cab'", "'id'")),
     "no names at all": ([ANN | {"id": None}], {}, ("'id'",)),
