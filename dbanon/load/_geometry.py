@@ -27,8 +27,8 @@ _FLAG_BITS = 0xE0000000  # of EWKB: z, m and SRID; ISO says z and m by thousands
 _HEX = r"^(?:\\x|0x)?((?:[0-9A-Fa-f]{2}){5,})$"
 _WORDS = r"(?is)^(?:SRID=(?P<srid>[0-9]{1,6});)?\s*(?P<shape>.*)$"
 _JSON_SYSTEM = r'"crs"\s*:.*?"name"\s*:\s*"(?:urn:(?:x-)?ogc:def:crs:)?EPSG::?(?P<srid>[0-9]{1,6})"'
-# Shapely reads a curve only to fail on it later, inside a collection, or at once; collections in each other, if there are
-# thousands, end the process.
+# Shapely reads a curve only to fail on it later, inside a collection, or at once; thousands of collections, one in the
+# other, end the process.
 _UNREAD = "(?is)curve|circularstring|surface|geometrycollection.*geometrycollection"
 
 

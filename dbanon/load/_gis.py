@@ -121,6 +121,10 @@ def _make_fault(path: Path, read: object, ended: int, *, layer: str | None) -> D
             "layers": f"One layer of {path.name} must be named. It has several{has}. Give one with --layer.",
             "none": f"{path.name} must have a layer of geometries. It has none. Check the file.",
             "column": f"{path.name} must have a column '{answer.get('missing')}'. It has{has}. Name the right one.",
+            "nested": (
+                f"Column '{answer.get('missing')}' of {path.name} must hold one value a feature. It holds lists. Take "
+                f"them apart."
+            ),
             "tracks": f"{path.name} must hold points of tracks. It holds none. Routes and single places have no times.",
             "times": f"{path.name} must have a time at each point of a track. It has none. Record the track with them.",
             "views": (

@@ -32,6 +32,9 @@ _TABLES = re.compile(
     re.IGNORECASE,
 )
 """Beginnings of the statements that a GeoPackage may consist of. SQLite itself writes them so."""
+_LINES = re.compile(rb"\s*\x1e|\s*\{[^\n]*\}\s*\n\s*\{")
+HEAD_BYTES = 65_536
+"""Within these a first feature ends and a second begins, where each is on a line."""
 MAX_NAMES = 40
 """Names of layers or columns that an error may list."""
 _PR_SET_PDEATHSIG = 1
@@ -63,8 +66,10 @@ def _limit_process(limits: dict[str, int], parent: int) -> None:
 def _find_driver(path: str) -> str:
     """Name the driver for what a file begins with."""
     with Path(path).open("rb") as file:
-        head = file.read(len(SQLITE))
-    return "GPKG" if head == SQLITE else "ESRI Shapefile" if head.startswith(SHAPE) else "GeoJSON"
+        head = file.read(HEAD_BYTES)
+    if head.startswith((SQLITE, SHAPE)):
+        return "GPKG" if head.startswith(SQLITE) else "ESRI Shapefile"
+    return "GeoJSONSeq" if _LINES.match(head) else "GeoJSON"
 
 
 def _demand_tables(path: str) -> None:
@@ -147,6 +152,9 @@ def main(path: str, wanted: str, columns: list[str], *, look: bool, most_bytes: 
             _stop("output")
         # What holds the geometries is named by the file, where it is named at all.
         geometry = next((name for name in features.column_names if name == meta.get("geometry_name")), "wkb_geometry")
+        nested = next((name for name in columns if pa.types.is_nested(features[name].type)), None)
+        if nested is not None:
+            _stop("nested", missing=nested)
         read = [features[geometry].cast(pa.binary()), *(pc.cast(features[name], pa.string()) for name in columns)]
     about = {"crs": meta.get("crs") or "", "named": json.dumps(named)}
     table = pa.table(read, names=["wkb", *columns][: len(read)]).replace_schema_metadata(about)

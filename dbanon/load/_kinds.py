@@ -10,7 +10,7 @@ HEAD_BYTES = 4096
 PARQUET, GZIP, SQLITE, SHAPE = b"PAR1", b"\x1f\x8b", b"SQLite format 3\0", b"\0\0\x27\x0a"
 
 _PACKAGE_IDS = (b"GPKG", b"GP10", b"GP11")  # at byte 68 of a database
-_JSON = re.compile(rb"\s*\[?\s*\{")
+_JSON = re.compile(rb"[\s\x1e]*\[?\s*\{")
 _GPX = re.compile(rb"\s*<[\s\S]*?(?<=<)(?:\w+:)?gpx[\s>]")
 _PLT = re.compile(rb"(?i)geolife trajectory|oziexplorer track")
 _CONVERT = "Convert it: `gpsbabel -i {0} -f {{file}} -o gpx -F {{stem}}.gpx`"
@@ -74,7 +74,7 @@ def is_json(head: bytes) -> bool:
 def is_gis(head: bytes) -> bool:
     """Whether a file begins as GeoJSON, GeoPackage or Shapefile do."""
     package = head.startswith(SQLITE) and (head[68:72] in _PACKAGE_IDS or b"gpkg_contents" in head)
-    return package or head.startswith(SHAPE) or head.lstrip()[:1] == b"{"
+    return package or head.startswith(SHAPE) or head.lstrip(b" \t\r\n\x1e")[:1] == b"{"
 
 
 def is_gpx(head: bytes) -> bool:
@@ -90,17 +90,18 @@ def demand_known(path: Path, head: bytes, *, zipped: bool = False, fixes: bool =
 
     `fixes`: it is to hold trajectories, for which GPX will do; places are told of GeoJSON.
     """
-    if zipped and (is_gpx(head) or is_plt(head) or is_json(head) or is_gis(head) or head.startswith(PARQUET)):
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        head = head.decode("utf-16", "ignore").encode()
+    track = is_gpx(head) or is_plt(head)
+    kind, remedy = next(((kind, do) for begins, kind, do in _OTHERS if re.match(begins, head)), (None, ""))
+    if zipped and (kind or track or is_gis(head) or head.startswith(PARQUET)):
         raise DataError(
             f"{path.name} must be a CSV file if it is packed. Got a file of another kind in gzip. Unpack it: `gunzip "
             f"--keep {shlex.quote(path.name)}`."
         )
-    if is_gpx(head) or is_plt(head):
-        if not fixes:
-            raise DataError(f"{path.name} must be a table. Got a track. Load it by `dbanon load trajectories`.")
-        return
-    for begins, kind, remedy in _OTHERS:
-        if re.match(begins, head):
-            told = _CONVERT_PLACES if "gpsbabel" in remedy and not fixes else remedy
-            told = told.format(file=shlex.quote(path.name), stem=shlex.quote(path.stem))
-            raise DataError(f"{path.name} must be of a kind that is read. Got {kind}. {told}.")
+    if track and not fixes:
+        raise DataError(f"{path.name} must be a table. Got a track. Load it by `dbanon load trajectories`.")
+    if kind and not track:
+        told = _CONVERT_PLACES if "gpsbabel" in remedy and not fixes else remedy
+        told = told.format(file=shlex.quote(path.name), stem=shlex.quote(path.stem))
+        raise DataError(f"{path.name} must be of a kind that is read. Got {kind}. {told}.")

@@ -18,6 +18,7 @@ from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import _arrow, _files, _geometry, _gis, _kinds, _mf_json, _names, _tracks
 from dbanon.load._files import Batch
 from dbanon.load._given import Table
+from dbanon.options.loading import LoadingPlaces, LoadingTrajectories
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Frame:
             index = any(name is not None for name in getattr(getattr(given, "index", None), "names", ()))
             if hasattr(kind, "active_geometry_name"):
                 given = given.to_arrow(index=index)
-            elif index and kind.__module__.startswith("pandas."):
+            elif index and kind.__module__.partition(".")[0] == "pandas":
                 given = pa.Table.from_pandas(given, preserve_index=True)
             self._reader = pa.RecordBatchReader.from_stream(given)
             self._rows = self._read_rows()
@@ -207,6 +208,12 @@ def demand_no_layer(source: Source, layer: str | None) -> None:
     """Raise `ParameterError` for a layer of what is not geographic."""
     if layer is not None:
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
+
+
+def demand_no_position(called: str, asked: LoadingTrajectories | LoadingPlaces) -> None:
+    """Raise `ParameterError` for columns of positions of what has its own."""
+    if (asked.x, asked.y, asked.geom) != (None, None, None):
+        raise ParameterError(f"{called} holds its own geometries. Got columns for them. Leave out --x, --y and --geom.")
 
 
 def find_position(source: Source, name: str | None, wanted: Wanted) -> _geometry.Geometry | None:

@@ -15,7 +15,7 @@ import shapely
 from numpy.typing import NDArray
 from psycopg.rows import dict_row
 
-from dbanon.base.errors import DataError, ParameterError, format_count
+from dbanon.base.errors import DataError, format_count
 from dbanon.base.progress import Progress, report_nothing
 from dbanon.load import _crs, _files, _geometry, _gis, _kinds, _parse, _sources, _staging, _trajectories
 from dbanon.load._given import Table
@@ -208,10 +208,7 @@ def _read_placed(source: _sources.Source, asked: LoadingPlaces, crs: str, progre
 
 def _read_features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
-    if (asked.x, asked.y, asked.geom) != (None, None, None):
-        raise ParameterError(
-            f"{file.name} holds its own geometries. Got columns for them. Leave out --x, --y and --geom."
-        )
+    _sources.demand_no_position(file.name, asked)
     found = _gis.read_features(file, layer=asked.layer, columns=[] if asked.name is None else [asked.name])
     return _make_feature_rows(found.parts, asked.name), _crs.choose_system(file.name, found.crs, asked.crs)
 

@@ -230,6 +230,8 @@ def _demand_single_mentions(sources: Sequence[_sources.Source]) -> None:
 def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> tuple[_Position, str]:
     """Find where the position of a source is, as asked for, else in its geometry, else in x and y; and its system."""
     demand_one_position(asked.geom, asked.x, asked.y)
+    if isinstance(source, _sources.Layer):
+        _sources.demand_no_position(source.name, asked)
     crs = _crs.DEGREES_CRS if asked.crs is None else asked.crs
     if asked.x is None and asked.y is None:
         geometry = asked.geom if asked.geom in source.geometries.columns else None
