@@ -135,7 +135,6 @@ def main(path: str, wanted: str, columns: list[str], *, look: bool, most_bytes: 
     if driver == "GPKG":
         _demand_tables(path)
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     pyogrio, named = _open_gdal(driver), _read_names(path) if driver == "GeoJSON" else []
     layer = _choose_layer(pyogrio, path, wanted)
@@ -155,11 +154,18 @@ def main(path: str, wanted: str, columns: list[str], *, look: bool, most_bytes: 
         nested = next((name for name in columns if pa.types.is_nested(features[name].type)), None)
         if nested is not None:
             _stop("nested", missing=nested)
-        read = [features[geometry].cast(pa.binary()), *(pc.cast(features[name], pa.string()) for name in columns)]
+        read = [features[geometry].cast(pa.binary()), *(_simplify(features[name]) for name in columns)]
     about = {"crs": meta.get("crs") or "", "named": json.dumps(named)}
     table = pa.table(read, names=["wkb", *columns][: len(read)]).replace_schema_metadata(about)
     with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
         stream.write_table(table, max_chunksize=10_000)
+
+
+def _simplify(column: Any) -> Any:
+    """Make texts of what is no number."""
+    import pyarrow as pa
+
+    return column if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) else column.cast(pa.string())
 
 
 def write_track_points(files: Sequence[str], most_bytes: int) -> None:
