@@ -32,7 +32,7 @@ _READER = Path(_gis_reader.__file__)
 
 @dataclass(frozen=True)
 class Features:
-    """What a layer holds: geometries as WKB, then columns of texts or numbers, in parts; `crs` is EPSG:n, None for none."""
+    """What a layer holds: geometries as WKB, then texts or numbers, in parts; `crs` is EPSG:n, None for none."""
 
     parts: list[pa.RecordBatch]
     crs: str | None

@@ -61,6 +61,9 @@ def _gather(parts: Iterator[tuple[pa.Table, int]]) -> Iterator[tuple[pa.RecordBa
     held: list[pa.Table] = []
     size = 0
     for part, read in parts:
+        if held and part.schema != held[0].schema:  # PLT among GPX
+            yield from _cut(held, size)
+            held, size = [], 0
         held.append(part)
         size += read
         if sum(len(one) for one in held) >= _arrow.ROWS_PER_SLICE:

@@ -200,7 +200,7 @@ class _File:
     geom: Annotated[
         str | None,
         Option(
-            "Column of the position instead of x and y: geometries, or the text of tgeompoint, which has times, too. "
+            "Column of the position instead of x and y: geometries, their texts, or those of tgeompoint with times. "
             "Default: the only column of geometries."
         ),
     ] = None
@@ -282,7 +282,10 @@ class LoadingQuasiIdentifiers(_Events):
 
 # ---- places ----------------------------------------------------------------------------------------------------------
 
-Shape = Annotated[str | None, Option("Column of the shape as geometry or as WKT without curves, instead of x and y.")]
+Shape = Annotated[
+    str | None,
+    Option("Column of the shape as geometry or its text, without curves, instead of x and y."),
+]
 Station = Annotated[str | None, Option("Column of the station's name.")]
 System = Annotated[
     str | None, Option("Coordinate system of the file. Default: that of a geographic file, or EPSG:4326.")
@@ -344,7 +347,7 @@ class LoadingCells:
 
     dataset: Dataset
     name: Station = None
-    geom: Annotated[str | None, Option("Column of the polygon as WKT, for CSV or Parquet. Default: 'geom'.")] = None
+    geom: Annotated[str | None, Option("Column of the polygon, for CSV or Parquet. Default: 'geom'.")] = None
     crs: System = None
     layer: Layer = None
     drop_outliers: DropFar = False
