@@ -175,10 +175,10 @@ def _read_texts(texts: pa.Array) -> pa.Array:
 
 def encode_wkb(shapes: NDArray[np.object_], *, include_srid: bool = False) -> pa.Array:
     """Shapes as WKB in the plane; what is no number is made infinite, since NaN means empty."""
-    shapes = shapely.force_2d(shapes)
+    srid, shapes = shapely.get_srid(shapes), shapely.force_2d(shapes)  # which forgets the system of an area
     if np.isnan(shapely.get_coordinates(shapes)).any():
         shapes = shapely.transform(shapes, lambda places: np.where(np.isnan(places), np.inf, places))
-    return pa.array(shapely.to_wkb(shapes, include_srid=include_srid), pa.binary())
+    return pa.array(shapely.to_wkb(shapely.set_srid(shapes, srid), include_srid=include_srid), pa.binary())
 
 
 def read_points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:

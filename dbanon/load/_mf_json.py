@@ -8,6 +8,7 @@ Arrow reads the text; no Python object is made for a fix.
 import itertools
 import json
 import mmap
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,9 @@ def _read_features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatc
         text = _make_feature(path, text, properties)
     elif text.lstrip().startswith(b"["):
         text = b'{"features": ' + text + b"}"
+    # An instant has its one time and place bare.
+    text = re.sub(rb'"datetimes"\s*:\s*("[^"]*"|[0-9.eE+]+)', rb'"datetimes":[\1]', text)
+    text = re.sub(rb'"coordinates"\s*:\s*(\[\s*[-+0-9][^\[\]]*\])', rb'"coordinates":[\1]', text)
     # A name or a time may be a number as well, and Arrow has to be told which: it stops at the first that is not.
     own = [name for name in properties if name == "id"]
     members = ["datetimes", *own, *(f"properties.{name}" for name in properties)]
@@ -110,7 +114,8 @@ def _parse_json(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa
     times = pa.list_(pa.float64() if "datetimes" in numbers else pa.string())
     crs = pa.struct({"properties": pa.struct({"name": pa.string()})})
     moving = {"type": pa.string(), "crs": crs}
-    moving |= {"datetimes": times, "coordinates": pa.list_(pa.list_(pa.float64()))}
+    sequence = {"datetimes": times, "coordinates": pa.list_(pa.list_(pa.float64()))}
+    moving |= {**sequence, "sequences": pa.list_(pa.struct(sequence))}
     feature = {"type": pa.string(), "crs": crs, "temporalGeometry": pa.struct(moving)}
     feature |= {name: choose_type(name) for name in properties if name == "id"}
     feature["properties"] = pa.struct({name: choose_type(f"properties.{name}") for name in properties})
@@ -146,15 +151,20 @@ def _flatten(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tup
 def _list_fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Take features apart into fixes."""
     moving = features["temporalGeometry"]
-    times, places = (pc.struct_field(moving, name) for name in ("datetimes", "coordinates"))
+    pieces = pc.struct_field(moving, "sequences")  # which a set of them has instead of its own
+    held = np.concatenate([np.arange(len(features)), np.asarray(pc.list_parent_indices(pieces))])
+    times, places = (
+        pa.concat_arrays([pc.struct_field(moving, name), pc.struct_field(pc.list_flatten(pieces), name)])
+        for name in ("datetimes", "coordinates")
+    )
     many, also = (pc.fill_null(pc.list_value_length(each), 0) for each in (times, places))
     uneven = pc.index(pc.not_equal(many, also), True).as_py()
     if uneven >= 0:
         raise DataError(
-            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {uneven + 1} does "
-            f"not. Correct it."
+            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {held[uneven] + 1} "
+            f"does not. Correct it."
         )
-    row = pa.array(np.repeat(np.arange(len(features)), np.asarray(many)))
+    row = pa.array(np.repeat(held, np.asarray(many)))
     x, y = _split_axes(pc.list_flatten(places))
     columns: dict[str, Any] = {"time": pc.list_flatten(times), "x": x, "y": y}
     for name in names:

@@ -646,11 +646,31 @@ BARE = {
 }  # fmt: skip
 
 
+PIECE = {name: BARE[name] for name in ("coordinates", "datetimes")}
+
+
 def test_the_person_of_a_moving_point_alone_is_the_file(tmp_path: Path) -> None:
     (tmp_path / 'ann "x".json').write_text(json.dumps(BARE))
     assert _read(tmp_path / "ann \"x\".json", "subject", "time", "x") == {
         "subject": ['ann "x"'] * 2, "time": BARE["datetimes"], "x": [12.6, 12.61],
     }  # fmt: skip
+
+
+def test_instants_and_sets_of_sequences_are_read_as_mobilitydb_writes_them(tmp_path: Path) -> None:
+    one = {"type": "MovingPoint", "coordinates": [12.6, 55.6], "datetimes": "2024-03-04T10:00:00+00"}
+    path = tmp_path / "a.json"
+    for moving, x, time in (
+        (one, [12.6], ["2024-03-04T10:00:00+00"]),
+        (one | {"datetimes": 5}, [12.6], [5.0]),
+        ({"type": "MovingPoint", "sequences": [PIECE, PIECE]}, [12.6, 12.61] * 2, BARE["datetimes"] * 2),
+    ):
+        for written in (moving, {"type": "Feature", "properties": {"subject": "a"}, "temporalGeometry": moving}):
+            path.write_text(json.dumps(written))
+            assert _read(path, "subject", "time", "x") == {"subject": ["a"] * len(x), "time": time, "x": x}
+    uneven = {"type": "MovingPoint", "sequences": [PIECE, PIECE | {"coordinates": [[1, 2]]}]}
+    path.write_text(json.dumps({"features": [_make_feature("b", ["1"], [[1, 2]]), ANN | {"temporalGeometry": uneven}]}))
+    with expect_refusal(DataError, "datetimes", "Number 2"):
+        _read(path, "cab", "x")
 
 
 def test_moving_points_alone_without_a_person_are_refused(tmp_path: Path) -> None:
