@@ -1,7 +1,7 @@
 """Which reference system a source names, as EPSG:n, and whether it is the one that was asked for."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyproj
@@ -32,6 +32,18 @@ def choose_system(called: str, found: str | None, given: str | None) -> str:
 def parse_number(crs: str) -> str:
     """Read the number in EPSG:n."""
     return crs.rpartition(":")[2].strip()
+
+
+def demand_same(called: str, named: Collection[str], crs: str) -> None:
+    """Refuse rows that name other reference systems than the one they are to be in, all as EPSG:n."""
+    other = next((one for one in sorted(named) if parse_number(one) != parse_number(crs)), None)
+    if other is not None and len(named) == 1:
+        raise ParameterError(f"{called} is in {other}. Got {crs} for it. Give --crs {other}.")
+    if other is not None:
+        raise DataError(
+            f"The positions of {called} must be in one reference system. They are in {len(named)}: "
+            f"{', '.join(sorted(named))}. Reproject them to one."
+        )
 
 
 def demand_system(called: str, named: list[str | None], crs: str | None) -> None:

@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from dbanon.base.errors import DataError, format_count
-from dbanon.load import _names, _parquet
+from dbanon.load import _kinds, _names, _parquet
 
 BLOCK_BYTES = 4 * 1024**2
 HEAD_BYTES = 65_536
@@ -30,7 +30,6 @@ _FILE_KINDS = {
     stat.S_IFIFO: "a pipe. Write its data to a file first",
     stat.S_IFSOCK: "a socket. Write its data to a file first",
 }
-_PARQUET_MAGIC, _GZIP_MAGIC = b"PAR1", b"\x1f\x8b"
 _SEPARATORS = ",;\t|"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
@@ -58,15 +57,16 @@ def read_batches(
     options: str,
     may_break: Collection[str] = (),
     geometry: str | None = None,
+    numbers: Collection[str] = (),
 ) -> Iterator[Batch]:
     """Read the named columns of a CSV (also gzipped) or Parquet file; `options` are those that name them.
 
-    Of Parquet that of `geometry` becomes WKB. Raises `DataError` if there is no such file, or it is empty, no
-    table, cut off or lacks a column; or if a cell holds a line break in a column that is not among `may_break`: a quote
-    that was opened and not closed swallows whole rows.
+    Of Parquet that of `geometry` becomes WKB. In CSV with semicolons `numbers` may have decimal commas. Raises
+    `DataError` if there is no such file, or it is empty, no table, cut off or lacks a column; or if a cell holds a line
+    break in a column that is not among `may_break`: a quote that was opened and not closed swallows whole rows.
     """
     names = list(dict.fromkeys(names))
-    read = _read_parts(path, names, options, may_break, geometry)
+    read = _read_parts(path, names, options, may_break=may_break, geometry=geometry, numbers=numbers)
     parts = ((dict(zip(names, columns, strict=True)), done) for columns, done in read)
     yield from number_rows(path.name, parts, "rows below its header", first=2)
 
@@ -103,15 +103,22 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
 
 
 def _read_parts(
-    path: Path, names: list[str], options: str, may_break: Collection[str], geometry: str | None
+    path: Path,
+    names: list[str],
+    options: str,
+    *,
+    may_break: Collection[str],
+    geometry: str | None,
+    numbers: Collection[str],
 ) -> Iterator[tuple[list[pa.Array], int]]:
     with translate_read_errors(path):
         demand_file(path)
-        magic = _read_magic(path)
-        if magic == _PARQUET_MAGIC:
+        head = _kinds.read_head(path)
+        if head.startswith(_kinds.PARQUET):
             yield from _read_parquet(path, names, options, geometry)
         else:
-            yield from _read_csv(path, names, options, may_break=may_break, zipped=magic[:2] == _GZIP_MAGIC)
+            zipped = head.startswith(_kinds.GZIP)
+            yield from _read_csv(path, names, options, may_break=may_break, numbers=numbers, zipped=zipped)
 
 
 def demand_readable(path: Path) -> None:
@@ -170,26 +177,17 @@ def _shorten_complaint(words: str, path: Path | None = None) -> str:
 
 def _count_cells(path: Path) -> set[int]:
     """Count the cells of the first rows of a CSV file below its header; returns the numbers that there are."""
-    with _open_stream(path, zipped=_read_magic(path)[:2] == _GZIP_MAGIC)[0] as stream:
+    with _open_stream(path, zipped=_kinds.read_head(path).startswith(_kinds.GZIP))[0] as stream:
         head = stream.read(HEAD_BYTES)
     lines = [line for line in head.decode(errors="replace").splitlines() if line.strip()]
     rows = csv.reader(lines[: -1 if len(head) == HEAD_BYTES else None], delimiter=_guess_separator(lines[0], []))
     return {len(row) for row in itertools.islice(rows, 1, None)}
 
 
-def _read_magic(path: Path) -> bytes:
-    """Read the bytes that tell a Parquet file and a gzipped one from others."""
-    with path.open("rb") as raw:
-        return raw.read(4)
-
-
 def read_parquet_schema(path: Path) -> pa.Schema | None:
     """Look at the columns of a Parquet file; None of another, or of one that cannot be read: that is said later."""
     try:
-        # Files of the system that wait for what comes call themselves empty; reading from them might never end.
-        if not path.is_file() or not path.stat().st_size:
-            return None
-        return pq.read_schema(path) if _read_magic(path) == _PARQUET_MAGIC else None
+        return pq.read_schema(path) if _kinds.read_head(path).startswith(_kinds.PARQUET) else None
     except (pa.ArrowException, OSError):
         return None
 
@@ -198,11 +196,12 @@ def read_header(path: Path) -> list[str]:
     """Read the names of the columns of a CSV or Parquet file; raises `DataError` as `read_batches` does."""
     with translate_read_errors(path):
         demand_file(path)
-        magic = _read_magic(path)
-        if magic == _PARQUET_MAGIC:
+        head = _kinds.read_head(path)
+        if head.startswith(_kinds.PARQUET):
             return list(pq.read_schema(path).names)
-        with _open_stream(path, zipped=magic[:2] == _GZIP_MAGIC)[0] as stream:
-            first = _read_first_line(path, stream.read(HEAD_BYTES))
+        zipped = head.startswith(_kinds.GZIP)
+        with _open_stream(path, zipped=zipped)[0] as stream:
+            first = _read_first_line(path, stream.read(HEAD_BYTES), zipped=zipped)
         return next(csv.reader([first], delimiter=_guess_separator(first, [])))
 
 
@@ -217,15 +216,19 @@ def _read_parquet(
 
 
 def _read_csv(
-    path: Path, names: list[str], options: str, *, may_break: Collection[str], zipped: bool
+    path: Path, names: list[str], options: str, *, may_break: Collection[str], numbers: Collection[str], zipped: bool
 ) -> Iterator[tuple[list[pa.Array], int]]:
     with _open_stream(path, zipped=zipped)[0] as stream:
         head = stream.read(HEAD_BYTES)
-    first = _read_first_line(path, head)
+    first = _read_first_line(path, head, zipped=zipped)
     if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
         return  # a header alone, which Arrow would call broken
     separator = _guess_separator(first, names)
-    _names.demand_columns(path.name, next(csv.reader([first], delimiter=separator)), names, options)
+    found = next(csv.reader([first], delimiter=separator))
+    if not set(names) <= set(found):
+        _demand_header(path, first, head)
+    _names.demand_columns(path.name, found, names, options)
+    commas = [name in numbers and separator == ";" for name in names]
     stream, file = _open_stream(path, zipped=zipped)
     with stream:
         reader = pacsv.open_csv(  # on one thread, because only then an error names its line
@@ -240,7 +243,8 @@ def _read_csv(
                 for name, column in zip(names, batch.columns, strict=True):
                     if name not in may_break:
                         _demand_single_lines(path, name, column, line)
-                yield batch.columns, file.tell()
+                read = zip(batch.columns, commas, strict=True)
+                yield [_replace_comma(column) if comma else column for column, comma in read], file.tell()
                 line += batch.num_rows
 
 
@@ -250,8 +254,27 @@ def _open_stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
     return (pa.CompressedInputStream(file, "gzip") if zipped else file), file
 
 
-def _read_first_line(path: Path, head: bytes) -> str:
+def _replace_comma(column: pa.Array) -> pa.Array:
+    """Write numbers that have a decimal comma with a point; other cells stay as they are."""
+    return pc.replace_substring_regex(column, r"^(\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$", r"\1.\2")
+
+
+def _demand_header(path: Path, first: str, head: bytes) -> None:
+    """Refuse a file that begins with lines of comments, which are not the header: it has as many cells as a row."""
+    begins = re.match(r"#|(?i:sep=)", first)
+    rows = [line for line in head.decode(errors="replace").splitlines() if line.strip()]
+    other = next((row for row in rows if begins and not row.startswith(first[: begins.end()])), "")
+    sign = max(_SEPARATORS, key=other.count)
+    if begins and first.count(sign) != other.count(sign):
+        raise DataError(
+            f"{path.name} must begin with the names of its columns. Line 1 begins with {begins[0]}. Remove the lines "
+            f"above the names."
+        )
+
+
+def _read_first_line(path: Path, head: bytes, *, zipped: bool) -> str:
     """Find the first line that is not blank, in a file that is text."""
+    _kinds.demand_known(path, head.removeprefix(b"\xef\xbb\xbf"), zipped=zipped)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in head and _is_wide(head)):
         raise _make_not_utf_8_error(path)
     lines = (line for line in re.split(rb"\r\n|\r|\n", head.removeprefix(b"\xef\xbb\xbf")) if line.strip())

@@ -1,7 +1,8 @@
-"""Columns that hold positions: which of a schema do, and points of them; no Python object is made for a row.
+"""Columns that hold positions: which of a schema do, and points of them; no Python object is made for a row of bytes.
 
 GeoArrow says by the name of an extension that a column is one of geometries, GeoParquet in the file's metadata. Either
-may name the reference system. Here a geometry is WKB, whatever the column had.
+may name the reference system. Texts are WKT, EWKT, GeoJSON, or WKB or EWKB in hexadecimal digits. Here a geometry is
+WKB, whatever the column had.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import shapely
 from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError, ParameterError
@@ -22,6 +24,12 @@ _POINT_BYTES = 21  # of WKB: order of bytes, kind, x and y
 _POINT, _SRID = 1, 0x20000000
 _MAX_KIND = 17  # a triangle
 _FLAG_BITS = 0xE0000000  # of EWKB: z, m and SRID; ISO says z and m by thousands
+_HEX = r"^(?:\\x|0x)?((?:[0-9A-Fa-f]{2}){5,})$"
+_WORDS = r"(?is)^(?:SRID=(?P<srid>[0-9]{1,6});)?\s*(?P<shape>.*)$"
+_JSON_SYSTEM = r'"crs"\s*:.*?"name"\s*:\s*"(?:urn:(?:x-)?ogc:def:crs:)?EPSG::?(?P<srid>[0-9]{1,6})"'
+# Shapely reads a curve only to fail on it later, inside a collection, or at once; thousands of collections, one in the
+# other, end the process.
+_UNREAD = "(?is)curve|circularstring|surface|geometrycollection.*geometrycollection"
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,13 @@ class Geometry:
 
     name: str
     described: str | Mapping[str, Any] | None = None
+    is_text: bool = False
 
     def choose_system(self, called: str, given: str | None) -> str:
         """Choose the reference system as `_crs.choose_system`; refuse one without a number where it is needed."""
         own = None if self.described is None else _crs.find_epsg(called, self.described)
+        if self.is_text and own is None and given is None:  # as x and y of a table
+            return _crs.DEGREES_CRS
         return _crs.choose_system(called, own, given)
 
 
@@ -131,6 +142,43 @@ def convert_to_wkb(called: str, name: str, column: pa.Array) -> pa.Array:
 
 def _is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+def read_shapes(column: pa.Array) -> tuple[pa.Array, frozenset[str]]:
+    """Read a column of texts or WKB as WKB, null for what is none; and which systems its rows name, as EPSG:n."""
+    wkb = column if _is_binary(column.type) else _read_texts(pc.utf8_trim_whitespace(column.cast(pa.string())))
+    return wkb, frozenset(f"EPSG:{srid}" for srid in list_srids(wkb) if srid)
+
+
+def _read_texts(texts: pa.Array) -> pa.Array:
+    wkb = pa.nulls(len(texts), pa.binary())
+    packed = pc.fill_null(pc.match_substring_regex(texts, _HEX), False)
+    wkb = pc.replace_with_mask(wkb, packed, decode_hex(pc.replace_substring_regex(texts.filter(packed), _HEX, r"\1")))
+    words = pc.and_(pc.invert(packed), pc.fill_null(pc.not_equal(texts, ""), False))
+    words = pc.and_(words, pc.fill_null(pc.invert(pc.match_substring_regex(texts, _UNREAD)), False))
+    json_text = pc.and_(words, pc.fill_null(pc.starts_with(texts, "{"), False))
+    for which, system, read in (
+        (json_text, _JSON_SYSTEM, shapely.from_geojson),
+        (pc.and_not(words, json_text), _WORDS, shapely.from_wkt),
+    ):
+        chosen = texts.filter(which)
+        found = pc.extract_regex(chosen, system)
+        srid = np.asarray(pc.fill_null(pc.struct_field(found, "srid"), "").to_numpy(zero_copy_only=False), object)
+        if read is shapely.from_wkt:
+            chosen = pc.struct_field(found, "shape")
+        with np.errstate(all="ignore"):  # numbers beyond those of a double
+            shapes = read(np.asarray(chosen.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
+        shapes = shapely.set_srid(shapes, np.where(srid == "", "0", srid).astype(np.int32))
+        wkb = pc.replace_with_mask(wkb, which, encode_wkb(shapes, include_srid=True))
+    return wkb
+
+
+def encode_wkb(shapes: NDArray[np.object_], *, include_srid: bool = False) -> pa.Array:
+    """Shapes as WKB in the plane; what is no number is made infinite, since NaN means empty."""
+    srid, shapes = shapely.get_srid(shapes), shapely.force_2d(shapes)  # which forgets the system of an area
+    if np.isnan(shapely.get_coordinates(shapes)).any():
+        shapes = shapely.transform(shapes, lambda places: np.where(np.isnan(places), np.inf, places))
+    return pa.array(shapely.to_wkb(shapely.set_srid(shapes, srid), include_srid=include_srid), pa.binary())
 
 
 def read_points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -32,35 +32,21 @@ _READER = Path(_gis_reader.__file__)
 
 @dataclass(frozen=True)
 class Features:
-    """What a layer holds: geometries as WKB and a column as text, in parts; `crs` is EPSG:n, None for none."""
+    """What a layer holds: geometries as WKB, then texts or numbers, in parts; `crs` is EPSG:n, None for none."""
 
     parts: list[pa.RecordBatch]
     crs: str | None
 
 
-def is_gis(path: Path) -> bool:
-    """Whether a file begins as GeoJSON, GeoPackage or Shapefile do; False too where it cannot be read."""
-    try:
-        # Files of the system that wait for what comes call themselves empty; reading from them might never end.
-        if not path.is_file() or not path.stat().st_size:
-            return False
-        with path.open("rb") as file:
-            head = file.read(1024)
-    except OSError:
-        return False
-    packed = head.startswith((_gis_reader.SQLITE, _gis_reader.SHAPE))
-    return packed or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
-
-
-def read_features(path: Path, *, layer: str | None, label: str | None) -> Features:
-    """Read the geometries of a layer, and one of its columns.
+def read_features(path: Path, *, layer: str | None, columns: Sequence[str] = (), look: bool = False) -> Features:
+    """Read the geometries of a layer and some of its columns, or of a `look` the reference system alone.
 
     Raises `DataError` if the file is broken, exceeds a limit, holds a view, no such layer or column, or several layers
     of which none is named; if a GeoJSON names a reference system that GDAL does not know.
     """
-    read, ended = _ask_reader([path], layer=layer or "", column=label or "")
+    read, ended = _ask_reader([path], layer=layer or "", columns=list(columns), look=look)
     if ended or isinstance(read, dict):
-        raise _make_fault(path, read, ended, layer=layer, label=label)
+        raise _make_fault(path, read, ended, layer=layer)
     about, parts = read
     found = about.get(b"crs", b"").decode()
     crs = _crs.find_epsg(path.name, found) if found else None
@@ -76,7 +62,7 @@ def read_track_points(paths: Sequence[Path]) -> list[pa.RecordBatch]:
     read, ended = _ask_reader(paths, tracks=True)
     if ended or isinstance(read, dict):
         answer: dict[str, Any] = read if isinstance(read, dict) else {}
-        raise _make_fault(paths[answer.get("file", 0)], read, ended, layer=None, label=None)
+        raise _make_fault(paths[answer.get("file", 0)], read, ended, layer=None)
     return read[1]
 
 
@@ -123,7 +109,7 @@ def _read(output: io.BufferedReader) -> tuple[dict[bytes, bytes], list[pa.Record
         return {}
 
 
-def _make_fault(path: Path, read: object, ended: int, *, layer: str | None, label: str | None) -> DataError:
+def _make_fault(path: Path, read: object, ended: int, *, layer: str | None) -> DataError:
     """Say in one sentence what `_gis_reader` found wrong. `ended` is its exit code, below 0 if a signal ended it."""
     answer: dict[str, Any] = read if isinstance(read, dict) else {}
     fault = "time" if ended in (-signal.SIGALRM, -signal.SIGXCPU) else answer.get("fault")
@@ -134,7 +120,11 @@ def _make_fault(path: Path, read: object, ended: int, *, layer: str | None, labe
             "layer": f"{path.name} must have a layer '{layer}'. It has{has}. Name the right one.",
             "layers": f"One layer of {path.name} must be named. It has several{has}. Give one with --layer.",
             "none": f"{path.name} must have a layer of geometries. It has none. Check the file.",
-            "column": f"{path.name} must have a column '{label}'. It has{has}. Name the right one.",
+            "column": f"{path.name} must have a column '{answer.get('missing')}'. It has{has}. Name the right one.",
+            "nested": (
+                f"Column '{answer.get('missing')}' of {path.name} must hold one value a feature. It holds lists. Take "
+                f"them apart."
+            ),
             "tracks": f"{path.name} must hold points of tracks. It holds none. Routes and single places have no times.",
             "times": f"{path.name} must have a time at each point of a track. It has none. Record the track with them.",
             "views": (

@@ -1,10 +1,11 @@
 """Reads geographic files in a separate process: ``python -I _gis_reader.py ASKED``, of one JSON object.
 
 Its members: ``files``; ``limits``; ``parent``, a process; ``tracks``, true for the points of GPX files, else ``layer``
-and ``column`` of the one file. Invariants: GDAL has one driver, which follows no address, and runs no query that a file
-contains. The kernel ends the process at its limits, and when the parent ends. Standard output holds the features as an
-Arrow stream (``wkb`` and ``label``; of the schema, ``crs`` is what GDAL found and ``named`` what a GeoJSON's members
-name; or the points), or one JSON object that says what is wrong. Imports nothing of dbanon, so that it starts quickly.
+and ``columns`` of the one file, and ``look``, true for its reference system alone. Invariants: GDAL has one driver,
+which follows no address, and runs no query that a file contains. The kernel ends the process at its limits, and when
+the parent ends. Standard output holds the features as an Arrow stream (``wkb`` and the columns; of the schema, ``crs``
+is what GDAL found and ``named`` what a GeoJSON's members name; or the points), or one JSON object that says what is
+wrong. Imports nothing of dbanon, so that it starts quickly.
 """
 
 import ctypes
@@ -31,14 +32,18 @@ _TABLES = re.compile(
     re.IGNORECASE,
 )
 """Beginnings of the statements that a GeoPackage may consist of. SQLite itself writes them so."""
+_LINES = re.compile(rb"\s*\x1e|\s*\{[^\n]*\}\s*\n\s*\{")
+HEAD_BYTES = 65_536
+"""Within these a first feature ends and a second begins, where each is on a line."""
 MAX_NAMES = 40
 """Names of layers or columns that an error may list."""
 _PR_SET_PDEATHSIG = 1
 
 
-def _stop(fault: str, has: Sequence[str] = (), file: int = 0) -> NoReturn:
+def _stop(fault: str, has: Sequence[str] = (), file: int = 0, missing: str = "") -> NoReturn:
     """Say what is wrong with which file, and what it has instead: the first names, and how many."""
-    print(json.dumps({"fault": fault, "names": list(has[:MAX_NAMES]), "count": len(has), "file": file}))
+    names = list(has[:MAX_NAMES])
+    print(json.dumps({"fault": fault, "names": names, "count": len(has), "file": file, "missing": missing}))
     sys.exit(3)
 
 
@@ -61,8 +66,10 @@ def _limit_process(limits: dict[str, int], parent: int) -> None:
 def _find_driver(path: str) -> str:
     """Name the driver for what a file begins with."""
     with Path(path).open("rb") as file:
-        head = file.read(len(SQLITE))
-    return "GPKG" if head == SQLITE else "ESRI Shapefile" if head.startswith(SHAPE) else "GeoJSON"
+        head = file.read(HEAD_BYTES)
+    if head.startswith((SQLITE, SHAPE)):
+        return "GPKG" if head.startswith(SQLITE) else "ESRI Shapefile"
+    return "GeoJSONSeq" if _LINES.match(head) else "GeoJSON"
 
 
 def _demand_tables(path: str) -> None:
@@ -123,29 +130,42 @@ def _read_names(path: str) -> list[str | None]:
     return list(named)
 
 
-def main(path: str, wanted: str, column: str, most_bytes: int) -> None:
+def main(path: str, wanted: str, columns: list[str], *, look: bool, most_bytes: int) -> None:
     driver = _find_driver(path)
     if driver == "GPKG":
         _demand_tables(path)
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     pyogrio, named = _open_gdal(driver), _read_names(path) if driver == "GeoJSON" else []
     layer = _choose_layer(pyogrio, path, wanted)
-    fields = [str(name) for name in pyogrio.read_info(path, layer=layer)["fields"]]
-    if column and column not in fields:
-        _stop("column", fields)
-    meta, features = pyogrio.raw.read_arrow(path, layer=layer, columns=[column] if column else [])
-    if features.nbytes > most_bytes:
-        _stop("output")
-    # What holds the geometries is named by the file, where it is named at all.
-    geometry = next((name for name in features.column_names if name == meta.get("geometry_name")), "wkb_geometry")
-    wkb = features[geometry].cast(pa.binary())
-    label = pc.cast(features[column], pa.string()) if column else pa.nulls(len(wkb), pa.string())
+    meta = pyogrio.read_info(path, layer=layer)
+    fields = [str(name) for name in meta["fields"]]
+    missing = next((name for name in columns if name not in fields), None)
+    if missing is not None:
+        _stop("column", fields, missing=missing)
+    read = [pa.array([], pa.binary())]
+    if not look:
+        # Times as texts: GDAL has no zone for a column whose rows name several.
+        meta, features = pyogrio.raw.read_arrow(path, layer=layer, columns=columns, datetime_as_string=True)
+        if features.nbytes > most_bytes:
+            _stop("output")
+        # What holds the geometries is named by the file, where it is named at all.
+        geometry = next((name for name in features.column_names if name == meta.get("geometry_name")), "wkb_geometry")
+        nested = next((name for name in columns if pa.types.is_nested(features[name].type)), None)
+        if nested is not None:
+            _stop("nested", missing=nested)
+        read = [features[geometry].cast(pa.binary()), *(_simplify(features[name]) for name in columns)]
     about = {"crs": meta.get("crs") or "", "named": json.dumps(named)}
-    table = pa.table({"wkb": wkb, "label": label}).replace_schema_metadata(about)
+    table = pa.table(read, names=["wkb", *columns][: len(read)]).replace_schema_metadata(about)
     with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
         stream.write_table(table, max_chunksize=10_000)
+
+
+def _simplify(column: Any) -> Any:
+    """Make texts of what is no number."""
+    import pyarrow as pa
+
+    return column if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) else column.cast(pa.string())
 
 
 def write_track_points(files: Sequence[str], most_bytes: int) -> None:
@@ -184,7 +204,7 @@ if __name__ == "__main__":
         if asked.get("tracks"):
             write_track_points(asked["files"], most)
         else:
-            main(asked["files"][0], asked["layer"], asked["column"], most)
+            main(asked["files"][0], asked["layer"], asked["columns"], look=asked["look"], most_bytes=most)
     except MemoryError:
         _stop("memory")
     except Exception as error:

@@ -1,11 +1,13 @@
 """MF-JSON, the JSON of moving features (OGC 19-045r3): each feature of a ``MovingPoint`` is fixes of one subject.
 
-A file is one Feature or FeatureCollection, one a line, or an array of features. The columns are ``time``, ``x``, ``y``
-and the properties of the features; ``id`` is a feature's own, or the property where it has none. Arrow reads the text;
-no Python object is made for a fix.
+A file is one Feature or FeatureCollection, one a line, an array of features, or one MovingPoint. The columns are
+``time``, ``x``, ``y`` and the properties of the features; ``id`` is a feature's own, or the property where it has none.
+Arrow reads the text; no Python object is made for a fix.
 """
 
 import itertools
+import json
+import mmap
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,18 +24,15 @@ from dbanon.load import _arrow, _crs, _files
 
 MAX_FILE_BYTES = 512 * 1024**2
 _FIX_COLUMNS = ("time", "x", "y")
-_BEGIN = re.compile(rb"\s*\[?\s*\{")
 _NUMBER = pa.decimal128(38, 9)
 
 
-def is_json(path: Path) -> bool:
-    """Whether a file begins as a JSON object or an array of them does; False too where it cannot be read."""
+def has_motion(path: Path) -> bool:
+    """Whether a file names what moves; False too where it cannot be read."""
     try:
-        if not path.is_file() or not path.stat().st_size:
-            return False
-        with path.open("rb") as file:
-            return _BEGIN.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
-    except OSError:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return max(text.find(b'"temporalGeometry"'), text.find(b'"MovingPoint"')) >= 0
+    except (OSError, ValueError):
         return False
 
 
@@ -49,8 +48,8 @@ def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_fi
     points = pc.fill_null(pc.equal(pc.struct_field(moving, "type"), "MovingPoint"), False)
     if not pc.any(points).as_py():
         raise DataError(
-            f"{path.name} must hold features with a MovingPoint as temporalGeometry (MF-JSON). It holds none. Export "
-            f"it again, for example with asMFJSON of MobilityDB."
+            f"{path.name} must hold features with a MovingPoint as temporalGeometry (MF-JSON). It holds none. Write "
+            f"each as a feature, with the person's name as a property."
         )
     features = features.filter(points)
     for name in names:
@@ -72,8 +71,13 @@ def _read_features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatc
     if path.stat().st_size > MAX_FILE_BYTES:
         raise DataError(f"{path.name} must have at most {MAX_FILE_BYTES // 1024**2} MB. Got more. Split it.")
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    if text.lstrip().startswith(b"["):
+    if b'"temporalGeometry"' not in text and b'"MovingPoint"' in text:
+        text = _make_feature(path, text, properties)
+    elif text.lstrip().startswith(b"["):
         text = b'{"features": ' + text + b"}"
+    # An instant has its one time and place bare.
+    text = re.sub(rb'"datetimes"\s*:\s*("[^"]*"|[0-9.eE+]+)', rb'"datetimes":[\1]', text)
+    text = re.sub(rb'"coordinates"\s*:\s*(\[\s*[-+0-9][^\[\]]*\])', rb'"coordinates":[\1]', text)
     # A name or a time may be a number as well, and Arrow has to be told which: it stops at the first that is not.
     own = [name for name in properties if name == "id"]
     members = ["datetimes", *own, *(f"properties.{name}" for name in properties)]
@@ -87,6 +91,22 @@ def _read_features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatc
                 raise
 
 
+def _make_feature(path: Path, text: bytes, properties: Sequence[str]) -> bytes:
+    """Make a feature of a MovingPoint that stands alone, as asMFJSON writes it: its person is the file, as of GPX."""
+    if text.count(b'"MovingPoint"') > 1 or text.lstrip()[:1] == b"[":
+        raise DataError(
+            f"{path.name} must say who each MovingPoint is. It has some that stand alone. Make each the "
+            f"temporalGeometry of a feature with the person's name as a property, or a file of its own."
+        )
+    other = next((name for name in properties if name != "subject"), None)
+    if other is not None:
+        raise DataError(
+            f"{path.name} must have features for a column '{other}'. It is a MovingPoint alone, whose person is the "
+            f"file's name. Leave out --subject and --trip."
+        )
+    return b'{"properties": %s, "temporalGeometry": %s}' % (json.dumps({"subject": path.stem}).encode(), text)
+
+
 def _parse_json(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa.RecordBatch:
     def choose_type(member: str) -> pa.DataType:
         return _NUMBER if member in numbers else pa.string()
@@ -94,7 +114,8 @@ def _parse_json(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa
     times = pa.list_(pa.float64() if "datetimes" in numbers else pa.string())
     crs = pa.struct({"properties": pa.struct({"name": pa.string()})})
     moving = {"type": pa.string(), "crs": crs}
-    moving |= {"datetimes": times, "coordinates": pa.list_(pa.list_(pa.float64()))}
+    sequence = {"datetimes": times, "coordinates": pa.list_(pa.list_(pa.float64()))}
+    moving |= {**sequence, "sequences": pa.list_(pa.struct(sequence))}
     feature = {"type": pa.string(), "crs": crs, "temporalGeometry": pa.struct(moving)}
     feature |= {name: choose_type(name) for name in properties if name == "id"}
     feature["properties"] = pa.struct({name: choose_type(f"properties.{name}") for name in properties})
@@ -130,15 +151,20 @@ def _flatten(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tup
 def _list_fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Take features apart into fixes."""
     moving = features["temporalGeometry"]
-    times, places = (pc.struct_field(moving, name) for name in ("datetimes", "coordinates"))
+    pieces = pc.struct_field(moving, "sequences")  # which a set of them has instead of its own
+    held = np.concatenate([np.arange(len(features)), np.asarray(pc.list_parent_indices(pieces))])
+    times, places = (
+        pa.concat_arrays([pc.struct_field(moving, name), pc.struct_field(pc.list_flatten(pieces), name)])
+        for name in ("datetimes", "coordinates")
+    )
     many, also = (pc.fill_null(pc.list_value_length(each), 0) for each in (times, places))
     uneven = pc.index(pc.not_equal(many, also), True).as_py()
     if uneven >= 0:
         raise DataError(
-            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {uneven + 1} does "
-            f"not. Correct it."
+            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {held[uneven] + 1} "
+            f"does not. Correct it."
         )
-    row = pa.array(np.repeat(np.arange(len(features)), np.asarray(many)))
+    row = pa.array(np.repeat(held, np.asarray(many)))
     x, y = _split_axes(pc.list_flatten(places))
     columns: dict[str, Any] = {"time": pc.list_flatten(times), "x": x, "y": y}
     for name in names:

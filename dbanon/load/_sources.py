@@ -3,6 +3,7 @@
 A source is asked for columns by name and knows nothing of what they mean. Which kind a file is, its content says.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,20 +12,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.load import _arrow, _files, _geometry, _mf_json, _names, _tracks
+from dbanon.load import _arrow, _files, _geometry, _gis, _kinds, _mf_json, _names, _tracks
 from dbanon.load._files import Batch
 from dbanon.load._given import Table
+from dbanon.options.loading import LoadingPlaces, LoadingTrajectories
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How columns are to be read: the options that name them, those with line breaks, and the one of geometries."""
+    """How columns are to be read: the options that name them, those with line breaks, of geometries and of numbers."""
 
     options: str
     may_break: Collection[str] = ()
     geometry: str | None = None
+    numbers: Collection[str] = ()
 
 
 class Source(Protocol):
@@ -40,6 +44,9 @@ class Source(Protocol):
     def geometries(self) -> _geometry.Geometries: ...
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         """Read columns; raises `DataError` where one is missing, or no row is there."""
+
+    def read_first(self, name: str, wanted: Wanted) -> Any:
+        """Look at the first cell of a column that holds something; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,13 @@ class File:
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         return _files.read_batches(
-            self.path, names, options=wanted.options, may_break=wanted.may_break, geometry=wanted.geometry
-        )
+            self.path, names, options=wanted.options, may_break=wanted.may_break, geometry=wanted.geometry,
+            numbers=wanted.numbers,
+        )  # fmt: skip
+
+    def read_first(self, name: str, wanted: Wanted) -> Any:
+        cells = (_find_first(batch.columns[name]) for batch in self.read_batches([name], wanted))
+        return next((cell for cell in cells if cell is not None), None)
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,24 @@ class FixesFile(File):
         return self.reader(self.path, list(dict.fromkeys(names)), wanted.options)
 
 
+@dataclass(frozen=True)
+class Layer(File):
+    """The points of GeoJSON, a GeoPackage or a Shapefile, which are its column ``geometry``; `layer` chooses one."""
+
+    layer: str | None = None
+
+    @cached_property
+    def geometries(self) -> _geometry.Geometries:
+        crs = _gis.read_features(self.path, layer=self.layer, look=True).crs
+        return _geometry.Geometries({"geometry": _geometry.Geometry("geometry", crs)}, ("geometry",))
+
+    def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+        columns = list(dict.fromkeys(name for name in names if name != "geometry"))
+        parts = _gis.read_features(self.path, layer=self.layer, columns=columns).parts
+        read = ((dict(zip(["geometry", *columns], part.columns, strict=True)), 0) for part in parts)
+        yield from _files.number_rows(self.name, read, "features")
+
+
 class Frame:
     """A table in memory, whose rows are read once: its stream may have no more than one way through."""
 
@@ -99,9 +129,15 @@ class Frame:
         self.name = self.recorded = f"{kind.__module__.partition('.')[0].lstrip('_')}.{kind.__name__}"
         primary = getattr(given, "active_geometry_name", None)
         try:
-            # A frame of GeoPandas fails, or tells nothing of its geometries, unless it is asked in its own way.
-            told = given.to_arrow(index=False) if hasattr(kind, "active_geometry_name") else given
-            self._reader = pa.RecordBatchReader.from_stream(told)
+            # A frame of GeoPandas fails, or tells nothing of its geometries, unless it is asked in its own way. An
+            # index with a name may be asked for as a column; Arrow leaves out one that only counts.
+            index = any(name is not None for name in getattr(getattr(given, "index", None), "names", ()))
+            if hasattr(kind, "active_geometry_name"):
+                given = given.to_arrow(index=index)
+            elif index and kind.__module__.partition(".")[0] == "pandas":
+                given = pa.Table.from_pandas(given, preserve_index=True)
+            self._reader = pa.RecordBatchReader.from_stream(given)
+            self._rows = self._read_rows()
         except Exception:  # whatever its maker raises
             raise DataError(
                 f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows. Keep "
@@ -112,9 +148,20 @@ class Frame:
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         _names.demand_columns(self.name, self._reader.schema.names, names, wanted.options)
         names = list(dict.fromkeys(names))
-        read = _arrow.select_columns(self.name, self._read_rows(), names, geometry=wanted.geometry)
+        read = _arrow.select_columns(self.name, self._rows, names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
         yield from _files.number_rows(self.name, parts, "rows to load (a stream that was read before has none left)")
+
+    def read_first(self, name: str, wanted: Wanted) -> Any:
+        _names.demand_columns(self.name, self._reader.schema.names, [name], wanted.options)
+        held, cell = [], None
+        for batch in self._rows:
+            held.append(batch)
+            cell = _find_first(batch[name])
+            if cell is not None:
+                break
+        self._rows = itertools.chain(held, self._rows)
+        return cell
 
     def _read_rows(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -140,12 +187,54 @@ def open_table(given: Table) -> File | Frame:
     )
 
 
-def open_fixes(given: Table) -> Source:
-    """Take a table as `open_table` does, or tracks: a GPX or PLT file, a folder of them, or MF-JSON."""
+def open_fixes(given: Table, layer: str | None = None) -> Source:
+    """Take a table as `open_table` does, tracks, MF-JSON, or points of a geographic file, of which `layer` chooses."""
     taken = open_table(given)
     if isinstance(taken, File):
-        if _tracks.are_tracks(taken.path):
-            return FixesFile(taken.path, _tracks.read_batches)
-        if _mf_json.is_json(taken.path):
-            return FixesFile(taken.path, _mf_json.read_batches)
+        path, head = taken.path, _kinds.read_head(taken.path)
+        if _kinds.is_json(head) and _mf_json.has_motion(path):
+            taken = FixesFile(path, _mf_json.read_batches)
+        elif _kinds.is_gis(head) and (b'"Feature' in head or b'"features"' in head or not _kinds.is_json(head)):
+            return Layer(path, layer)
+        elif _tracks.are_tracks(path):
+            taken = FixesFile(path, _tracks.read_batches)
+        else:
+            _kinds.demand_known(path, head, fixes=True)
+    demand_no_layer(taken, layer)
     return taken
+
+
+def demand_no_layer(source: Source, layer: str | None) -> None:
+    """Raise `ParameterError` for a layer of what is not geographic."""
+    if layer is not None:
+        raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
+
+
+def demand_no_position(called: str, asked: LoadingTrajectories | LoadingPlaces) -> None:
+    """Raise `ParameterError` for columns of positions of what has its own."""
+    if (asked.x, asked.y, asked.geom) != (None, None, None):
+        raise ParameterError(f"{called} holds its own geometries. Got columns for them. Leave out --x, --y and --geom.")
+
+
+def find_position(source: Source, name: str | None, wanted: Wanted) -> _geometry.Geometry | None:
+    """Find the column of this name that holds geometries or texts of them, or without a name the one declared.
+
+    The system is the one that the first cell names, where nothing else says it. None for texts of moving points, too.
+    """
+    found = source.geometries.choose_column(source.name, name)
+    if name is None or (found is not None and found.described is not None):
+        return found
+    first = source.read_first(name, wanted)
+    if found is None and "@" in str(first):
+        return None
+    _, systems = _geometry.read_shapes(pa.array([first], pa.binary() if found else pa.string()))
+    return _geometry.Geometry(name, next(iter(systems), None), is_text=found is None)
+
+
+def _find_first(column: pa.Array) -> Any:
+    """The first cell that holds something, bytes or text."""
+    cells = column.drop_null()
+    if len(cells) and not pa.types.is_binary(cells.type):
+        cells = cells.cast(pa.string())
+        cells = cells.filter(pc.not_equal(pc.utf8_trim_whitespace(cells), ""))
+    return cells[0].as_py() if len(cells) else None

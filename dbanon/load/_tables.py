@@ -11,14 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 from psycopg.rows import dict_row
 
-from dbanon.base.errors import DataError, ParameterError, format_count
+from dbanon.base.errors import DataError, format_count
 from dbanon.base.progress import Progress, report_nothing
-from dbanon.load import _crs, _files, _gis, _parse, _sources, _staging, _trajectories
+from dbanon.load import _crs, _files, _geometry, _gis, _kinds, _parse, _sources, _staging, _trajectories
 from dbanon.load._given import Table
 from dbanon.load._reported import LoadReport, collect_notices
 from dbanon.load.datasets import LOADING_RECORD
@@ -37,7 +36,6 @@ from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 Rows = Iterator[list[binary_copy.Column]]
 Shapes = NDArray[np.object_]
 
-_CURVED_TYPES = "(?i)curve|circularstring|surface"
 _POLYGON_TYPES = (3, 6)  # shapely's numbers of Polygon and MultiPolygon
 _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 """Times beyond these are out of range all the same; timestamptz holds both."""
@@ -72,13 +70,13 @@ def load_places(
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         srid = _claim_dataset(connection, asked.dataset)
         source = _sources.open_table(given)
-        if isinstance(source, _sources.File) and _gis.is_gis(source.path):
+        if isinstance(source, _sources.File) and _kinds.is_gis(_kinds.read_head(source.path)):
             rows, crs = _read_features(source.path, asked)
             swap = "The shapes have y first. Write them with x first."
             _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_describe_others(asked)}.")
         else:
             asked, crs = _find_position(source, asked)
-            _copy(connection, source.recorded, None, _read_placed(source, asked, progress), *_list_remedies(asked))
+            _copy(connection, source.recorded, None, _read_placed(source, asked, crs, progress), *_list_remedies(asked))
         made = _import_places(
             connection, kind, dataset=asked.dataset, crs=crs, replace=asked.replace, bbox=asked.bbox,
             drop_outliers=asked.drop_outliers, area=None if asked.area is None else _read_area(Path(asked.area)),
@@ -105,7 +103,7 @@ def store_places(
     """
     known = [np.arange(1, len(at) + 1), binary_copy.encode_jsonb(pa.repeat("{}", len(at)))]
     label = pa.nulls(len(at), pa.string()) if label is None else label
-    _copy(connection, source, None, iter([[*known, label, _encode_wkb(shapely.points(at))]]))
+    _copy(connection, source, None, iter([[*known, label, _geometry.encode_wkb(shapely.points(at))]]))
     made = _import_places(connection, kind, dataset=dataset, crs=f"EPSG:{srid}", area=area)
     return int(made["rows_kept"])
 
@@ -147,11 +145,19 @@ def _find_position(source: _sources.Source, asked: LoadingPlaces) -> tuple[Loadi
     """Find where the places of a table are: as asked for, else in its geometry; and in which reference system."""
     if asked.x is None and asked.y is None:
         found = source.geometries.choose_column(source.name, asked.geom)
-        if found is not None:
-            return dataclasses.replace(asked, geom=found.name), found.choose_system(source.name, asked.crs)
-    if isinstance(asked, LoadingCells):
-        asked = dataclasses.replace(asked, geom=asked.geom or "geom")
+        name = asked.geom or (found.name if found else "geom" if isinstance(asked, LoadingCells) else None)
+        found = _sources.find_position(source, name, _describe_reading(source, asked, name))
+        if name is not None:
+            found = found or _geometry.Geometry(name, is_text=True)
+            return dataclasses.replace(asked, geom=name), found.choose_system(source.name, asked.crs)
     return asked, _crs.DEGREES_CRS if asked.crs is None else asked.crs
+
+
+def _describe_reading(source: _sources.Source, asked: LoadingPlaces, geom: str | None) -> _sources.Wanted:
+    kind = asked.kind
+    options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
+    geometry = geom if geom in source.geometries.columns else None
+    return _sources.Wanted(options, geometry=geometry, numbers=_name_position(asked) if geom is None else ())
 
 
 def _list_remedies(asked: LoadingPlaces) -> tuple[str, str]:
@@ -183,14 +189,11 @@ def _choose_columns(asked: LoadingPlaces) -> list[str]:
     return names
 
 
-def _read_placed(source: _sources.Source, asked: LoadingPlaces, progress: Progress) -> Rows:
+def _read_placed(source: _sources.Source, asked: LoadingPlaces, crs: str, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
-    names, kind = _choose_columns(asked), asked.kind
-    if asked.layer is not None:
-        raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
-    options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
-    geometry = asked.geom if asked.geom in source.geometries.columns else None
-    for batch in _trajectories.report_batches(source, names, _sources.Wanted(options, geometry=geometry), progress):
+    names, wanted = _choose_columns(asked), _describe_reading(source, asked, asked.geom)
+    _sources.demand_no_layer(source, asked.layer)
+    for batch in _trajectories.report_batches(source, names, wanted, progress):
         label = pa.nulls(len(batch), pa.string())
         if asked.name is not None:
             label = _read_texts(batch, asked.name)
@@ -198,17 +201,16 @@ def _read_placed(source: _sources.Source, asked: LoadingPlaces, progress: Progre
             cells = [batch.columns[name] for name in _name_position(asked)]
             geom = _mark_missing(_encode_points(*map(_parse.parse_numbers, cells)), *cells)
         else:
-            geom = _mark_missing(_encode_shapes(batch.columns[asked.geom]), batch.columns[asked.geom])
+            wkb, systems = _geometry.read_shapes(batch.columns[asked.geom])
+            _crs.demand_same(source.name, systems, crs)
+            geom = _mark_missing(_geometry.encode_wkb(_read_shapes(wkb)), batch.columns[asked.geom])
         yield [*_read_known(batch), label, geom]
 
 
 def _read_features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
-    if (asked.x, asked.y, asked.geom) != (None, None, None):
-        raise ParameterError(
-            f"{file.name} holds its own geometries. Got columns for them. Leave out --x, --y and --geom."
-        )
-    found = _gis.read_features(file, layer=asked.layer, label=asked.name)
+    _sources.demand_no_position(file.name, asked)
+    found = _gis.read_features(file, layer=asked.layer, columns=[] if asked.name is None else [asked.name])
     return _make_feature_rows(found.parts, asked.name), _crs.choose_system(file.name, found.crs, asked.crs)
 
 
@@ -217,13 +219,14 @@ def _make_feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Row
     for part in parts:
         shapes = _read_shapes(part.column(0))
         text = pa.array(np.asarray(shapely.to_wkt(shapes), object), pa.string())
-        cells = {"geometry": text} if name is None else {name: part.column(1), "geometry": text}
+        label = pa.nulls(len(part), pa.string()) if name is None else part.column(1)
+        cells = {"geometry": text} if name is None else {name: label, "geometry": text}
         line = np.arange(first, first + len(part), dtype=np.int64)
         yield [
             line,
             binary_copy.encode_jsonb(_parse.format_json(cells)),
-            _parse.replace_nul(_parse.parse_texts(part.column(1))),
-            _mark_missing(_encode_wkb(shapes), part.column(0)),
+            _parse.replace_nul(_parse.parse_texts(label)),
+            _mark_missing(_geometry.encode_wkb(shapes), part.column(0)),
         ]
         first += len(part)
 
@@ -234,7 +237,7 @@ def _read_area(file: Path) -> str:
     Raises `DataError` if there is no such file, or one of its features is no valid polygon.
     """
     _files.demand_readable(file)
-    found = _gis.read_features(file, layer=None, label=None) if _gis.is_gis(file) else None
+    found = _gis.read_features(file, layer=None) if _kinds.is_gis(_kinds.read_head(file)) else None
     if found is None:
         raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them. Check --area.")
     crs = _crs.choose_system(file.name, found.crs, None)
@@ -268,32 +271,12 @@ def _mark_missing(places: pa.Array, *cells: pa.Array) -> pa.Array:
     return places
 
 
-def _encode_shapes(column: pa.Array) -> pa.Array:
-    """Read shapes from WKT or WKB, as WKB; null where a cell holds none."""
-    if pa.types.is_binary(column.type):
-        return _encode_wkb(_read_shapes(column))
-    texts = _parse.parse_texts(column)
-    # Shapely reads a curve only to fail on it later, inside a collection, or at once.
-    texts = pc.if_else(pc.match_substring_regex(texts, _CURVED_TYPES), pa.scalar(None, pa.string()), texts)
-    with np.errstate(all="ignore"):  # numbers beyond those of a double
-        return _encode_wkb(
-            shapely.from_wkt(np.asarray(texts.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
-        )
-
-
 def _read_shapes(column: pa.Array) -> Shapes:
     """Read WKB; None where it breaks a rule that PostGIS has, too, such as a ring that is not closed."""
     with np.errstate(all="ignore"):
         return np.asarray(
             shapely.from_wkb(np.asarray(column.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
         )
-
-
-def _encode_wkb(shapes: Shapes) -> pa.Array:
-    shapes = shapely.force_2d(shapes)
-    if np.isnan(shapely.get_coordinates(shapes)).any():
-        shapes = shapely.transform(shapes, lambda places: np.where(np.isnan(places), np.inf, places))
-    return pa.array(shapely.to_wkb(shapes), pa.binary())
 
 
 # ---- who and when ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from dbanon.base.errors import DataError, format_count
-from dbanon.load import _arrow, _crs, _files, _geometry, _gis, _names
+from dbanon.load import _arrow, _crs, _files, _geometry, _gis, _kinds, _names
 
 COLUMN_NAMES = ("subject", "trip", "time", "x", "y")
 GPX_AT_ONCE, GPX_BYTES = 20, 64 * 1024**2
@@ -28,9 +28,10 @@ _GEOLIFE_FOLDER = "trajectory"
 
 
 def are_tracks(path: Path) -> bool:
-    """Whether a path is a folder, or named as a file of a track is."""
+    """Whether a path is a folder, or a file that begins or is named as a track is."""
     try:
-        return path.suffix.lower() in _SUFFIXES or path.is_dir()
+        head = _kinds.read_head(path)
+        return _kinds.is_gpx(head) or _kinds.is_plt(head) or path.suffix.lower() in _SUFFIXES or path.is_dir()
     except OSError:  # in a folder that may not be read
         return False
 
@@ -60,6 +61,9 @@ def _gather(parts: Iterator[tuple[pa.Table, int]]) -> Iterator[tuple[pa.RecordBa
     held: list[pa.Table] = []
     size = 0
     for part, read in parts:
+        if held and part.schema != held[0].schema:  # PLT among GPX
+            yield from _cut(held, size)
+            held, size = [], 0
         held.append(part)
         size += read
         if sum(len(one) for one in held) >= _arrow.ROWS_PER_SLICE:
@@ -106,7 +110,9 @@ def _read(top: Path, files: Sequence[Path]) -> Iterator[tuple[pa.Table, int]]:
         with _files.translate_read_errors(path, "file of a track"):
             _files.demand_file(path, "GPX or PLT file")
             size = path.stat().st_size
-            if path.suffix.lower() == ".plt":
+            head = _kinds.read_head(path)
+            _kinds.demand_known(path, head, fixes=True)
+            if _kinds.is_plt(head) or (path.suffix.lower() == ".plt" and not _kinds.is_gpx(head)):
                 yield _read_plt(top, path), size
                 continue
         waiting.append(path)

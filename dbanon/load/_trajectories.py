@@ -106,16 +106,18 @@ class Fixes:
         for source, where in zip(self.sources, self.positions, strict=True):
             times, rows, placed, shaped = make_times(), 0, False, False
             names = list(self._map_columns(where))
-            wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=where.columns[0] if where.is_geometry else None)
+            packed = where.columns[0] if where.columns[0] in source.geometries.columns else None
+            numbers = where.columns if len(where.columns) == 2 else ()
+            wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=packed, numbers=numbers)
             for batch in report_batches(source, names, wanted, progress):
                 read = (
                     self._take_apart(batch, where, times, 1 + rows)
                     if where.is_moving
                     else self._read(batch, where, times)
                 )
-                self._demand_system(source, read.systems)
+                _crs.demand_same(source.name, read.systems, self.crs)
                 placed = placed or read.x.null_count < len(read.x)
-                shaped = shaped or (where.is_geometry and _geometry.are_other_shapes(batch.columns[where.columns[0]]))
+                shaped = shaped or read.shaped
                 for start in range(0, len(read.line), _arrow.ROWS_PER_SLICE):
                     part = read.slice(start)
                     number = first + sum(staging.read) + rows
@@ -130,15 +132,18 @@ class Fixes:
 
     def _read(self, batch: _files.Batch, where: _Position, times: _parse.Times) -> "_Rows":
         """Take rows for fixes."""
+        systems, shaped = batch.systems, False
         if where.is_geometry:
-            x, y = _geometry.read_points(batch.columns[where.columns[0]])
+            wkb, named = _geometry.read_shapes(batch.columns[where.columns[0]])
+            x, y = _geometry.read_points(wkb)
+            systems, shaped = systems | named, _geometry.are_other_shapes(wkb)
         else:
             x, y = (_parse.parse_numbers(batch.columns[name]) for name in where.columns)
         line = batch.line.to_numpy().astype(np.int64)
         t = times.convert_to_unix_s(batch.columns[self.asked.time])
         if times.missing.any():
             t = pc.if_else(pa.array(times.missing), _parse.MISSING_S, t)
-        return _Rows(line, t, x, y, times.repeated, batch.columns, batch.systems)
+        return _Rows(line, t, x, y, times.repeated, batch.columns, systems, shaped)
 
     def _take_apart(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
         """Take rows apart into their fixes, which are numbered from `first`."""
@@ -151,16 +156,6 @@ class Fixes:
         return _Rows(
             line, found.t, found.x, found.y, np.zeros(len(row), np.bool_), columns | {name: found.text}, systems
         )
-
-    def _demand_system(self, source: _sources.Source, systems: frozenset[str]) -> None:
-        other = next((crs for crs in sorted(systems) if _crs.parse_number(crs) != _crs.parse_number(self.crs)), None)
-        if other is not None and len(systems) == 1:
-            raise ParameterError(f"{source.name} is in {other}. Got {self.crs} for it. Give --crs {other}.")
-        if other is not None:
-            raise DataError(
-                f"The positions of {source.name} must be in one reference system. They are in {len(systems)}: "
-                f"{', '.join(sorted(systems))}. Reproject them to one."
-            )
 
     def _stage_batch(
         self, staging: _staging.Staging, rows: "_Rows", first: int, *, geographic: bool, last_s: float
@@ -210,7 +205,10 @@ class Fixes:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Fixes with their numbers, the columns they were read from, and the reference systems that these name."""
+    """Fixes with their numbers, the columns they were read from, the reference systems that these name.
+
+    `shaped`: whether they hold geometries, and all of them are lines or areas.
+    """
 
     line: NDArray[np.int64]
     t: pa.Array
@@ -219,6 +217,7 @@ class _Rows:
     repeated: NDArray[np.bool_]
     columns: dict[str, pa.Array]
     systems: frozenset[str]
+    shaped: bool = False
 
     def slice(self, start: int) -> "_Rows":
         """Cut out some fixes from `start` on."""
@@ -229,7 +228,7 @@ class _Rows:
 
 
 def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
-    """Look at what is to be loaded, without reading a row: where positions are, and in which reference system.
+    """Look at what is to be loaded, at no row but a first: where positions are, and in which reference system.
 
     Raises
     ------
@@ -241,12 +240,12 @@ def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
     """
     if not given:
         raise ParameterError("At least one file or table must be given. Got none. Name a CSV or Parquet file.")
-    sources = tuple(_sources.open_fixes(one) for one in given)
+    sources = tuple(_sources.open_fixes(one, asked.layer) for one in given)
     _demand_single_mentions(sources)
-    positions = tuple(_choose_position(source, asked) for source in sources)
+    positions, systems = zip(*(_choose_position(source, asked) for source in sources), strict=True)
     for where in set(positions):
         _demand_columns(asked, where)
-    return Fixes(sources, positions, _choose_system(sources, positions, asked.crs), asked)
+    return Fixes(sources, positions, _choose_system(sources, systems), asked)
 
 
 def _demand_single_mentions(sources: Sequence[_sources.Source]) -> None:
@@ -257,27 +256,25 @@ def _demand_single_mentions(sources: Sequence[_sources.Source]) -> None:
         raise ParameterError(f"Each file must be named once. Got {name} more than once. Leave out the repetitions.")
 
 
-def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:
-    """Find where the position of a source is: as asked for, else in its geometry, else in x and y."""
+def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> tuple[_Position, str]:
+    """Find where the position of a source is, as asked for, else in its geometry, else in x and y; and its system."""
     demand_one_position(asked.geom, asked.x, asked.y)
+    if isinstance(source, _sources.Layer):
+        _sources.demand_no_position(source.name, asked)
+    crs = _crs.DEGREES_CRS if asked.crs is None else asked.crs
     if asked.x is None and asked.y is None:
-        found = source.geometries.choose_column(source.name, asked.geom)
+        geometry = asked.geom if asked.geom in source.geometries.columns else None
+        found = _sources.find_position(source, asked.geom, _sources.Wanted(COLUMN_OPTIONS, geometry=geometry))
         if found is not None:
-            return _Position((found.name,), is_geometry=True)
+            return _Position((found.name,), is_geometry=True), found.choose_system(source.name, asked.crs)
         if asked.geom is not None:
-            return _Position((asked.geom,))
-    return _Position((asked.x or "x", asked.y or "y"))
+            return _Position((asked.geom,)), crs
+    return _Position((asked.x or "x", asked.y or "y")), crs
 
 
-def _choose_system(sources: Sequence[_sources.Source], positions: Sequence[_Position], given: str | None) -> str:
+def _choose_system(sources: Sequence[_sources.Source], found: Sequence[str]) -> str:
     """Find the one reference system of all sources."""
-    systems = {}
-    for source, where in zip(sources, positions, strict=True):
-        if where.is_geometry:
-            geometry = source.geometries.columns[where.columns[0]]
-            systems[geometry.choose_system(source.name, given)] = source.name
-        else:
-            systems[_crs.DEGREES_CRS if given is None else given] = source.name
+    systems = {crs: source.name for source, crs in zip(sources, found, strict=True)}
     if len(systems) > 1:
         raise ParameterError(
             f"Files that are loaded together must be in one reference system. {' and '.join(systems.values())} are "

@@ -64,6 +64,7 @@ Time = Annotated[str, Option("Column of the time: ISO 8601, or a unix time in se
 Trip = Annotated[str | None, Option("Column that separates a person's trips.")]
 X = Annotated[str | None, Option("Column of the longitude or easting. Default: 'x'.")]
 Y = Annotated[str | None, Option("Column of the latitude or northing. Default: 'y'.")]
+Layer = Annotated[str | None, Option("Layer of a geographic file that has several.")]
 Zone = Annotated[str | None, Option("Time zone of times that name none, such as Europe/Berlin.")]
 
 
@@ -199,7 +200,7 @@ class _File:
     geom: Annotated[
         str | None,
         Option(
-            "Column of the position instead of x and y: geometries, or the text of tgeompoint, which has times, too. "
+            "Column of the position instead of x and y: geometries, their texts, or those of tgeompoint with times. "
             "Default: the only column of geometries."
         ),
     ] = None
@@ -238,6 +239,8 @@ class _Table:
 @dataclass(frozen=True, kw_only=True)
 class LoadingTrajectories(_Mode, PopulationOptions, _Target, _File):
     """How trajectories are loaded from files and from tables in memory."""
+
+    layer: Layer = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,12 +282,14 @@ class LoadingQuasiIdentifiers(_Events):
 
 # ---- places ----------------------------------------------------------------------------------------------------------
 
-Shape = Annotated[str | None, Option("Column of the shape as geometry or as WKT without curves, instead of x and y.")]
+Shape = Annotated[
+    str | None,
+    Option("Column of the shape as geometry or its text, without curves, instead of x and y."),
+]
 Station = Annotated[str | None, Option("Column of the station's name.")]
 System = Annotated[
     str | None, Option("Coordinate system of the file. Default: that of a geographic file, or EPSG:4326.")
 ]
-Layer = Annotated[str | None, Option("Layer of a geographic file that has several.")]
 DropFar = Annotated[bool, Option("Leave out places far outside the trajectories, instead of only counting them.")]
 ReplaceCells = Annotated[bool, Option("Delete the dataset's cells first.")]
 
@@ -342,7 +347,7 @@ class LoadingCells:
 
     dataset: Dataset
     name: Station = None
-    geom: Annotated[str | None, Option("Column of the polygon as WKT, for CSV or Parquet. Default: 'geom'.")] = None
+    geom: Annotated[str | None, Option("Column of the polygon, for CSV or Parquet. Default: 'geom'.")] = None
     crs: System = None
     layer: Layer = None
     drop_outliers: DropFar = False

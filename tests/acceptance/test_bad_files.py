@@ -59,6 +59,15 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
         make_parquet(x=pa.array([{"lon": 8.2173}] * 3)),
         ("'x'", "structures"),
     ),
+    "a page of a login": ("login.csv", b"<!DOCTYPE html><p>ysolde", ("login", "Download")),
+    "KML": ("a.kml", b"<?xml version='1.0'?><kml>ysolde 8.2173", ("gpsbabel -i kml -f a.kml -o gpx -F a.gpx",)),
+    "lines of comments": ("a.csv", b"# by ysolde\n" + GOOD.encode(), ("Line 1", "#")),
+    "GeoJSON of a line": (
+        "line.geojson",
+        b'{"type": "Feature", "properties": {"subject": "ysolde", "time": 1}, "geometry": {"type": "LineString", '
+        b'"coordinates": [[8.2173, 53.1415], [1, 2]]}}',
+        ("'geometry'", "points"),
+    ),
     "bytes for a subject": (
         "bytes.parquet",
         make_parquet(subject=pa.array([b"\xff", b"ysolde", b"b"])),

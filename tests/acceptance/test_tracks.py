@@ -76,7 +76,7 @@ def test_fast_fixes_are_counted_in_the_table_and_left_out(database: str, folder:
         (("empty",), 3, (".gpx or .plt", "none")),
         (("cut.plt",), 3, ("cut.plt", "six lines")),
         (("untimed.gpx",), 3, ("untimed.gpx", "time")),
-        (("still.json",), 3, ("still.json", "MovingPoint")),
+        (("still.json",), 3, ("still.json", "'subject'")),
         (("ships.json",), 3, ("'subject'", "--subject")),
         (("ann.gpx", "--subject", "cab"), 3, ("ann.gpx", "'cab'")),
         (("ann.gpx", "--crs", "EPSG:25832"), 2, ("ann.gpx", "EPSG:4326")),

@@ -3,10 +3,12 @@
 import gzip
 
 import numpy as np
+import pandas as pd
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 
 from dbanon import load
 from dbanon.base.errors import DataError, ParameterError, StoreError
@@ -131,6 +133,27 @@ def test_the_same_sites_as_csv_gzip_parquet_and_wkt_are_the_same(town, tmp_path,
         with expect_refusal(DataError, "nothing to add", "2 rows", "2 duplicate-site"):
             _load(town, path, columns)
     assert len(_read_sites(town)) == 2
+
+
+def test_shapes_are_read_in_every_form_of_text_in_the_system_that_they_name(plane, write):
+    square = shapely.set_srid(shapely.from_wkt(SQUARE), 32632)
+    packed = shapely.to_wkb(square, hex=True, include_srid=True)
+    system = '"crs": {"type": "name", "properties": {"name": "EPSG:32632"}}, '
+    texts = [f"SRID=32632;{SQUARE}", packed, shapely.to_geojson(square).replace("{", "{" + system, 1)]
+    for text in texts:
+        frame = pd.DataFrame({"name": ["ward"], "area": [text]})
+        path = write(frame.to_csv(index=False))
+        with expect_refusal(ParameterError, "EPSG:32632", "--crs EPSG:4326"):
+            _load(plane, path, SHAPE, crs="EPSG:4326")
+        for given in (path, frame):
+            assert _load(plane, given, SHAPE, replace=True).kept == 1
+            assert _read_sites(plane) == [("ward", SQUARE.replace("POLYGON ", "POLYGON").replace(", ", ","))]
+    with expect_refusal(DataError, "EPSG:25832, EPSG:32632"):
+        _load(plane, pd.DataFrame({"name": ["a", "b"], "area": [texts[0], "SRID=25832;POINT(1 2)"]}), SHAPE)
+
+
+def test_sites_between_semicolons_may_have_decimal_commas(town, write):
+    assert _load(town, write("x;y;name\n8,21;53,11;clinic\n")).kept == 1
 
 
 # ---- what is left out ------------------------------------------------------------------------------------------------

@@ -57,7 +57,9 @@ def _rename(path: Path, table: str, new: str) -> None:
 
 
 def _read(path: Path, label: str | None = "name") -> int:
-    return sum(len(part) for part in _gis.read_features(path, layer=None, label=label).parts)
+    return sum(
+        len(part) for part in _gis.read_features(path, layer=None, columns=[] if label is None else [label]).parts
+    )
 
 
 # ---- GeoPackage ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 """What can be loaded, before a database sees it: tables in memory, geometries, tracks, moving points."""
 
+import gzip
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -380,8 +383,9 @@ def test_places_of_too_few_numbers_and_features_that_do_not_move_do_no_harm(tmp_
 STILL = {"type": "Feature", "properties": {"cab": "a"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
 NAMED = {"type": "Name", "properties": {"name": "urn:ogc:def:crs:EPSG::99999999"}}
 JSONS = {
-    "GeoJSON": ([STILL], {}, ("moving.json", "MovingPoint")),
-    "none": ([], {}, ("MovingPoint",)),
+    "GeoJSON": ([STILL], {}, ("moving.json", "'x'", "cab")),
+    "none": ([], {}, ("moving.json", "'cab'")),
+    "nothing that moves": ([STILL | {"temporalGeometry": None}], {}, ("moving.json", "MovingPoint")),
     "another kind of motion": ([ANN | {"temporalGeometry": {"type": "MovingPolygon"}}], {}, ("MovingPoint",)),
     "a property that is not there": ([ANN | {"properties": {}}], {}, ("'cab'", "'id'")),
     "no names at all": ([ANN | {"id": None}], {}, ("'id'",)),
@@ -465,3 +469,311 @@ def test_times_of_moving_points_need_a_zone_as_others_do() -> None:
     with expect_refusal(ParameterError, "--tz"):
         _read_instants("POINT(1 2)@1970-01-01 00:00:00", tz=None)
     assert _read_instants("POINT(1 2)@1970-01-01 01:00", tz="Europe/Berlin") == [(0, 0.0, 1.0, 2.0)]
+
+
+# ---- positions as texts ----------------------------------------------------------------------------------------------
+
+
+def _list_shapes(*cells: str | None) -> tuple[list[Any], frozenset[str]]:
+    wkb, systems = _geometry.read_shapes(pa.array(cells, pa.string()))
+    return [shape and shape.wkt for shape in shapely.from_wkb(wkb.to_pylist())], systems
+
+
+EWKB = shapely.to_wkb(shapely.set_srid(shapely.Point(1, 2), 25832), hex=True, include_srid=True)
+JSON_POINT = '{"type": "Point", "coordinates": [1, 2]%s}'
+JSON_SYSTEM = ', "crs": {"type": "name", "properties": {"name": "EPSG:25832"}}'
+POINT_TEXTS = {
+    "WKT": ("POINT(1 2)", None),
+    "WKT with height": ("Point Z (1 2 3)", None),
+    "EWKT": (" srid=25832; POINT(1 2) ", "EPSG:25832"),
+    "hexadecimal WKB": (shapely.to_wkb(shapely.Point(1, 2), hex=True), None),
+    "hexadecimal EWKB": (EWKB, "EPSG:25832"),
+    "small digits": (EWKB.lower(), "EPSG:25832"),
+    "as COPY writes bytea": ("\\x" + EWKB, "EPSG:25832"),
+    "GeoJSON": (JSON_POINT % "", None),
+    "GeoJSON of ST_AsGeoJSON in another system": (JSON_POINT % JSON_SYSTEM, "EPSG:25832"),
+}
+
+
+@pytest.mark.parametrize("form", POINT_TEXTS)
+def test_a_point_is_read_in_every_form_of_text(form: str) -> None:
+    text, crs = POINT_TEXTS[form]
+    assert _list_shapes(text, None) == (["POINT (1 2)", None], frozenset([crs] if crs else []))
+    fixes = _prepare_fixes(pa.table({"cab": ["a"], "t": [0], "g": [text]}), subject="cab", time="t", geom="g")
+    assert (fixes.crs, fixes.positions[0].is_geometry) == (crs or "EPSG:4326", True)
+
+
+def test_texts_of_all_forms_stand_in_one_column_and_mistakes_are_null() -> None:
+    mistakes = [
+        "", " ", "?", "POINT(1)", "POINT(1,2)", "[[1, 2]]", "{", '{"type": "Point"}', EWKB[:-1], "0101", "12.6",
+        "SRID=x;POINT(1 2)", "CIRCULARSTRING (0 0, 1 1, 2 0)",
+    ]  # fmt: skip
+    read, systems = _list_shapes(*(text for text, _ in POINT_TEXTS.values()), *mistakes, "LINESTRING (0 0, 1 1)")
+    assert read == ["POINT (1 2)"] * 9 + [None] * len(mistakes) + ["LINESTRING (0 0, 1 1)"]
+    assert systems == {"EPSG:25832"}
+    assert _list_shapes() == ([], frozenset())
+
+
+@pytest.mark.parametrize(
+    "opened", ['{"type": "GeometryCollection", "geometries": [', "GEOMETRYCOLLECTION("], ids=["GeoJSON", "WKT"]
+)
+def test_collections_in_each_other_do_not_end_the_process(opened: str) -> None:
+    assert _list_shapes(opened * 100_000) == ([None], frozenset())
+
+
+def test_an_empty_first_cell_does_not_hide_what_a_column_holds(tmp_path: Path) -> None:
+    for name, cells in {"shape": ["", "SRID=25832;POINT(1 2)"], "moving": ["", "POINT(1 2)@1970-01-01"]}.items():
+        table = pa.table({"cab": ["a", "a"], "t": ["0", "60"], "g": cells})
+        table.to_pandas().to_csv(tmp_path / "a.csv", index=False)
+        for source in (table, tmp_path / "a.csv", pa.Table.from_batches(table.to_batches(1)).to_reader()):
+            fixes = _prepare_fixes(source, subject="cab", time="t", geom="g")
+            assert (fixes.positions[0].is_moving, fixes.crs) == (
+                (True, "EPSG:4326") if name == "moving" else (False, "EPSG:25832")
+            )
+            read = list(fixes.sources[0].read_batches(["g"], _sources.Wanted("--x")))
+            assert [len(batch) for batch in read] == [2]  # the first was looked at, and is there still
+
+
+def test_a_system_that_is_given_must_be_that_of_the_first_point() -> None:
+    table = pa.table({"cab": ["a"], "t": [0], "g": [EWKB]})
+    with expect_refusal(ParameterError, "EPSG:25832", "--crs EPSG:4326"):
+        _prepare_fixes(table, subject="cab", time="t", geom="g", crs="EPSG:4326")
+
+
+@pytest.mark.parametrize(
+    ("separator", "cells", "read"),
+    [
+        (";", ["12,60", "-,5", " 1,5e3 ", "12.60", "7", "1.234,5", "1,2,3", "a,b"],
+         ["12.60", "-.5", " 1.5e3 ", "12.60", "7", "1.234,5", "1,2,3", "a,b"]),
+        ("\t", ["12,60"], ["12,60"]),
+        (",", ['"12,60"'], ["12,60"]),
+    ],
+    ids=["semicolon", "tab", "comma"],
+)  # fmt: skip
+def test_a_comma_is_decimal_in_numbers_between_semicolons(
+    tmp_path: Path, separator: str, cells: list[str], read: list[str]
+) -> None:
+    rows = [separator.join((cell, cell)) for cell in cells]
+    (tmp_path / "a.csv").write_text("\n".join([separator.join("xn"), *rows]) + "\n")
+    wanted = _sources.Wanted("--x", numbers=["x"])
+    (batch,) = _sources.open_fixes(tmp_path / "a.csv").read_batches(["x", "n"], wanted)
+    assert (batch.columns["x"].to_pylist(), batch.columns["n"].to_pylist()) == (read, [c.strip('"') for c in cells])
+
+
+# ---- geographic files ------------------------------------------------------------------------------------------------
+
+DRIVERS = {"fixes.gpkg": "GPKG", "fixes.shp": "ESRI Shapefile", "fixes.geojson": "GeoJSON", "lines.json": "GeoJSONSeq"}
+
+
+def _make_points(crs: str = "EPSG:4326", **columns: Any) -> gpd.GeoDataFrame:
+    held = {"cab": [7, 8], "t": ["2024-03-04T10:00:05Z", "2024-03-04T11:00:05.5+01:00"], **columns}
+    return gpd.GeoDataFrame(held, geometry=PLACES, crs="EPSG:4326").to_crs(crs)
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_points_of_a_geographic_file_are_fixes_in_its_system(tmp_path: Path, name: str) -> None:
+    crs = "EPSG:4326" if "json" in name else "EPSG:25832"
+    _make_points(crs).to_file(tmp_path / name, driver=DRIVERS[name])
+    assert _prepare_fixes(tmp_path / name, subject="cab", time="t").crs == crs
+    read = _read(tmp_path / name, "cab", "t", "geometry", geometry="geometry")
+    assert [round(x) for x, _ in _list_points(read["geometry"])] == ([8, 8] if crs == "EPSG:4326" else [446436, 453240])
+    times = _parse.Times(None).convert_to_unix_s(pa.array(read["t"]))
+    assert (read["cab"], times.to_pylist()) == ([7, 8], [1709546405.0, 1709546405.5])
+
+
+def test_times_and_numbers_of_a_geographic_file_are_read(tmp_path: Path) -> None:
+    when = pd.to_datetime([1709546405123, 1709546405000], unit="ms", utc=True)
+    _make_points(t=when, s=[1709546405123, None]).to_file(tmp_path / "a.gpkg")
+    assert _read(tmp_path / "a.gpkg", "t", "s") == {
+        "t": ["2024-03-04T10:00:05.123Z", "2024-03-04T10:00:05Z"],
+        "s": [1709546405123.0, None],
+    }
+
+
+def test_a_layer_is_chosen_by_its_name_and_only_where_there_are_layers(tmp_path: Path) -> None:
+    for name, crs in (("one", "EPSG:4326"), ("two", "EPSG:25832")):
+        _make_points(crs).to_file(tmp_path / "a.gpkg", layer=name)
+    asked = {"subject": "cab", "time": "t"}
+    assert _prepare_fixes(tmp_path / "a.gpkg", layer="two", **asked).crs == "EPSG:25832"
+    with expect_refusal(DataError, "one, two", "--layer"):
+        _prepare_fixes(tmp_path / "a.gpkg", **asked)
+    for other in (pa.table(PEOPLE), tmp_path / "a.plt"):
+        (tmp_path / "a.plt").write_text(HEAD + POINT)
+        with expect_refusal(ParameterError, "--layer"):
+            _prepare_fixes(other, layer="two")
+
+
+def test_what_a_geographic_file_has_not_is_named(tmp_path: Path) -> None:
+    _make_points(tags=[["a"], ["b"]]).to_file(tmp_path / "a.geojson")
+    with expect_refusal(DataError, "'trip'", "cab, t"):
+        _read(tmp_path / "a.geojson", "cab", "trip")
+    with expect_refusal(DataError, "'tags'", "lists"):
+        _read(tmp_path / "a.geojson", "tags")
+    for options in ({"geom": "geom"}, {"x": "x"}):
+        with expect_refusal(ParameterError, "--x, --y and --geom"):
+            _prepare_fixes(tmp_path / "a.geojson", subject="cab", time="t", **options)
+
+
+# ---- indexes of frames -----------------------------------------------------------------------------------------------
+
+
+def _make_fifteen() -> dict[str, Any]:
+    return {"id": [1] * 15, "t": pd.date_range("2024-03-04", periods=15, freq="min", tz="UTC")}
+
+
+@pytest.mark.parametrize("geographic", [True, False])
+@pytest.mark.parametrize("index", [["t"], ["id", "t"]], ids=str)
+def test_an_index_with_a_name_is_a_column(geographic: bool, index: list[str]) -> None:
+    plain = pd.DataFrame({**_make_fifteen(), "x": range(15), "y": range(15)})
+    given = gpd.GeoDataFrame(plain, geometry=gpd.points_from_xy(plain["x"], plain["y"]), crs="EPSG:4326")
+    read = _read((given if geographic else plain).set_index(index), "id", "t")
+    assert (read["id"], len(set(read["t"]))) == ([1] * 15, 15)
+
+
+def test_an_index_that_counts_is_a_column_if_it_has_a_name_and_no_second_one_is_made() -> None:
+    for make in (pd.DataFrame, lambda held, index: gpd.GeoDataFrame(held, index=index, geometry=PLACES)):
+        counted = make({"id": ["a", "b"]}, index=pd.RangeIndex(0, 120, 60, name="t"))
+        assert _read(counted, "id", "t") == {"id": ["a", "b"], "t": [0, 60]}
+        kept = make({"id": ["a", "b"], "t": [1, 2]}, index=None).set_index("t", drop=False)
+        assert _read(kept, "t") == {"t": [1, 2]}
+
+
+# ---- MovingPoints that stand alone -----------------------------------------------------------------------------------
+
+BARE = {
+    "type": "MovingPoint", "coordinates": [[12.6, 55.6], [12.61, 55.61]],
+    "datetimes": ["2024-03-04T10:00:00+00", "2024-03-04T10:01:00+00"], "interpolation": "Linear",
+}  # fmt: skip
+
+
+PIECE = {name: BARE[name] for name in ("coordinates", "datetimes")}
+
+
+def test_the_person_of_a_moving_point_alone_is_the_file(tmp_path: Path) -> None:
+    (tmp_path / 'ann "x".json').write_text(json.dumps(BARE))
+    assert _read(tmp_path / "ann \"x\".json", "subject", "time", "x") == {
+        "subject": ['ann "x"'] * 2, "time": BARE["datetimes"], "x": [12.6, 12.61],
+    }  # fmt: skip
+
+
+def test_instants_and_sets_of_sequences_are_read_as_mobilitydb_writes_them(tmp_path: Path) -> None:
+    one = {"type": "MovingPoint", "coordinates": [12.6, 55.6], "datetimes": "2024-03-04T10:00:00+00"}
+    path = tmp_path / "a.json"
+    for moving, x, time in (
+        (one, [12.6], ["2024-03-04T10:00:00+00"]),
+        (one | {"datetimes": 5}, [12.6], [5.0]),
+        ({"type": "MovingPoint", "sequences": [PIECE, PIECE]}, [12.6, 12.61] * 2, BARE["datetimes"] * 2),
+    ):
+        for written in (moving, {"type": "Feature", "properties": {"subject": "a"}, "temporalGeometry": moving}):
+            path.write_text(json.dumps(written))
+            assert _read(path, "subject", "time", "x") == {"subject": ["a"] * len(x), "time": time, "x": x}
+    uneven = {"type": "MovingPoint", "sequences": [PIECE, PIECE | {"coordinates": [[1, 2]]}]}
+    path.write_text(json.dumps({"features": [_make_feature("b", ["1"], [[1, 2]]), ANN | {"temporalGeometry": uneven}]}))
+    with expect_refusal(DataError, "datetimes", "Number 2"):
+        _read(path, "cab", "x")
+
+
+def test_moving_points_alone_without_a_person_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(BARE))
+    with expect_refusal(DataError, "a.json", "'cab'", "--subject"):
+        _read(path, "cab", "time")
+    for text in (f"{json.dumps(BARE)}\n{json.dumps(BARE)}\n", json.dumps([BARE])):
+        path.write_text(text)
+        with expect_refusal(DataError, "a.json", "temporalGeometry"):
+            _read(path, "subject", "time")
+
+
+# ---- other kinds of files --------------------------------------------------------------------------------------------
+
+KML = (
+    '<?xml version="1.0"?>\n<kml xmlns="http://www.opengis.net/kml/2.2" '
+    'xmlns:gx="http://www.google.com/kml/ext/2.2"><Document><Placemark><gx:Track>'
+    "<when>2024-03-04T10:00:05Z</when><gx:coord>12.6 55.6 0</gx:coord></gx:Track></Placemark></Document></kml>"
+)
+TCX = (
+    '<?xml version="1.0"?><TrainingCenterDatabase xmlns="http://www.garmin.com/xmlschemas/TrainingCenterDatabase/v2">'
+    '<Activities><Activity Sport="Running"><Id>2024-03-04T10:00:05Z</Id><Lap StartTime="2024-03-04T10:00:05Z"><Track>'
+    "<Trackpoint><Time>2024-03-04T10:00:05Z</Time><Position><LatitudeDegrees>55.6</LatitudeDegrees><LongitudeDegrees>"
+    "12.6</LongitudeDegrees></Position></Trackpoint></Track></Lap></Activity></Activities></TrainingCenterDatabase>"
+)
+NMEA = "$GPRMC,100005,A,5536.000,N,01236.000,E,000.0,000.0,040324,,*1B\n"
+IGC = "AXXX001\nHFDTE040324\nB1000055536000N01236000EA0000000000\n"
+OTHERS: dict[str, tuple[str | bytes, str]] = {
+    "a.kml": (KML, "gpsbabel -i kml -f a.kml -o gpx -F a.gpx"),
+    "wide.kml": (b"\xff\xfe" + KML.encode("utf-16-le"), "KML"),
+    "b.csv": (KML, "gpsbabel -i kml -f b.csv -o gpx -F b.gpx"),
+    "a.gpx": (KML, "KML"),
+    "a.tcx": (TCX, "gpsbabel -i gtrnctr -f a.tcx -o gpx -F a.gpx"),
+    "a.nmea": (NMEA, "gpsbabel -i nmea -f a.nmea -o gpx -F a.gpx"),
+    "a.igc": (IGC, "gpsbabel -i igc -f a.igc -o gpx -F a.gpx"),
+    "a.fit": (b"\x0e\x10\x43\x08\x78\0\0\0.FIT", "gpsbabel -i garmin_fit -f a.fit -o gpx -F a.gpx"),
+    "a.rec": ('2024-03-04T10:00:05Z\t*                 \t{"_type":"location"}\n', "ocat"),
+    "ais.txt": ("!AIVDM,1,1,,A,13u?etPv2;0n:dDPwUM1U1Cb069D,0*23\n", "AIS"),
+    "Records.json": ('{"locations": [{"latitudeE7": 556000000, "longitudeE7": 126000000}]}', "longitudeE7 / 1e7"),
+    "login.csv": ("\n<!DOCTYPE html>\n<html>", "login"),
+    "page.csv": ("<html lang=en>", "login"),
+    "feed.xml": ("<?xml version='1.0'?><rss>", "XML"),
+    "a.pdf": (b"%PDF-1.4\n\xff", "PDF"),
+    "a.xlsx": (b"PK\3\4\x14\0\6\0\x08\0\0\0!\0[Content_Types].xml", "workbook"),
+    "a.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "workbook"),
+    "a.zip": (b"PK\3\4\x14\0\0\0\x08\0fixes.csv", "ZIP"),
+    "a.csv.xz": (b"\xfd7zXZ\0", "packed"),
+    "a.db": (b"SQLite format 3\0" + bytes(100), "SQLite"),
+    "a.dump": (b"PGDMP\1\x0e", "dump"),
+    "a.feather": (b"ARROW1\0\0", "binary table"),
+    "rows.json": ('[{"id": 1}]', "JSON"),
+    "rows.jsonl": ('{"id": 1}\n{"id": 2}\n', "JSON"),
+    "notes.csv": ("# exported today\n# by nobody\nid,time,x,y\na,1,2,3\n", "Line 1 begins with #"),
+    "sep.csv": ("sep=;\nid;time;x;y\na;1;2;3\n", "Line 1 begins with sep="),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_file_of_another_kind_is_named_by_what_it_begins_with(tmp_path: Path, name: str) -> None:
+    text, fact = OTHERS[name]
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with expect_refusal(DataError, name, fact) as refused:
+        _read(tmp_path / name, "subject")
+    assert "CSV or Parquet file" not in str(refused.value)
+    with expect_refusal(DataError, name) as refused:  # places and requests are read of tables alone
+        list(_sources.open_table(tmp_path / name).read_batches(["subject"], _sources.Wanted("--x")))
+    assert "CSV or Parquet file" not in str(refused.value)
+    assert "gpsbabel" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, fact) in OTHERS.items() if "gpsbabel" in fact and name != "a.fit"])
+@pytest.mark.skipif(shutil.which("gpsbabel") is None, reason="GPSBabel is not installed")
+def test_the_command_that_a_refusal_names_makes_a_file_that_is_read(tmp_path: Path, name: str) -> None:
+    text, command = OTHERS[name]
+    (tmp_path / name).write_text(str(text))
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    read = _read(tmp_path / f"{Path(name).stem}.gpx", "subject", "time", "x", "y")
+    assert read == {"subject": [name[0]], "time": ["2024-03-04T10:00:05Z"], "x": [12.6], "y": [55.6]}
+
+
+@pytest.mark.parametrize(
+    "content", [GPX.format(TRACK), KML, HEAD, '{"features": []}', "PAR1"], ids=lambda text: text[:9]
+)
+def test_a_packed_file_of_another_kind_is_to_be_unpacked(tmp_path: Path, content: str) -> None:
+    (tmp_path / "my file.gz").write_bytes(gzip.compress(content.encode()))
+    with expect_refusal(DataError, "my file.gz", "gunzip --keep 'my file.gz'"):
+        _read(tmp_path / "my file.gz", "subject")
+
+
+def test_a_header_may_begin_with_the_sign_of_comments_and_names_with_those_of_other_kinds(tmp_path: Path) -> None:
+    for header in ("# Timestamp,x", "ORCID,x", "AREA,x", "PKW,x", "Obj,x"):
+        (tmp_path / "a.csv").write_text(f"{header}\n1,2\nHOUSE,3\n")
+        assert _read(tmp_path / "a.csv", header[:-2], "x") == {header[:-2]: ["1", "HOUSE"], "x": ["2", "3"]}
+    with expect_refusal(DataError, "'id'", "has: x"):
+        (tmp_path / "a.csv").write_text("# Timestamp,x\n1,2\n")
+        _read(tmp_path / "a.csv", "id")
+
+
+def test_tracks_are_told_by_their_content(tmp_path: Path) -> None:
+    (tmp_path / "ann.xml").write_text(GPX.format(TRACK))
+    (tmp_path / "bob.txt").write_text(HEAD + POINT)
+    for name in ("ann.xml", "bob.txt"):
+        assert _read(tmp_path / name, "subject") == {"subject": [name[:3]]}
+        with expect_refusal(DataError, name, "dbanon load trajectories"):
+            list(_sources.open_table(tmp_path / name).read_batches(["subject"], _sources.Wanted("--x")))
