@@ -26,7 +26,9 @@ BYTES_PER_MB = 1024**2
 _BEGIN_QUERY = f"""SELECT geographic, first_number, dbanon_internal.list_null_names({LOADING_RECORD}),
         dbanon_internal.find_last_time({LOADING_RECORD})
     FROM dbanon_internal.begin_load({LOADING_RECORD})"""
-_JUDGE_QUERY = f"SELECT dbanon_internal.judge_suspects({LOADING_RECORD}, %(geographic)s, %(places)s::text[], %(sources)s)"
+_JUDGE_QUERY = (
+    f"SELECT dbanon_internal.judge_suspects({LOADING_RECORD}, %(geographic)s, %(places)s::text[], %(sources)s)"
+)
 _FINISH_QUERY = f"""SELECT {LOAD_COLUMNS} FROM dbanon_internal.finish_load(
     {LOADING_RECORD}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
 OWN_SUBJECT = "-"

@@ -451,6 +451,17 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_name_reasons(text) IS
 'Writes what may be wrong with a name, as a branch of a CASE.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.list_null_names(asked dbanon_internal.loading) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    SELECT CASE WHEN (asked).nulls IS NULL THEN ARRAY['NA', 'N/A', 'NULL', 'nan', 'None', '\N'] ELSE
+        ARRAY(SELECT normalize(btrim(ele.name), NFC) FROM unnest((asked).nulls) ele (name) WHERE btrim(ele.name) <> '') END
+$$;
+COMMENT ON FUNCTION dbanon_internal.list_null_names(dbanon_internal.loading) IS
+'The texts that a load takes for nobody where a name should be, beside the empty text.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.find_last_time(asked dbanon_internal.loading) RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp

@@ -1,17 +1,6 @@
 -- Who a name names. A column of whole numbers in which one is missing becomes floats in many programs: 219000101 and 219000101.0 are one person, but
 -- not where a column has both. That is decided over all staged rows of a load, since files come in batches.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.list_null_names(asked dbanon_internal.loading) RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
-    SELECT CASE WHEN (asked).nulls IS NULL THEN ARRAY['NA', 'N/A', 'NULL', 'nan', 'None', '\N'] ELSE
-        ARRAY(SELECT normalize(btrim(ele.name), NFC) FROM unnest((asked).nulls) ele (name) WHERE btrim(ele.name) <> '') END
-$$;
-COMMENT ON FUNCTION dbanon_internal.list_null_names(dbanon_internal.loading) IS
-'The texts that a load takes for nobody where a name should be, beside the empty text.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.list_name_forms(name text) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ARRAY[name] || CASE WHEN name ~ '^-?(0|[1-9][0-9]*)([.]0+)?$' THEN array_remove(
