@@ -59,7 +59,8 @@ GRANT SELECT (population_id, name) ON dbanon.population TO @operator@, @worker@;
 GRANT INSERT ON dbanon.quarantine TO @operator@;
 -- But for what was asked for, which the audit has.
 GRANT UPDATE (dataset_revision, status, metrics, suppressed, timings, peak_rss_mb, error, program_version, started_at, finished_at, todo, attempts,
-    most_attempts, worker, held_by, stage, stage_done, stage_total, rows, error_kind, publish_error, tied_to, data_digest) ON dbanon.run TO @worker@;
+    most_attempts, worker, held_by, stage, stage_done, stage_total, rows, error_kind, cancel_requested_at, cancel_requested_by, publish_error,
+    tied_to, data_digest) ON dbanon.run TO @worker@;
 GRANT INSERT ON dbanon.verification TO @worker@;
 GRANT INSERT (run_id, dataset_id, dataset_revision, method, algorithm, params, sample, against, queries, seed, figures, run_figures, notes)
     ON dbanon.evaluation TO @worker@;

@@ -6,7 +6,7 @@ branch_labels = None
 depends_on = None
 
 SCRIPT = """
-DROP FUNCTION IF EXISTS dbanon_internal.list_releases_of_other_cells(bigint, bigint),
+DROP FUNCTION IF EXISTS published.refuse_system(integer), dbanon_internal.list_releases_of_other_cells(bigint, bigint),
     dbanon_internal.raise_reading_error(text, text), dbanon_internal.list_run_warnings(bigint, bigint),
     dbanon_internal.set_period(bigint, tstzrange, jsonb),
     dbanon.add_job(

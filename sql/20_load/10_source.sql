@@ -292,7 +292,7 @@ DECLARE
 BEGIN
     -- Classes of what a view can do wrong; that the disk is full is none. A view may call functions of ours, and raise what they say; only of
     -- moving points and of texts the statement calls one itself.
-    IF left(state, 2) NOT IN ('21', '22', '25', '38', '39', '42', 'DA', 'P0', 'XX') OR split_part(context, E'\n', 1) ~ 'dbanon_internal\.(read_moving_instants|refuse_local_time)\(' THEN
+    IF left(state, 2) NOT IN ('21', '22', '38', '39', '42', 'DA', 'P0', 'XX') OR split_part(context, E'\n', 1) ~ 'dbanon_internal\.(read_moving_instants|refuse_local_time)\(' THEN
         RETURN;
     END IF;
     -- A foreign table has columns that the other server may have renamed: reading each by itself tells which.
@@ -308,8 +308,7 @@ BEGIN
     END LOOP;
     RAISE EXCEPTION 'The table must be readable to its last row. Reading % stopped with SQLSTATE %.', qualified, state
         USING ERRCODE = 'DA012', DETAIL = 'The server''s own words may quote a row.',
-              HINT = CASE WHEN missing <> '{}' THEN format('Name other columns than those that it lacks: %s.', array_to_string(missing, ', '))
-                          WHEN state = '25006' THEN 'Have it call no function that writes.' ELSE 'Select all of it in psql to see why.' END;
+              HINT = CASE WHEN missing <> '{}' THEN format('Name other columns than those that it lacks: %s.', array_to_string(missing, ', ')) ELSE 'Select all of it in psql to see why.' END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.raise_reading_error(text, text, text) IS
@@ -324,8 +323,7 @@ DECLARE
     context text;
 BEGIN
     -- As in dbanon_internal.stage_source.
-    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_ask() RETURNS double precision LANGUAGE sql SET transaction_read_only = on '
-                   'BEGIN ATOMIC %s; END', query);
+    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_ask() RETURNS double precision LANGUAGE sql BEGIN ATOMIC %s; END', query);
     SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
     EXECUTE 'SELECT pg_temp.dbanon_ask()' INTO figure;
     SET LOCAL search_path = pg_catalog, pg_temp;
@@ -351,9 +349,8 @@ DECLARE
     context text;
 BEGIN
     -- A view may call functions that name PostGIS's by the search path. Our own names are looked up before it leads there: the
-    -- body of a function of this kind is bound when it is made. What a view calls writes nothing but temporary tables: a trigger that
-    -- it deferred would fire at COMMIT, where nobody handles its errors.
-    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_stage() RETURNS void LANGUAGE sql SET transaction_read_only = on BEGIN ATOMIC %s; END', statement);
+    -- body of a function of this kind is bound when it is made.
+    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_stage() RETURNS void LANGUAGE sql BEGIN ATOMIC %s; END', statement);
     SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
     EXECUTE 'SELECT pg_temp.dbanon_stage()';
     SET LOCAL search_path = pg_catalog, pg_temp;

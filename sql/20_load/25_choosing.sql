@@ -40,7 +40,6 @@ COMMENT ON FUNCTION dbanon_internal.demand_window(dbanon_internal.loading) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_filter(qualified text, filter text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET transaction_read_only = on  -- the planner calls functions of a view
 SET standard_conforming_strings = on
 AS $$
 DECLARE

@@ -552,7 +552,13 @@ BEGIN
                 'state', 'compute', 'run_id', dbanon.submit_run(job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm))
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
-        IF step.state = 'load' THEN  -- others read no source, whose cursors COMMIT would read to their ends, where no handler is left
+        IF step.state = 'load' THEN  -- others read no source, whose triggers COMMIT would fire, and read its cursors, where no handler is left
+            BEGIN
+                SET CONSTRAINTS ALL IMMEDIATE;
+            EXCEPTION WHEN others THEN
+                RAISE EXCEPTION 'What functions of the source wrote must keep its constraints. One of them failed with SQLSTATE %.', SQLSTATE
+                    USING ERRCODE = 'DA012', DETAIL = 'It is deferred to the end of the transaction.', HINT = 'Have the source call no function that writes.';
+            END;
             FOR cursor_name IN SELECT cur.name FROM pg_cursors cur WHERE cur.is_holdable AND cur.creation_time >= statement_timestamp() LOOP
                 EXECUTE format('CLOSE %I', cursor_name);
             END LOOP;

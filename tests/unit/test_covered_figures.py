@@ -66,7 +66,7 @@ CONSTANTS = {
     ("docs/methods/semantic.md", "50"): "dbanon/attacks/semantic/_atoms.py: _MAX_LISTED_ATOMS = 50",
     ("docs/methods/tp-aware.md", "100,000"): "tp_aware._bundles.MAX_WINDOWS",
     ("docs/methods/tp-aware.md", "10,000"): "dbanon/methods/tp_aware/__init__.py: maximum=10_000",
-    ("docs/methods/tp-aware.md", "30"): "sql/60_releases/16_nights.sql: integer := 30;",
+    ("docs/methods/tp-aware.md", "30"): "sql/60_releases/16_nights.sql: new_release, name, 30)",
 }
 """A name of `dbanon.methods`, or a file and what stands in it."""
 NUMBER = re.compile(r"(?<![\w.^,])(\d+(?:,\d{3})*(?:\.\d+)?)(?![\w^])(?: ?(%|km|GB|minutes?|million))?")
