@@ -105,3 +105,12 @@ def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_left(
     assert not [secret for secret in ("8.2173", "53.1415") if secret in done.stderr]
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(("more", "kept"), [((), 1), (("--null", ""), 3), (("--null", "NULL,nan"), 2)])
+def test_the_words_for_no_person_are_an_option(database: str, folder: Path, more: tuple[str, ...], kept: int) -> None:
+    rows = "".join(f"{name},2026-01-05T08:0{i}:00Z,8.2,53.1\n" for i, name in enumerate(("NA", "NULL", "a", "")))
+    (folder / "people.csv").write_text(f"subject,time,x,y\n{rows}")
+    done = call(database, "load", "trajectories", "people.csv", "--dataset", "people", *more, "--json")
+    assert done.code == 0, done.stderr
+    assert (read_json(done)["kept"], read_json(done)["quarantined"]) == (kept, {"missing-subject": 4 - kept})
