@@ -90,19 +90,19 @@ AS $$
     -- and loads that did not are looked at.
     SELECT CASE kind
         WHEN 'trajectories' THEN coalesce(
-            (SELECT l.newest FROM dbanon.load l
-             WHERE l.dataset_id = find_newest_time.dataset_id AND l.newest IS NOT NULL
-                AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.load_id = l.load_id) ORDER BY l.newest DESC LIMIT 1),
-            (SELECT to_timestamp(max(CASE WHEN t.last_s <= n.now_s THEN t.last_s
-                 ELSE (SELECT max(@postgis@.ST_M(p.geom)) FROM @postgis@.ST_DumpPoints(t.path) p WHERE @postgis@.ST_M(p.geom) <= n.now_s) END))
-             FROM dbanon.trajectory t LEFT JOIN dbanon.load l ON l.load_id = t.load_id
-             CROSS JOIN LATERAL (SELECT extract(epoch FROM coalesce(l.loaded_at, now()))::float8 AS now_s) n
-             WHERE t.dataset_id = find_newest_time.dataset_id))
+            (SELECT load.newest FROM dbanon.load load
+             WHERE load.dataset_id = find_newest_time.dataset_id AND load.newest IS NOT NULL
+                AND EXISTS (SELECT FROM dbanon.trajectory tra WHERE tra.load_id = load.load_id) ORDER BY load.newest DESC LIMIT 1),
+            (SELECT to_timestamp(max(CASE WHEN tra.last_s <= clock.now_s THEN tra.last_s
+                 ELSE (SELECT max(@postgis@.ST_M(point.geom)) FROM @postgis@.ST_DumpPoints(tra.path) point WHERE @postgis@.ST_M(point.geom) <= clock.now_s) END))
+             FROM dbanon.trajectory tra LEFT JOIN dbanon.load load ON load.load_id = tra.load_id
+             CROSS JOIN LATERAL (SELECT extract(epoch FROM coalesce(load.loaded_at, now()))::float8 AS now_s) clock
+             WHERE tra.dataset_id = find_newest_time.dataset_id))
         WHEN 'requests' THEN (
-            SELECT q.sent_at FROM dbanon.request q LEFT JOIN dbanon.load l ON l.load_id = q.load_id
-            WHERE q.dataset_id = find_newest_time.dataset_id AND q.sent_at <= coalesce(l.loaded_at, now()) ORDER BY q.sent_at DESC LIMIT 1)
-        ELSE (SELECT max(i.at) FROM dbanon.quasi_identifier i LEFT JOIN dbanon.load l ON l.load_id = i.load_id
-              WHERE i.dataset_id = find_newest_time.dataset_id AND i.set_name = find_newest_time.set_name AND i.at <= coalesce(l.loaded_at, now())) END
+            SELECT req.sent_at FROM dbanon.request req LEFT JOIN dbanon.load load ON load.load_id = req.load_id
+            WHERE req.dataset_id = find_newest_time.dataset_id AND req.sent_at <= coalesce(load.loaded_at, now()) ORDER BY req.sent_at DESC LIMIT 1)
+        ELSE (SELECT max(qid.at) FROM dbanon.quasi_identifier qid LEFT JOIN dbanon.load load ON load.load_id = qid.load_id
+              WHERE qid.dataset_id = find_newest_time.dataset_id AND qid.set_name = find_newest_time.set_name AND qid.at <= coalesce(load.loaded_at, now())) END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_newest_time(text, bigint, text) IS
 'The last time of what a dataset has of a kind, as an honest clock said it.';
@@ -289,13 +289,13 @@ BEGIN
     EXECUTE format(
         'WITH before AS MATERIALIZED (SELECT DISTINCT ON (subject, t) * FROM pg_temp.dbanon_before WHERE reason <> ''empty-request'' '
         '    ORDER BY subject, t, quarantine_id DESC), '
-        'gone AS (DELETE FROM pg_temp.%I s USING before b WHERE b.subject = s.subject AND b.t = s.t AND %s '
-        '    RETURNING s.file, s.line, b.reason, b.content, s.t) '
+        'gone AS (DELETE FROM pg_temp.%I sta USING before bef WHERE bef.subject = sta.subject AND bef.t = sta.t AND %s '
+        '    RETURNING sta.file, sta.line, bef.reason, bef.content, sta.t) '
         'INSERT INTO pg_temp.dbanon_rejected SELECT * FROM gone', relation, condition);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_rejected(text, text) IS
-'Leaves out rows s that an earlier load rejected (b), for the reason that it had.';
+'Leaves out rows sta that an earlier load rejected (bef), for the reason that it had.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rejected(
     asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relation text DEFAULT 'dbanon_staged') RETURNS void
@@ -304,11 +304,11 @@ SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
 AS $$
 DECLARE
-    usable CONSTANT text := 's.t >= -62135596800 AND s.t < 1e11';
+    usable CONSTANT text := 'sta.t >= -62135596800 AND sta.t < 1e11';
     loads CONSTANT bigint[] := ARRAY(
-        SELECT l.load_id FROM dbanon.load l JOIN dbanon.dataset d USING (dataset_id)
-        WHERE d.name = asked.dataset AND d.dropped_at IS NULL AND l.kind = find_rejected.kind AND l.quarantined <> '{}'
-            AND l.source IN (SELECT left(src.name, 1000) FROM unnest(sources) src (name)));
+        SELECT load.load_id FROM dbanon.load load JOIN dbanon.dataset dat USING (dataset_id)
+        WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND load.kind = find_rejected.kind AND load.quarantined <> '{}'
+            AND load.source IN (SELECT left(src.name, 1000) FROM unnest(sources) src (name)));
 BEGIN
     IF asked.mode NOT IN ('append', 'new') OR loads = '{}' THEN
         RETURN;
@@ -316,15 +316,15 @@ BEGIN
     -- A row is known by who and when: its other cells may be read from other columns now.
     EXECUTE format(
         'WITH held AS MATERIALIZED ('
-        '  SELECT q.quarantine_id, q.reason, q.content, q.at, (%1$s) COLLATE "C" AS subject '
-        '  FROM dbanon.quarantine q JOIN (SELECT to_timestamp(min(s.t)) AS low, to_timestamp(max(s.t)) AS high FROM pg_temp.%2$I s WHERE %3$s) span '
-        '      ON q.at BETWEEN span.low AND span.high WHERE q.load_id = ANY ($1)) '
-        'INSERT INTO pg_temp.dbanon_before SELECT h.quarantine_id, h.reason, h.content, h.subject, s.t FROM pg_temp.%2$I s JOIN held h '
-        '  ON h.at = CASE WHEN %3$s THEN to_timestamp(s.t) END AND h.subject IS NOT DISTINCT FROM s.subject',
-        dbanon_internal.build_text_expression(format('(q.content ->> %L)', asked.subject)), relation, usable) USING loads;
+        '  SELECT qua.quarantine_id, qua.reason, qua.content, qua.at, (%1$s) COLLATE "C" AS subject '
+        '  FROM dbanon.quarantine qua JOIN (SELECT to_timestamp(min(sta.t)) AS low, to_timestamp(max(sta.t)) AS high FROM pg_temp.%2$I sta WHERE %3$s) span '
+        '      ON qua.at BETWEEN span.low AND span.high WHERE qua.load_id = ANY ($1)) '
+        'INSERT INTO pg_temp.dbanon_before SELECT held.quarantine_id, held.reason, held.content, held.subject, sta.t FROM pg_temp.%2$I sta JOIN held '
+        '  ON held.at = CASE WHEN %3$s THEN to_timestamp(sta.t) END AND held.subject IS NOT DISTINCT FROM sta.subject',
+        dbanon_internal.build_text_expression(format('(qua.content ->> %L)', asked.subject)), relation, usable) USING loads;
     -- Their clock was wrong, and it is no better when that time has come.
     IF NOT (names_time OR coalesce(asked.allow_future, false)) THEN
-        PERFORM dbanon_internal.leave_out_rejected('b.reason = ''future-time''', relation);
+        PERFORM dbanon_internal.leave_out_rejected('bef.reason = ''future-time''', relation);
     END IF;
 END
 $$;
@@ -340,7 +340,7 @@ DECLARE
     published CONSTANT text := format('%L::tstzmultirange @> to_timestamp(t)', dbanon_internal.find_published_times(dataset_id));
 BEGIN
     -- What was rejected before its time was published did not come late.
-    PERFORM dbanon_internal.leave_out_rejected(replace(published, '(t)', '(s.t)'));
+    PERFORM dbanon_internal.leave_out_rejected(replace(published, '(t)', '(sta.t)'));
     PERFORM dbanon_internal.leave_out(published, '''late''', 'NULL::jsonb');
 END
 $$;

@@ -13,7 +13,7 @@ QUARANTINED = {
     "non-finite-time": "the time is NaN or infinite",
     "time-out-of-range": "the time is before the year 1 or after 5138. Often it is a number in another unit than the "
     "rest of the file",
-    "future-time": "the time is more than an hour after the server's clock, or it was when an earlier load read the row. "
+    "future-time": "the time is more than an hour after the server's clock, or was when an earlier load read the row. "
     "Not with `--allow-future`",
     "other-reference-system": "the point is in another coordinate system than the first of its table",
     "missing-position": "a coordinate or the geometry is NULL or empty",
