@@ -41,7 +41,9 @@ FIXES = pa.table(
 
 
 def _load(connection: Connection, *given: Any, dataset: str = "d", **options: Any) -> load.LoadReport:
-    return load.load_trajectories(connection, list(given), LoadingTrajectories(dataset=dataset, **options))
+    return load.load_trajectories(
+        connection, list(given), LoadingTrajectories(time_unit="s", dataset=dataset, **options)
+    )
 
 
 def _read_stored(connection: Connection, dataset: str = "d") -> list[Any]:

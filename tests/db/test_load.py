@@ -33,7 +33,7 @@ def write(tmp_path):
 
 
 def _load(connection, *paths, dataset="d", progress=report_nothing, **options):
-    chosen = LoadingTrajectories(dataset=dataset, **options)
+    chosen = LoadingTrajectories(time_unit="s", dataset=dataset, **options)
     return load.load_trajectories(connection, list(paths), chosen, progress)
 
 
