@@ -187,7 +187,9 @@ def test_a_second_release_is_compared_with_the_first(url):
 def test_the_command_line_lists_plans_and_refuses_it(url):
     listed = {family["name"]: family for family in read_json(call(url, "--json", "methods"))["methods"]}
     assert [p["name"] for p in listed[NAME]["parameters"]] == ["k", "slot_s", "since", "until"]
-    assert call(url, "plan", NAME, "--dataset", "walks", "--time-unit", "s", "-p", "k=37").code == 0  # what a plan says is no failure
+    assert (
+        call(url, "plan", NAME, "--dataset", "walks", "--time-unit", "s", "-p", "k=37").code == 0
+    )  # what a plan says is no failure
     done = call(url, "run", NAME, "--dataset", "walks", "--time-unit", "s", "-p", "k=37")
     assert done.code == InfeasibleError.exit_code
 

@@ -128,7 +128,7 @@ def test_an_hour_that_happens_twice_is_the_first_of_the_two_as_in_a_file(connect
 
 def test_points_with_swapped_axes_are_refused_with_the_way_to_swap_them(connection):
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT 'a' AS cab, i AS at, ST_SetSRID(ST_MakePoint(37.7, -122.4), 4326) AS place "
+        "CREATE TABLE public.gps AS SELECT 'a' AS cab, 1212562800 + i AS at, ST_SetSRID(ST_MakePoint(37.7, -122.4), 4326) AS place "
         "FROM generate_series(1, 9) i"
     )
     with expect_refusal(ParameterError, "'place'", "longitude", "latitude", "ST_FlipCoordinates"):
@@ -185,7 +185,7 @@ def test_a_right_to_the_columns_is_enough(gps, login):
 
 def test_geographies_trips_and_rows_that_are_their_own_subjects(connection):
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT i AS at, i / 2 AS ride, "
+        "CREATE TABLE public.gps AS SELECT 1212562800 + i AS at, i / 2 AS ride, "
         "ST_SetSRID(ST_MakePoint(8, 53), 4326)::geography AS place FROM generate_series(1, 6) i"
     )
     own = _import(connection, subject="-", time="at", geom="place")
@@ -243,7 +243,7 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
 def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, table, columns, error, facts):
     point = "ST_SetSRID(ST_MakePoint(8, 53), 4326)"
     gps.execute(
-        "CREATE TABLE public.void AS SELECT 'a' AS cab, i AS at, 'SRID=4326;POLYGON EMPTY'::geometry AS place "
+        "CREATE TABLE public.void AS SELECT 'a' AS cab, 1212562800 + i AS at, 'SRID=4326;POLYGON EMPTY'::geometry AS place "
         "FROM generate_series(1, 57) i"
     )
     gps.execute("CREATE TABLE public.nowhere AS SELECT cab, at, ST_MakePoint(8, 53) AS place FROM gps")

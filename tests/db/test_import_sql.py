@@ -22,7 +22,7 @@ POINT = "ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326)"
 def gps(connection):
     """Make a table whose columns are called as the functions' defaults."""
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT i, format('s%s', i % 9) AS subject, 1.2e9 + 60.0 * (i / 9) AS \"time\", "
+        "CREATE TABLE public.gps AS SELECT i, format('s%s', i % 9) AS subject, 1e9 + 60.0 * (i / 9) AS \"time\", "
         "ST_SetSRID(ST_MakePoint(8.2 + i * 1e-3, 53.1), 4326) AS geom FROM generate_series(0, 89) i"
     )
     return connection
@@ -54,12 +54,12 @@ def _import(connection, **arguments):
 
 
 def test_what_became_of_the_rows_is_one_row(gps, said):
-    gps.execute("INSERT INTO gps SELECT 90, NULL, 0, geom FROM gps WHERE i = 1")
+    gps.execute("INSERT INTO gps SELECT 90, NULL, 1e9, geom FROM gps WHERE i = 1")
     gps.execute("INSERT INTO gps SELECT * FROM gps WHERE i = 2")
-    gps.execute(f"INSERT INTO gps SELECT 91, 'far', 0, ST_Translate({POINT}, 5, 0)")
-    gps.execute(f"INSERT INTO gps SELECT 92, 'late', 1e9, {POINT}")
+    gps.execute(f"INSERT INTO gps SELECT 91, 'far', 1e9, ST_Translate({POINT}, 5, 0)")
+    gps.execute(f"INSERT INTO gps SELECT 92, 'late', 2e9, {POINT}")
     (row,) = _import(gps)
-    assert (row.pop("first_time").timestamp(), row.pop("last_time").timestamp()) == (0, 1e9)
+    assert (row.pop("first_time").timestamp(), row.pop("last_time").timestamp()) == (1e9, 2e9)
     assert row == {
         "load_id": 1,
         "rows_read": 94,
@@ -85,7 +85,7 @@ def test_what_became_of_the_rows_is_one_row(gps, said):
 
 
 def test_the_command_line_says_the_same_in_its_own_words(gps):
-    gps.execute(f"INSERT INTO gps SELECT 91, 'far', 0, ST_Translate({POINT}, 5, 0)")
+    gps.execute(f"INSERT INTO gps SELECT 91, 'far', 1e9, ST_Translate({POINT}, 5, 0)")
     told = []
     asked = ImportingTrajectories(dataset="d", subject="subject", time="time", geom="geom")
     report = load.import_trajectories(gps, "gps", asked, lambda *stage: told.append(stage))
