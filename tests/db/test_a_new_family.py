@@ -70,7 +70,8 @@ def url(database, family, tmp_path):
     steps = rng.normal(0, 5, (36, 20, 2)).cumsum(axis=1) + rng.uniform(0, 500, (36, 1, 2)) + [500_000, 4_000_000]
     rows = [f"p{i},{30 * j},{x},{y}" for i, walk in enumerate(steps) for j, (x, y) in enumerate(walk.tolist())]
     (tmp_path / "walks.csv").write_text("\n".join(["subject,time,x,y", *rows]))
-    loaded = call(database, "load", "trajectories", str(tmp_path / "walks.csv"), "--dataset", "walks", "--time-unit", "s",
+    loaded = call(database, "load", "trajectories", str(tmp_path / "walks.csv"), "--dataset", "walks",
+                  "--time-unit", "s",
                   "--crs", "EPSG:32610", "--srid", "32610")  # fmt: skip
     assert loaded.code == 0, loaded.stderr
     return database
@@ -187,10 +188,8 @@ def test_a_second_release_is_compared_with_the_first(url):
 def test_the_command_line_lists_plans_and_refuses_it(url):
     listed = {family["name"]: family for family in read_json(call(url, "--json", "methods"))["methods"]}
     assert [p["name"] for p in listed[NAME]["parameters"]] == ["k", "slot_s", "since", "until"]
-    assert (
-        call(url, "plan", NAME, "--dataset", "walks", "--time-unit", "s", "-p", "k=37").code == 0
-    )  # what a plan says is no failure
-    done = call(url, "run", NAME, "--dataset", "walks", "--time-unit", "s", "-p", "k=37")
+    assert call(url, "plan", NAME, "--dataset", "walks", "-p", "k=37").code == 0  # what a plan says is no failure
+    done = call(url, "run", NAME, "--dataset", "walks", "-p", "k=37")
     assert done.code == InfeasibleError.exit_code
 
 

@@ -380,7 +380,7 @@ def test_a_filter_may_ask_other_tables_and_the_clock(gps: psycopg.Connection, gi
 def test_what_cannot_be_asked_for_gets_a_sentence_and_stores_nothing(
     gps: psycopg.Connection, arguments: dict[str, str], code: str, facts: tuple[str, ...]
 ) -> None:
-    given = {"subject": "'cab'", "time": "'ts'", "x": "'lon'", "y": "'lat'"} | arguments
+    given = {"subject": "'cab'", "time_column": "'ts'", "x": "'lon'", "y": "'lat'"} | arguments
     more = "".join(f', "{name}" => {value}' for name, value in given.items())
     with pytest.raises(psycopg.Error) as caught:
         gps.execute(f"SELECT dbanon.import_trajectories('public.gps', dataset => 'd'{more})")  # type: ignore[arg-type]
