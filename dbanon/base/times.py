@@ -15,7 +15,9 @@ _MINUTES = r":[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
 _CLOCK = rf"(?:(?:[01]?[0-9]|2[0-3]){_MINUTES}|(?:0?[1-9]|1[0-2]){_MINUTES} *[ap]m)"
 _ZONE = "(?:z|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"
 
-ISO = f"(?i)^(?:{_YEAR}-(?:{'|'.join(_DAYS)})|(?:[0-9]{{2}}{_LEAP}|{_LEAP}00)-(?:0?2|feb)-29)(?:[t ] *{_CLOCK}(?: *{_ZONE})?)?$"
+_DATE = f"(?:{_YEAR}-(?:{'|'.join(_DAYS)})|(?:[0-9]{{2}}{_LEAP}|{_LEAP}00)-(?:0?2|feb)-29)"
+
+ISO = f"(?i)^{_DATE}(?:[t ] *{_CLOCK}(?: *{_ZONE})?)?$"
 """A time that exists: year, month (or its English name), day, and perhaps a clock of 24 or 12 hours, and a zone."""
 
 ZONED = "(?i):.*[-+z]"

@@ -390,7 +390,7 @@ BEGIN
         dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked)), described.qualified);
     PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
     PERFORM dbanon_internal.settle_missing_hours(asked.tz, 'dbanon_staged'), dbanon_internal.settle_repeated_hours(asked.tz);
-    UPDATE pg_temp.dbanon_staged SET at = to_timestamp(t) WHERE repeated AND at <> to_timestamp(t);
+    UPDATE pg_temp.dbanon_staged SET at = to_timestamp(t) WHERE repeated AND CASE WHEN at IS NOT NULL THEN at <> to_timestamp(t) END;
     PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.find_rejected(asked, kind, ARRAY[called], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');

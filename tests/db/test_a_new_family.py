@@ -71,6 +71,7 @@ def url(database, family, tmp_path):
     rows = [f"p{i},{30 * j},{x},{y}" for i, walk in enumerate(steps) for j, (x, y) in enumerate(walk.tolist())]
     (tmp_path / "walks.csv").write_text("\n".join(["subject,time,x,y", *rows]))
     loaded = call(database, "load", "trajectories", str(tmp_path / "walks.csv"), "--dataset", "walks",
+                  "--time-unit", "s",
                   "--crs", "EPSG:32610", "--srid", "32610")  # fmt: skip
     assert loaded.code == 0, loaded.stderr
     return database

@@ -144,9 +144,11 @@ def test_files_that_were_loaded_together_are_taken_back_together(
 ) -> None:
     early, late = (("a", 0), ("b", 0), ("b", -(10**12))), (("a", 60),)
     paths = [write(tmp_path / "early.csv", *early), write(tmp_path / "late.csv", *late)]
-    report = load.load_trajectories(connection, paths, LoadingTrajectories(dataset="d"))
+    report = load.load_trajectories(connection, paths, LoadingTrajectories(time_unit="s", dataset="d"))
     other = load.load_trajectories(
-        connection, [write(tmp_path / "c.csv", ("c", 0))], LoadingTrajectories(dataset="d", mode="append")
+        connection,
+        [write(tmp_path / "c.csv", ("c", 0))],
+        LoadingTrajectories(time_unit="s", dataset="d", mode="append"),
     )
     first, second, third = connection.execute("SELECT load_id, part_of FROM dbanon.load ORDER BY load_id").fetchall()
     assert first == (report.load_id, None)
@@ -174,7 +176,9 @@ def test_rows_that_are_their_own_subjects_are_never_numbered_like_those_of_a_loa
 ) -> None:
     def numbers(mode: Mode, x: float) -> tuple[int, str]:
         path = write(tmp_path / f"{x}.csv", ("", 0), ("", 60), x=x)
-        report = load.load_trajectories(connection, [path], LoadingTrajectories(dataset="d", mode=mode, subject="-"))
+        report = load.load_trajectories(
+            connection, [path], LoadingTrajectories(time_unit="s", dataset="d", mode=mode, subject="-")
+        )
         query = (
             f"SELECT string_agg(subject, ',' ORDER BY subject) FROM dbanon.trajectory WHERE load_id = {report.load_id}"
         )
@@ -319,8 +323,8 @@ def test_rejected_rows_and_sources_go_with_the_last_row_of_their_load(
     bad = ("z", -(10**12))
     early = write(tmp_path / "early.csv", ("a", 0), ("a", 10), bad)
     late = write(tmp_path / "late.csv", ("a", 20), ("b", 50), bad)
-    load.load_trajectories(connection, [early], LoadingTrajectories(dataset="d"))
-    load.load_trajectories(connection, [late], LoadingTrajectories(dataset="d", mode="append"))
+    load.load_trajectories(connection, [early], LoadingTrajectories(time_unit="s", dataset="d"))
+    load.load_trajectories(connection, [late], LoadingTrajectories(time_unit="s", dataset="d", mode="append"))
     connection.execute("UPDATE dbanon.load SET loaded_at = '2009-01-01'")
     sources = (
         "SELECT source, (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id) FROM dbanon.load l"

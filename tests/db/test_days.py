@@ -33,7 +33,7 @@ def _load_per_day(connection, path, **options):
 
 
 def _load(connection, path, dataset="town", **options):
-    return load.load_trajectories(connection, [path], LoadingTrajectories(dataset=dataset, **options))
+    return load.load_trajectories(connection, [path], LoadingTrajectories(time_unit="s", dataset=dataset, **options))
 
 
 def _read_days(connection):

@@ -41,7 +41,9 @@ FIXES = pa.table(
 
 
 def _load(connection: Connection, *given: Any, dataset: str = "d", **options: Any) -> load.LoadReport:
-    return load.load_trajectories(connection, list(given), LoadingTrajectories(dataset=dataset, **options))
+    return load.load_trajectories(
+        connection, list(given), LoadingTrajectories(time_unit="s", dataset=dataset, **options)
+    )
 
 
 def _read_stored(connection: Connection, dataset: str = "d") -> list[Any]:
@@ -136,9 +138,9 @@ def test_what_cannot_be_loaded_leaves_nothing(
 def test_requests_quasi_identifiers_and_places_come_from_tables_in_memory(connection: Connection) -> None:
     town = settle(connection)
     people = pa.table({"subject": ["s", "s"], "time": [0, 60], "poi": ["bar", None]})
-    asked = load.load_requests(town, people, LoadingRequests(dataset="town", columns=["poi"]))
+    asked = load.load_requests(town, people, LoadingRequests(time_unit="s", dataset="town", columns=["poi"]))
     assert (asked.kept, asked.quarantined, asked.source) == (1, {"empty-request": 1}, ["pyarrow.Table"])
-    seen = load.load_quasi_identifiers(town, people.to_pandas(), LoadingQuasiIdentifiers(dataset="town"))
+    seen = load.load_quasi_identifiers(town, people.to_pandas(), LoadingQuasiIdentifiers(time_unit="s", dataset="town"))
     assert seen.kept == 2
     square = shapely.box(8.2, 53.1, 8.21, 53.11)
     places = gpd.GeoDataFrame({"kind": ["bar", "zoo"]}, geometry=[shapely.Point(8.2, 53.1), square], crs="EPSG:4326")

@@ -111,7 +111,7 @@ from tests.importing import (
         (
             "SELECT * FROM dbanon.import_quasi_identifiers('public.shops', 'town', 'at', 'kind'",
             DataError,
-            ("'kind'", "timestamp", "unix seconds", "text"),
+            ("unparsable-time", "written like AAAA. ", "--time-format"),
         ),
         (
             "SELECT * FROM dbanon.import_quasi_identifiers('public.shops', 'town', 'at', 'at'",

@@ -33,7 +33,7 @@ def write(tmp_path):
 
 
 def _load(connection, *paths, dataset="d", progress=report_nothing, **options):
-    chosen = LoadingTrajectories(dataset=dataset, **options)
+    chosen = LoadingTrajectories(time_unit="s", dataset=dataset, **options)
     return load.load_trajectories(connection, list(paths), chosen, progress)
 
 
@@ -366,7 +366,7 @@ def test_appending_adds_on_the_datasets_own_grid(connection, write):
 def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(connection, write):
     _load(connection, write(GOOD))
     load.load_requests(
-        connection, write("subject,time,poi\na,0,bank\n"), LoadingRequests(dataset="d", columns=("poi",))
+        connection, write("subject,time,poi\na,0,bank\n"), LoadingRequests(time_unit="s", dataset="d", columns=("poi",))
     )
     data = stored.find_dataset(connection, "d")
     queued = queue.submit_run(connection, "tp-aware", Submitting(dataset="d", algorithm="traj-anon", seed=1))
@@ -430,7 +430,9 @@ def test_an_operator_may_load_and_append_and_a_worker_may_not(connection, login,
         assert _load(operator, write(GOOD + "a,0,-33,0\nb,x,1,1\n")).kept == 3
         assert _load(operator, write(HEAD + "c,0,-33,0\nc,1,-122.4,37.7\n"), mode="append").kept == 1
         load.load_requests(
-            operator, write("subject,time,poi\na,0,bank\n"), LoadingRequests(dataset="d", columns=("poi",))
+            operator,
+            write("subject,time,poi\na,0,bank\n"),
+            LoadingRequests(time_unit="s", dataset="d", columns=("poi",)),
         )
     with connect(login("dbanon_worker")) as worker, pytest.raises(StoreError, match="rights"):
         _load(worker, write(GOOD), dataset="e")
@@ -446,7 +448,7 @@ def test_column_names_and_subjects_are_never_taken_for_sql(connection, write):
         ({odd: odd, "%s": "0", "x": "1", "y": "1"},)
     ]
     requests = write(f'subject,time,"{odd}"\n{"x"},0,1\n')
-    load.load_requests(connection, requests, LoadingRequests(dataset=odd, columns=(odd,)))
+    load.load_requests(connection, requests, LoadingRequests(time_unit="s", dataset=odd, columns=(odd,)))
     assert _fetch_all(connection, "SELECT content FROM dbanon.request") == [({odd: "1"},)]
 
 
@@ -454,7 +456,9 @@ def test_requests_become_name_value_objects_without_empty_cells(connection, writ
     _load(connection, write(GOOD))
     rows = "a,0,bank,\nb,99999999,,cheap\nnobody,5,shop,dear\n,5,shop,\na,noon,shop,\na,inf,shop,\na,5,, \n"
     report = load.load_requests(
-        connection, write("subject,time,poi,price\n" + rows), LoadingRequests(dataset="d", columns=("poi", "price"))
+        connection,
+        write("subject,time,poi,price\n" + rows),
+        LoadingRequests(time_unit="s", dataset="d", columns=("poi", "price")),
     )
     assert (report.kind, report.read, report.kept, report.subjects) == ("requests", 7, 3, 3)
     assert report.quarantined == {
@@ -479,7 +483,7 @@ def test_requests_become_name_value_objects_without_empty_cells(connection, writ
 def test_requests_that_are_there_already_are_not_added_again(connection, write):
     _load(connection, write(GOOD))
     rows = "subject,time,poi\na,0,bar\na,5,bar\nb,0,\n"
-    asked = LoadingRequests(dataset="d", columns=("poi",))
+    asked = LoadingRequests(time_unit="s", dataset="d", columns=("poi",))
     assert load.load_requests(connection, write(rows, "one.csv"), asked).kept == 2
     with expect_refusal(DataError, "nothing to add"):
         load.load_requests(connection, write("subject,time,poi\na,0,bar\n", "two.csv"), asked)
@@ -495,12 +499,12 @@ def test_requests_that_are_there_already_are_not_added_again(connection, write):
 def test_requests_need_a_dataset_a_column_and_a_usable_row(connection, write):
     path = write("subject,time,poi\na,x,bank\n", "requests.csv")
     with pytest.raises(ParameterError, match="dataset"):
-        load.load_requests(connection, path, LoadingRequests(dataset="none", columns=("poi",)))
+        load.load_requests(connection, path, LoadingRequests(time_unit="s", dataset="none", columns=("poi",)))
     with pytest.raises(ParameterError, match="column"):
-        load.load_requests(connection, path, LoadingRequests(dataset="none", columns=()))
+        load.load_requests(connection, path, LoadingRequests(time_unit="s", dataset="none", columns=()))
     _load(connection, write(GOOD))
     with pytest.raises(DataError, match="1 unparsable-time"):
-        load.load_requests(connection, path, LoadingRequests(dataset="d", columns=("poi",)))
+        load.load_requests(connection, path, LoadingRequests(time_unit="s", dataset="d", columns=("poi",)))
 
 
 def test_progress_counts_megabytes_up_to_the_size_of_the_file(connection, write):

@@ -40,7 +40,7 @@ def town(connection, write):
     where = np.random.default_rng(5).uniform((8.15, 53.05), (8.25, 53.15), (400, 2))
     rows = "".join(f"s{i},0,{x:.6f},{y:.6f}\n" for i, (x, y) in enumerate(where))
     load.load_trajectories(
-        connection, [write("subject,time,x,y\n" + rows, "town.csv")], LoadingTrajectories(dataset="town")
+        connection, [write("subject,time,x,y\n" + rows, "town.csv")], LoadingTrajectories(time_unit="s", dataset="town")
     )
     return connection
 
@@ -50,7 +50,9 @@ def plane(connection, write):
     """A dataset of four people in SRID 32632 whose coordinates are round: a square of 1,000 m."""
     rows = "subject,time,x,y\na,0,0,0\nb,0,1000,0\nc,0,1000,1000\nd,0,0,1000\n"
     load.load_trajectories(
-        connection, [write(rows, "p.csv")], LoadingTrajectories(dataset="town", crs="EPSG:32632", srid=32632)
+        connection,
+        [write(rows, "p.csv")],
+        LoadingTrajectories(time_unit="s", dataset="town", crs="EPSG:32632", srid=32632),
     )
     return connection
 
@@ -230,7 +232,7 @@ def test_across_the_antimeridian_the_short_way_round_is_meant(connection, write)
     load.load_trajectories(
         connection,
         [write("subject,time,x,y\na,0,179.9,-17\nb,0,-179.9,-17\nc,0,179.95,-17.1\n")],
-        LoadingTrajectories(dataset="town"),
+        LoadingTrajectories(time_unit="s", dataset="town"),
     )
     rows = (
         'area,name\n"MULTIPOINT ((179.99 -17), (-179.98 -17))",split\n"LINESTRING (179.99 -17, 180.03 -17)",beyond\n'
@@ -280,7 +282,9 @@ def test_far_sites_are_left_out_when_asked_and_nothing_else_is_stored_if_all_are
 
 def test_one_wild_user_does_not_bring_far_sites_near(town, write):
     load.load_trajectories(
-        town, [write("subject,time,x,y\nwild,0,20,53\n", "w.csv")], LoadingTrajectories(dataset="town", mode="append")
+        town,
+        [write("subject,time,x,y\nwild,0,20,53\n", "w.csv")],
+        LoadingTrajectories(time_unit="s", dataset="town", mode="append"),
     )
     assert _load(town, write(HEAD + "14,53,a\n8.2,53.1,b\n")).far == {"far-position": 1}
 
@@ -316,7 +320,7 @@ def test_an_empty_reference_system_is_refused_whatever_is_loaded(town, write):
     rows = write("subject,time,x,y\na,0,8.2,53.1\n", "more.csv")
     said = set()
     for refused in (
-        lambda: load.load_trajectories(town, [rows], LoadingTrajectories(dataset="other", crs="")),
+        lambda: load.load_trajectories(town, [rows], LoadingTrajectories(time_unit="s", dataset="other", crs="")),
         lambda: _load(town, write(CLINICS), crs=""),
         lambda: _load(town, write(feature, "sites.geojson"), crs=""),
     ):
@@ -366,7 +370,7 @@ def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write
     load.load_trajectories(
         plane,
         [write("subject,time,x,y\na,0,0,0\n", "o.csv")],
-        LoadingTrajectories(dataset="other", crs="EPSG:32632", srid=32632),
+        LoadingTrajectories(time_unit="s", dataset="other", crs="EPSG:32632", srid=32632),
     )
     rows = write(HEAD + "1,1,a\n")
     load.load_places(plane, rows, LoadingSites(dataset="other", **NAMED, crs="EPSG:32632"))
@@ -377,10 +381,10 @@ def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write
 def test_replaced_trajectories_leave_the_sites_and_their_reference_system(town, write):
     _load(town, write(CLINICS))
     near, away = write("subject,time,x,y\nz,0,8.2,53.1\n", "n.csv"), write("subject,time,x,y\nz,0,13.4,52.5\n", "a.csv")
-    load.load_trajectories(town, [near], LoadingTrajectories(dataset="town", mode="replace", grid_m=7))
+    load.load_trajectories(town, [near], LoadingTrajectories(time_unit="s", dataset="town", mode="replace", grid_m=7))
     with expect_refusal(ParameterError, "'town'", 2, "SRID 32632", 32633, "--srid 32632"):
-        load.load_trajectories(town, [away], LoadingTrajectories(dataset="town", mode="replace"))
-    load.load_trajectories(town, [away], LoadingTrajectories(dataset="town", mode="replace", srid=32632))
+        load.load_trajectories(town, [away], LoadingTrajectories(time_unit="s", dataset="town", mode="replace"))
+    load.load_trajectories(town, [away], LoadingTrajectories(time_unit="s", dataset="town", mode="replace", srid=32632))
     assert len(_read_sites(town)) == 2
     assert _fetch_all(town, "SELECT DISTINCT subject, ST_SRID(path) FROM dbanon.trajectory") == [("z", 32632)]
 

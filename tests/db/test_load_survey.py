@@ -25,7 +25,7 @@ def write(tmp_path):
 
 
 def _load(connection, path, dataset="d", **options):
-    return load.load_trajectories(connection, [path], LoadingTrajectories(dataset=dataset, **options))
+    return load.load_trajectories(connection, [path], LoadingTrajectories(time_unit="s", dataset=dataset, **options))
 
 
 def _read_quarantine(connection):
@@ -222,7 +222,7 @@ def test_fixes_with_swapped_axes_are_left_out(connection, write, wrong):
 def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
     files = [write(TOWN[:300], "right.csv"), write(_swap_rows(TOWN[300:]), "wrong.csv")]
     with pytest.raises(ParameterError, match="--x y --y x"):
-        load.load_trajectories(connection, files, LoadingTrajectories(dataset="d"))
+        load.load_trajectories(connection, files, LoadingTrajectories(time_unit="s", dataset="d"))
 
 
 # ---- what the dataset has already ------------------------------------------------------------------------------------

@@ -235,7 +235,7 @@ def test_a_span_stands_on_the_column_in_its_own_type_so_that_its_index_serves(
     assert set(row["left_out"]) <= {"outside-period"}
     gps.execute("SET enable_seqscan = off")
     chosen = gps.execute(
-        "SELECT dbanon_internal.build_chosen_rows('public.own', %s, "
+        "SELECT dbanon_internal.build_chosen_rows('public.own', jsonb_build_object('ts', %s::text), "
         "CASE %s WHEN 'bigint' THEN 1e3 WHEN 'numeric' THEN 1e6 ELSE 1 END, "
         'jsonb_populate_record(NULL::dbanon_internal.loading, \'{"time_column": "ts", "tz": "Europe/Berlin", '
         '"since": "2026-01-05 03:00+00", "until": "2026-01-06 02:00+00"}\'))',

@@ -47,7 +47,9 @@ def _load(
     population: str | None = None,
     settle_s: int | None = None,
 ) -> load.LoadReport:
-    options = LoadingTrajectories(dataset=dataset, mode=mode, population=population, settle_s=settle_s, subject=subject)
+    options = LoadingTrajectories(
+        time_unit="s", dataset=dataset, mode=mode, population=population, settle_s=settle_s, subject=subject
+    )
     return load.load_trajectories(connection, [path], options)
 
 

@@ -256,7 +256,7 @@ def test_paths_are_the_bytes_that_postgis_writes(opened: Database) -> None:
 def test_invented_people_are_not_added_to_real_ones(connection: psycopg.Connection, tmp_path: Path) -> None:
     file = tmp_path / "real.csv"
     file.write_text("subject,time,x,y\nanna,0,8.2,53.14\n")
-    load.load_trajectories(connection, [file], LoadingTrajectories(dataset="real", srid=32632))
+    load.load_trajectories(connection, [file], LoadingTrajectories(time_unit="s", dataset="real", srid=32632))
     with expect_refusal(ParameterError, "generated", "real"):
         synth.fill_dataset(connection, "real", Generating(objects=5, mode="append"))
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (1,)

@@ -181,7 +181,10 @@ def test_a_text_without_a_zone_needs_one(way):
 def _write_night(people, minutes, step=1, start=0):
     begin = datetime(2024, 10, 26, 22, tzinfo=UTC)
     return [
-        (f"b{who}", f"{(begin + timedelta(minutes=m)).astimezone(BERLIN):%Y-%m-%d %H:%M:%S}", 13.4 + m * 4e-4, 52.5 + who * 2e-3)
+        (
+            f"b{who}", f"{(begin + timedelta(minutes=m)).astimezone(BERLIN):%Y-%m-%d %H:%M:%S}", 13.4 + m * 4e-4,
+            52.5 + who * 2e-3,
+        )
         for m in range(start, minutes, step) for who in range(people)
     ]  # fmt: skip
 
@@ -254,19 +257,20 @@ def test_requests_and_quasi_identifiers_are_read_alike(connection, tmp_path):
     with pytest.raises(DataError) as refused:
         load.load_requests(connection, path, LoadingRequests(columns=["what"], **named, dataset="table", tz="UTC"))
     demand_named(str(refused.value), "99/99/9999 99:99:99")
-    connection.execute("CREATE TABLE public.asked AS SELECT 'b' AS who, '27/10/2024 02:30:00' AS at, 'x' AS what")
+    connection.execute("CREATE TABLE public.calls AS SELECT 'b' AS who, '27/10/2024 02:30:00' AS at, 'x' AS what")
     with pytest.raises(psycopg.Error, match="none usable"), connection.transaction():
-        connection.execute("SELECT dbanon.import_requests('asked', 'table', '{what}', 'who', 'at', tz => 'UTC')")
+        connection.execute("SELECT dbanon.import_requests('public.calls', 'table', '{what}', 'who', 'at', tz => 'UTC')")
     connection.execute(
-        "SELECT dbanon.import_requests('asked', 'table', '{what}', 'who', 'at', tz => 'UTC', time_format => '%d/%m/%Y %H:%M:%S')"
+        "SELECT dbanon.import_requests('public.calls', 'table', '{what}', 'who', 'at', tz => 'UTC', "
+        "time_format => '%d/%m/%Y %H:%M:%S')"
     )
 
 
 # ---- every form ------------------------------------------------------------------------------------------------------
 
 FORMS = (
-    "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%dT%H:%M:%S,%fZ", "%Y/%m/%d %H:%M:%S.%f GMT", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S.%f+0000",
-    "%a, %d %b %Y %H:%M:%S +0000", "%Y-%m-%d %I:%M:%S.%f %p +00:00", "%d-%b-%Y %H:%M:%S UTC", "%Y-%m-%dT%H:%MZ",
+    "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%dT%H:%M:%S,%fZ", "%Y/%m/%d %H:%M:%S.%f GMT", "%Y%m%dT%H%M%SZ",
+    "%Y%m%d %H%M%S.%f+0000", "%a, %d %b %Y %H:%M:%S +0000", "%Y-%m-%d %I:%M:%S.%f %p +00:00", "%d-%b-%Y %H:%M:%S UTC", "%Y-%m-%dT%H:%MZ",
 )  # fmt: skip
 _INSTANTS = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1))
 
