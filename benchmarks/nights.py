@@ -1,11 +1,16 @@
-"""What the load of one night costs when there are 7 nights before it, and when there are 700.
+"""What the load of one night costs when there are 7 nights before it, and when there are 700; and its publication.
 
 A night is 200,000 fixes of 1,000 vehicles, loaded with ``mode => 'new'`` from a table with an index on its times. The
 nights before are written straight into the dataset: as many trajectories as loads would have made, of fewer fixes each
 unless ``--whole`` is given, since what is counted here is what a load reads of them.
+
+With ``--people`` the nights of so many people are published instead, each of an hour, or of ``--hours``, in windows of 10 minutes: as a
+part of a release that grows, and before that as a release of its own, which is undone. The last one has ``--earlier``
+more releases before it, copies of what is kept of the first and of the same people.
 """
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,7 +20,9 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._measure import run_private_server
-from dbanon import schema
+from dbanon import schema, synth
+from dbanon.database import Database, open_database
+from dbanon.options.generating import Generating
 
 CAB_COUNT, FIXES_PER_CAB, DAY_S = 1000, 200, 86400
 START_S = 1704067200  # 2024-01-01
@@ -46,6 +53,27 @@ SELECT rows_read, rows_kept, known FROM dbanon.import_trajectories('public.gps',
     time_column => 'ts', x => 'lon', y => 'lat', mode => 'new', since => to_timestamp(%s))
 """
 
+HOUR_S, NIGHTS = 3600, 3
+# What the publication of a night leaves for the next ones, as if it had been published on days before and withdrawn.
+COPIED = """
+CREATE TEMP TABLE copied ON COMMIT DROP AS
+    SELECT nextval(pg_get_serial_sequence('dbanon.release', 'release_id')) AS number, n * interval '1 day' AS ago, r.*
+    FROM (SELECT * FROM dbanon.release ORDER BY release_id LIMIT 1) r, generate_series(1, {}) n;
+INSERT INTO dbanon.grouping (release_id, period, people)
+    SELECT c.number, tstzrange(lower(g.period) - c.ago, upper(g.period) - c.ago), g.people
+    FROM copied c JOIN dbanon.grouping g USING (release_id);
+INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
+    SELECT c.number, a.content, a.windows, a.present, a.met, a.people FROM copied c JOIN dbanon.asked a USING (release_id);
+INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, span, reach, groups_sum, holds, step_s, window_s,
+        withdrawn_at, withdrawn_by)
+    OVERRIDING SYSTEM VALUE
+    SELECT number, 'old_' || number, run_id, digest, rows, tstzrange(lower(span) - ago, upper(span) - ago), reach,
+        dbanon_internal.compute_groups_sum(number, (SELECT dataset_id FROM dbanon.run r WHERE r.run_id = c.run_id)),
+        holds, step_s, window_s, now(), 'postgres'
+    FROM copied c;
+SELECT dbanon_internal.write_mark(dbanon_internal.read_whereabouts())
+"""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -53,7 +81,17 @@ def main() -> None:
     parser.add_argument(
         "--whole", action="store_true", help="make the nights before of as many fixes as the one loaded"
     )
+    parser.add_argument("--people", type=int, nargs="+", default=[])
+    parser.add_argument("--hours", type=int, default=1)
+    parser.add_argument("--earlier", type=int, default=300)
     asked = parser.parse_args()
+    if asked.people:
+        print("| people | requests each | releases before | rows | alone s (CPU) | part s (CPU) | returning s (CPU) |")
+        print("|---|---|---|---|---|---|---|")
+        for people in asked.people:
+            for requests in (0, 2):
+                measure_publishing(people, asked.hours, requests, asked.earlier)
+        return
     print("| nights before | trajectories | loaded | s | s again (all known) | heap blocks | toast blocks |")
     print("|---|---|---|---|---|---|---|")
     with run_private_server() as (server, _):
@@ -93,6 +131,50 @@ def measure(connection: psycopg.Connection[Any], nights: list[int], fixes: int) 
             flush=True,
         )
         done = before + 1
+
+
+def measure_publishing(people: int, hours: int, requests: int, earlier: int) -> None:
+    """Publish the same night twice; nothing has analysed its rows, unless the server or the publication itself did."""
+    with run_private_server() as (server, _):
+        schema.upgrade(server.url)
+        with open_database(server.url) as database:
+            plan = Generating(
+                objects=people, instants=60 * hours * NIGHTS + 1, seed=1, start=START_S, requests_per_subject=requests,
+                whole_share=1.0,
+            )  # fmt: skip
+            synth.fill_dataset(database.connection, "city", plan)
+            for night in range(NIGHTS):
+                if night == NIGHTS - 1 and earlier:
+                    with database.connection.transaction():
+                        database.connection.execute(COPIED.format(earlier))  # type: ignore[arg-type]
+                since = START_S + night * hours * HOUR_S
+                figures = publish_night(database, since, since + hours * HOUR_S)
+                print(f"| {people:,} | {requests} | {figures} |", flush=True)
+
+
+def publish_night(database: Database, since: int, until: int) -> str:
+    connection, params = database.connection, {"k": 5, "instants": 10, "since": since, "until": until}
+    run = database.run("tp-aware", dataset="city", params=params).run_id
+    [before] = fetch_one(connection, "SELECT count(*) FROM dbanon.release")
+    with connection.transaction(force_rollback=True):
+        alone = time_call(connection, "SELECT dbanon.publish(%s, 'probe')", [run])
+    part = time_call(connection, "SELECT dbanon.publish(%s, 'nights', grow => true)", [run])
+    count = "SELECT dbanon_internal.count_few_over_parts(%s, (SELECT max(release_id) FROM dbanon.release), 'nights')"
+    returning = time_call(connection, count, [run])
+    [rows] = fetch_one(connection, "SELECT rows FROM dbanon.release ORDER BY release_id DESC LIMIT 1")
+    return f"{before} | {rows:,} | {alone} | {part} | {returning}"
+
+
+def time_call(connection: psycopg.Connection[Any], query: str, given: Any) -> str:
+    """Seconds of a statement, and of the CPU that the session's own process on the server used."""
+
+    def read_cpu_s() -> float:
+        fields = Path(f"/proc/{connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+    began, cpu = time.perf_counter(), read_cpu_s()
+    fetch_one(connection, query, given)
+    return f"{time.perf_counter() - began:.1f} ({read_cpu_s() - cpu:.1f})"
 
 
 def count_blocks(connection: psycopg.Connection[Any]) -> tuple[int, int]:
