@@ -109,7 +109,6 @@ READING = {
     ),
     "with truth": (("report", "city_k5", "--with-truth", "-o", "{folder}/page.html"), "dbanon.region"),
     "export": (("export", "city_k5", "{folder}/rows.csv"), "dbanon.release_1"),
-    "style": (("style", "city_k5", "-o", "{folder}/x.qml"), "dbanon.release_1"),
     "evaluate": (("evaluate", "2"), "dbanon.region"),
     "verify": (("verify", "1"), "dbanon.region"),
     "plan": (("plan", "tp-aware", "--dataset", "city"), "dbanon.trajectory"),

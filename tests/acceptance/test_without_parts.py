@@ -79,7 +79,7 @@ def test_an_operator_works_without_parts_where_a_worker_computes(
     commands = [tuple(word.format(run=run_id, next=run_id + 1) for word in words) for words in WORKING]
     done = run_all(city_url, *commands, cwd=tmp_path)
     assert str(run_id) in done[WORKING.index(("runs",))].stdout
-    assert {one.name for one in tmp_path.iterdir()} >= {f"{RELEASE}.html", "run.html", "it.qml", "it.csv", "it.geojson"}
+    assert {one.name for one in tmp_path.iterdir()} >= {f"{RELEASE}.html", "run.html", "it.csv", "it.geojson"}
 
 
 LACKING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

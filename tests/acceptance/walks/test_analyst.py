@@ -139,7 +139,7 @@ def test_a_stranger_with_an_analysts_login_walks_the_pages_for_analysts(stranger
     *minutes, minute = tables.splitlines()
     assert [line[:16] for line in minutes] == [f"2026-01-05 08:0{n}" for n in (5, 6, 7)]
     assert minute == "32632 247"
-    made = {"city_k5.qml", "city_k5.html", "city_k5.gpkg", "early.csv", "city_k5.fgb", "city_k5.parquet", "map.svg"}
+    made = {"city_k5.html", "city_k5.gpkg", "early.csv", "city_k5.fgb", "city_k5.parquet", "map.svg"}
     made |= {"whole.gpkg", "hour.gpkg"} if shutil.which("ogr2ogr") else set()
     assert [name for name in sorted(made) if not (stranger.folder / name).stat().st_size] == []
     demand_map((stranger.folder / "map.svg").read_text())
