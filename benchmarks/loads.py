@@ -3,12 +3,14 @@
 Run with ``./dev bench benchmarks/loads.py``; numbers of fixes as arguments, 1,000,000 and 10,000,000 by default. The
 plain side is what a careful script would do: rows read one by one, inserted in batches with twins left out, lines made
 at the end. It is measured on the first million rows of the last file, against dbanon on the same rows. With
-``compare_frames`` as the first argument the same fixes, 2,000,000 or another number, are loaded from files and from
-tables in memory; the arguments after that choose among the sources.
+``frames`` as the first argument the same fixes, 2,000,000 or another number, are loaded from files and from
+tables in memory; the arguments after that choose among the sources. With ``again`` rows that are known are loaded with
+``mode => 'new'``, with this checkout and with each other whose directory is named, by turns.
 """
 
 import csv
 import itertools
+import os
 import sys
 import tempfile
 import time
@@ -16,12 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from _measure import measure_server_cpu_s, run_dbanon, run_python
+from _measure import measure_server_cpu_s, run_dbanon, run_private_server, run_python
 
+from dbanon import schema
 from dbanon.database import open_database
 
 SEED, FIXES_EACH, PART = 20080604, 200, 1_000_000
@@ -114,7 +118,58 @@ def compare_frames(fixes: int, sources: Sequence[str]) -> None:
                 database.connection.execute("DELETE FROM dbanon.dataset WHERE name = 'frames'")
 
 
+PATHS = """
+CREATE TABLE public.gps AS
+    SELECT 'c' || c AS cab, to_timestamp(1767571200 + f * 60 + c %% 60) AS ts,
+        8.2 + (c * 37 + f * 11) %% 1000 * 1e-4 AS lon, 53.1 + (c * 91 + f * 17) %% 1000 * 1e-4 AS lat
+    FROM generate_series(0, %(fixes)s - 1) f, generate_series(1, %(people)s) c;
+CREATE INDEX ON public.gps (ts)
+"""
+AGAIN = """
+SELECT rows_read, rows_kept, known FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab',
+    time_column => 'ts', x => 'lon', y => 'lat', mode => 'new', since => to_timestamp(%s))
+"""
+
+
+def compare_checkouts(others: Sequence[str]) -> None:
+    """Run `load_again` with the package of each checkout, each twice."""
+    print(f"{'checkout':>12} {'people':>7} {'fixes each':>11} {'known':>8} {'load s':>7} {'again s':>20} {'CPU s':>20}")
+    for place in [*others, str(Path(__file__).parents[1])] * 2:
+        cost = run_python(__file__, "again_here", environment={"PYTHONPATH": place})
+        print(cost.printed, end="", flush=True)
+
+
+def load_again(people: int, fixes: int, last: int) -> None:
+    """Load one path a person, and then three times the last fixes of each, which are known; CPU is the session's."""
+    with run_private_server() as (server, _):
+        schema.upgrade(server.url)
+        with psycopg.connect(server.url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+            connection.execute(PATHS, {"people": people, "fixes": fixes})
+            seconds = []
+            for since in (0, *[1767571200 + (fixes - last) * 60] * 3):
+                began, cpu = time.perf_counter(), read_cpu_s(connection)
+                row = connection.execute(AGAIN, [since]).fetchone()
+                seconds.append((time.perf_counter() - began, read_cpu_s(connection) - cpu))
+            if row != (people * last, 0, people * last):
+                raise SystemExit(f"rows were not known: {row}")
+    wall, used = ("".join(f"{each:>7.2f}" for each in column[1:]) for column in zip(*seconds, strict=True))
+    place = Path(schema.__file__).parents[2].name
+    print(f"{place:>12} {people:>7,} {fixes:>11,} {people * last:>8,} {seconds[0][0]:>7.1f} {wall} {used}", flush=True)
+
+
+def read_cpu_s(connection: psycopg.Connection) -> float:
+    fields = Path(f"/proc/{connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["again"]:
+        compare_checkouts(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["again_here"]:
+        load_again(10_000, 220, 21)
+        load_again(20, 100_000, 20)
+        return
     if sys.argv[1:2] == ["frames"]:
         compare_frames(int((sys.argv[2:] or ["2000000"])[0]), sys.argv[3:])
         return

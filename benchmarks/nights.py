@@ -4,9 +4,9 @@ A night is 200,000 fixes of 1,000 vehicles, loaded with ``mode => 'new'`` from a
 nights before are written straight into the dataset: as many trajectories as loads would have made, of fewer fixes each
 unless ``--whole`` is given, since what is counted here is what a load reads of them.
 
-With ``--people`` the nights of so many people are published instead, each of an hour, or of ``--hours``, in windows of 10 minutes: as a
-part of a release that grows, and before that as a release of its own, which is undone. The last one has ``--earlier``
-more releases before it, copies of what is kept of the first and of the same people.
+With ``--people`` the nights of so many people are published instead, each of an hour, or of ``--hours``, in windows of
+10 minutes: as a part of a release that grows, and before that as a release of its own, which is undone. The last one
+has ``--earlier`` more releases before it, copies of what is kept of the first and of the same people.
 """
 
 import argparse
@@ -63,7 +63,8 @@ INSERT INTO dbanon.grouping (release_id, period, people)
     SELECT c.number, tstzrange(lower(g.period) - c.ago, upper(g.period) - c.ago), g.people
     FROM copied c JOIN dbanon.grouping g USING (release_id);
 INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
-    SELECT c.number, a.content, a.windows, a.present, a.met, a.people FROM copied c JOIN dbanon.asked a USING (release_id);
+    SELECT c.number, a.content, a.windows, a.present, a.met, a.people
+    FROM copied c JOIN dbanon.asked a USING (release_id);
 INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, span, reach, groups_sum, holds, step_s, window_s,
         withdrawn_at, withdrawn_by)
     OVERRIDING SYSTEM VALUE
