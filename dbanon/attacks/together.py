@@ -62,12 +62,14 @@ def count_names(evidence: Evidence, offset: Int, member: Int) -> dict[str, int]:
     """
     offset, member = _draw_groups(evidence, offset, member)
     people = sort_distinct(member)
+    first, t, x, y = _copy_fixes(evidence, people)
     able, marked = np.zeros((2, len(people)), np.bool_)
-    for params in (evidence.params, {}):
-        if not able.all():
-            fixes = _copy_fixes(replace(evidence, params=params), people)
-            more, found = _mark(offset, np.searchsorted(people, member), fixes)
-            able, marked = able | more, np.where(able, marked, found & more)
+    for kept in (_is_considered(evidence, t), np.ones(len(t), np.bool_)):
+        some = (np.append(0, np.cumsum(kept))[first], t[kept], x[kept], y[kept])
+        more, found = _mark(offset, np.searchsorted(people, member), some)
+        able, marked = able | more, np.where(able, marked, found & more)
+        if able.all() or kept.all():
+            break
     return {"names_compared": int(able.sum()), "names_together": int(marked.sum())}
 
 
@@ -103,8 +105,7 @@ def _copy_fixes(evidence: Evidence, people: Int) -> tuple[Int, Float, Float, Flo
     at = at if read is data else np.arange(len(at))
     number = np.diff(read.offset)[at]
     fix, who = join_ranges(read.offset[at], number), np.repeat(read.subject[at], number)
-    kept = np.flatnonzero(_is_considered(evidence, read.t[fix]))
-    order = kept[np.lexsort((read.t[fix[kept]], who[kept]))]
+    order = np.lexsort((read.t[fix], who))
     first, fix = np.append(np.searchsorted(who[order], people), len(order)), fix[order]
     return first, read.t[fix], read.x[fix], read.y[fix]
 

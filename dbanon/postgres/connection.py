@@ -9,6 +9,7 @@ they may quote data.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
@@ -174,12 +175,12 @@ def translate_errors() -> Iterator[None]:
 
 
 @contextmanager
-def collect_notices(connection: Connection, function: str = "") -> Iterator[list[str]]:
-    """Collect the server's notices in the block, or those of one function; statements in them become command lines."""
+def collect_notices(connection: Connection, of: re.Pattern[str] = re.compile("")) -> Iterator[list[str]]:
+    """Collect the server's notices in the block whose contexts begin so; statements in them become command lines."""
     notices: list[str] = []
 
     def keep(notice: psycopg.errors.Diagnostic) -> None:
-        if (notice.context or "").startswith(function):
+        if of.match(notice.context or ""):
             notices.append(sqlstate.adapt_to_command_line(notice.message_primary or ""))
 
     connection.add_notice_handler(keep)

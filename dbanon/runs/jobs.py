@@ -1,5 +1,6 @@
 """Jobs, as the database has them: added, listed, planned, run and steered by its functions."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
@@ -15,8 +16,8 @@ from dbanon.options.loading import name_as_sql
 from dbanon.options.scheduling import LOAD_FIELDS, AddingJob
 from dbanon.postgres.connection import Connection, collect_notices, fetch_value, make_jsonb
 
-OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("
-"""How the context of a notice of ``dbanon.run_jobs`` begins."""
+OWN_LINE = re.compile(r'[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon\.run_jobs\(')
+"""How a line of a context begins that names ``dbanon.run_jobs``, in the server's language. The first says who spoke."""
 
 
 def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, tuple[str, ...]]:
@@ -69,12 +70,12 @@ def run_jobs(connection: Connection, name: str | None, *, wait: bool, strict: bo
 
     Words of functions outside dbanon, which notices and a COMMIT may have, are left out.
     """
-    with collect_notices(connection, OWN_CONTEXT) as notices:
+    with collect_notices(connection, OWN_LINE) as notices:
         try:
             row = connection.execute("CALL dbanon.run_jobs(%s, %s, %s)", [name, wait, strict]).fetchone()
         except psycopg.Error as error:
-            context = error.diag.context or ""
-            if error.sqlstate is None or (OWN_CONTEXT in context and not context.endswith("COMMIT")):
+            called = (error.diag.context or "").rpartition("\n")[2]  # at COMMIT it may be a trigger
+            if error.sqlstate is None or (OWN_LINE.match(called) and not called.endswith("COMMIT")):
                 raise
             raise StoreError(f"A step was refused (SQLSTATE {error.sqlstate}).", error.sqlstate) from None
     advanced, held = row or (0, 0)

@@ -14,7 +14,7 @@ from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, fetch_value
-from dbanon.runs.jobs import OWN_CONTEXT
+from dbanon.runs.jobs import OWN_LINE
 from dbanon.worker.events import Log, choose_quotable
 
 _LOOK_S = 30.0  # between two looks at what is due
@@ -87,7 +87,7 @@ class Schedule:
 
     def _tell(self, notice: psycopg.errors.Diagnostic) -> None:
         """Log a step that ``dbanon.run_jobs`` has taken, and no notice that a source raises."""
-        if not (notice.context or "").startswith(OWN_CONTEXT):
+        if not OWN_LINE.match(notice.context or ""):
             return
         step = json.loads(notice.message_detail or "{}")
         state, code, error = step["state"], step.get("sqlstate"), step.pop("error", None)

@@ -26,7 +26,7 @@ _LOOK_S = 2.0
 _OLD_S = 15.0  # after that a look counts no more: the server may hang
 _REQUEST_S = 5.0  # for a client to send its request and take the answer
 _MAX_CONNECTIONS = 16
-_PAUSE_S = 0.02  # between two connections, so that no number of clients takes much of a core
+_PAUSE_S = 0.04  # between two connections, so that no number of clients takes much of a core
 _BEAT_S = 30.0  # the supervisor's loop takes half a second
 
 

@@ -61,8 +61,8 @@ BEGIN
         EXECUTE format(E'EXPLAIN (FORMAT JSON) SELECT FROM (SELECT (%s\n) AS kept FROM %s) dbanon_filtered WHERE kept', filter, qualified) INTO plan;
         SET LOCAL search_path = pg_catalog, pg_temp;
         -- As dbanon_internal.stage_source binds its names.
-        EXECUTE format(E'PREPARE dbanon_asked AS SELECT FROM %s WHERE (%s\n)', qualified, filter);
-        DEALLOCATE dbanon_asked;
+        EXECUTE format(E'CREATE FUNCTION pg_temp.dbanon_ask() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT FROM %s WHERE (%s\n); END', qualified, filter);
+        DROP FUNCTION pg_temp.dbanon_ask();
     EXCEPTION WHEN others THEN
         IF left(SQLSTATE, 2) NOT IN ('0A', '21', '22', '26', '38', '39', '42', 'P0', 'XX') THEN
             RAISE;

@@ -83,25 +83,25 @@ SET jit = off
 AS $$
 BEGIN
     RETURN QUERY
-    -- Each by itself: a content that others sent elsewhere would leave nobody over all of them. Who has read a withdrawn one still knows.
+    -- Releases of a name, of a dataset and of a population are counted separately: people who sent a content in another release must not hide
+    -- the person in front here. Withdrawn releases count, because their readers still know them.
     WITH RECURSIVE own AS MATERIALIZED (
         SELECT run.dataset_id, dat.population_id, (dbanon_internal.find_live_series(list_counted_releases.name)).series_id,
-            (dbanon_internal.make_promise(run.run_id) ->> 'times')::tstzmultirange AS times
+            coalesce(dbanon_internal.make_promise(run.run_id) ->> 'times', '{}')::tstzmultirange AS times
         FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = list_counted_releases.run_id
-    ), asking AS MATERIALIZED (
-        SELECT DISTINCT ask.release_id FROM ONLY dbanon.asked ask
-        WHERE ask.content IN (SELECT new.content FROM ONLY dbanon.asked new WHERE new.release_id = list_counted_releases.new_release)
     ), known AS MATERIALIZED (
         -- Many of the newest are enough, also where most of them share time with others.
         SELECT nth.* FROM (
             SELECT ele.scope, run.dataset_id, rel.release_id, upper(rel.span) AS until, run.dataset_id = own.dataset_id AS is_own,
                 coalesce((rel.promise ->> 'times')::tstzmultirange, tstzmultirange(rel.span)) AS times,
                 row_number() OVER (PARTITION BY ele.scope ORDER BY rel.release_id DESC) AS nth
-            FROM own CROSS JOIN asking JOIN ONLY dbanon.release rel ON rel.release_id = asking.release_id AND rel.release_id <> list_counted_releases.new_release
+            FROM own CROSS JOIN ONLY dbanon.release rel
             JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
             JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.population_id = own.population_id
             CROSS JOIN LATERAL unnest(ARRAY[rel.series_id = own.series_id, run.dataset_id = own.dataset_id, true]) WITH ORDINALITY ele (is_of, scope)
-            WHERE ele.is_of) nth
+            WHERE ele.is_of AND rel.release_id <> list_counted_releases.new_release AND EXISTS (
+                SELECT FROM ONLY dbanon.asked ask WHERE ask.release_id = rel.release_id AND ask.content IN (
+                    SELECT new.content FROM ONLY dbanon.asked new WHERE new.release_id = list_counted_releases.new_release))) nth
         WHERE nth.nth <= 8 * most
     ), counted AS (
         -- Of releases of a dataset that share time one counts, the latest: in the others are the same requests.

@@ -406,7 +406,7 @@ BEGIN
     -- It may have been published by hand, or by a job of this name that was removed.
     IF part IS NULL THEN
         IF NOT EXISTS (SELECT FROM dbanon.run run WHERE run.run_id = step.run_id) THEN
-            RETURN '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}';  -- as for dbanon_internal.compute_period
+            RETURN dbanon_internal.compute_period(job, step);  -- which has another queued
         END IF;
         outcome := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
         IF outcome.state = '57014' THEN

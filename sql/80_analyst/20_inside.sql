@@ -39,10 +39,11 @@ AS $$
         THEN @postgis@.ST_Area(published.checked_area(area)) OPERATOR(pg_catalog.+) @postgis@.ST_Area(published.checked_area(region))
             OPERATOR(pg_catalog.+) published.refuse_projection(@postgis@.ST_SRID(region))::text::double precision  -- one of them refuses
         WHEN @postgis@.ST_Covers(area, region) THEN 1
+        WHEN @postgis@.ST_Area(region) OPERATOR(pg_catalog.=) 0 THEN 0  -- a line or point, of which not all is covered
         WHEN region IS NOT NULL THEN least(0.999999999, CASE WHEN @postgis@.ST_Area(region) OPERATOR(pg_catalog.=) @postgis@.ST_Area(@postgis@.ST_Envelope(region))
                                   THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
                                   WHEN @postgis@.ST_IsValid(region) THEN @postgis@.ST_Area(@postgis@.ST_Intersection(published.checked_area(area), region))
-                                  ELSE @postgis@.ST_Area(published.checked_area(region)) END OPERATOR(pg_catalog./) nullif(@postgis@.ST_Area(region), 0)) END
+                                  ELSE @postgis@.ST_Area(published.checked_area(region)) END OPERATOR(pg_catalog./) @postgis@.ST_Area(region)) END
 $$;
 COMMENT ON FUNCTION published.covered_share(@postgis@.geometry, @postgis@.geometry) IS
 'The share of a region that an area of the same system covers: 1 only where it covers all.';

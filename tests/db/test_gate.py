@@ -290,12 +290,14 @@ def test_who_is_hidden_with_whom_is_known_of_all_members_or_nothing_is_published
     assert list_releases(connection) == []
 
 
-def test_a_run_given_to_another_dataset_is_not_what_was_verified(both: psycopg.Connection) -> None:
+def test_a_run_given_to_another_dataset_is_not_what_was_verified(
+    connection: psycopg.Connection, both: psycopg.Connection
+) -> None:
     both.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('x', 32610, 1, 60)")
     changes = "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (2, 'p1', now(), '{}')"
     while both.execute("SELECT count(DISTINCT revision) FROM dbanon.dataset").fetchone() == (2,):
         both.execute(changes)
-    both.execute("UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = 2")
+    connection.execute("UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = 2")
     assert find_sqlstate(both, PUBLISH) == "DA005"
 
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import DbanonError
-from dbanon.runs.jobs import run_jobs
+from dbanon.runs.jobs import OWN_LINE, run_jobs
 from dbanon.worker.events import Log
 from dbanon.worker.schedule import Schedule, _explain_failure
 from tests.db.nights import add, list_periods, make_source, read_value
@@ -115,6 +115,23 @@ def test_a_source_that_ends_the_session_stops_no_other_job_and_is_held_at_last(o
     assert list_periods(own, "state", "other") == ["compute"]
     assert list_periods(own, "state, tries")[0] == ("held", 3)
     assert "Anna" not in read_everything(own) + said + capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("PL/pgSQL function dbanon.run_jobs(text,boolean) line 43 at RAISE", True),
+        ("PL/pgSQL-Funktion dbanon.run_jobs(text,boolean) Zeile 43 bei RAISE", True),
+        ("fonction PL/pgSQL dbanon.run_jobs(text,boolean), ligne 43 à RAISE", True),
+        ("PL/pgSQL関数dbanon.run_jobs(text,boolean)の43行目 - RAISE", True),
+        ("PL/pgSQL function fail() line 1 at RAISE", False),
+        ('PL/pgSQL function "PL/pgSQL function dbanon.run_jobs("() line 1 at RAISE', False),
+        ("PL/pgSQL function x.dbanon.run_jobs(text) line 1 at RAISE", False),
+        ('SQL statement "PL/pgSQL function dbanon.run_jobs("', False),
+    ],
+)
+def test_the_words_of_run_jobs_are_known_in_every_language(line, own):
+    assert bool(OWN_LINE.match(line)) == own
 
 
 def test_what_a_source_says_beside_is_not_told_to_who_runs_its_job(own):

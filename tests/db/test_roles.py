@@ -193,10 +193,18 @@ def test_a_worker_loads_and_publishes_nothing(worker: psycopg.Connection) -> Non
 
 def test_a_worker_cannot_change_a_released_run(operator: psycopg.Connection, worker: psycopg.Connection) -> None:
     operator.execute("SELECT dbanon.publish(1, 'ten')")
-    for statement in ("DELETE FROM dbanon.cloak", "UPDATE dbanon.run SET params = '{}'"):
+    refused = {"DELETE FROM dbanon.cloak": "DA007", "UPDATE dbanon.run SET params = '{}'": "42501"}
+    for statement, state in refused.items():
         with pytest.raises(psycopg.Error) as caught:
-            worker.execute(statement)
-        assert caught.value.sqlstate == "DA007"
+            worker.execute(statement)  # type: ignore[arg-type]
+        assert caught.value.sqlstate == state
+
+
+@pytest.mark.parametrize("column", ["run_id", "dataset_id", "method", "algorithm", "params", "seed", "created_by"])
+def test_a_worker_changes_nothing_that_a_run_was_asked_for(worker: psycopg.Connection, column: str) -> None:
+    """The audit has it, and whoever published a run relies on it."""
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        worker.execute(f"UPDATE dbanon.run SET {column} = DEFAULT")  # type: ignore[arg-type]
 
 
 def test_both_roles_may_check_the_schema(operator: psycopg.Connection, worker: psycopg.Connection) -> None:
