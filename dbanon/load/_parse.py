@@ -162,7 +162,8 @@ class Times:
         if self._per_second is None:
             self._per_second = self._guess_unit(counted, cells)
         if self._unit == "days":
-            return pc.multiply(pc.subtract(counted, _EXCEL_1970), _DAY_S)
+            # Spreadsheets write seven decimals, of which the last is nine milliseconds.
+            return pc.round(pc.multiply(pc.subtract(counted, _EXCEL_1970), _DAY_S), ndigits=2)
         seconds = pc.divide(counted, self._per_second or 1.0)
         if self._unit is not None or not self._bounded:
             return seconds

@@ -350,7 +350,7 @@ def _read_events(
     subject, time, *cells = wanted
     for batch in _trajectories.report_batches(source, list(wanted), _sources.Wanted(options, cells), progress):
         at = _encode_timestamps(times.convert_to_unix_s(batch.columns[time]))
-        repeated = times.repeated
+        repeated = times.repeated | times.missing  # the latter without a time
         yield [*_read_known(batch), _read_texts(batch, subject), at, repeated, *(_read_texts(batch, c) for c in cells)]
 
 

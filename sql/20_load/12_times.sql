@@ -155,7 +155,7 @@ AS $$
     SELECT CASE WHEN said THEN seconds
         ELSE format('CASE WHEN abs(%1$s) < %2$s OR abs(%1$s) >= %3$s AND abs(%1$s) < ''Infinity'' THEN 1e11 ELSE %4$s END', number,
                     @earliest_s@ * units_per_s, @latest_s@ * units_per_s, seconds) END
-    FROM (SELECT CASE WHEN units_per_s < 1 THEN format('(%s - 25569) * 86400', number) ELSE format('%s / %s', number, units_per_s) END AS seconds) s
+    FROM (SELECT CASE WHEN units_per_s < 1 THEN format('round((%s - 25569) * 8640000) / 100', number) ELSE format('%s / %s', number, units_per_s) END AS seconds) s
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_counted_expression(text, double precision, boolean) IS
 'Writes a time that is a number of some unit as unix seconds, out of range before 1990 and after 2100 unless somebody said the unit.';

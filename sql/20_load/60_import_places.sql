@@ -379,7 +379,8 @@ BEGIN
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
         'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s AS repeated, %s FROM %s) raw) numbered OFFSET 0) meant',
         dbanon_internal.build_event_reasons(asked), dbanon_internal.build_text_expression('c1'),
-        dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s),
+        CASE WHEN rows.is_file THEN 'CASE WHEN repeated AND raw_time IS NULL THEN -1e300 ELSE ' ELSE '(' END
+            || dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s) || CASE WHEN rows.is_file THEN ' END' ELSE ')' END,
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
         named, contents, rows.line, rows.content, asked.time_column,
