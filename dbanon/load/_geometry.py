@@ -5,10 +5,11 @@ may name the reference system. Texts are WKT, EWKT, GeoJSON, or WKB or EWKB in h
 WKB, whatever the column had.
 """
 
+import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -183,69 +184,70 @@ def encode_wkb(shapes: NDArray[np.object_], *, include_srid: bool = False) -> pa
 
 def read_points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Read x and y of points in WKB or EWKB; null where there is no geometry, an empty one, or one that is no point."""
-    data, start, length = _split_values(wkb)
-    whole = np.flatnonzero(length >= _POINT_BYTES)
-    at = start[whole]
-    little = data[at] == 1
-    kind = np.where(little, _read_numbers(data, at + 1, "<u4"), _read_numbers(data, at + 1, ">u4"))
-    at = at + 5 + np.where(kind & _SRID, 4, 0)
-    known = ((kind & ~np.uint32(_FLAG_BITS)) % 1000 == _POINT) & (at + 16 <= start[whole] + length[whole])
-    whole, at, little = whole[known], at[known], little[known]
-    axes = []
-    for axis in (0, 8):
-        value = np.full(len(wkb), np.nan)
-        value[whole] = np.where(little, _read_numbers(data, at + axis, "<f8"), _read_numbers(data, at + axis, ">f8"))
-        axes.append(value)
+    head = _read_heads(wkb)
+    at = head.at + 5 + np.where(head.kind & _SRID, 4, 0)
+    known = (head.shape == _POINT) & (at + 16 <= head.end)
+    row, at, little = head.row[known], at[known], head.little[known]
+    axes = np.full((2, len(wkb)), np.nan)
+    for axis, value in enumerate(axes):
+        value[row] = _read_numbers(head.data, at + 8 * axis, "f8", little)
     there = np.zeros(len(wkb), np.bool_)
-    there[whole] = True
-    there &= ~(np.isnan(axes[0]) & np.isnan(axes[1]))  # so an empty point is written
+    there[row] = True
+    there &= ~np.isnan(axes).all(axis=0)  # so an empty point is written
     return pa.array(axes[0], mask=~there), pa.array(axes[1], mask=~there)
 
 
 def are_other_shapes(wkb: pa.Array) -> bool:
     """Whether there are geometries and all of them are lines, areas or collections."""
-    data, start, length = _split_values(wkb)
-    at = start[length >= 5]  # the order of bytes, and the kind
-    kind = np.where(data[at] == 1, _read_numbers(data, at + 1, "<u4"), _read_numbers(data, at + 1, ">u4"))
-    kind = (kind & ~np.uint32(_FLAG_BITS)) % 1000
-    return bool(len(kind)) and bool(((data[at] <= 1) & (kind > _POINT) & (kind <= _MAX_KIND)).all())
+    head = _read_heads(wkb)
+    other = (head.data[head.at] <= 1) & (head.shape > _POINT) & (head.shape <= _MAX_KIND)
+    return bool(len(other)) and bool(other.all())
 
 
 def list_srids(wkb: pa.Array) -> set[int]:
     """List the numbers of reference systems that EWKB names."""
-    data, start, length = _split_values(wkb)
-    at = start[length >= _POINT_BYTES]
-    little = data[at] == 1
-    named = (np.where(little, _read_numbers(data, at + 1, "<u4"), _read_numbers(data, at + 1, ">u4")) & _SRID) > 0
-    at, little = at[named] + 5, little[named]
-    return set(np.unique(np.where(little, _read_numbers(data, at, "<u4"), _read_numbers(data, at, ">u4"))).tolist())
+    head = _read_heads(wkb)
+    named = (head.kind & _SRID > 0) & (head.at + 9 <= head.end)
+    return set(np.unique(_read_numbers(head.data, head.at[named] + 5, "u4", head.little[named])).tolist())
 
 
 def decode_hex(text: pa.Array) -> pa.Array:
-    """Read bytes that are written as hexadecimal digits, two a byte; texts of an odd length lose the last."""
-    data, start, length = _split_values(text.cast(pa.binary()))
-    digit = np.zeros(256, np.uint8)
-    digit[np.frombuffer(b"0123456789", np.uint8)] = np.arange(10)
-    digit[np.frombuffer(b"abcdef", np.uint8)] = digit[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
-    size = length // 2
-    offsets = np.concatenate([[0], np.cumsum(size)])
-    # The place of each pair in the text: that of its text's first, and its own number within it.
-    pair = np.repeat(start, size) + 2 * (np.arange(offsets[-1]) - np.repeat(offsets[:-1], size))
-    read = digit[data[pair]] * 16 + digit[data[pair + 1]]
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(read))]
-    return pa.Array.from_buffers(pa.binary(), len(text), buffers)
+    """Read bytes that are written as hexadecimal digits, two a byte, in texts without a null."""
+    _, offsets, values = text.buffers()
+    at = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
+    read = binascii.unhexlify(memoryview(values or b"")[at[0] : at[-1]])
+    return pa.Array.from_buffers(pa.binary(), len(text), [None, pa.py_buffer((at - at[0]) // 2), pa.py_buffer(read)])
 
 
-def _split_values(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """The bytes of a binary column, and where each value starts and how long it is; nulls are empty."""
-    _, offsets, values = column.buffers()
-    at = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    length = np.diff(at)
-    length[np.asarray(column.is_null().to_numpy(zero_copy_only=False))] = 0
-    return np.frombuffer(values or b"", np.uint8), at[:-1], length
+class _Heads(NamedTuple):
+    """The rows of a column of WKB that hold at least the head of a geometry, and what that says.
+
+    `data` has the bytes of all; a row begins at `at` and stops before `end`. `kind` has the flags of EWKB, and `shape`
+    neither these nor the thousands of ISO.
+    """
+
+    data: NDArray[np.uint8]
+    row: NDArray[np.int64]
+    at: NDArray[np.int64]
+    end: NDArray[np.int64]
+    little: NDArray[np.bool_]
+    kind: NDArray[np.uint32]
+    shape: NDArray[np.uint32]
 
 
-def _read_numbers(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str) -> NDArray[Any]:
-    """Read numbers that begin at these places."""
-    width = np.dtype(kind).itemsize
-    return np.ascontiguousarray(data[at[:, None] + np.arange(width)]).view(kind).reshape(len(at))
+def _read_heads(wkb: pa.Array) -> _Heads:
+    _, offsets, values = wkb.buffers()
+    data, at = np.frombuffer(values or b"", np.uint8), np.frombuffer(offsets, np.int32).astype(np.int64)
+    at = at[wkb.offset : wkb.offset + len(wkb) + 1]
+    row = np.flatnonzero((np.diff(at) >= 5) & np.asarray(wkb.is_valid().to_numpy(zero_copy_only=False)))
+    little = data[at[row]] == 1
+    kind = _read_numbers(data, at[row] + 1, "u4", little)
+    return _Heads(data, row, at[row], at[row + 1], little, kind, (kind & ~np.uint32(_FLAG_BITS)) % 1000)
+
+
+def _read_numbers(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str, little: NDArray[np.bool_]) -> NDArray[Any]:
+    """Read numbers that begin at these places, the last byte first where `little` is false."""
+    found = (
+        np.ascontiguousarray(data[at[:, None] + np.arange(np.dtype(kind).itemsize)]).view(f"<{kind}").reshape(len(at))
+    )
+    return np.where(little, found, found.byteswap())

@@ -336,36 +336,7 @@ COMMENT ON FUNCTION dbanon_internal.settle_repeated_hours(text) IS
 'Decides by the order of each person''s staged rows which times without a zone are of the second of two equal hours, and says of how many it cannot be
 decided.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.settle_missing_hours(tz text, relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    missing bigint;
-BEGIN
-    IF tz <> 'UTC' THEN
-        EXECUTE format('UPDATE pg_temp.%I SET t = NULL WHERE t = -1e300', relation);
-        GET DIAGNOSTICS missing = ROW_COUNT;
-        PERFORM dbanon_internal.raise_notice(CASE WHEN missing > 0 THEN format(
-            'Times of an hour that clocks in %s left out cannot be read: %s.', tz, dbanon_internal.format_quantity(missing, 'row')) END);
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.settle_missing_hours(text, text) IS
-'Makes times that clocks left out none, and says how many there are.';
-
 -- ---- what could not be read
-
-CREATE OR REPLACE FUNCTION dbanon_internal.write_shape(cell text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
-    -- Anything that is no digit, blank or sign of ASCII may be a letter.
-    SELECT regexp_replace(regexp_replace(left(cell, 40), '[0-9]', '9', 'g'), '[^ -/9:-@[-`{-~]', 'A', 'g')
-$$;
-COMMENT ON FUNCTION dbanon_internal.write_shape(text) IS
-'Writes how a cell is written, without saying what: 9 for each digit and A for each letter of its first 40 characters.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_first_cell(cells jsonb) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -373,8 +344,9 @@ SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 BEGIN
+    -- 9 stands for each digit and A for each letter of its first 40 characters: what is no digit, blank or sign of ASCII may be a letter.
     RETURN (SELECT format('The first %s is written like %s. %s', CASE most.reason WHEN 'unparsable-time' THEN 'time' ELSE 'position' END,
-        (SELECT string_agg(coalesce(dbanon_internal.write_shape(nullif(one.content ->> pair.key, '')), 'nothing'), ' and ' ORDER BY pair.value)
+        (SELECT string_agg(coalesce(regexp_replace(regexp_replace(left(nullif(one.content ->> pair.key, ''), 40), '[0-9]', '9', 'g'), '[^ -/9:-@[-`{-~]', 'A', 'g'), 'nothing'), ' and ' ORDER BY pair.value)
          FROM jsonb_each_text(cells) pair
          WHERE pair.value = ANY (CASE most.reason WHEN 'unparsable-time' THEN ARRAY['t'] ELSE ARRAY['x', 'y', 'place'] END)),
         CASE most.reason WHEN 'unparsable-time' THEN 'Give time_format => ''...''.' ELSE 'Check which columns are named.' END)

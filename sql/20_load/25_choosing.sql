@@ -332,6 +332,34 @@ COMMENT ON FUNCTION dbanon_internal.find_rejected(dbanon_internal.loading, text,
 'Finds the rows that an earlier load of the same sources put into quarantine, into dbanon_before; leaves out those that were of the future then, unless
 the load allows the future or names a time.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.settle_staged(
+    asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relations text[] DEFAULT '{dbanon_staged}') RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    relation text;
+    n bigint;
+    missing bigint := 0;
+BEGIN
+    PERFORM dbanon_internal.settle_names(asked, relations);
+    FOREACH relation IN ARRAY CASE WHEN asked.tz <> 'UTC' THEN relations ELSE '{}' END LOOP
+        EXECUTE format('UPDATE pg_temp.%I SET t = NULL WHERE t = -1e300', relation);
+        GET DIAGNOSTICS n = ROW_COUNT;
+        missing := missing + n;
+    END LOOP;
+    PERFORM dbanon_internal.raise_notice(CASE WHEN missing > 0 THEN format(
+        'Times of an hour that clocks in %s left out cannot be read: %s.', asked.tz, dbanon_internal.format_quantity(missing, 'row')) END);
+    PERFORM dbanon_internal.settle_repeated_hours(asked.tz);
+    FOREACH relation IN ARRAY relations LOOP
+        PERFORM dbanon_internal.set_aside(asked, relation), dbanon_internal.find_rejected(asked, kind, sources, names_time, relation);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.settle_staged(dbanon_internal.loading, text, text[], boolean, text[]) IS
+'Decides over all staged rows what single ones do not tell: which names are one, which times clocks left out or had twice, and what is left out before
+rows are judged.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_late(dataset_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp

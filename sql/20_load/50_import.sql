@@ -128,11 +128,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged', 'dbanon_suspect']);
-    PERFORM dbanon_internal.settle_missing_hours(asked.tz, 'dbanon_suspect'), dbanon_internal.settle_repeated_hours(asked.tz);
-    PERFORM dbanon_internal.set_aside(asked, rel.name),
-        dbanon_internal.find_rejected(asked, 'trajectories', sources, num_nonnulls(asked.since, asked.until) > 0, rel.name)
-    FROM unnest('{dbanon_staged,dbanon_suspect}'::text[]) rel (name);
+    PERFORM dbanon_internal.settle_staged(asked, 'trajectories', sources, num_nonnulls(asked.since, asked.until) > 0, '{dbanon_staged,dbanon_suspect}');
     EXECUTE format(
         'WITH judged AS MATERIALIZED ('
         '  SELECT *, CASE %s END AS reason FROM (SELECT *, 0 AS srid FROM pg_temp.dbanon_suspect) s), '
@@ -204,10 +200,7 @@ BEGIN
         (SELECT cla.reltuples FROM pg_class cla
          WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0),
         dbanon_internal.build_repeated_condition('raw_time', types ->> asked.time_column, asked.tz)), qualified);
-    PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
-    PERFORM dbanon_internal.settle_missing_hours(asked.tz, 'dbanon_staged'), dbanon_internal.settle_repeated_hours(asked.tz);
-    PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
-    PERFORM dbanon_internal.find_rejected(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
+    PERFORM dbanon_internal.settle_staged(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     PERFORM dbanon_internal.note_nobody(asked);
     RETURN rows_read;

@@ -389,11 +389,8 @@ BEGIN
         (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
          FROM unnest(named) WITH ORDINALITY ele (name, ord)),
         dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked)), described.qualified);
-    PERFORM dbanon_internal.settle_names(asked, ARRAY['dbanon_staged']);
-    PERFORM dbanon_internal.settle_missing_hours(asked.tz, 'dbanon_staged'), dbanon_internal.settle_repeated_hours(asked.tz);
+    PERFORM dbanon_internal.settle_staged(asked, kind, ARRAY[called], names_time);
     UPDATE pg_temp.dbanon_staged SET at = to_timestamp(t) WHERE repeated AND CASE WHEN at IS NOT NULL THEN at <> to_timestamp(t) END;
-    PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
-    PERFORM dbanon_internal.find_rejected(asked, kind, ARRAY[called], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     PERFORM dbanon_internal.note_nobody(asked);
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new',
