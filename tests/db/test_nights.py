@@ -263,6 +263,18 @@ def test_chance_is_the_tail_of_a_binomial_distribution(own: psycopg.Connection) 
         assert found == pytest.approx(people * often[most:].sum(), rel=1e-6, abs=1e-200)
 
 
+def test_no_table_is_read_once_a_record_though_nobody_has_analysed_a_night(own: psycopg.Connection) -> None:
+    """The planner takes a run that was just written for one row, and joined its regions by a loop."""
+    scans = "SELECT relname, seq_scan + coalesce(idx_scan, 0) FROM pg_stat_xact_user_tables WHERE schemaname = 'dbanon'"
+    world = Nights(own, 1000)
+    for night in range(2):
+        run = world.write(night, (0, 0))
+        with own.transaction():
+            before = dict(own.execute(scans).fetchall())  # of statements whose counts were not handed on yet
+            publish_part(own, run, "ten")
+            assert max(scanned - before.get(name, 0) for name, scanned in own.execute(scans)) < 100
+
+
 def test_who_is_forgotten_is_forgotten_there_too_and_nothing_else_changes_it(own: psycopg.Connection) -> None:
     run = run_of(own, 0)
     own.execute(VERDICT, {"run": run, "figures": Jsonb({"seen": 10})})
