@@ -60,7 +60,7 @@ BEGIN
         -- The planner puts a subquery into the query around it, unless a volatile function is among what that selects.
         EXECUTE format(E'EXPLAIN (FORMAT JSON) SELECT FROM (SELECT (%s\n) AS kept FROM %s) dbanon_filtered WHERE kept', filter, qualified) INTO plan;
         SET LOCAL search_path = pg_catalog, pg_temp;
-        -- As dbanon_internal.stage_source binds its names.
+        -- As dbanon_internal.ask_source binds its names.
         EXECUTE format(E'CREATE FUNCTION pg_temp.dbanon_ask() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT FROM %s WHERE (%s\n); END', qualified, filter);
         DROP FUNCTION pg_temp.dbanon_ask();
     EXCEPTION WHEN others THEN

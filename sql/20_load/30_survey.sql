@@ -10,7 +10,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.draw_sample(
     staged bigint, most integer DEFAULT 100000, OUT x double precision[], OUT y double precision[], OUT t double precision[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 BEGIN
     -- Numbers that would overflow are cut off. They stay as far outside, or as near zero, as before.
@@ -28,7 +27,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.find_distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT array_agg(p.x), array_agg(p.y)
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
@@ -141,7 +139,6 @@ COMMENT ON FUNCTION dbanon_internal.build_span_condition(text, jsonb, boolean) I
 CREATE OR REPLACE FUNCTION dbanon_internal.build_survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
     turns boolean := shape -> 'turns';
@@ -164,7 +161,6 @@ COMMENT ON FUNCTION dbanon_internal.build_survey_conditions(jsonb) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_degrees_apart(lon double precision, other double precision) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
@@ -175,7 +171,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
     place @postgis@.geometry;
@@ -196,7 +191,6 @@ COMMENT ON FUNCTION dbanon_internal.try_degrees(double precision, double precisi
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_axes(remedy text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 BEGIN
     RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
@@ -210,7 +204,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(
     shape jsonb, crs text, remedy text, OUT lon double precision, OUT lat double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
     meant record := dbanon_internal.demand_reference_system(crs);
@@ -239,7 +232,6 @@ COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, text) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.find_utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
@@ -249,7 +241,6 @@ COMMENT ON FUNCTION dbanon_internal.find_utm_zone(double precision, double preci
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
     meridian double precision := (dbanon_internal.demand_reference_system('EPSG:' || target)).meridian;
@@ -306,7 +297,6 @@ COMMENT ON FUNCTION dbanon_internal.count_kept(jsonb) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.find_honest_time(shape jsonb, t double precision[]) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     -- A clock that was ahead shows by a gap of more than a day, which is what the next load reads again; few rows lie beyond it.
     WITH bound AS MATERIALIZED (
@@ -326,7 +316,6 @@ COMMENT ON FUNCTION dbanon_internal.find_honest_time(jsonb, double precision[]) 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT format('%s kept: load with drop_outliers => true to leave %s out',
                   dbanon_internal.format_quantity(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),

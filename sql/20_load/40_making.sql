@@ -131,7 +131,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 SET client_min_messages = error
 AS $$
 DECLARE

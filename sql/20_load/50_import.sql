@@ -167,7 +167,7 @@ DECLARE
 BEGIN
     -- From inside out: the raw row with its number; what each column means; what is wrong with it; where it goes. OFFSET 0
     -- keeps the planner from computing an expression once for each use of it.
-    rows_read := dbanon_internal.stage_source(format(
+    rows_read := dbanon_internal.ask_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated) '
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
         '    CASE WHEN reason IS NOT NULL THEN %1$s WHEN line %% 100000 = 0 THEN dbanon_internal.report_rows(%16$L, line, %17$L) END, repeated '
@@ -176,7 +176,8 @@ BEGIN
         '                %4$s AS trip, %5$s AS t, %18$s AS repeated, is_point, coalesce(@postgis@.ST_SRID(raw_geom), 0) AS srid, %6$s AS x, %7$s AS y '
         '            FROM (SELECT row_number() OVER () AS line, *, raw_geom IS NULL OR @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
         '                  FROM (SELECT %8$s AS raw_subject, %9$s AS raw_time, %10$s AS raw_geom, %11$s AS raw_trip, '
-        '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
+        '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged; '
+        'SELECT count(*) FROM pg_temp.dbanon_staged',
         place,
         dbanon_internal.build_fix_reasons(asked, source_srid, geographic, CASE WHEN moving THEN 'raw_cell IS NULL' ELSE 'true' END),
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.build_text_expression('raw_subject') END,
@@ -265,10 +266,9 @@ BEGIN
         RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', others[1], types ->> others[1]
             USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.',
             HINT = (SELECT format('Cast it in a view, and import that with %s instead: %s.', string_agg(quote_literal(ele.name || '_read'), ' and '),
-                        dbanon_internal.build_view_statement(
-                            source, '_read', string_agg(format('%I::float8', ele.name), format(' AS %I, ', others[1] || '_read')),
-                            others[cardinality(others)] || '_read'))
-                    FROM unnest(others) ele (name));
+                        format('CREATE VIEW %1$s.%2$I AS SELECT *, %3$s FROM %1$s.%4$I', cla.relnamespace::regnamespace, left(cla.relname, 58) || '_read',
+                               string_agg(format('%I::float8 AS %I', ele.name, ele.name || '_read'), ', '), cla.relname))
+                    FROM unnest(others) ele (name) CROSS JOIN pg_class cla WHERE cla.oid = source GROUP BY cla.relnamespace, cla.relname);
     END IF;
 END
 $$;
@@ -288,8 +288,6 @@ DECLARE
     moving boolean;
     described record;
     begun record;
-    old bigint;
-    kind text;
     called text;
     chosen text;
     units_per_s double precision;
@@ -299,7 +297,10 @@ BEGIN
         asked.geom := 'geom';
     END IF;
     -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
-    moving := coalesce(dbanon_internal.may_be_moving(source, asked.geom), false);
+    moving := EXISTS (
+        SELECT FROM pg_attribute att JOIN pg_type typ ON typ.oid = att.atttypid
+        WHERE att.attrelid = source AND att.attname = asked.geom AND att.attnum > 0 AND NOT att.attisdropped
+            AND format_type(coalesce(nullif(typ.typbasetype, 0), typ.oid), NULL) ~ '^(text|character varying|(.*[.])?tgeompoint)$');
     PERFORM dbanon_internal.demand_columns(asked, moving);
     IF moving THEN
         asked.time_column := NULL;
@@ -308,7 +309,6 @@ BEGIN
     PERFORM dbanon_internal.demand_window(asked);
     described := dbanon_internal.describe_source(
         source, array_remove(ARRAY[subject, asked.time_column, asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
-    kind := described.types ->> asked.time_column;
     called := 'table ' || described.qualified;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     chosen := dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(
@@ -317,18 +317,24 @@ BEGIN
         PERFORM dbanon_internal.demand_numbers(source, described.types, ARRAY[asked.x, asked.y]);
         asked.crs := coalesce(asked.crs, 'EPSG:4326');
     ELSIF moving THEN
-        asked.crs := coalesce(asked.crs, dbanon_internal.find_moving_crs(described.qualified, chosen, described.types, asked));
+        -- A text that is written like no moving point is one of another kind: what it should be is said as of any other type.
+        IF asked.crs IS NULL AND described.types ->> asked.geom !~ 'tgeompoint$' AND dbanon_internal.ask_source(format(
+            'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, chosen),
+            described.qualified) = 0 THEN
+            PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
+        END IF;
+        asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(
+            described.qualified, asked.geom, dbanon_internal.build_moving_source(chosen, asked), 'instant.place'));
     ELSE
         PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
         asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(described.qualified, asked.geom, chosen));
     END IF;
     begun := dbanon_internal.begin_load(asked);
-    -- Where what is new is looked for, the last load of the source has said what its numbers are.
-    SELECT dat.dataset_id INTO old FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND asked.mode = 'new';
-    asked.since := coalesce(asked.since, dbanon_internal.find_newest_time('trajectories', old, NULL) - interval '1 day');
+    asked.since := coalesce(asked.since, dbanon_internal.find_newest_time('trajectories', (
+        SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND asked.mode = 'new'),
+        NULL) - interval '1 day');
     IF NOT moving THEN  -- of moving points the times are known when they are taken apart
-        units_per_s := coalesce(dbanon_internal.find_known_units(old, 'trajectories', called),
-                                dbanon_internal.find_units(chosen, described.qualified, kind, asked));
+        units_per_s := dbanon_internal.find_units(chosen, described.qualified, described.types ->> asked.time_column, asked, 'trajectories', called);
         chosen := dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
