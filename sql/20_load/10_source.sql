@@ -483,21 +483,19 @@ COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
 'Makes the temporary tables of a load, empty, with a column t for unix seconds and one that says whether that may be of an hour that comes twice; they
 end with the transaction.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text, query text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    gone bigint;
 BEGIN
-    EXECUTE format('WITH gone AS (DELETE FROM pg_temp.dbanon_staged WHERE %s RETURNING *) INSERT INTO pg_temp.dbanon_rejected '
-                   'SELECT file, line, %s, %s, t FROM gone', condition, reason, content);
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    RETURN gone;
+    EXECUTE format(
+        'WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta%s WHERE %s RETURNING sta.*, %s AS why) '
+        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, why, CASE WHEN why <> ALL (%L::text[]) THEN %s END, t FROM gone',
+        ' USING (' || query || ') found', condition, reason, dbanon_internal.list_counted_reasons(), content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
-'Moves staged rows to those left out.';
+COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text, text) IS
+'Moves the staged rows sta that meet a condition, perhaps on what a query found, to those left out; of those that go to quarantine with their content.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(
     rows_read bigint, remedy text, may_be_none boolean DEFAULT false, cells jsonb DEFAULT NULL) RETURNS void

@@ -369,7 +369,7 @@ DECLARE
 BEGIN
     -- What was rejected before its time was published did not come late.
     PERFORM dbanon_internal.leave_out_rejected(replace(published, '(t)', '(sta.t)'));
-    PERFORM dbanon_internal.leave_out(published, '''late''', 'NULL::jsonb');
+    PERFORM dbanon_internal.leave_out(published, '''late''', 'content');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_late(bigint) IS

@@ -11,6 +11,7 @@ RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined j
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     every CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
@@ -26,12 +27,12 @@ DECLARE
     may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT made;
     sample record;
     shape jsonb;
-    middle record;
+    judged record;
     known dbanon.dataset;
     drawn bigint;
     staged bigint;
     shapes bigint;
-    kept bigint;
+    kept bigint := 0;
     newest_time timestamptz;
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
@@ -49,12 +50,15 @@ BEGIN
     IF staged > 0 THEN
         -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
         shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
-        middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
-        target := coalesce(CASE WHEN asked.mode = 'append' OR may_be_none THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END,
-                           dbanon_internal.find_utm_zone(middle.lon, middle.lat));
-        PERFORM dbanon_internal.demand_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
-        -- Then the same question for single rows, after which most of a file may turn out to be swapped.
-        PERFORM dbanon_internal.sort_out(asked, shape, content);
+        target := dbanon_internal.survey_place(shape, asked.crs, (CASE WHEN asked.mode = 'append' OR may_be_none
+            THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END)::integer, swap_remedy);
+        -- Then the same question for single rows, after which most of a file may turn out to be swapped. Such rows come first, since they
+        -- too lie far outside the rest.
+        judged := dbanon_internal.build_survey_conditions(shape);
+        PERFORM dbanon_internal.leave_out(
+            concat_ws(' OR ', judged.swapped, CASE WHEN asked.drop_outliers THEN judged.far || ' OR ' || judged.late END),
+            format('CASE WHEN %s THEN ''swapped-axes'' WHEN %s THEN ''far-position'' WHEN %s THEN ''far-time'' END',
+                   judged.swapped, judged.far, judged.late), content);
         PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
     END IF;
     -- Its row says how days are cut from here on: what is added is cut as what is there, whatever the call said.
@@ -70,8 +74,14 @@ BEGIN
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
     PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none, cells);
     -- Figures and notices, from what is left in the staging table, which is what was kept. Without a survey no row was staged.
-    SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}')
-    INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(shape) cnt;
+    far := '{}';
+    IF shape IS NOT NULL THEN
+        EXECUTE format(
+            'SELECT count(*), to_timestamp(min(t)), to_timestamp(max(t)), jsonb_strip_nulls(jsonb_build_object('
+            '    ''far-position'', nullif(count(*) FILTER (WHERE %1$s), 0), ''far-time'', nullif(count(*) FILTER (WHERE %2$s AND NOT %1$s), 0), '
+            '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
+        INTO kept, first_time, last_time, far;
+    END IF;
     IF kept > 0 THEN
         newest_time := dbanon_internal.find_honest_time(shape, sample.t);
         IF known.day_zone IS NOT NULL THEN

@@ -410,8 +410,7 @@ AS $$
 DECLARE
     looked_for_new CONSTANT boolean := asked.mode = 'new';
 BEGIN
-    PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END),
-                                      CASE WHEN looked_for_new THEN 'NULL::jsonb' ELSE 'content' END);
+    PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END), 'content');
     IF looked_for_new THEN
         PERFORM dbanon_internal.leave_out_late(known.dataset_id);
     END IF;
@@ -485,8 +484,8 @@ DECLARE
 BEGIN
     -- The same request of the same sender and time is there already; loading a file again adds nothing. OFFSET 0: each by the index.
     PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
-        'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = dbanon_staged.subject '
-        'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs OFFSET 0)', (staged.known).dataset_id), 'duplicate-request');
+        'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = sta.subject '
+        'AND q.sent_at = sta.at AND q.content = sta.pairs OFFSET 0)', (staged.known).dataset_id), 'duplicate-request');
     load_id := dbanon_internal.begin_record((staged.known).dataset_id, 'requests', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
     SELECT (staged.known).dataset_id, take_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
@@ -613,7 +612,7 @@ BEGIN
     PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
         'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY subject, at ORDER BY line) AS nth FROM pg_temp.dbanon_staged) n '
         'WHERE nth > 1) OR EXISTS (SELECT FROM dbanon.quasi_identifier i WHERE i.dataset_id = %s AND i.set_name = %L '
-        'AND i.subject = dbanon_staged.subject COLLATE "default" AND i.at = dbanon_staged.at OFFSET 0)', held, set_name), 'duplicate-quasi-identifier');
+        'AND i.subject = sta.subject COLLATE "default" AND i.at = sta.at OFFSET 0)', held, set_name), 'duplicate-quasi-identifier');
     load_id := dbanon_internal.begin_record(held, 'quasi-identifiers', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
     SELECT held, load_id, set_name, sta.subject, sta.at FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
