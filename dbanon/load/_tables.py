@@ -31,7 +31,6 @@ from dbanon.options.loading import (
     name_as_sql,
 )
 from dbanon.postgres import binary_copy
-from dbanon.postgres.binary_copy import open_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
 Rows = Iterator[list[binary_copy.Column]]
@@ -378,8 +377,7 @@ def _copy(connection: Connection, source: str, cells: int | None, rows: Rows, *r
         "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [source, cells, *(*remedies, None, None)[:2]]
     )
     for columns in rows:
-        with open_copy(connection, "pg_temp.dbanon_file") as copy:
-            copy.write(memoryview(binary_copy.encode_rows(columns)))
+        _staging.copy_rows(connection, "pg_temp.dbanon_file", columns)
 
 
 def _read_texts(batch: _files.Batch, name: str) -> pa.Array:

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +31,27 @@ _JUDGE_QUERY = (
 )
 _FINISH_QUERY = f"""SELECT {LOAD_COLUMNS} FROM dbanon_internal.finish_load(
     {LOADING_RECORD}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
+_STAGED = "dbanon_staged (file, line, subject, trip, t, x, y, repeated)"
+_REMEDY = "Check which columns are named, --crs, --bbox and the times."
+"""What to do where no row is usable."""
 OWN_SUBJECT = "-"
 """As the name of the subject column: every row is a separate subject."""
 COLUMN_OPTIONS = "--subject, --time, --x, --y, --geom or --trip"
 _LATITUDE_NAMES = {"lat", "latitude", "northing", "north"}
 _LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "easting", "east"}
+
+
+class _Begun(NamedTuple):
+    """What the server says of a load that it began.
+
+    Whether x and y are degrees, the number of the first row that is its own subject, the texts that are no name, and
+    the unix second after which a time is of the future.
+    """
+
+    geographic: bool
+    first: int
+    nobody: pa.Array
+    last_s: float
 
 
 @dataclass(frozen=True)
@@ -59,8 +75,6 @@ class Fixes:
     positions: tuple[_Position, ...]
     crs: str
     asked: LoadingTrajectories
-    nobody: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
-    """Texts that are no name."""
 
     @property
     def recorded(self) -> list[str]:
@@ -95,16 +109,10 @@ class Fixes:
         return {name: staged for name, staged in named.items() if name is not None and name != OWN_SUBJECT}
 
     def stage(
-        self,
-        staging: _staging.Staging,
-        make_times: Callable[[], _parse.Times],
-        progress: Progress,
-        *,
-        geographic: bool,
-        first: int,
-        last_s: float,
-    ) -> None:
-        """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
+        self, connection: Connection, begun: _Begun, make_times: Callable[[], _parse.Times], progress: Progress
+    ) -> list[int]:
+        """Copy the rows into the staging tables; returns how many each source had."""
+        counted: list[int] = []
         for source, where in zip(self.sources, self.positions, strict=True):
             times, rows, placed, shaped = make_times(), 0, False, False
             names = list(self._map_columns(where))
@@ -122,15 +130,15 @@ class Fixes:
                 shaped = shaped or read.shaped
                 for start in range(0, len(read.line), _arrow.ROWS_PER_SLICE):
                     part = read.slice(start)
-                    number = first + sum(staging.read) + rows
-                    self._stage_batch(staging, part, number, geographic=geographic, last_s=last_s)
+                    self._stage_batch(connection, begun, part, file=len(counted), before=sum(counted) + rows)
                     rows += len(part.line)
             if shaped and not placed:
                 raise DataError(
                     f"Column '{where.columns[0]}' of {source.name} must hold points. It holds lines or areas. Make "
                     f"each of their points a row with its time."
                 )
-            staging.read.append(rows)
+            counted.append(rows)
+        return counted
 
     def _read(self, batch: _files.Batch, where: _Position, times: _parse.Times) -> "_Rows":
         """Take rows for fixes."""
@@ -159,46 +167,35 @@ class Fixes:
             line, found.t, found.x, found.y, np.zeros(len(row), np.bool_), columns | {name: found.text}, systems
         )
 
-    def _stage_batch(
-        self, staging: _staging.Staging, rows: "_Rows", first: int, *, geographic: bool, last_s: float
-    ) -> None:
+    def _stage_batch(self, connection: Connection, begun: _Begun, rows: "_Rows", *, file: int, before: int) -> None:
+        """Copy rows of a file; those that are their own subjects come after so many before them."""
         columns, named, size = rows.columns, self.asked, len(rows.line)
         if named.subject == OWN_SUBJECT:
-            subject = pc.utf8_lpad(pa.array(first + np.arange(size)).cast(pa.string()), 12, "0")
+            subject = pc.utf8_lpad(pa.array(begun.first + before + np.arange(size)).cast(pa.string()), 12, "0")
         else:
             subject = _parse.parse_texts(columns[named.subject])
-        t, x, y = rows.t, rows.x, rows.y
         trip = pa.nulls(size, pa.string()) if named.trip is None else _parse.parse_texts(columns[named.trip])
-        fine = self._find_fine(subject, trip, t, x, y, geographic=geographic, last_s=last_s)
-        file, line = np.full(size, len(staging.read), np.int32), rows.line
-        keep = pa.array(fine)
-        numbers = [_staging.convert_to_floats(column.filter(keep)) for column in (t, x, y)]
-        staging.stage([file[fine], line[fine], subject.filter(keep), trip.filter(keep), *numbers, rows.repeated[fine]])
+        fine = self._find_fine(begun, subject, trip, rows)
+        keep, places, files = pa.array(fine), (rows.t, rows.x, rows.y), np.full(size, file, np.int32)
+        numbers = [_staging.convert_to_floats(column.filter(keep)) for column in places]
+        usable = [files[fine], rows.line[fine], subject.filter(keep), trip.filter(keep), *numbers, rows.repeated[fine]]
+        _staging.copy_rows(connection, _STAGED, usable)
         if not fine.all():
             odd = pa.array(~fine)
             cells = _parse.format_json({name: column.filter(odd) for name, column in columns.items()})
             texts = [_parse.replace_nul(column.filter(odd)) for column in (subject, trip)]
-            values = [_mark_nulls(column.filter(odd)) for column in (t, x, y)]
-            staging.stage_suspects([file[~fine], line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)])
+            values = [_mark_nulls(column.filter(odd)) for column in places]
+            suspects = [files[~fine], rows.line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)]
+            _staging.copy_rows(connection, "dbanon_suspect", suspects)
 
-    def _find_fine(
-        self,
-        subject: pa.Array,
-        trip: pa.Array,
-        t: pa.Array,
-        x: pa.Array,
-        y: pa.Array,
-        *,
-        geographic: bool,
-        last_s: float,
-    ) -> NDArray[np.bool_]:
+    def _find_fine(self, begun: _Begun, subject: pa.Array, trip: pa.Array, rows: "_Rows") -> NDArray[np.bool_]:
         """Where nothing can be wrong; `dbanon_internal.judge_suspects` knows the reasons against the others."""
-        time, east, north = _staging.convert_to_floats(t), _staging.convert_to_floats(x), _staging.convert_to_floats(y)
+        time, east, north = (_staging.convert_to_floats(column) for column in (rows.t, rows.x, rows.y))
         greatest = np.finfo(np.float64).max
-        most_x, most_y = (180.0, 90.0) if geographic else (greatest, greatest)
-        odd = np.asarray(pc.is_in(subject, self.nobody).to_numpy(zero_copy_only=False))
+        most_x, most_y = (180.0, 90.0) if begun.geographic else (greatest, greatest)
+        odd = np.asarray(pc.is_in(subject, begun.nobody).to_numpy(zero_copy_only=False))
         odd |= _staging.is_null(subject) | _parse.is_too_long(subject) | _parse.has_control(subject)
-        odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S) & (time <= last_s))
+        odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S) & (time <= begun.last_s))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
         if self.asked.bbox is not None:
             odd |= ~_bbox.is_inside(east, north, self.asked.bbox)
@@ -358,21 +355,14 @@ def load_trajectories(
     source = prepare_fixes(given, asked)
     arguments: dict[str, Any] = {"asked": make_jsonb(name_as_sql(vars(asked) | {"crs": source.crs}))}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
-        begun = connection.execute(_BEGIN_QUERY, arguments).fetchone()
-        geographic, first, nobody, last_s = cast("tuple[bool, int, list[str], float]", begun)
-        source = replace(source, nobody=pa.array(nobody, pa.string()))
-        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y, repeated", source.cells)
-        make_times = _parse.ask_times(connection, asked)
-        source.stage(staging, make_times, progress, geographic=geographic, first=first, last_s=last_s)
+        row = connection.execute(_BEGIN_QUERY, arguments).fetchone()
+        geographic, first, nobody, last_s = cast("tuple[bool, int, list[str], float]", row)
+        begun = _Begun(geographic, first, pa.array(nobody, pa.string()), last_s)
+        counted = source.stage(connection, begun, _parse.ask_times(connection, asked), progress)
         places = [name for name, staged in source.cells.items() if staged in ("x", "y", "place")]
         arguments |= {"sources": source.recorded}
         connection.execute(_JUDGE_QUERY, arguments | {"geographic": geographic, "places": places})
-        arguments |= {
-            "read": staging.read,
-            "cells": Jsonb(staging.cells),
-            "swap": source.remedy,
-            "none": staging.remedy,
-        }
+        arguments |= {"read": counted, "cells": Jsonb(source.cells), "swap": source.remedy, "none": _REMEDY}
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_FINISH_QUERY, arguments).fetchall()
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])

@@ -106,20 +106,9 @@ COMMENT ON FUNCTION dbanon_internal.demand_reference_system(text) IS
 
 -- ---- the source
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_view_statement(source regclass, suffix text, expression text, name text) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT format('CREATE VIEW %1$I.%2$I AS SELECT *, %3$s AS %4$I FROM %1$I.%5$I', n.nspname, left(c.relname, 58) || suffix, expression, name, c.relname)
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_view_statement(regclass, text, text, text) IS
-'Writes the statement that makes a view of a table with one more column.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.suggest_coordinates(types jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
 AS $$
     SELECT format('Name the columns of coordinates instead: x => %L, y => %L', x.name, y.name)
         || CASE WHEN p.degrees THEN '.' ELSE ', and their reference system, for example crs => ''EPSG:32610''.' END
@@ -317,12 +306,15 @@ COMMENT ON FUNCTION dbanon_internal.raise_reading_error(text, text, text) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+-- Rows come in the order of the table, which decides between contradicting fixes.
+SET synchronize_seqscans = off
 AS $$
 DECLARE
     figure double precision;
     context text;
 BEGIN
-    -- As in dbanon_internal.stage_source.
+    -- A view may call functions that name PostGIS's by the search path. Our own names are looked up before it leads there: the
+    -- body of a function of this kind is bound when it is made.
     EXECUTE format('CREATE FUNCTION pg_temp.dbanon_ask() RETURNS double precision LANGUAGE sql BEGIN ATOMIC %s; END', query);
     SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
     EXECUTE 'SELECT pg_temp.dbanon_ask()' INTO figure;
@@ -336,40 +328,16 @@ EXCEPTION WHEN others THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.ask_source(text, text) IS
-'Reads one number from a source. Raises an error if the source cannot be read.';
+'Runs statements that read a source, the last of which selects one number. Raises an error if the source cannot be read.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.stage_source(statement text, qualified text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.find_source_crs(qualified text, geom text, chosen text, place text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
--- Rows come in the order of the table, which decides between contradicting fixes.
-SET synchronize_seqscans = off
 AS $$
 DECLARE
-    staged bigint;
-    context text;
-BEGIN
-    -- A view may call functions that name PostGIS's by the search path. Our own names are looked up before it leads there: the
-    -- body of a function of this kind is bound when it is made.
-    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_stage() RETURNS void LANGUAGE sql BEGIN ATOMIC %s; END', statement);
-    SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
-    EXECUTE 'SELECT pg_temp.dbanon_stage()';
-    SET LOCAL search_path = pg_catalog, pg_temp;
-    DROP FUNCTION pg_temp.dbanon_stage();
-    SELECT count(*) INTO staged FROM pg_temp.dbanon_staged;
-    RETURN staged;
-EXCEPTION WHEN others THEN
-    GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
-    PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE, context);
-    RAISE;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.stage_source(text, text) IS
-'Copies a source into the staging table. Raises an error if the source cannot be read.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.name_crs(srid double precision, geom text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+    srid CONSTANT double precision := dbanon_internal.ask_source(format(
+        'SELECT @postgis@.ST_SRID(g) FROM (SELECT %s AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
+        coalesce(place, format('%I::@postgis@.geometry', geom)), chosen), qualified);
 BEGIN
     IF srid = 0 THEN
         RAISE EXCEPTION 'The geometries in ''%'' must name their reference system. Theirs is 0.', geom
@@ -379,19 +347,9 @@ BEGIN
     RETURN coalesce(srid, 4326);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.name_crs(double precision, text) IS
-'Names the reference system of the first geometry of a column: WGS 84 where there is none. Raises an error if its SRID is 0.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.find_source_crs(qualified text, geom text, chosen text DEFAULT NULL) RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT dbanon_internal.name_crs(dbanon_internal.ask_source(format(
-        'SELECT @postgis@.ST_SRID(g) FROM (SELECT %I::@postgis@.geometry AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
-        geom, coalesce(chosen, qualified)), qualified), geom)
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_source_crs(text, text, text) IS
-'Names the reference system of a column of geometries, that of the first of them, or of those that are chosen. Raises an error if its SRID is 0.';
+COMMENT ON FUNCTION dbanon_internal.find_source_crs(text, text, text, text) IS
+'Names the reference system of the first geometry of a column, or of what place writes, among the rows chosen: WGS 84 where there is none. Raises an
+error if its SRID is 0.';
 
 -- ---- what columns mean, as expressions
 
@@ -525,21 +483,19 @@ COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
 'Makes the temporary tables of a load, empty, with a column t for unix seconds and one that says whether that may be of an hour that comes twice; they
 end with the transaction.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text, query text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    gone bigint;
 BEGIN
-    EXECUTE format('WITH gone AS (DELETE FROM pg_temp.dbanon_staged WHERE %s RETURNING *) INSERT INTO pg_temp.dbanon_rejected '
-                   'SELECT file, line, %s, %s, t FROM gone', condition, reason, content);
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    RETURN gone;
+    EXECUTE format(
+        'WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta%s WHERE %s RETURNING sta.*, %s AS why) '
+        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, why, CASE WHEN why <> ALL (%L::text[]) THEN %s END, t FROM gone',
+        ' USING (' || query || ') found', condition, reason, dbanon_internal.list_counted_reasons(), content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
-'Moves staged rows to those left out.';
+COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text, text) IS
+'Moves the staged rows sta that meet a condition, perhaps on what a query found, to those left out; of those that go to quarantine with their content.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(
     rows_read bigint, remedy text, may_be_none boolean DEFAULT false, cells jsonb DEFAULT NULL) RETURNS void

@@ -64,7 +64,6 @@ after the other. Raises an error if the format leaves a part of a time open.';
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_local_time(what text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
 AS $$
 BEGIN
     RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. %.', what
@@ -99,17 +98,23 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_time_number(text, text) IS
 'Writes a number of some type, or a text of one, as a double.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_units(chosen text, qualified text, kind text, asked dbanon_internal.loading) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.find_units(
+    chosen text, qualified text, kind text, asked dbanon_internal.loading, loaded text, called text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
 AS $$
 DECLARE
     number CONSTANT text := dbanon_internal.build_time_number('raw_time', kind);
     typical double precision;
     units_per_s double precision;
 BEGIN
-    IF number IS NULL OR asked.time_format IS NOT NULL THEN
+    -- Where what is new is looked for, the last load of the source has said what its numbers are.
+    SELECT load.units_per_s INTO units_per_s FROM dbanon.load load JOIN dbanon.dataset dat USING (dataset_id)
+        WHERE asked.mode = 'new' AND dat.name = asked.dataset AND dat.dropped_at IS NULL AND load.kind = loaded AND load.source = called
+            AND load.units_per_s IS NOT NULL ORDER BY load.load_id DESC LIMIT 1;
+    IF FOUND THEN
+        RETURN units_per_s;
+    ELSIF number IS NULL OR asked.time_format IS NOT NULL THEN
         RETURN NULL;
     ELSIF asked.time_unit IS NOT NULL THEN
         RETURN CASE asked.time_unit WHEN 's' THEN 1 WHEN 'ms' THEN 1e3 WHEN 'us' THEN 1e6 WHEN 'ns' THEN 1e9 ELSE 1 / 86400.0::float8 END;
@@ -130,21 +135,9 @@ BEGIN
     RETURN units_per_s;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, dbanon_internal.loading) IS
-'How many of a source''s numbers are a second: as asked, else the median of the first of them decides; NULL where times are no numbers. Raises an error
-if that would place times before 1990 or after 2100.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.find_known_units(dataset_id bigint, kind text, source text) RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT l.units_per_s FROM dbanon.load l
-    WHERE l.dataset_id = find_known_units.dataset_id AND l.kind = find_known_units.kind AND l.source = find_known_units.source
-        AND l.units_per_s IS NOT NULL
-    ORDER BY l.load_id DESC LIMIT 1
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_known_units(bigint, text, text) IS
-'How many of a source''s numbers were a second when it was loaded last.';
+COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, dbanon_internal.loading, text, text) IS
+'How many of the numbers are a second of a source, which loads of a kind call by a name: as in the last of these loads, else as asked, else the median
+of the first of them decides; NULL where times are no numbers. Raises an error if that would place times before 1990 or after 2100.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_counted_expression(number text, units_per_s double precision, said boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -258,22 +251,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_repeated_condition(text, text, text) IS
 'Writes whether a time names no zone, so that it may be of an hour that comes twice.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.list_repeated_hours(tz text, since double precision, until double precision)
-RETURNS TABLE (first_s double precision, gap_s double precision)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    -- Days after which clocks are behind, and in each the first minute in which they are.
-    SELECT extract(epoch FROM min(mnt.moment))::float8 - day.gap_s, day.gap_s
-    FROM (SELECT d.moment, extract(epoch FROM (d.moment AT TIME ZONE tz) + interval '1 day' - ((d.moment + interval '24 hours') AT TIME ZONE tz))::float8 AS gap_s
-          FROM generate_series(to_timestamp(since) - interval '36 hours', to_timestamp(until) + interval '36 hours', interval '24 hours') d (moment)) day
-    CROSS JOIN LATERAL generate_series(day.moment, day.moment + interval '24 hours', interval '1 minute') mnt (moment)
-    WHERE day.gap_s > 0 AND extract(epoch FROM (day.moment AT TIME ZONE tz) + (mnt.moment - day.moment) - (mnt.moment AT TIME ZONE tz)) > 0
-    GROUP BY day.moment, day.gap_s
-$$;
-COMMENT ON FUNCTION dbanon_internal.list_repeated_hours(text, double precision, double precision) IS
-'Lists when clocks of a zone were set back between two unix times: where the first of two equal hours begins, and how long it is.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_repeated_hours(tz text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -289,7 +266,15 @@ BEGIN
     END IF;
     SELECT min(sta.t) FILTER (WHERE sta.t > 0) AS low, max(sta.t) FILTER (WHERE sta.t < @latest_s@) AS high INTO span
         FROM pg_temp.dbanon_staged sta WHERE sta.repeated;
-    FOR hour IN SELECT rep.* FROM dbanon_internal.list_repeated_hours(tz, span.low, span.high) rep LOOP
+    -- Days after which clocks are behind, and in each the first minute in which they are.
+    FOR hour IN
+        SELECT extract(epoch FROM min(mnt.moment))::float8 - day.gap_s AS first_s, day.gap_s
+        FROM (SELECT d.moment, extract(epoch FROM (d.moment AT TIME ZONE tz) + interval '1 day' - ((d.moment + interval '24 hours') AT TIME ZONE tz))::float8 AS gap_s
+              FROM generate_series(to_timestamp(span.low) - interval '36 hours', to_timestamp(span.high) + interval '36 hours', interval '24 hours') d (moment)) day
+        CROSS JOIN LATERAL generate_series(day.moment, day.moment + interval '24 hours', interval '1 minute') mnt (moment)
+        WHERE day.gap_s > 0 AND extract(epoch FROM (day.moment AT TIME ZONE tz) + (mnt.moment - day.moment) - (mnt.moment AT TIME ZONE tz)) > 0
+        GROUP BY day.moment, day.gap_s
+    LOOP
         IF NOT EXISTS (SELECT FROM pg_temp.dbanon_staged sta WHERE sta.repeated AND sta.t >= hour.first_s AND sta.t < hour.first_s + hour.gap_s) THEN
             CONTINUE;
         END IF;
@@ -341,7 +326,6 @@ decided.';
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_first_cell(cells jsonb) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
 AS $$
 BEGIN
     -- 9 stands for each digit and A for each letter of its first 40 characters: what is no digit, blank or sign of ASCII may be a letter.

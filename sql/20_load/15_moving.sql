@@ -1,18 +1,6 @@
 -- Columns of MobilityDB's tgeompoint, or of texts that are written like one: the position of a load, and its times. Each instant is a fix.
 -- dbanon/load/_moving.py reads such texts in files alike.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.may_be_moving(source regclass, geom text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
-    SELECT coalesce(bool_or(format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '^(text|character varying|(.*\.)?tgeompoint)$'), false)
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = source AND a.attname = geom AND a.attnum > 0 AND NOT a.attisdropped
-$$;
-COMMENT ON FUNCTION dbanon_internal.may_be_moving(regclass, text) IS
-'Says whether a column may hold moving points, by its type.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.read_moving_instants(
     value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)
 RETURNS SETOF record
@@ -91,21 +79,3 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_moving_source(text, dbanon_internal.loading) IS
 'Writes the rows of a table, each as often as the column of moving points has instants.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_moving_crs(qualified text, chosen text, types jsonb, asked dbanon_internal.loading) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- A text that is written like no moving point is one of another kind: what it should be is said as of any other type.
-    IF types ->> asked.geom !~ 'tgeompoint$' AND dbanon_internal.ask_source(format(
-        'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, chosen), qualified) = 0 THEN
-        PERFORM dbanon_internal.demand_geometry(types, asked.geom);
-    END IF;
-    RETURN dbanon_internal.name_crs(dbanon_internal.ask_source(format(
-        'SELECT @postgis@.ST_SRID(instant.place) FROM %s WHERE instant.place IS NOT NULL LIMIT 1',
-        dbanon_internal.build_moving_source(chosen, asked)), qualified), asked.geom);
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_moving_crs(text, text, jsonb, dbanon_internal.loading) IS
-'Names the reference system of a column of moving points, that of the first fix that can be read. Raises an error if the column holds no moving
-points, or if the SRID of that fix is 0.';

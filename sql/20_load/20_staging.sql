@@ -4,7 +4,6 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset_options(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
 AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.

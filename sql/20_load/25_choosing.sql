@@ -60,7 +60,7 @@ BEGIN
         -- The planner puts a subquery into the query around it, unless a volatile function is among what that selects.
         EXECUTE format(E'EXPLAIN (FORMAT JSON) SELECT FROM (SELECT (%s\n) AS kept FROM %s) dbanon_filtered WHERE kept', filter, qualified) INTO plan;
         SET LOCAL search_path = pg_catalog, pg_temp;
-        -- As dbanon_internal.stage_source binds its names.
+        -- As dbanon_internal.ask_source binds its names.
         EXECUTE format(E'CREATE FUNCTION pg_temp.dbanon_ask() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT FROM %s WHERE (%s\n); END', qualified, filter);
         DROP FUNCTION pg_temp.dbanon_ask();
     EXCEPTION WHEN others THEN
@@ -369,7 +369,7 @@ DECLARE
 BEGIN
     -- What was rejected before its time was published did not come late.
     PERFORM dbanon_internal.leave_out_rejected(replace(published, '(t)', '(sta.t)'));
-    PERFORM dbanon_internal.leave_out(published, '''late''', 'NULL::jsonb');
+    PERFORM dbanon_internal.leave_out(published, '''late''', 'content');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_late(bigint) IS

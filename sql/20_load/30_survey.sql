@@ -10,7 +10,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.draw_sample(
     staged bigint, most integer DEFAULT 100000, OUT x double precision[], OUT y double precision[], OUT t double precision[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 BEGIN
     -- Numbers that would overflow are cut off. They stay as far outside, or as near zero, as before.
@@ -28,7 +27,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.find_distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT array_agg(p.x), array_agg(p.y)
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
@@ -141,7 +139,6 @@ COMMENT ON FUNCTION dbanon_internal.build_span_condition(text, jsonb, boolean) I
 CREATE OR REPLACE FUNCTION dbanon_internal.build_survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
     turns boolean := shape -> 'turns';
@@ -164,7 +161,6 @@ COMMENT ON FUNCTION dbanon_internal.build_survey_conditions(jsonb) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_degrees_apart(lon double precision, other double precision) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
@@ -175,7 +171,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
     place @postgis@.geometry;
@@ -196,7 +191,6 @@ COMMENT ON FUNCTION dbanon_internal.try_degrees(double precision, double precisi
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_axes(remedy text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 BEGIN
     RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
@@ -206,107 +200,57 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_axes(text) IS
 'Refuses a source whose x and y are the wrong way round.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(
-    shape jsonb, crs text, remedy text, OUT lon double precision, OUT lat double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-DECLARE
-    meant record := dbanon_internal.demand_reference_system(crs);
-    middle jsonb := shape -> 'middle';
-    swapped record;
-BEGIN
-    SELECT deg.lon, deg.lat INTO lon, lat
-    FROM dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic) deg;
-    -- Metres far from the meridian of their reference system, and near it if swapped: the axes are swapped.
-    IF NOT meant.geographic AND (lon IS NULL OR dbanon_internal.measure_degrees_apart(lon, meant.meridian) > 15) THEN
-        swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
-        IF dbanon_internal.measure_degrees_apart(swapped.lon, meant.meridian) < 6 THEN
-            PERFORM dbanon_internal.refuse_axes(remedy);
-        END IF;
-    END IF;
-    IF lon IS NULL THEN
-        RAISE EXCEPTION 'Positions must be in the reference system of the source. Their median is outside the area of SRID %.', meant.srid
-            USING ERRCODE = 'DA011', DETAIL = 'No longitude and latitude can be found for it.',
-                  HINT = 'Give the right one, for example crs => ''EPSG:4326'', or srid => ... for the dataset''s own.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, text) IS
-'Finds where the staged fixes are. Raises an error if they lie outside the area of their reference system, or if x and y are swapped.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.find_utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_utm_zone(double precision, double precision) IS
 'The SRID of the UTM zone of a place on WGS 84.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(shape jsonb, crs text, target integer, remedy text) RETURNS integer
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
-    meridian double precision := (dbanon_internal.demand_reference_system('EPSG:' || target)).meridian;
+    meant CONSTANT record := dbanon_internal.demand_reference_system(crs);
+    middle CONSTANT jsonb := shape -> 'middle';
+    place record := dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic);
+    swapped record;
+    meridian double precision;
 BEGIN
+    -- Metres far from the meridian of their reference system, and near it if swapped: the axes are swapped.
+    IF NOT meant.geographic AND (place.lon IS NULL OR dbanon_internal.measure_degrees_apart(place.lon, meant.meridian) > 15) THEN
+        swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
+        IF dbanon_internal.measure_degrees_apart(swapped.lon, meant.meridian) < 6 THEN
+            PERFORM dbanon_internal.refuse_axes(remedy);
+        END IF;
+    END IF;
+    IF place.lon IS NULL THEN
+        RAISE EXCEPTION 'Positions must be in the reference system of the source. Their median is outside the area of SRID %.', meant.srid
+            USING ERRCODE = 'DA011', DETAIL = 'No longitude and latitude can be found for it.',
+                  HINT = 'Give the right one, for example crs => ''EPSG:4326'', or srid => ... for the dataset''s own.';
+    END IF;
     -- Swapped degrees are valid degrees elsewhere. The dataset's reference system says where they should be.
-    IF (dbanon_internal.demand_reference_system(crs)).geographic AND abs(lon) <= 90
-        AND dbanon_internal.measure_degrees_apart(lat, meridian) < 6 AND dbanon_internal.measure_degrees_apart(lon, meridian) > 15 THEN
+    target := coalesce(target, dbanon_internal.find_utm_zone(place.lon, place.lat));
+    meridian := (dbanon_internal.demand_reference_system('EPSG:' || target)).meridian;
+    IF meant.geographic AND abs(place.lon) <= 90 AND dbanon_internal.measure_degrees_apart(place.lat, meridian) < 6
+        AND dbanon_internal.measure_degrees_apart(place.lon, meridian) > 15 THEN
         PERFORM dbanon_internal.refuse_axes(remedy);
     END IF;
+    RETURN target;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_axes(text, integer, double precision, double precision, text) IS
-'Refuses positions in degrees that must be swapped to be where the dataset''s reference system is true.';
+COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, integer, text) IS
+'The reference system of the dataset: the one given, else the UTM zone of the staged fixes. Raises an error if they lie outside the area of theirs, or
+if x and y are swapped.';
 
 -- ---- what becomes of it
-
-CREATE OR REPLACE FUNCTION dbanon_internal.sort_out(asked dbanon_internal.loading, shape jsonb, content text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-DECLARE
-    judged record := dbanon_internal.build_survey_conditions(shape);
-    -- Swapped axes first, since they too put a fix far outside the rest.
-    reason text := format('CASE WHEN %s THEN ''swapped-axes'' WHEN %s THEN ''far-position'' WHEN %s THEN ''far-time'' END',
-                          judged.swapped, judged.far, judged.late);
-BEGIN
-    RETURN dbanon_internal.leave_out(CASE WHEN asked.drop_outliers THEN format('%s OR %s OR %s', judged.swapped, judged.far, judged.late)
-                                 ELSE judged.swapped END, reason, content);
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.sort_out(dbanon_internal.loading, jsonb, text) IS
-'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.count_kept(
-    shape jsonb, OUT kept bigint, OUT first_s double precision, OUT last_s double precision, OUT far jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-DECLARE
-    judged record := dbanon_internal.build_survey_conditions(shape);
-BEGIN
-    EXECUTE format(
-        'SELECT count(*), min(t), max(t), jsonb_strip_nulls(jsonb_build_object(''far-position'', nullif(count(*) FILTER (WHERE %1$s), 0), '
-        '    ''far-time'', nullif(count(*) FILTER (WHERE %2$s AND NOT %1$s), 0), '
-        '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
-    INTO kept, first_s, last_s, far;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.count_kept(jsonb) IS
-'Counts the fixes left in the staging table, finds their first and last time, and counts those that lie far outside the rest or are too fast.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_honest_time(shape jsonb, t double precision[]) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     -- A clock that was ahead shows by a gap of more than a day, which is what the next load reads again; few rows lie beyond it.
     WITH bound AS MATERIALIZED (
@@ -326,7 +270,6 @@ COMMENT ON FUNCTION dbanon_internal.find_honest_time(jsonb, double precision[]) 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
     SELECT format('%s kept: load with drop_outliers => true to leave %s out',
                   dbanon_internal.format_quantity(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),

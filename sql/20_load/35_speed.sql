@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.choose_longest_chain(
     fixes bigint[], first double precision[], last double precision[], max_speed_kmh double precision) RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
     parts CONSTANT integer := cardinality(fixes);

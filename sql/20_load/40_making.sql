@@ -1,37 +1,6 @@
 -- From staged fixes to rows of dbanon.trajectory: twins, lines and reprojection. Each step is one statement over all rows. A step moves
 -- the rows that it does not store from pg_temp.dbanon_staged to pg_temp.dbanon_rejected, with their reason.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_found(query text, matched text, why text, content text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    EXECUTE format(
-        'WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta USING (%s) found WHERE %s RETURNING sta.*, %s AS why) '
-        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, why, CASE WHEN why <> ALL (%L::text[]) THEN %s END, t FROM gone',
-        query, matched, why, dbanon_internal.list_counted_reasons(), content);
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_found(text, text, text, text) IS
-'Moves the staged rows sta that match what a query found to those left out, and why.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_twins(shaped boolean, repeated text, content text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- The first row of a subject and time stays; later ones repeat it or contradict it, which is reported apart.
-    PERFORM dbanon_internal.leave_out_found(format(
-        'SELECT sta.ctid AS staged, row_number() OVER w AS nth, %s AS same '
-        'FROM pg_temp.dbanon_staged sta WINDOW w AS (PARTITION BY sta.subject, sta.t ORDER BY sta.file, sta.line)',
-        CASE WHEN shaped THEN 'sta.place OPERATOR(@postgis@.=) first_value(sta.place) OVER w'
-             ELSE 'sta.x = first_value(sta.x) OVER w AND sta.y = first_value(sta.y) OVER w' END),
-        'sta.ctid = found.staged AND found.nth > 1', format('CASE WHEN found.same THEN %L ELSE ''contradicting-fix'' END', repeated), content);
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_twins(boolean, text, text) IS
-'Leaves out staged rows that repeat or contradict an earlier row of the same subject and time; repeated: the reason of the former.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.build_staged_middle(target integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -60,18 +29,18 @@ BEGIN
     -- planner from reading all that the dataset has. To take fixes apart takes longest, so it is done with those of that time alone: the
     -- ends that PostGIS makes where it cuts a path lie a second outside. A path of one fix is not cut: of that PostGIS 3.3 returns memory
     -- that it has freed.
-    PERFORM dbanon_internal.leave_out_found(format(
-        'WITH span AS MATERIALIZED ('
-        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged GROUP BY subject) '
-        'SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
-        'FROM span CROSS JOIN LATERAL (SELECT tra.* FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
-        '    AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
-        'CROSS JOIN LATERAL @postgis@.ST_DumpPoints(CASE tra.first_s WHEN tra.last_s THEN tra.path '
-        '    ELSE @postgis@.ST_LocateBetween(tra.path, span.low - 1, span.high + 1) END) point '
-        'WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high OFFSET 0', known.dataset_id),
+    PERFORM dbanon_internal.leave_out(
         'sta.subject = found.subject AND sta.t = found.t' || CASE WHEN only_same THEN ' AND ' || same ELSE '' END,
         CASE WHEN only_same THEN quote_literal(repeated) ELSE format('CASE WHEN %s THEN %L ELSE ''contradicting-fix'' END', same, repeated) END,
-        content);
+        content, format(
+            'WITH span AS MATERIALIZED ('
+            '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged GROUP BY subject) '
+            'SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
+            'FROM span CROSS JOIN LATERAL (SELECT tra.* FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
+            '    AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
+            'CROSS JOIN LATERAL @postgis@.ST_DumpPoints(CASE tra.first_s WHEN tra.last_s THEN tra.path '
+            '    ELSE @postgis@.ST_LocateBetween(tra.path, span.low - 1, span.high + 1) END) point '
+            'WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high OFFSET 0', known.dataset_id));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_stored(dbanon.dataset, integer, boolean, text, text, boolean) IS
@@ -131,7 +100,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 SET client_min_messages = error
 AS $$
 DECLARE
@@ -166,23 +134,6 @@ COMMENT ON FUNCTION dbanon_internal.insert_lines(dbanon_internal.loading, dbanon
 'Stores the staged fixes as trajectories, in the reference system of the dataset. Raises an error if that system shows no place for one, or if two of
 a line have the same time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(known dbanon.dataset, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    EXECUTE format(
-        'WITH made AS ('
-        '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
-        '  SELECT %s, %s, sta.subject, %s, CASE WHEN sta.shape IS NOT NULL THEN sta.place END '
-        '  FROM pg_temp.dbanon_staged sta ORDER BY sta.subject, sta.t RETURNING subject) '
-        'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.build_staged_middle(known.srid))
-    INTO trajectories, subjects;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.insert_shapes(dbanon.dataset, bigint) IS
-'Stores the staged rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.store_staged(
     asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, cut boolean, looks_for_twins boolean, content text,
     load_id bigint, OUT trajectories bigint, OUT subjects bigint)
@@ -201,7 +152,13 @@ BEGIN
         PERFORM dbanon_internal.leave_out_late(known.dataset_id);
     END IF;
     IF looks_for_twins THEN
-        PERFORM dbanon_internal.leave_out_twins(shaped, repeated, content);
+        -- The first row of a subject and time stays; later ones repeat it or contradict it, which is reported apart.
+        PERFORM dbanon_internal.leave_out(
+            'sta.ctid = found.staged AND found.nth > 1', format('CASE WHEN found.same THEN %L ELSE ''contradicting-fix'' END', repeated), content,
+            format('SELECT sta.ctid AS staged, row_number() OVER w AS nth, %s AS same '
+                   'FROM pg_temp.dbanon_staged sta WINDOW w AS (PARTITION BY sta.subject, sta.t ORDER BY sta.file, sta.line)',
+                   CASE WHEN shaped THEN 'sta.place OPERATOR(@postgis@.=) first_value(sta.place) OVER w'
+                        ELSE 'sta.x = first_value(sta.x) OVER w AND sta.y = first_value(sta.y) OVER w' END));
     END IF;
     IF asked.max_speed_kmh IS NOT NULL THEN
         PERFORM dbanon_internal.mark_too_fast(asked, known, source_srid);
@@ -210,7 +167,14 @@ BEGIN
         END IF;
     END IF;
     IF shaped THEN
-        SELECT built.trajectories, built.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) built;
+        -- Each row is a trajectory of one fix, at the middle of its rectangle.
+        EXECUTE format(
+            'WITH made AS ('
+            '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
+            '  SELECT %s, %s, sta.subject, %s, CASE WHEN sta.shape IS NOT NULL THEN sta.place END '
+            '  FROM pg_temp.dbanon_staged sta ORDER BY sta.subject, sta.t RETURNING subject) '
+            'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.build_staged_middle(known.srid))
+        INTO trajectories, subjects;
     ELSE
         SELECT built.trajectories, built.subjects INTO trajectories, subjects
         FROM dbanon_internal.insert_lines(asked, known, source_srid, load_id, cut) built;
@@ -240,20 +204,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced(integer, integer, text) IS
 'Finds the staged fixes that a projection cannot show, and leaves them out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.locate_staged(source_srid integer, target integer, content text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-BEGIN
-    UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.reproject(
-        @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid), target));
-    PERFORM dbanon_internal.leave_out('place IS NULL', '''position-out-of-range''', content);
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.locate_staged(integer, integer, text) IS
-'Finds the rectangle of each staged row in the reference system of the dataset, and leaves out those it cannot show.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
     asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, content text, load_id bigint,
     OUT trajectories bigint, OUT subjects bigint)
@@ -272,7 +222,9 @@ DECLARE
 BEGIN
     -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
-        PERFORM dbanon_internal.locate_staged(source_srid, known.srid, content);
+        UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.reproject(
+            @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid), known.srid));
+        PERFORM dbanon_internal.leave_out('place IS NULL', '''position-out-of-range''', content);
     END IF;
     LOOP
         BEGIN

@@ -11,6 +11,7 @@ RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined j
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     every CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
@@ -26,12 +27,12 @@ DECLARE
     may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT made;
     sample record;
     shape jsonb;
-    middle record;
+    judged record;
     known dbanon.dataset;
     drawn bigint;
     staged bigint;
     shapes bigint;
-    kept bigint;
+    kept bigint := 0;
     newest_time timestamptz;
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
@@ -49,12 +50,15 @@ BEGIN
     IF staged > 0 THEN
         -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
         shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
-        middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
-        target := coalesce(CASE WHEN asked.mode = 'append' OR may_be_none THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END,
-                           dbanon_internal.find_utm_zone(middle.lon, middle.lat));
-        PERFORM dbanon_internal.demand_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
-        -- Then the same question for single rows, after which most of a file may turn out to be swapped.
-        PERFORM dbanon_internal.sort_out(asked, shape, content);
+        target := dbanon_internal.survey_place(shape, asked.crs, (CASE WHEN asked.mode = 'append' OR may_be_none
+            THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END)::integer, swap_remedy);
+        -- Then the same question for single rows, after which most of a file may turn out to be swapped. Such rows come first, since they
+        -- too lie far outside the rest.
+        judged := dbanon_internal.build_survey_conditions(shape);
+        PERFORM dbanon_internal.leave_out(
+            concat_ws(' OR ', judged.swapped, CASE WHEN asked.drop_outliers THEN judged.far || ' OR ' || judged.late END),
+            format('CASE WHEN %s THEN ''swapped-axes'' WHEN %s THEN ''far-position'' WHEN %s THEN ''far-time'' END',
+                   judged.swapped, judged.far, judged.late), content);
         PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
     END IF;
     -- Its row says how days are cut from here on: what is added is cut as what is there, whatever the call said.
@@ -70,8 +74,14 @@ BEGIN
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
     PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none, cells);
     -- Figures and notices, from what is left in the staging table, which is what was kept. Without a survey no row was staged.
-    SELECT coalesce(cnt.kept, 0), to_timestamp(cnt.first_s), to_timestamp(cnt.last_s), coalesce(cnt.far, '{}')
-    INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(shape) cnt;
+    far := '{}';
+    IF shape IS NOT NULL THEN
+        EXECUTE format(
+            'SELECT count(*), to_timestamp(min(t)), to_timestamp(max(t)), jsonb_strip_nulls(jsonb_build_object('
+            '    ''far-position'', nullif(count(*) FILTER (WHERE %1$s), 0), ''far-time'', nullif(count(*) FILTER (WHERE %2$s AND NOT %1$s), 0), '
+            '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
+        INTO kept, first_time, last_time, far;
+    END IF;
     IF kept > 0 THEN
         newest_time := dbanon_internal.find_honest_time(shape, sample.t);
         IF known.day_zone IS NOT NULL THEN
@@ -167,7 +177,7 @@ DECLARE
 BEGIN
     -- From inside out: the raw row with its number; what each column means; what is wrong with it; where it goes. OFFSET 0
     -- keeps the planner from computing an expression once for each use of it.
-    rows_read := dbanon_internal.stage_source(format(
+    rows_read := dbanon_internal.ask_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated) '
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
         '    CASE WHEN reason IS NOT NULL THEN %1$s WHEN line %% 100000 = 0 THEN dbanon_internal.report_rows(%16$L, line, %17$L) END, repeated '
@@ -176,7 +186,8 @@ BEGIN
         '                %4$s AS trip, %5$s AS t, %18$s AS repeated, is_point, coalesce(@postgis@.ST_SRID(raw_geom), 0) AS srid, %6$s AS x, %7$s AS y '
         '            FROM (SELECT row_number() OVER () AS line, *, raw_geom IS NULL OR @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
         '                  FROM (SELECT %8$s AS raw_subject, %9$s AS raw_time, %10$s AS raw_geom, %11$s AS raw_trip, '
-        '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
+        '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged; '
+        'SELECT count(*) FROM pg_temp.dbanon_staged',
         place,
         dbanon_internal.build_fix_reasons(asked, source_srid, geographic, CASE WHEN moving THEN 'raw_cell IS NULL' ELSE 'true' END),
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.build_text_expression('raw_subject') END,
@@ -265,10 +276,9 @@ BEGIN
         RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', others[1], types ->> others[1]
             USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.',
             HINT = (SELECT format('Cast it in a view, and import that with %s instead: %s.', string_agg(quote_literal(ele.name || '_read'), ' and '),
-                        dbanon_internal.build_view_statement(
-                            source, '_read', string_agg(format('%I::float8', ele.name), format(' AS %I, ', others[1] || '_read')),
-                            others[cardinality(others)] || '_read'))
-                    FROM unnest(others) ele (name));
+                        format('CREATE VIEW %1$s.%2$I AS SELECT *, %3$s FROM %1$s.%4$I', cla.relnamespace::regnamespace, left(cla.relname, 58) || '_read',
+                               string_agg(format('%I::float8 AS %I', ele.name, ele.name || '_read'), ', '), cla.relname))
+                    FROM unnest(others) ele (name) CROSS JOIN pg_class cla WHERE cla.oid = source GROUP BY cla.relnamespace, cla.relname);
     END IF;
 END
 $$;
@@ -288,8 +298,6 @@ DECLARE
     moving boolean;
     described record;
     begun record;
-    old bigint;
-    kind text;
     called text;
     chosen text;
     units_per_s double precision;
@@ -299,7 +307,10 @@ BEGIN
         asked.geom := 'geom';
     END IF;
     -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
-    moving := coalesce(dbanon_internal.may_be_moving(source, asked.geom), false);
+    moving := EXISTS (
+        SELECT FROM pg_attribute att JOIN pg_type typ ON typ.oid = att.atttypid
+        WHERE att.attrelid = source AND att.attname = asked.geom AND att.attnum > 0 AND NOT att.attisdropped
+            AND format_type(coalesce(nullif(typ.typbasetype, 0), typ.oid), NULL) ~ '^(text|character varying|(.*[.])?tgeompoint)$');
     PERFORM dbanon_internal.demand_columns(asked, moving);
     IF moving THEN
         asked.time_column := NULL;
@@ -308,7 +319,6 @@ BEGIN
     PERFORM dbanon_internal.demand_window(asked);
     described := dbanon_internal.describe_source(
         source, array_remove(ARRAY[subject, asked.time_column, asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
-    kind := described.types ->> asked.time_column;
     called := 'table ' || described.qualified;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     chosen := dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(
@@ -317,18 +327,24 @@ BEGIN
         PERFORM dbanon_internal.demand_numbers(source, described.types, ARRAY[asked.x, asked.y]);
         asked.crs := coalesce(asked.crs, 'EPSG:4326');
     ELSIF moving THEN
-        asked.crs := coalesce(asked.crs, dbanon_internal.find_moving_crs(described.qualified, chosen, described.types, asked));
+        -- A text that is written like no moving point is one of another kind: what it should be is said as of any other type.
+        IF asked.crs IS NULL AND described.types ->> asked.geom !~ 'tgeompoint$' AND dbanon_internal.ask_source(format(
+            'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, chosen),
+            described.qualified) = 0 THEN
+            PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
+        END IF;
+        asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(
+            described.qualified, asked.geom, dbanon_internal.build_moving_source(chosen, asked), 'instant.place'));
     ELSE
         PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
         asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(described.qualified, asked.geom, chosen));
     END IF;
     begun := dbanon_internal.begin_load(asked);
-    -- Where what is new is looked for, the last load of the source has said what its numbers are.
-    SELECT dat.dataset_id INTO old FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND asked.mode = 'new';
-    asked.since := coalesce(asked.since, dbanon_internal.find_newest_time('trajectories', old, NULL) - interval '1 day');
+    asked.since := coalesce(asked.since, dbanon_internal.find_newest_time('trajectories', (
+        SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND asked.mode = 'new'),
+        NULL) - interval '1 day');
     IF NOT moving THEN  -- of moving points the times are known when they are taken apart
-        units_per_s := coalesce(dbanon_internal.find_known_units(old, 'trajectories', called),
-                                dbanon_internal.find_units(chosen, described.qualified, kind, asked));
+        units_per_s := dbanon_internal.find_units(chosen, described.qualified, described.types ->> asked.time_column, asked, 'trajectories', called);
         chosen := dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);

@@ -35,7 +35,7 @@ DECLARE
     rows_read bigint;
 BEGIN
     PERFORM dbanon_internal.make_staging('label text, shape @postgis@.geometry, geom @postgis@.geometry, reason text, content jsonb');
-    rows_read := dbanon_internal.stage_source(format(
+    rows_read := dbanon_internal.ask_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, label, shape, reason, content) '
         'SELECT 0, line, label, @postgis@.ST_SetSRID(@postgis@.ST_Force2D(raw_geom), %s), CASE %s END, '
         '    coalesce(given, jsonb_strip_nulls(jsonb_build_object(%L, raw_label)) || jsonb_build_object(%L, @postgis@.ST_AsText(raw_geom))) '
@@ -46,7 +46,7 @@ BEGIN
         '          CASE WHEN endless THEN ''NaN'' ELSE %s END AS x, CASE WHEN endless THEN ''NaN'' ELSE %s END AS y '
         '      FROM (SELECT *, @postgis@.ST_Force2D(raw_geom) AS flat, dbanon_internal.is_endless(raw_geom) AS endless '
         '            FROM (SELECT %s AS line, %s AS given, %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw '
-        '            OFFSET 0) numbered OFFSET 0) meant',
+        '            OFFSET 0) numbered OFFSET 0) meant; SELECT count(*) FROM pg_temp.dbanon_staged',
         source_srid, dbanon_internal.build_place_reasons(kind, source_srid, geographic, rows.is_file) || dbanon_internal.build_box_reasons(bbox),
         coalesce(label, ''), geom,
         dbanon_internal.build_text_expression('raw_label'),
@@ -169,7 +169,7 @@ BEGIN
     described := dbanon_internal.describe_source(source, named, geom => geom);
     rows := dbanon_internal.describe_rows(source, described.qualified);
     PERFORM dbanon_internal.demand_geometry(described.types, geom);
-    meant := dbanon_internal.demand_reference_system(coalesce(crs, dbanon_internal.find_source_crs(described.qualified, geom)));
+    meant := dbanon_internal.demand_reference_system(coalesce(crs, dbanon_internal.find_source_crs(described.qualified, geom, described.qualified)));
     PERFORM dbanon_internal.demand_box(bbox, meant.geographic);
     PERFORM dbanon_internal.demand_no_cells(kind, known, replace);
     -- Files and tables differ in what the caller can correct, so each brings its own remedies.
@@ -358,10 +358,9 @@ BEGIN
     rows := dbanon_internal.describe_rows(source, described.qualified);
     called := rows.called;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
-    units_per_s := coalesce(
-        CASE asked.mode WHEN 'new' THEN dbanon_internal.find_known_units(known.dataset_id, kind, called) END,
-        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
-                                   described.qualified, described.types ->> asked.time_column, asked));
+    units_per_s := dbanon_internal.find_units(
+        dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
+        described.qualified, described.types ->> asked.time_column, asked, kind, called);
     IF asked.mode = 'new' THEN
         asked.since := coalesce(asked.since, CASE WHEN NOT rows.is_file THEN
             dbanon_internal.find_newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
@@ -372,12 +371,12 @@ BEGIN
         string_agg(dbanon_internal.build_text_expression(format('c%s', ele.ord)), ', ' ORDER BY ele.ord) FILTER (WHERE ele.ord > 2)
     INTO contents, cells FROM unnest(named) WITH ORDINALITY ele (name, ord);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
-    counted := dbanon_internal.stage_source(format(
+    counted := dbanon_internal.ask_source(format(
         'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, t, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
         'pairs, CASE %s WHEN pairs = ''{}'' THEN ''empty-request'' END, content, repeated '
         'FROM (SELECT line, content, repeated, %s AS subject, %s AS t, %s AS pairs '
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
-        'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s AS repeated, %s FROM %s) raw) numbered OFFSET 0) meant',
+        'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s AS repeated, %s FROM %s) raw) numbered OFFSET 0) meant; SELECT count(*) FROM pg_temp.dbanon_staged',
         dbanon_internal.build_event_reasons(asked), dbanon_internal.build_text_expression('c1'),
         CASE WHEN rows.is_file THEN 'CASE WHEN repeated AND raw_time IS NULL THEN -1e300 ELSE ' ELSE '(' END
             || dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s) || CASE WHEN rows.is_file THEN ' END' ELSE ')' END,
@@ -411,8 +410,7 @@ AS $$
 DECLARE
     looked_for_new CONSTANT boolean := asked.mode = 'new';
 BEGIN
-    PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END),
-                                      CASE WHEN looked_for_new THEN 'NULL::jsonb' ELSE 'content' END);
+    PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END), 'content');
     IF looked_for_new THEN
         PERFORM dbanon_internal.leave_out_late(known.dataset_id);
     END IF;
@@ -486,8 +484,8 @@ DECLARE
 BEGIN
     -- The same request of the same sender and time is there already; loading a file again adds nothing. OFFSET 0: each by the index.
     PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
-        'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = dbanon_staged.subject '
-        'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs OFFSET 0)', (staged.known).dataset_id), 'duplicate-request');
+        'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = sta.subject '
+        'AND q.sent_at = sta.at AND q.content = sta.pairs OFFSET 0)', (staged.known).dataset_id), 'duplicate-request');
     load_id := dbanon_internal.begin_record((staged.known).dataset_id, 'requests', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
     SELECT (staged.known).dataset_id, take_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
@@ -565,7 +563,6 @@ Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset => ''tax
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_set_name(set_name text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
 AS $$
 BEGIN
     -- As the table has it.
@@ -615,7 +612,7 @@ BEGIN
     PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
         'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY subject, at ORDER BY line) AS nth FROM pg_temp.dbanon_staged) n '
         'WHERE nth > 1) OR EXISTS (SELECT FROM dbanon.quasi_identifier i WHERE i.dataset_id = %s AND i.set_name = %L '
-        'AND i.subject = dbanon_staged.subject COLLATE "default" AND i.at = dbanon_staged.at OFFSET 0)', held, set_name), 'duplicate-quasi-identifier');
+        'AND i.subject = sta.subject COLLATE "default" AND i.at = sta.at OFFSET 0)', held, set_name), 'duplicate-quasi-identifier');
     load_id := dbanon_internal.begin_record(held, 'quasi-identifiers', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
     SELECT held, load_id, set_name, sta.subject, sta.at FROM pg_temp.dbanon_staged sta ORDER BY sta.line;

@@ -130,11 +130,9 @@ BEGIN
         PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
     END IF;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
-    units_per_s := coalesce(
-        dbanon_internal.find_known_units((SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL),
-                                         'trajectories', 'table ' || described.qualified),
-        dbanon_internal.find_units(dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, dbanon_internal.make_job_loading(job)),
-                                   described.qualified, described.types ->> asked.time_column, asked));
+    units_per_s := dbanon_internal.find_units(
+        dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, dbanon_internal.make_job_loading(job)), described.qualified,
+        described.types ->> asked.time_column, asked, 'trajectories', 'table ' || described.qualified);
     -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
     times := format(
         '(SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
