@@ -281,7 +281,7 @@ def test_shapes_across_the_antimeridian_have_their_middle_the_short_way_round(co
 
 def test_several_imports_may_be_of_one_transaction(town):
     make_shops(town, ("cafe", "POINT(8.2 53.1)"), (None, "POINT(8.2 53.1)"))
-    make_seen(town, ("a", 5), (None, 5))
+    make_seen(town, ("a", 1212562800), (None, 1212562800))
     for _ in range(2):
         call(town, POIS, ", replace => true")
         call(town, SIGHTINGS, ", replace => true")
