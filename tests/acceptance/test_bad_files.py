@@ -64,8 +64,8 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "lines of comments": ("a.csv", b"# by ysolde\n" + GOOD.encode(), ("Line 1", "#")),
     "GeoJSON of a line": (
         "line.geojson",
-        b'{"type": "Feature", "properties": {"subject": "ysolde", "time": 1}, "geometry": {"type": "LineString", '
-        b'"coordinates": [[8.2173, 53.1415], [1, 2]]}}',
+        b'{"type": "Feature", "properties": {"subject": "ysolde", "time": 1212566400}, "geometry": '
+        b'{"type": "LineString", "coordinates": [[8.2173, 53.1415], [1, 2]]}}',
         ("'geometry'", "points"),
     ),
     "bytes for a subject": (
