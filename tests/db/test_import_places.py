@@ -285,7 +285,8 @@ def test_several_imports_may_be_of_one_transaction(town):
     for _ in range(2):
         call(town, POIS, ", replace => true")
         call(town, SIGHTINGS, ", replace => true")
-    assert list_left_out(town) == [(2, "missing-category"), (2, "missing-subject")] * 2
+    # A person's row that is rejected again leaves the quarantine of the load before.
+    assert list_left_out(town) == [*[(2, "missing-category")] * 2, (2, "missing-subject")]
 
 
 def test_temporary_tables_and_views_may_be_imported(town):
