@@ -96,7 +96,7 @@ def _make_feature(path: Path, text: bytes, properties: Sequence[str]) -> bytes:
     if text.count(b'"MovingPoint"') > 1 or text.lstrip()[:1] == b"[":
         raise DataError(
             f"{path.name} must say who each MovingPoint is. It has some that stand alone. Make each the "
-            f"temporalGeometry of a feature with the person's name as a property, or a file of its own."
+            f"temporalGeometry of a feature with the person's name as a property, or write it to its own file."
         )
     other = next((name for name in properties if name != "subject"), None)
     if other is not None:

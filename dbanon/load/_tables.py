@@ -191,8 +191,8 @@ def _choose_columns(asked: LoadingPlaces) -> list[str]:
 
 def _read_placed(source: _sources.Source, asked: LoadingPlaces, crs: str, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
-    names, wanted = _choose_columns(asked), _describe_reading(source, asked, asked.geom)
     _sources.demand_no_layer(source, asked.layer)
+    names, wanted = _choose_columns(asked), _describe_reading(source, asked, asked.geom)
     for batch in _trajectories.report_batches(source, names, wanted, progress):
         label = pa.nulls(len(batch), pa.string())
         if asked.name is not None:

@@ -53,14 +53,14 @@ def _make_moment_option(words: str) -> Option:
 
 
 def _make_bounds_option(words: str) -> Option:
-    said = f"{words}. If its first x is greater than the second, the box crosses the antimeridian."
+    said = f"{words}. If its first x is greater, it crosses the antimeridian."
     return Option(said, metavar="XMIN,YMIN,XMAX,YMAX", typed=str, parse=_parse_box)
 
 
 Dataset = Annotated[str, Option("Name of the dataset.")]
 Subject = Annotated[str, Option("Column of the person or vehicle. '-' makes each row a separate person.")]
 Sender = Annotated[str, Option("Column of the sender, as the trajectories name them.")]
-Time = Annotated[str, Option("Column of the time: ISO 8601, or a unix time in seconds, ms, µs or ns.")]
+Time = Annotated[str, Option("Column of the time: ISO 8601, or unix s, ms, µs or ns.")]
 Trip = Annotated[str | None, Option("Column that separates a person's trips.")]
 X = Annotated[str | None, Option("Column of the longitude or easting. Default: 'x'.")]
 Y = Annotated[str | None, Option("Column of the latitude or northing. Default: 'y'.")]
@@ -78,15 +78,15 @@ class PopulationOptions:
     population: Annotated[
         str | None,
         Option(
-            "The population. In all its datasets a name means the same person. It is made when it is first named. "
+            "The population, in whose datasets a name means the same person. It is made when first named. "
             "Default: 'default'."
         ),
     ] = None
     settle_s: Annotated[
         int | None,
         Option(
-            "How many seconds a person may stay where a snapshot shows them. The greatest value in a population "
-            "counts. Default: 900."
+            "Seconds that a person may stay where a snapshot shows them. The greatest in a population counts. "
+            "Default: 900."
         ),
     ] = None
 
@@ -98,25 +98,23 @@ class _Reading:
     tz: Zone = None
     time_format: Annotated[
         str | None,
-        Option("How times are written that are not ISO 8601, in strptime's letters: '%d/%m/%Y %H:%M:%S'."),
+        Option("How other times are written, in strptime's letters: '%d/%m/%Y %H:%M:%S'."),
     ] = None
     time_unit: Annotated[
         str | None,
         Option(
-            "Unit of times that are numbers: s, ms, us or ns since 1970, or days since 1899-12-30. Default: found by "
-            "their size.",
+            "Unit of times that are numbers: s, ms, us or ns since 1970, days since 1899-12-30. Default: by size.",
             choices=("s", "ms", "us", "ns", "days"),
         ),
     ] = None
     nulls: Annotated[
         Sequence[str] | None,
         Option(
-            "Texts that name no person. Default: NA, N/A, NULL, nan, None and \\N. The empty text "
-            "never names one.",
+            "Texts that name no person, like the empty one. Default: NA, N/A, NULL, nan, None, \\N.",
             name="--null", metavar="TEXT,...", typed=str, parse=_parse_names,
         ),
     ] = None  # fmt: skip
-    allow_future: Annotated[bool, Option("Load rows of times that have not come yet.")] = False
+    allow_future: Annotated[bool, Option("Load rows of the future.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +130,13 @@ class _Target(_Reading):
         bool, Option("Leave out fixes far outside the rest, or too fast, instead of only counting them.")
     ] = False
     subject_per_day: Annotated[
-        bool, Option("Make each day of a person separate, from midnight to midnight in --tz, or in UTC without it.")
+        bool, Option("Make each day of a person separate, from midnight in --tz, or in UTC.")
     ] = False
     max_speed_kmh: Annotated[
         float | None,
         Option(
-            "Count the fixes that imply a greater speed from the fix before, with --append or --new also from the "
-            "last stored fix. With --drop-outliers they are left out.",
+            "Count fixes reached faster from the fix before, with --append or --new also from the last stored fix. "
+            "--drop-outliers leaves them out.",
         ),
     ] = None
 
@@ -150,8 +148,7 @@ class _Span:
     since: Annotated[
         datetime | None,
         _make_moment_option(
-            "Load rows from this time on. Default: all rows. With --new from a table: from a day before the last row "
-            "that was loaded."
+            "Load rows from this time on. Default: all rows. With --new from a table: from a day before the last."
         ),
     ] = None
     until: Annotated[datetime | None, _make_moment_option("Load rows before this time.")] = None
@@ -168,8 +165,7 @@ class _Mode(_Span):
                 "append": "Add to an existing dataset.",
                 "replace": "Replace an existing dataset's trajectories. Requests and sites stay.",
                 "new": (
-                    "Add the rows that the dataset does not have, of times that no release covers. Make the dataset "
-                    "if there is none."
+                    "Add the rows that the dataset does not have, of times that no release covers, or make the dataset."
                 ),
             }
         ),
@@ -182,11 +178,7 @@ class _Events(_Span, _Reading):
 
     mode: Annotated[
         Literal["append", "new"],
-        Option(
-            flags={
-                "new": ("Count rows that are there already, and rows of times that a release covers, and keep no copy.")
-            }
-        ),
+        Option(flags={"new": ("Only count rows that are there already, and rows of times that a release covers.")}),
     ] = "append"
 
 
@@ -212,7 +204,7 @@ class _File:
 class _Table:
     dataset: Dataset
     subject: Subject
-    time: Annotated[str, Option("Column of the time: a timestamp, or a unix time in seconds, ms, µs or ns.")] = "time"
+    time: Annotated[str, Option("Column of the time: timestamps, ISO 8601, or unix s, ms, µs or ns.")] = "time"
     geom: Annotated[
         str | None,
         Option(
@@ -229,10 +221,7 @@ class _Table:
     ] = None
     filter: Annotated[
         str | None,
-        Option(
-            "Load the rows that meet this condition in SQL. Functions that are not part of the server need their "
-            "schema."
-        ),
+        Option("Load the rows that meet this condition in SQL. Functions not of the server need their schema."),
     ] = None
 
 

@@ -9,7 +9,8 @@ SCRIPT = """
 DROP FUNCTION IF EXISTS
     dbanon.import_trajectories(
         regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text,
-        double precision[], boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz),
+        double precision[], boolean, double precision, boolean, text, integer, text, text, text, timestamptz,
+        timestamptz),
     dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz),
     dbanon.import_quasi_identifiers(
         regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz),
@@ -25,7 +26,8 @@ DROP INDEX dbanon.quarantine_load_idx;
 CREATE INDEX quarantine_load_idx ON dbanon.quarantine (load_id, at);
 UPDATE dbanon.job SET load = load - 'time' || jsonb_build_object('time_column', load -> 'time') WHERE load ? 'time';
 UPDATE dbanon.job SET further = (
-    SELECT jsonb_agg(CASE WHEN one ? 'time' THEN one - 'time' || jsonb_build_object('time_column', one -> 'time') ELSE one END
-                     ORDER BY nth)
+    SELECT jsonb_agg(
+        CASE WHEN one ? 'time' THEN one - 'time' || jsonb_build_object('time_column', one -> 'time') ELSE one END
+        ORDER BY nth)
     FROM jsonb_array_elements(further) WITH ORDINALITY ele (one, nth)) WHERE jsonb_path_exists(further, '$[*].time');
 """

@@ -704,7 +704,7 @@ AS $$
         ('far-position', 'devices without reception report 0, or the source has several areas'), ('not-a-polygon', 'the column of shapes is another'),
         ('contradicting-fix', 'several people have one name, or times lost their digits or seconds'),
         ('empty-request', 'the columns of requests are others'), ('duplicate-station', 'several antennas stand at one place'),
-        ('invalid-polygon', 'polygons cross themselves. Mend them in a view, with ST_MakeValid'), ('outside-area', 'the area is of another place')) cau (reason, cause) USING (reason)
+        ('invalid-polygon', 'polygons cross themselves. Repair them in a view, with ST_MakeValid'), ('outside-area', 'the area is of another place')) cau (reason, cause) USING (reason)
     ORDER BY lost.n DESC, lost.reason
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_losses(bigint) IS

@@ -25,7 +25,7 @@ def make_parquet(**columns: Any) -> bytes:
     """A Parquet file of three fixes, some of whose columns are replaced."""
     whole = {
         "subject": ["ysolde", "tristan", "ysolde"],
-        "time": [0.0, 0.0, 60.0],
+        "time": [START_S, START_S, START_S + 60.0],
         "x": [8.2173] * 3,
         "y": [53.1415] * 3,
     }

@@ -15,7 +15,7 @@ import pytest
 from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
 from tests.acceptance.commands import Done, call, read_json, start, wait_for_end
-from tests.acceptance.samples import GOOD, HEAD, SECRETS, format_fixes, make_parquet
+from tests.acceptance.samples import GOOD, HEAD, SECRETS, START_S, format_fixes, make_parquet
 from tests.facts import demand_refused, expect_refusal
 
 pytestmark = pytest.mark.db
@@ -64,8 +64,8 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "lines of comments": ("a.csv", b"# by ysolde\n" + GOOD.encode(), ("Line 1", "#")),
     "GeoJSON of a line": (
         "line.geojson",
-        b'{"type": "Feature", "properties": {"subject": "ysolde", "time": 1}, "geometry": {"type": "LineString", '
-        b'"coordinates": [[8.2173, 53.1415], [1, 2]]}}',
+        b'{"type": "Feature", "properties": {"subject": "ysolde", "time": 1212566400}, "geometry": '
+        b'{"type": "LineString", "coordinates": [[8.2173, 53.1415], [1, 2]]}}',
         ("'geometry'", "points"),
     ),
     "bytes for a subject": (
@@ -144,7 +144,7 @@ def test_strings_of_parquet_that_are_no_text_are_told_of_the_file(
 ) -> None:
     cells = pa.array([b"\xff\xfe", b"\xc3(", b"b"]).view(pa.string())
     file = io.BytesIO()
-    whole = {"subject": ["a"] * 3, "time": ["0"] * 3, "x": [8.2] * 3, "y": [53.1] * 3}
+    whole = {"subject": ["a"] * 3, "time": [str(START_S)] * 3, "x": [8.2] * 3, "y": [53.1] * 3}
     pq.write_table(pa.table({**whole, column: cells}), file, use_dictionary=shared)
     done = load("flipped.parquet", file.getvalue())
     demand_refused(done, 3, "flipped.parquet", "UTF-8")
@@ -163,8 +163,9 @@ def test_a_zone_that_one_of_the_readers_does_not_know_is_refused(
 
 
 def test_a_name_that_a_terminal_would_obey_is_in_quarantine(database: str, load: Callable[..., Done]) -> None:
-    rows = "".join(f"{name},{60 * i},8.2173,53.1415\n" for i, name in enumerate(["a\x1b[2J", "b\0", "c\x9b", "d\x7f"]))
-    done = load("names.csv", (HEAD + "good,0,8.2173,53.1415\n" * 4000 + rows).encode())
+    names = enumerate(["a\x1b[2J", "b\0", "c\x9b", "d\x7f"])
+    rows = "".join(f"{name},{START_S + 60 * i},8.2173,53.1415\n" for i, name in names)
+    done = load("names.csv", (HEAD + f"good,{START_S},8.2173,53.1415\n" * 4000 + rows).encode())
     assert done.code == 0, done.stderr
     assert "quarantined: control-characters      4" in done.stdout
 

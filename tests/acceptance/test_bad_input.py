@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,8 +39,10 @@ FILES: dict[str, bytes | None] = {
     "header.csv.gz": gzip.compress(HEAD.encode()),
     "nobody.csv": GOOD.replace("subject", "cab", 1).encode(),
     "values.csv": format_fixes(4).encode(),
-    "useless.csv": (HEAD + "ysolde,0,999,53.1415\n,0,8.2173,53.1415\ntristan,never,8.2173,53.1415\n").encode(),
-    "nan.csv": (HEAD + "ysolde,0,nan,53.1415\ntristan,0,8.2173,NaN\n").encode(),
+    "useless.csv": (
+        HEAD + f"ysolde,{START_S},999,53.1\n,{START_S},8.2173,53.1415\ntristan,never,8.2173,53.1415\n"
+    ).encode(),
+    "nan.csv": (HEAD + f"ysolde,{START_S},nan,53.1415\ntristan,{START_S},8.2173,NaN\n").encode(),
     "cut.csv.gz": gzip.compress(GOOD.encode() * 300)[:-30],
     "garbled.csv.gz": gzip.compress(GOOD.encode() * 300)[:60] + b"\xff" * 200,
     "cut.parquet": make_parquet()[:-20],
@@ -55,10 +58,10 @@ FILES: dict[str, bytes | None] = {
     "naive.csv": (HEAD + "ysolde,2008-06-04 08:00:00,8.2173,53.1415\n").encode(),
     "dates.parquet": make_parquet(time=pa.array([datetime.date(2008, 6, 4)] * 3)),
     "truths.parquet": make_parquet(x=pa.array([True, False, True])),
-    "endless.csv": (HEAD + "".join(f"{i:x}" for i in range(9000)) + ",0,8.2173,53.1415\n").encode(),
+    "endless.csv": (HEAD + "".join(f"{i:x}" for i in range(9000)) + f",{START_S},8.2173,53.1415\n").encode(),
     "good.csv": GOOD.encode(),
     "alone.csv": (HEAD + format_fixes(1)).encode(),
-    "clocks.csv": (GOOD + "ysolde1,0,8.2173,53.1415\nysolde1,4102444800,8.2173,53.1415\n").encode(),
+    "clocks.csv": (GOOD + "ysolde1,1900-01-01,8.2173,53.1415\nysolde1,1950-01-01T00:00:00Z,8.2173,53.1415\n").encode(),
     "sites.csv": b"x,y,name\n8.2173,53.1415,tristan's clinic\n8.2173,53.1415,\n",
     "headless.csv": b"8.2173,53.1415,clinic\n" * 2,
     "nan_sites.csv": b"x,y\nnan,53.1415\n8.2173,NaN\ninf,53.1415\n8.2173,-Infinity\n",
@@ -206,7 +209,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         3,
         (
             "archive.csv",
-            "binary",
+            "a ZIP archive",
         ),
     ),
     "header only": (
@@ -489,7 +492,8 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         3,
         (
             2,
-            "2 unparsable-position",
+            "1 missing-position",
+            "1 unparsable-position",
         ),
     ),
     "sites with swapped axes": (
@@ -1188,16 +1192,25 @@ ODD = {
         (HEAD + "".join(sorted(GOOD[len(HEAD) :].splitlines(True) * 2))).encode(),
     ),
     "a last line without end": ("open.csv", GOOD.rstrip("\n").encode()),
-    "whole numbers as subjects": ("numbers.parquet", make_parquet(subject=pa.array([1, 2, 1]), time=[0, 0, 60])),
+    "whole numbers as subjects": (
+        "numbers.parquet",
+        make_parquet(subject=pa.array([1, 2, 1]), time=[START_S, START_S, START_S + 60]),
+    ),
     "subjects as a dictionary": ("dict.parquet", make_parquet(subject=pa.array(["a", "b", "a"]).dictionary_encode())),
     "people on both sides of the date line": (
         "line.csv",
         (
             HEAD
-            + "".join(f"p{s},{60 * t},{shift_longitude(179.9995 + s / 3000)},-17\n" for s in range(4) for t in range(3))
+            + "".join(
+                f"p{s},{START_S + 60 * t},{shift_longitude(179.9995 + s / 3000)},-17\n"
+                for s, t in itertools.product(range(4), range(3))
+            )
         ).encode(),
     ),
-    "people at both poles": ("poles.csv", (HEAD + "p0,0,0,90\np1,0,10,90\np2,0,20,-90\np3,0,30,-90\n").encode()),
+    "people at both poles": (
+        "poles.csv",
+        (HEAD + "".join(f"p{s},{START_S},{10 * s},{90 if s < 2 else -90}\n" for s in range(4))).encode(),
+    ),
 }
 
 

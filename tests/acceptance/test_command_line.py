@@ -131,7 +131,9 @@ def test_an_error_leaves_a_process_with_its_exit_code_and_one_sentence(dbanon: R
 
 def test_fewer_than_k_subjects_is_infeasible_and_says_how_many_there_are(database: str, tmp_path: Path) -> None:
     few = tmp_path / "few.csv"
-    few.write_text("subject,time,x,y\n" + "".join(f"s{i},{60 * t},8.2,53.1\n" for i in range(3) for t in range(3)))
+    few.write_text(
+        "subject,time,x,y\n" + "".join(f"s{i},{1_767_571_200 + 60 * t},8.2,53.1\n" for i in range(3) for t in range(3))
+    )
     assert call(database, "load", "trajectories", str(few), "--dataset", "few").code == 0
     done = call(database, "run", "tp-aware", "--dataset", "few", "-p", "k=5")
     assert done.code == 4, done.stderr

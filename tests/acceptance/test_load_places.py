@@ -20,6 +20,7 @@ from dbanon.load import _gis
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, read_json, start, wait_for_end
+from tests.acceptance.samples import START_S
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
@@ -61,7 +62,8 @@ def town_name(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pyt
     with cloned_database(dbanon_server, dbanon_template) as url:
         path = tmp_path_factory.mktemp("town") / "town.csv"
         where = np.random.default_rng(5).uniform((8.15, 53.05), (8.25, 53.15), (400, 2))
-        path.write_text("subject,time,x,y\n" + "".join(f"s{i},0,{x:.6f},{y:.6f}\n" for i, (x, y) in enumerate(where)))
+        rows = (f"s{i},{START_S},{x:.6f},{y:.6f}\n" for i, (x, y) in enumerate(where))
+        path.write_text("subject,time,x,y\n" + "".join(rows))
         with open_database(url) as database:
             database.load_trajectories([path], dataset="town")
         yield psycopg.conninfo.conninfo_to_dict(url)["dbname"]
@@ -214,14 +216,14 @@ def test_a_geometry_that_cannot_be_used_is_kept_aside_with_its_number(town: str,
 
 
 def test_quasi_identifiers_go_into_sets(town: str, tmp_path: Path) -> None:
-    path = tmp_path / "seen.csv"
-    path.write_text("subject,time\ns1,0\ns1,60\ns2,0\ns1,0\n,0\n")
+    path, seen = tmp_path / "seen.csv", (("s1", 0), ("s1", 60), ("s2", 0), ("s1", 0), ("", 0))
+    path.write_text("subject,time\n" + "".join(f"{who},{START_S + s}\n" for who, s in seen))
     told = read_json(_load(town, "quasi-identifiers", path))
     assert (told["kept"], told["subjects"], told["quarantined"]) == (
         3, 2, {"duplicate-quasi-identifier": 1, "missing-subject": 1}
     )  # fmt: skip
     assert read_json(_load(town, "quasi-identifiers", path, "--set", "cameras"))["kept"] == 3
-    path.write_text("who,at\ns3,1970-01-01T00:00:00Z\n")
+    path.write_text("who,at\ns3,2008-06-04T08:00:00Z\n")
     options = ("--subject", "who", "--time", "at", "--set", "cameras", "--replace")
     assert read_json(_load(town, "quasi-identifiers", path, *options))["kept"] == 1
     assert _fetch_rows(town, "SELECT set_name, count(*) FROM dbanon.quasi_identifier GROUP BY 1 ORDER BY 1") == [
@@ -430,14 +432,14 @@ def test_a_geopackage_with_a_view_is_refused_before_it_is_asked(unchanged: str, 
         ("pois", "x,y,kind\n8.2,53.1,a\n", (), 2, "--category"),
         ("quasi-identifiers", "subject,time\ns1,never\n", (), 3, "1 unparsable-time"),
         ("quasi-identifiers", "subject,time\ns1,2008-06-04 08:00\n", (), 2, "--tz"),
-        ("quasi-identifiers", "subject,time\ns1,0\n", ("--set", " "), 2, "' '"),
-        ("quasi-identifiers", "subject,time\ns1,0\n", ("--set", "a\x1b"), 2, "visible characters"),
-        ("quasi-identifiers", "subject,time\ns1,0\n", ("--set", "a\u202eb"), 2, "'a?b'"),
+        ("quasi-identifiers", "subject,time\ns1,1212566400\n", ("--set", " "), 2, "' '"),
+        ("quasi-identifiers", "subject,time\ns1,1212566400\n", ("--set", "a\x1b"), 2, "visible characters"),
+        ("quasi-identifiers", "subject,time\ns1,1212566400\n", ("--set", "a\u202eb"), 2, "'a?b'"),
         ("cells", "x,y\n8.2,53.1\n", (), 3, "right one (--name or --geom)"),
         ("stations", "x,y\n8.2,53.1\n", ("--area", "nowhere.gpkg"), 3, "must exist. There is no nowhere.gpkg"),
         ("stations", "x,y\n8.2,53.1\n", ("--area", "."), 3, "directory"),
-        ("quasi-identifiers", "subject,time\ns1,0\n", ("--time", "subject"), 2, "'subject'"),
-        ("quasi-identifiers", "subject,time\ns1,0\n", ("--subject", "who"), 3, "'who'"),
+        ("quasi-identifiers", "subject,time\ns1,1212566400\n", ("--time", "subject"), 2, "'subject'"),
+        ("quasi-identifiers", "subject,time\ns1,1212566400\n", ("--subject", "who"), 3, "'who'"),
         ("cells", 'geom\n"POLYGON ((8.2 53.1, 8.3"\n', (), 3, "1 unparsable-position"),
     ],
 )  # fmt: skip

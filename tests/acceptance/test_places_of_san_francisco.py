@@ -62,7 +62,7 @@ def test_crossings_of_oldenburg_may_be_stations(database: str, tmp_path: Path) -
     table = pa.table({"id": [n for n, _, _ in lines], "x": [x for _, x, _ in lines], "y": [y for _, _, y in lines]})
     pacsv.write_csv(table, tmp_path / "nodes.csv")
     with gzip.open(tmp_path / "fixes.csv.gz", "wt") as file:
-        file.write("subject,time,x,y\n" + "".join(f"{n},0,{x},{y}\n" for n, x, y in lines[:500]))
+        file.write("subject,time,x,y\n" + "".join(f"{n},1212566400,{x},{y}\n" for n, x, y in lines[:500]))
     plane = {"crs": "EPSG:32632"}
     with open_database(database) as opened:
         opened.load_trajectories([tmp_path / "fixes.csv.gz"], dataset="ol", srid=32632, **plane)

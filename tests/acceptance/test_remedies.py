@@ -4,8 +4,11 @@
 As tests/db/test_hints.py for statements and arguments: `tries` names the sentences.
 """
 
+import gzip
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +30,9 @@ CANNOT = {
     "A column must be named as one of": "of another program's output, not of a load",
     "One column of {} must be the position": "of tables in memory: GeoParquet says which one is",
     "{} is in {}. Got {} for it. Give --crs": "of MobilityDB's texts, whose systems tests/db/test_frames.py tries",
+    "by OwnTracks' `ocat": "of another program's options",
     "Load rows from this time on": "help",
-    "Count the fixes that imply": "help",
+    "Count fixes reached faster": "help",
     "Make each day of a person": "help",
     "Column of the longitude": "help",
     "Coordinate system of the positions": "help",
@@ -257,6 +261,24 @@ def test_frames_of_other_systems_are_loaded_as_proposed(town: str, folder: Path)
     assert "--append" in dict(find_options(fail(town, both)))
     succeed(town, [word for word in both if "metres" not in word])
     succeed(town, [*(word for word in both if "degrees" not in word), "--append"])
+
+
+@tries("Got a file of another kind in gzip", "It is a MovingPoint alone", "Got a track. Load it by")
+def test_files_of_other_kinds_are_loaded_as_proposed(town: str, folder: Path) -> None:
+    moving = {"type": "MovingPoint", "datetimes": ["2026-01-05T08:00:00Z"], "coordinates": [[8.2, 53.1]]}
+    (folder / "ann.json.gz").write_bytes(gzip.compress(json.dumps(moving).encode()))
+    words = ["load", "trajectories", str(folder / "ann.json.gz"), "--dataset", "d"]
+    [command] = re.findall(r"`([^`]*)`", fail(town, words))
+    subprocess.run(shlex.split(command), cwd=folder, check=True)
+    words[2] = words[2].removesuffix(".gz")
+    assert {"--subject", "--trip"} == dict(find_options(fail(town, [*words, "--subject", "mmsi"]))).keys()
+    succeed(town, words)
+    point = '<trkpt lat="53.1" lon="8.2"><time>2026-01-05T08:00:00Z</time></trkpt>'
+    track = f"<trk><trkseg>{point}</trkseg></trk>"
+    gpx = f'<gpx version="1.1" creator="a" xmlns="http://www.topografix.com/GPX/1/1">{track}</gpx>'
+    (folder / "ann.gpx").write_text(gpx)
+    [command] = re.findall(r"`dbanon ([^`]*)`", fail(town, sites(folder, "ann.gpx", "--x", "x", "--y", "y")))
+    succeed(town, [*command.split(), str(folder / "ann.gpx"), "--dataset", "e"])
 
 
 NODES, EDGES = "id,x,y\n0,8.2,53.1\n1,8.21,53.1\n2,8.21,53.11\n", "source,target\n0,1\n1,2\n2,0\n"

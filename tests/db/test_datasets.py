@@ -112,13 +112,13 @@ def test_a_dataset_is_listed_with_what_is_in_it(filled: psycopg.Connection) -> N
 def test_every_row_has_the_number_of_the_load_it_came_with(town: psycopg.Connection) -> None:
     importing.make_shops(town, ("cafe", "POINT(8.2 53.1)"))
     importing.make_areas(town, ("a", importing.SQUARE))
-    importing.make_calls(town, ("s", 0.0, "x", "1"))
-    importing.make_seen(town, ("s", 0.0))
+    importing.make_calls(town, ("s", 1212566400.0, "x", "1"))
+    importing.make_seen(town, ("s", 1212566400.0))
     importing.make_table(
-        town, "gps", "subject text, time float8, geom geometry", [("n", 0, "SRID=4326;POINT(8.2 53.1)")]
+        town, "gps", "subject text, time float8, geom geometry", [("n", 1212566400, "SRID=4326;POINT(8.2 53.1)")]
     )
     importing.make_table(
-        town, "yards", "subject text, time float8, geom geometry", [("y", 0, f"SRID=4326;{importing.SQUARE}")]
+        town, "yards", "subject text, time float8, geom geometry", [("y", 1212566400, f"SRID=4326;{importing.SQUARE}")]
     )
     more = "SELECT * FROM dbanon.import_trajectories('public.{}', dataset => 'town', mode => 'append'"
     made = [

@@ -128,8 +128,8 @@ def test_an_hour_that_happens_twice_is_the_first_of_the_two_as_in_a_file(connect
 
 def test_points_with_swapped_axes_are_refused_with_the_way_to_swap_them(connection):
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT 'a' AS cab, 1212562800 + i AS at, ST_SetSRID(ST_MakePoint(37.7, -122.4), 4326) AS place "
-        "FROM generate_series(1, 9) i"
+        "CREATE TABLE public.gps AS SELECT 'a' AS cab, 1212562800 + i AS at, "
+        "ST_SetSRID(ST_MakePoint(37.7, -122.4), 4326) AS place FROM generate_series(1, 9) i"
     )
     with expect_refusal(ParameterError, "'place'", "longitude", "latitude", "ST_FlipCoordinates"):
         _import(connection)
@@ -243,8 +243,8 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
 def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, table, columns, error, facts):
     point = "ST_SetSRID(ST_MakePoint(8, 53), 4326)"
     gps.execute(
-        "CREATE TABLE public.void AS SELECT 'a' AS cab, 1212562800 + i AS at, 'SRID=4326;POLYGON EMPTY'::geometry AS place "
-        "FROM generate_series(1, 57) i"
+        "CREATE TABLE public.void AS SELECT 'a' AS cab, 1212562800 + i AS at, 'SRID=4326;POLYGON EMPTY'::geometry "
+        "AS place FROM generate_series(1, 57) i"
     )
     gps.execute("CREATE TABLE public.nowhere AS SELECT cab, at, ST_MakePoint(8, 53) AS place FROM gps")
     gps.execute(f"CREATE TABLE public.naive AS SELECT cab, now()::timestamp AS at, {point} AS place FROM gps")

@@ -87,9 +87,8 @@ def test_a_load_of_files_is_asked_for_what_an_import_is() -> None:
     of_files, of_tables = (
         {one.name: one for one in list_fields(r)} for r in (LoadingTrajectories, ImportingTrajectories)
     )
-    assert set(of_files) <= set(of_tables)
-    assert set(of_tables) - set(of_files) == {"filter"}
-    for name in set(of_files) - {"subject", "time", "geom", "crs", "x", "y"}:
+    assert (set(of_tables) - set(of_files), set(of_files) - set(of_tables)) == ({"filter"}, {"layer"})
+    for name in set(of_files) - {"subject", "time", "geom", "crs", "x", "y", "layer"}:
         assert of_files[name] == of_tables[name]
 
 

@@ -21,7 +21,7 @@ PEOPLE = (
 )
 OWN, NAMED = "-", "subject"
 GPS = (
-    "CREATE TABLE public.gps AS SELECT format('s%s', i) AS subject, 0 AS time, "
+    "CREATE TABLE public.gps AS SELECT format('s%s', i) AS subject, 1212566400 AS time, "
     "ST_SetSRID(ST_MakePoint(8.2 + i * 1e-3, 53.1), 4326) AS geom FROM generate_series(0, 9) i"
 )
 
@@ -30,7 +30,7 @@ GPS = (
 def fixes(tmp_path: Path) -> Callable[[int], Path]:
     def write(first: int) -> Path:
         path = tmp_path / f"from{first}.csv"
-        rows = (f"s{i},{i},{8.2 + i / 1000},53.1\n" for i in range(first, first + 10))
+        rows = (f"s{i},{1_212_566_400 + i},{8.2 + i / 1000},53.1\n" for i in range(first, first + 10))
         path.write_text("subject,time,x,y\n" + "".join(rows))
         return path
 
@@ -47,9 +47,7 @@ def _load(
     population: str | None = None,
     settle_s: int | None = None,
 ) -> load.LoadReport:
-    options = LoadingTrajectories(
-        time_unit="s", dataset=dataset, mode=mode, population=population, settle_s=settle_s, subject=subject
-    )
+    options = LoadingTrajectories(dataset=dataset, mode=mode, population=population, settle_s=settle_s, subject=subject)
     return load.load_trajectories(connection, [path], options)
 
 

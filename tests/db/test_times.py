@@ -93,7 +93,8 @@ def test_the_shape_of_the_first_cell_is_said_and_never_a_cell(way, written, shap
     [
         ("%d/%m/%Y %H:%M:%S", "04/03/2024 10:00:05"), ("%m/%d/%Y %I:%M:%S %p", "3/4/2024 10:00:05 AM"),
         ("%d.%m.%y %H:%M:%S", "4.3.24 10:00:05"), ("%Y%m%d%H%M%S", "20240304100005"),
-        ("%A, %d %B %Y at %H.%M.%S,%f%%", "Monday, 4 March 2024 at 10.00.05,000%"), ("%Y-%d-%m %H:%M:%S", "2024-04-03 10:00:05"),
+        ("%A, %d %B %Y at %H.%M.%S,%f%%", "Monday, 4 March 2024 at 10.00.05,000%"),
+        ("%Y-%d-%m %H:%M:%S", "2024-04-03 10:00:05"),
         ("%d/%b/%Y:%H:%M:%S %z", "04/Mar/2024:12:00:05 +0200"),
     ],
 )  # fmt: skip
@@ -142,12 +143,12 @@ def test_a_format_and_a_unit_exclude_each_other(way):
         ([45355.4167245, 45355.4174190, 45355.41], "days since 1899-12-30", {"time_unit": "days"}),
         ([20240304100005, 20240304100105, 20240304100205], "YYYYMMDDhhmmss", {"time_format": "%Y%m%d%H%M%S"}),
         ([631151999, 631151999, 631151998], "seconds", {"time_unit": "s"}),
-        ([4102444800, 4102444800, 4102444801], "seconds", {"time_unit": "s"}),
+        ([4102444800, 4102444800, 4102444801], "seconds", {"time_unit": "s", "allow_future": True}),
     ],
 )
 @pytest.mark.parametrize("kind", ["text", "numeric"])
 def test_numbers_of_another_time_are_refused_with_a_remedy_that_works(
-    connection, tmp_path, numbers, named, remedy, kind
+    connection, tmp_path, *, numbers, named, remedy, kind
 ):
     rows = _write(numbers)
     for read in (_load_file, _import_table):
@@ -159,7 +160,7 @@ def test_numbers_of_another_time_are_refused_with_a_remedy_that_works(
 
 
 def test_single_numbers_of_another_time_go_to_quarantine_on_both_sides(way):
-    report = way(_write([631152000, 4102444799, 1709546405, 1709546405, 631151999, 4102444800]))
+    report = way(_write([631152000, 4102444799, 1709546405, 1709546405, 631151999, 4102444800]), allow_future=True)
     assert (report.kept, report.quarantined) == (4, {"time-out-of-range": 2})
 
 
@@ -270,7 +271,8 @@ def test_requests_and_quasi_identifiers_are_read_alike(connection, tmp_path):
 
 FORMS = (
     "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%dT%H:%M:%S,%fZ", "%Y/%m/%d %H:%M:%S.%f GMT", "%Y%m%dT%H%M%SZ",
-    "%Y%m%d %H%M%S.%f+0000", "%a, %d %b %Y %H:%M:%S +0000", "%Y-%m-%d %I:%M:%S.%f %p +00:00", "%d-%b-%Y %H:%M:%S UTC", "%Y-%m-%dT%H:%MZ",
+    "%Y%m%d %H%M%S.%f+0000", "%a, %d %b %Y %H:%M:%S +0000",
+    "%Y-%m-%d %I:%M:%S.%f %p +00:00", "%d-%b-%Y %H:%M:%S UTC", "%Y-%m-%dT%H:%MZ",
 )  # fmt: skip
 _INSTANTS = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1))
 
@@ -282,6 +284,6 @@ def test_an_instant_in_any_form_is_the_same_in_files_and_tables(connection, tmp_
     right = [datetime.strptime(f"{at:{form}}", form).replace(tzinfo=UTC).timestamp() for at, form in drawn]
     for read in (_load_file, _import_table):
         with connection.transaction(force_rollback=True):
-            read(connection, tmp_path, rows)
+            read(connection, tmp_path, rows, allow_future=True)
             found = dict(_read_times(connection))
         assert [found[f"c{number}"] for number in range(len(rows))] == pytest.approx(right, abs=0.002)
