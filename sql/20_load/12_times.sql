@@ -112,12 +112,12 @@ BEGIN
     SELECT load.units_per_s INTO units_per_s FROM dbanon.load load JOIN dbanon.dataset dat USING (dataset_id)
         WHERE asked.mode = 'new' AND dat.name = asked.dataset AND dat.dropped_at IS NULL AND load.kind = loaded AND load.source = called
             AND load.units_per_s IS NOT NULL ORDER BY load.load_id DESC LIMIT 1;
-    IF FOUND THEN
-        RETURN units_per_s;
-    ELSIF number IS NULL OR asked.time_format IS NOT NULL THEN
+    IF number IS NULL OR asked.time_format IS NOT NULL THEN
         RETURN NULL;
     ELSIF asked.time_unit IS NOT NULL THEN
         RETURN CASE asked.time_unit WHEN 's' THEN 1 WHEN 'ms' THEN 1e3 WHEN 'us' THEN 1e6 WHEN 'ns' THEN 1e9 ELSE 1 / 86400.0::float8 END;
+    ELSIF units_per_s IS NOT NULL THEN
+        RETURN units_per_s;
     END IF;
     -- Of texts that are rarely numbers those decide nothing.
     typical := coalesce(dbanon_internal.ask_source(format(
@@ -136,7 +136,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, dbanon_internal.loading, text, text) IS
-'How many of the numbers are a second of a source, which loads of a kind call by a name: as in the last of these loads, else as asked, else the median
+'How many of the numbers are a second of a source, which loads of a kind call by a name: as asked, else as in the last of these loads, else the median
 of the first of them decides; NULL where times are no numbers. Raises an error if that would place times before 1990 or after 2100.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_counted_expression(number text, units_per_s double precision, said boolean) RETURNS text
@@ -147,8 +147,9 @@ AS $$
     -- What is out of bounds was counted in another unit, or is no time.
     SELECT CASE WHEN said THEN seconds
         ELSE format('CASE WHEN abs(%1$s) < %2$s OR abs(%1$s) >= %3$s AND abs(%1$s) < ''Infinity'' THEN 1e11 ELSE %4$s END', number,
-                    @earliest_s@ * units_per_s, @latest_s@ * units_per_s, seconds) END
-    FROM (SELECT CASE WHEN units_per_s < 1 THEN format('round((%s - 25569) * 8640000) / 100', number) ELSE format('%s / %s', number, units_per_s) END AS seconds) s
+                    @earliest_s@ * units_per_s + since, @latest_s@ * units_per_s + since, seconds) END
+    FROM (SELECT CASE WHEN units_per_s < 1 THEN format('round((%s - 25569) * 8640000) / 100', number) ELSE format('%s / %s', number, units_per_s) END AS seconds,
+                 CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END AS since) s
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_counted_expression(text, double precision, boolean) IS
 'Writes a time that is a number of some unit as unix seconds, out of range before 1990 and after 2100 unless somebody said the unit.';

@@ -278,6 +278,20 @@ def test_the_unit_of_numbers_is_that_of_the_first_load_of_the_source(connection:
     demand_named(str(error), 9, "no-time")
 
 
+def test_days_stay_days_in_later_loads_unless_another_unit_is_said(connection: psycopg.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, 46000 + f / 1440.0 AS ts, 8.2 + c * 1e-3 AS lon, 53.1 AS lat "
+        "FROM generate_series(1, 9) c, generate_series(0, 9) f"
+    )
+    load_new(connection, time_unit="'days'")
+    connection.execute(
+        "INSERT INTO gps SELECT 'c1', 49000 + f / 1440.0, 8.2, 53.1 FROM generate_series(0, 4) f"
+    )  # in 2034
+    row = load_rows(connection, mode="'new'", allow_future="true")
+    assert (row["rows_kept"], row["last_time"]) == (5, datetime(2034, 2, 25, 0, 4, tzinfo=UTC))
+    assert load_rows(connection, mode="'new'", time_unit="'s'", since="'1970-01-01'")["rows_kept"] == 95
+
+
 def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.Connection, said: list[str]) -> None:
     gps.execute("CREATE TABLE public.heap AS SELECT g.*, repeat('x', 200) AS pad FROM gps g, generate_series(1, 700)")
     gps.execute("UPDATE public.heap SET ts = ts + random() * interval '30 min'")
