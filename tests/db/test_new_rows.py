@@ -280,8 +280,8 @@ def test_the_unit_of_numbers_is_that_of_the_first_load_of_the_source(connection:
 
 def test_days_stay_days_in_later_loads_unless_another_unit_is_said(connection: psycopg.Connection) -> None:
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, 46000 + f / 1440.0 AS ts, 8.2 + c * 1e-3 AS lon, 53.1 AS lat "
-        "FROM generate_series(1, 9) c, generate_series(0, 9) f"
+        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, 46000 + f / 1440.0 AS ts, 8.2 + c * 1e-3 AS lon, "
+        "53.1 AS lat FROM generate_series(1, 9) c, generate_series(0, 9) f"
     )
     load_new(connection, time_unit="'days'")
     connection.execute(
