@@ -5,7 +5,8 @@ KNN and Local are of `benchmarks.papers.sensitive_sites`.
 Subjects are pick-ups, sites are drawn at random among drop-offs. Times are of the whole computation in memory (curve,
 algorithm, guards, rows), compiled code at hand, the median of three. "to bk" and "to less" compare bk+improve with bk
 and with the cheaper of bk and mk; 2-by-2 sums a rectangle for each subject and site, k times as many.
-``./dev bench benchmarks/sensitive_sites.py`` runs all; parts (plain, large, small) can be named after it with Python.
+``./dev bench benchmarks/sensitive_sites.py`` runs all; parts (plain, large, small) can be named after it with Python,
+and ``once`` for one run each instead of three.
 """
 
 import sys
@@ -26,19 +27,20 @@ from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit import oracles_sensitive_sites as oracle
 
 SEED = 2008
+RUNS = 1 if "once" in sys.argv else 3
 FAMILY = methods.find_method("sensitive-sites")
 Run = tuple[float, float]
 
 
 def run(data: Trajectories, places: Sites, algorithm: str, k: int, **params: object) -> Run:
-    """Seconds, the median of three runs, and GGC in percent."""
+    """Seconds, the median of the runs, and GGC in percent."""
     chosen = FAMILY.parse({"k": k, **params})
     seconds = []
-    for _ in range(3):
+    for _ in range(RUNS):
         began = time.perf_counter()
         cloaks = FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(SEED), sites=places)
         seconds.append(time.perf_counter() - began)
-    return sorted(seconds)[1], cloaks.metrics["ggc_percent"]
+    return sorted(seconds)[RUNS // 2], cloaks.metrics["ggc_percent"]
 
 
 def compare_with_paper() -> None:

@@ -75,6 +75,7 @@ def load_places(
             swap = "The shapes have y first. Write them with x first."
             _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_describe_others(asked)}.")
         else:
+            _sources.demand_no_layer(source, asked.layer)
             asked, crs = _find_position(source, asked)
             _copy(connection, source.recorded, None, _read_placed(source, asked, crs, progress), *_list_remedies(asked))
         made = _import_places(
@@ -191,7 +192,6 @@ def _choose_columns(asked: LoadingPlaces) -> list[str]:
 
 def _read_placed(source: _sources.Source, asked: LoadingPlaces, crs: str, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
-    _sources.demand_no_layer(source, asked.layer)
     names, wanted = _choose_columns(asked), _describe_reading(source, asked, asked.geom)
     for batch in _trajectories.report_batches(source, names, wanted, progress):
         label = pa.nulls(len(batch), pa.string())

@@ -61,7 +61,9 @@ FILES: dict[str, bytes | None] = {
     "endless.csv": (HEAD + "".join(f"{i:x}" for i in range(9000)) + f",{START_S},8.2173,53.1415\n").encode(),
     "good.csv": GOOD.encode(),
     "alone.csv": (HEAD + format_fixes(1)).encode(),
-    "clocks.csv": (GOOD + "ysolde1,1900-01-01,8.2173,53.1415\nysolde1,1950-01-01T00:00:00Z,8.2173,53.1415\n").encode(),
+    "clocks.csv": (
+        GOOD + "ysolde1,1900-01-01T00:00:00Z,8.2173,53.1415\nysolde1,1950-01-01T00:00:00Z,8.2173,53.1415\n"
+    ).encode(),
     "sites.csv": b"x,y,name\n8.2173,53.1415,tristan's clinic\n8.2173,53.1415,\n",
     "headless.csv": b"8.2173,53.1415,clinic\n" * 2,
     "nan_sites.csv": b"x,y\nnan,53.1415\n8.2173,NaN\ninf,53.1415\n8.2173,-Infinity\n",

@@ -11,7 +11,7 @@ from tests.unit.test_covered_figures import NUMBER, has_all
 
 PROGRAMS = {
     "tp-aware": ("results/senders.md", "senders.py"),
-    "sensitive-sites": ("results/sensitive_sites.md", "sensitive_sites.py", "large"),
+    "sensitive-sites": ("results/sensitive_sites.md", "sensitive_sites.py", "large", "once"),
 }
 """Of a family's page: the stored results of a benchmark, and its command."""
 
