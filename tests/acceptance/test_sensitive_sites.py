@@ -453,7 +453,7 @@ def test_odd_places_are_published_and_safe(
 ) -> None:
     subjects, sites = ODD[case]
     people, clinics = tmp_path / "people.csv", tmp_path / "clinics.csv"
-    people.write_text("x,y,time\n" + "".join(f"{500_000 + x},{5_000_000 + y},0\n" for x, y in subjects))
+    people.write_text("x,y,time\n" + "".join(f"{500_000 + x},{5_000_000 + y},1212566400\n" for x, y in subjects))
     rows = "".join(f"{500_000 + x},{5_000_000 + y},{i}\n" for i, (x, y) in enumerate(sites))
     clinics.write_text("x,y,name\n" + rows)
     metres = ("--dataset", "odd", "--crs", "EPSG:32632")
