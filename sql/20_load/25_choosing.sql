@@ -30,7 +30,7 @@ BEGIN
         RAISE EXCEPTION 'The unit of times must be s, ms, us, ns or days, without a format beside it. Got %.', dbanon_internal.quote_text(asked.time_unit)
                 || CASE WHEN asked.time_format IS NULL THEN '' ELSE ' and a format' END
             USING ERRCODE = 'DA011', DETAIL = 'Days are those since 1899-12-30, the others since 1970.',
-                  HINT = 'Change time_unit => ..., or leave out it or time_format => ....';
+                  HINT = 'Give one of time_unit => ... and time_format => ....';
     END IF;
 END
 $$;
