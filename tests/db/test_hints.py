@@ -328,7 +328,7 @@ def test_rows_that_were_lost_are_shown_and_names_are_read_as_proposed(gps: psyco
     assert Load().but(mode="'replace'", nulls=names).run(gps) == 80
 
 
-@tries("Write it like time_format =>", "Change time_unit => ..., or leave out")
+@tries("Write it like time_format =>", "Give one of time_unit =>")
 def test_a_format_and_a_unit_are_changed_as_proposed(gps: psycopg.Connection) -> None:
     gps.execute(
         "CREATE VIEW public.written AS SELECT subject, to_char(at AT TIME ZONE 'UTC', 'DD/MM/YYYY HH24:MI:SS') AS at, lon, lat "
