@@ -6,9 +6,7 @@ The last tests look for proposals that no test tries.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import psycopg
 import pytest
@@ -16,13 +14,16 @@ import pytest
 from tests import here
 from tests.db import nights
 from tests.golden.sentences import list_sentences
-
-Test = TypeVar("Test", bound=Callable[..., object])
-
-PROPOSAL = re.compile(
-    r"(?:SELECT|CALL) |CREATE |GRANT |ALTER |DROP |COMMIT|\w+ => |in a view|ST_\w+|`(?:dbanon|[A-Z]{4,}) [^`]*`|--[a-z]"
+from tests.hints import (
+    find_arguments,
+    find_statements,
+    list_marks,
+    list_untried,
+    read_words,
+    refuse,
+    tries,
 )
-TRIED: list[str] = []
+
 CANNOT: dict[str, str] = {
     "Cast it in a view, and import that with time_column": "is being replaced",
     "Give the right one, for example crs": "only who made the table knows it",
@@ -36,12 +37,6 @@ CREATE VIEW public.points AS SELECT subject, at, ST_SetSRID(ST_MakePoint(lon, la
 CREATE VIEW public.squares AS SELECT subject AS name, ST_Expand(geom, 0.001) AS geom FROM public.points WHERE subject = 's1'
     ORDER BY at LIMIT 1;
 """
-
-
-def tries(*pieces: str) -> Callable[[Test], Test]:
-    """Say which sentences' proposals a test executes: each has one of the pieces."""
-    TRIED.extend(pieces)
-    return lambda test: test
 
 
 # ---- how a proposal is taken out of a message ------------------------------------------------------------------------
@@ -86,20 +81,6 @@ POINTS = Load(source="public.points", given={"subject": "'subject'", "time_colum
 SITES = Load("import_sites", "public.squares", {})
 
 
-def read_words(said: psycopg.errors.Diagnostic) -> str:
-    return " ".join(filter(None, (said.message_primary, said.message_detail, said.message_hint)))
-
-
-def find_arguments(text: str) -> dict[str, str]:
-    """The arguments with values that a message proposes."""
-    return dict(re.findall(r"\b([a-z_]+) => ('(?:[^']|'')*'|ARRAY\[[^]]*\]|true|[\d.]+(?<!\.))", text))
-
-
-def find_statements(text: str, begins: str) -> list[str]:
-    """The statements that a message proposes; each ends with a full stop, or where the next sentence begins."""
-    return [found.rstrip(". ") for found in re.findall(rf"{begins}(?:'(?:[^']|'')*'|[^';])*?(?=\.(?:\s|$)|;|$)", text)]
-
-
 @pytest.fixture
 def said(connection: psycopg.Connection) -> list[str]:
     """What the server tells the session."""
@@ -118,26 +99,30 @@ def gps(connection: psycopg.Connection) -> psycopg.Connection:
 # ---- loading: the argument that is proposed is given, and the call succeeds -------------------------------------------
 
 
+@tries(
+    "for example tz => 'UTC'", "Leave it out for grid_m", "Leave it out for grid_s", "Leave it out for settle_s",
+    "such as srid => 32610", "bbox => '{8,53,9,54}'", "such as split_gap_s", "such as max_speed_kmh",
+    "Name it, for example crs => 'EPSG:4326'", "Name the columns of coordinates",
+    ", and their reference system, for example crs",
+)  # fmt: skip
 @pytest.mark.parametrize(
-    ("piece", "call", "kept"),
+    "call",
     [
-        ("for example tz => 'UTC'", Load().but(tz="'Mars'"), 80),
-        ("Leave it out for grid_m => 1", Load().but(grid_m="0"), 80),
-        ("Leave it out for grid_s => 1", Load().but(grid_s="0"), 80),
-        ("Leave it out for settle_s => 900", Load().but(settle_s="-1"), 80),
-        ("such as srid => 32610", Load().but(srid="4326"), 80),
-        ("bbox => '{8,53,9,54}'", Load().but(bbox="'{1,2}'"), 80),
-        ("such as split_gap_s => 3600", Load().but(split_gap_s="0"), 80),
-        ("such as max_speed_kmh => 200", Load().but(max_speed_kmh="0"), 80),
-        ("crs => 'EPSG:4326', or set it with", POINTS.of("public.bare"), 80),
-        ("Name the columns of coordinates instead", Load().but(x=None, y=None), 80),
-        ("and their reference system, for example crs", Load().but(x=None, y=None).of("public.metres"), 80),
-        ("Give the zone, for example tz => 'UTC'", Load().of("public.naive"), 80),
+        Load().but(tz="'Mars'"),
+        Load().but(grid_m="0"),
+        Load().but(grid_s="0"),
+        Load().but(settle_s="-1"),
+        Load().but(srid="4326"),
+        Load().but(bbox="'{1,2}'"),
+        Load().but(split_gap_s="0"),
+        Load().but(max_speed_kmh="0"),
+        POINTS.of("public.bare"),
+        Load().but(x=None, y=None),
+        Load().but(x=None, y=None).of("public.metres"),
+        Load().of("public.naive"),
     ],
 )  # fmt: skip
-def test_the_argument_that_is_proposed_lets_the_call_succeed(
-    gps: psycopg.Connection, piece: str, call: Load, kept: int
-) -> None:
+def test_the_argument_that_is_proposed_lets_the_call_succeed(gps: psycopg.Connection, call: Load) -> None:
     gps.execute(
         "CREATE VIEW public.bare AS SELECT subject, at, ST_SetSRID(geom, 0) AS geom FROM public.points;"
         "CREATE VIEW public.metres AS SELECT subject, at, 5e5 + lon AS x, 5e6 + lat AS y FROM public.gps;"
@@ -146,15 +131,7 @@ def test_the_argument_that_is_proposed_lets_the_call_succeed(
     words = call.fail(gps)
     proposed = find_arguments(words)
     assert proposed, words
-    assert call.but(**proposed).run(gps) == kept
-
-
-TRIED += [
-    "for example tz => 'UTC'", "Leave it out for grid_m", "Leave it out for grid_s", "Leave it out for settle_s",
-    "such as srid => 32610", "bbox => '{8,53,9,54}'", "such as split_gap_s", "such as max_speed_kmh",
-    "Name it, for example crs => 'EPSG:4326'", "Name the columns of coordinates",
-    ", and their reference system, for example crs",
-]  # fmt: skip
+    assert call.but(**proposed).run(gps) == 80
 
 
 @tries(
@@ -428,34 +405,24 @@ def test_names_and_numbers_are_mended_in_a_view_as_proposed(gps: psycopg.Connect
 
 # ---- runs, releases, jobs: the statement that is proposed is executed ---------------------------------------------------
 
-LISTS = [  # what fails, and the query that is proposed
-    ("List the runs: SELECT", "SELECT dbanon.cancel_run(99)"),
-    ("List the datasets: SELECT", "SELECT dbanon.drop_dataset('none')"),
-    ("List the loads: SELECT", "SELECT dbanon.drop_load(99)"),
-    ("List the releases: SELECT", "SELECT dbanon.unpublish('absent')"),
-    ("List the releases: SELECT", "SELECT * FROM dbanon.release_card('none')"),
-    ("List the parts: SELECT name, bounds", "SELECT dbanon.unpublish_part('absent', now())"),
-    ("List the jobs: SELECT", "SELECT dbanon.steer_job('none', 'pause')"),
-    ("or name a job that is there: SELECT", "SELECT dbanon.add_job('none', 'dbanon.load', replace => true)"),
-    (
-        "List those you may read: SELECT",
+
+@tries(
+    "List the runs: SELECT", "List the datasets: SELECT", "List the loads: SELECT", "List the releases: SELECT",
+    "List the parts: SELECT name, bounds", "List the jobs: SELECT", "or name a job that is there: SELECT",
+    "List those you may read: SELECT",
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT dbanon.cancel_run(99)", "SELECT dbanon.drop_dataset('none')", "SELECT dbanon.drop_load(99)",
+        "SELECT dbanon.unpublish('absent')", "SELECT * FROM dbanon.release_card('none')",
+        "SELECT dbanon.unpublish_part('absent', now())", "SELECT dbanon.steer_job('none', 'pause')",
+        "SELECT dbanon.add_job('none', 'dbanon.load', replace => true)",
         "SELECT * FROM published.count_inside('published.bare', 'SRID=4326;POLYGON((0 0,1 0,1 1,0 0))', at => now())",
-    ),
-    ("List those you may read: SELECT", 'SELECT published.tile(0, 0, 0, \'{"release": "none"}\')'),
-]
-TRIED += [piece for piece, _ in LISTS]
-
-
-def refuse(connection: psycopg.Connection, statement: str) -> str:
-    """Execute what fails, and return what the error says."""
-    with pytest.raises(psycopg.Error) as caught:
-        connection.execute(statement)  # type: ignore[arg-type]
-    assert (caught.value.sqlstate or "").startswith("DA"), caught.value
-    return read_words(caught.value.diag)
-
-
-@pytest.mark.parametrize(("piece", "statement"), LISTS)
-def test_the_list_that_is_proposed_can_be_read(scratch: psycopg.Connection, piece: str, statement: str) -> None:
+        'SELECT published.tile(0, 0, 0, \'{"release": "none"}\')',
+    ],
+)  # fmt: skip
+def test_the_list_that_is_proposed_can_be_read(scratch: psycopg.Connection, statement: str) -> None:
     if "bare" in statement:
         scratch.execute("CREATE VIEW published.bare AS SELECT 1 AS one")
     with scratch.transaction(force_rollback=True):
@@ -672,26 +639,13 @@ def test_a_thin_period_is_taken_as_proposed(connection: psycopg.Connection, by_h
 # ---- what no test tries -----------------------------------------------------------------------------------------------
 
 
-def list_proposals(folder: str) -> list[str]:
-    return [
-        text
-        for path, lines in list_sentences().items()
-        if path.startswith(folder)
-        for text in lines
-        if PROPOSAL.search(text)
-    ]
-
-
-def is_covered(text: str) -> bool:
-    return any(piece in text for piece in [*TRIED, *CANNOT])
-
-
 @pytest.mark.parametrize("folder", ["sql/20_load"])
 def test_every_proposal_is_tried_or_says_why_it_cannot_be(folder: str) -> None:
-    assert [text for text in list_proposals(folder) if not is_covered(text)] == []
+    assert list_untried(folder) == []
 
 
 def test_what_tests_try_is_said_and_little_cannot_be() -> None:
     said = [text for lines in list_sentences().values() for text in lines]
-    assert [piece for piece in [*TRIED, *CANNOT] if not any(piece in text for text in said)] == []
-    assert len(CANNOT) <= len(TRIED) / 10
+    tried, cannot = list_marks("tried"), list_marks("cannot")
+    assert [piece for piece in [*tried, *cannot] if not any(piece in text for text in said)] == []
+    assert len(cannot) <= len(tried) / 10
