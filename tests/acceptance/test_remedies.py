@@ -183,7 +183,7 @@ def test_a_dataset_that_is_not_there_is_made_as_proposed(town: str, folder: Path
     succeed(town, [word for word in words if word != mode])
 
 
-@tries("if all have, the header")
+@tries("Name the missing column in the header")
 def test_a_header_that_is_too_short_is_corrected_as_proposed(town: str, folder: Path) -> None:
     words = load(folder, "long.csv", "d")
     assert "header" in fail(town, words)

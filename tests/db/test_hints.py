@@ -25,7 +25,6 @@ from tests.hints import (
 )
 
 CANNOT: dict[str, str] = {
-    "Cast it in a view, and import that with time_column": "is being replaced",
     "Give the right one, for example crs": "only who made the table knows it",
 }
 """Pieces of sentences whose proposals cannot be executed, and why."""
@@ -383,7 +382,7 @@ def test_one_place_of_a_row_is_named_as_proposed(gps: psycopg.Connection) -> Non
         assert mended.run(gps) == 80
 
 
-@tries("Bring them into one in a view, with lower(x)::text", "make timestamps of them in a view")
+@tries("Bring them into one in a view, with lower(x)::text")
 def test_names_and_numbers_are_mended_in_a_view_as_proposed(gps: psycopg.Connection) -> None:
     gps.execute(
         "CREATE COLLATION public.blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
@@ -401,6 +400,95 @@ def test_names_and_numbers_are_mended_in_a_view_as_proposed(gps: psycopg.Connect
         "CREATE VIEW public.moments AS SELECT subject, to_timestamp(at::text, 'YYYYMMDDHH24MISS') AS at, lon, lat FROM public.digits"
     )
     assert Load().of("public.moments").but(mode="'replace'").run(gps) == 80
+
+
+@tries("Load rows of the future", "Rows of the future were put")
+def test_rows_of_the_future_are_loaded_as_proposed(gps: psycopg.Connection, said: list[str]) -> None:
+    gps.execute("UPDATE public.gps SET at = at + interval '9 years'")
+    assert Load().but(**find_arguments(Load().fail(gps))).run(gps) == 80
+    gps.execute("UPDATE public.gps SET at = at - interval '9 years' WHERE subject < 's7'")
+    said.clear()
+    assert Load().but(mode="'replace'").run(gps) == 70
+    assert Load().but(mode="'replace'", **find_arguments(" ".join(said))).run(gps) == 80
+
+
+@tries("To see some: SELECT line", "Reproject its geometries", "polygons cross themselves. Mend them")
+@pytest.mark.parametrize(
+    ("call", "geometry", "more"),
+    [
+        (POINTS, "CASE subject WHEN 's1' THEN ST_Transform(geom, 32632) ELSE geom END", ", 4326"),
+        (Load("import_cells", given={}), "ST_GeomFromText(CASE WHEN subject = 's1' THEN bow ELSE square END, 4326)", ""),
+    ],
+)  # fmt: skip
+def test_what_is_lost_is_shown_and_mended_as_proposed(
+    gps: psycopg.Connection, said: list[str], call: Load, geometry: str, more: str
+) -> None:
+    gps.execute(
+        f"CREATE VIEW public.some AS SELECT subject, at, {geometry} AS geom FROM public.points CROSS JOIN LATERAL (SELECT "  # type: ignore[arg-type]
+        "format('POLYGON((%1$s 53, %2$s 53.1, %2$s 53, %1$s 53.1, %1$s 53))', n, n + 0.1) AS bow, "
+        "format('POLYGON((%1$s 53, %2$s 53, %2$s 53.1, %1$s 53.1, %1$s 53))', n, n + 0.1) AS square "
+        "FROM (SELECT 8 + extract(epoch FROM at - '2026-01-05Z')::numeric / 6000 + right(subject, 1)::numeric AS n) one) made"
+    )
+    assert Load().but(dataset="'d'").run(gps) == 80
+    if call is POINTS:
+        call = call.but(mode="'replace'")
+    assert call.of("public.some").run(gps) == 70
+    [notice] = [text for text in said if "To see some" in text]
+    [query] = find_statements(notice, "SELECT")
+    assert len(gps.execute(query).fetchall()) == 10  # type: ignore[arg-type]
+    [function] = re.findall(r"ST_\w+", notice)
+    gps.execute(f"CREATE VIEW public.mended AS SELECT subject, at, {function}(geom{more}) AS geom FROM public.some")  # type: ignore[arg-type]
+    assert (
+        call.of("public.mended")
+        .but(**{"mode": "'replace'"} if call.function != "import_cells" else {"replace": "true"})
+        .run(gps)
+        == 80
+    )
+
+
+@tries("Write it like time_format", "Change time_unit => ..., or leave out it")
+def test_the_way_times_are_written_is_said_as_proposed(gps: psycopg.Connection) -> None:
+    gps.execute(
+        "CREATE VIEW public.german AS SELECT subject, to_char(at, 'DD/MM/YYYY HH24:MI:SS') AS at, lon, lat FROM public.gps"
+    )
+    call = Load().of("public.german").but(tz="'UTC'", time_format="'%d/%m'")
+    call = call.but(**find_arguments(call.fail(gps)))
+    words = call.but(time_unit="'s'").fail(gps)
+    assert re.findall(r"(\w+) => \.\.\.", words) == ["time_unit", "time_format"]
+    assert call.but(time_unit=None).run(gps) == 80
+    gps.execute("CREATE VIEW public.seconds AS SELECT subject, extract(epoch FROM at) AS at, lon, lat FROM public.gps")
+    seconds = Load().of("public.seconds").but(mode="'replace'", time_unit="'s'")
+    seconds.but(time_format="'%Y'").fail(gps)
+    assert seconds.run(gps) == 80
+
+
+@tries("Make timestamps of it in a view")
+def test_timestamps_are_made_in_a_view_as_proposed(gps: psycopg.Connection) -> None:
+    gps.execute(
+        "CREATE VIEW public.clocks AS SELECT subject, (at AT TIME ZONE 'UTC')::time AS at, lon, lat FROM public.gps"
+    )
+    assert "in a view" in Load().of("public.clocks").but(tz="'UTC'").fail(gps)
+    gps.execute("CREATE VIEW public.days AS SELECT subject, date '2026-01-05' + at AS at, lon, lat FROM public.clocks")
+    assert Load().of("public.days").but(tz="'UTC'").run(gps) == 80
+
+
+@tries("one of the words that name no person")
+def test_people_whose_names_are_words_for_nobody_are_loaded_as_proposed(
+    gps: psycopg.Connection, said: list[str]
+) -> None:
+    gps.execute("UPDATE public.gps SET subject = 'NA' WHERE subject = 's1'")
+    assert Load().run(gps) == 70
+    [notice] = [text for text in said if "nulls" in text]
+    assert Load().but(mode="'replace'", **find_arguments(notice)).run(gps) == 80
+
+
+@tries("Load it again: SELECT * FROM dbanon.import_trajectories")
+def test_a_dataset_gets_another_reference_system_as_proposed(gps: psycopg.Connection) -> None:
+    assert Load().run(gps) == 80
+    words = refuse(gps, "UPDATE dbanon.dataset SET srid = 32633")
+    assert re.findall(r"dbanon\.(\w+)\(\.\.\., ", words) == [Load().function]
+    assert Load().but(srid="32633", **find_arguments(words)).run(gps) == 80
+    assert gps.execute("SELECT srid FROM dbanon.dataset").fetchone() == (32633,)
 
 
 # ---- runs, releases, jobs: the statement that is proposed is executed ---------------------------------------------------
