@@ -43,6 +43,18 @@ def refuse(connection: psycopg.Connection, statement: str, code: str = "DA") -> 
     return read_words(caught.value.diag)
 
 
+def accept_overlap(connection: psycopg.Connection, statement: str) -> str:
+    """Refuse a publication, and have it with the options proposed to who accepts it; take it back, and return what was said."""
+    words = refuse(connection, statement)
+    given = find_arguments(words)
+    assert given["reason"] == "'...'"
+    with connection.transaction(force_rollback=True):
+        connection.execute(
+            f"{statement[:-1]}, allow_overlap => {given['allow_overlap']}, reason => 'three words here')"  # type: ignore[arg-type]
+        )
+    return words
+
+
 def find_arguments(text: str) -> dict[str, str]:
     """The arguments with values that a message proposes."""
     return dict(re.findall(r"\b([a-z_]+) => ('(?:[^']|'')*'|ARRAY\[[^]]*\]|true|[\d.]+(?<!\.))", text))
