@@ -44,7 +44,7 @@ def refuse(connection: psycopg.Connection, statement: str, code: str = "DA") -> 
 
 
 def accept_overlap(connection: psycopg.Connection, statement: str) -> str:
-    """Refuse a publication, and have it with the options proposed to who accepts it; take it back, and return what was said."""
+    """Refuse a publication, have it with the options that are proposed, take it back; returns what was said."""
     words = refuse(connection, statement)
     given = find_arguments(words)
     assert given["reason"] == "'...'"

@@ -76,7 +76,7 @@ def test_runs_are_started_as_proposed(own: psycopg.Connection, dbanon_server: "T
                 ),
                 (
                     "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('all', 32610, 1, 60);"
-                    "UPDATE dbanon.dataset SET sample_of = 2, tied_to = 1 WHERE name = 'ten'",
+                    "UPDATE dbanon.dataset SET sample_of = (SELECT max(dataset_id) FROM dbanon.dataset), tied_to = dbanon_internal.hold_lock() WHERE name = 'ten'",
                     "SELECT dbanon.publish(1, 'x')",
                 ),
             ]
