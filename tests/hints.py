@@ -38,7 +38,7 @@ def read_words(said: psycopg.errors.Diagnostic) -> str:
 def refuse(connection: psycopg.Connection, statement: str, code: str = "DA") -> str:
     """Execute what fails, and return what the error says."""
     with pytest.raises(psycopg.Error) as caught:
-        connection.execute(statement)  # type: ignore[arg-type]
+        connection.execute(statement)
     assert (caught.value.sqlstate or "").startswith(code), caught.value
     return read_words(caught.value.diag)
 
@@ -50,7 +50,7 @@ def accept_overlap(connection: psycopg.Connection, statement: str) -> str:
     assert given["reason"] == "'...'"
     with connection.transaction(force_rollback=True):
         connection.execute(
-            f"{statement[:-1]}, allow_overlap => {given['allow_overlap']}, reason => 'three words here')"  # type: ignore[arg-type]
+            f"{statement[:-1]}, allow_overlap => {given['allow_overlap']}, reason => 'three words here')"
         )
     return words
 

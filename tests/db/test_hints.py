@@ -662,7 +662,7 @@ def test_a_job_is_changed_as_proposed(job: psycopg.Connection) -> None:
     ("name", "wrong"),
     [
         ("load", '{"read_dsn": "host=x"}'), ("load", '{"grid_m": "x"}'), ("further", '[{"kind": "x"}]'),
-        ("further", '[{"kind": "requests", "source": "public.asked", "columns": "poi"}]'),
+        ("further", '[{"columns": "poi", "kind": "requests", "source": "public.asked"}]'),
     ],
 )  # fmt: skip
 def test_the_words_of_a_job_are_written_as_proposed(job: psycopg.Connection, name: str, wrong: str) -> None:

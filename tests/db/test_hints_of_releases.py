@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """What messages of runs, releases, jobs and questions propose, executed on the input that made them say so.
 
 As tests/db/test_hints.py for loads.
@@ -54,13 +55,13 @@ def find_url(connection: psycopg.Connection, server: "Target") -> str:
 def test_runs_are_started_as_proposed(own: psycopg.Connection, dbanon_server: "Target", tmp_path: Path) -> None:
     words = refuse(own, CALL % "")
     [submit] = re.findall(r"SELECT (dbanon\.\w+)\(\.\.\.\)", words)
-    own.execute(f"SELECT {submit}('ten', 'tp-aware', '{{\"k\": 5}}')")  # type: ignore[arg-type]
+    own.execute(f"SELECT {submit}('ten', 'tp-aware', '{{\"k\": 5}}')")
     own.execute("SELECT dbanon.cancel_run(2)")
     [command] = re.findall(r"dbanon (\w+)\.", words)
     assert command == "worker"
     with workers.keep_up(find_url(own, dbanon_server), tmp_path / "log"):
         words = refuse(own, CALL % f", allow_overlap => true, {REASON}")
-        own.execute(CALL % f", allow_overlap => true, {REASON}, publish_as => {find_arguments(words)['publish_as']}")  # type: ignore[arg-type]
+        own.execute(CALL % f", allow_overlap => true, {REASON}, publish_as => {find_arguments(words)['publish_as']}")
         for number, (spoil, refused) in enumerate(
             [
                 ("UPDATE dbanon.run SET algorithm = 'none' WHERE run_id = 1", "SELECT dbanon.publish(1, 'x')"),
@@ -81,10 +82,10 @@ def test_runs_are_started_as_proposed(own: psycopg.Connection, dbanon_server: "T
                 ),
             ]
         ):
-            own.execute(spoil)  # type: ignore[arg-type]
+            own.execute(spoil)
             assert re.findall(r"CALL dbanon\.(\w+)\(\.\.\.\)", refuse(own, refused)) == ["anonymize"]
             own.execute("UPDATE dbanon.dataset SET sample_of = NULL, tied_to = NULL")
-            own.execute(CALL % f", publish_as => 'again_{number}', allow_overlap => true, {REASON}")  # type: ignore[arg-type]
+            own.execute(CALL % f", publish_as => 'again_{number}', allow_overlap => true, {REASON}")
     assert own.execute("SELECT count(*) FROM dbanon.releases WHERE live").fetchone() == (5,)
 
 
@@ -111,11 +112,11 @@ def test_a_run_that_is_waited_for_is_cancelled_as_proposed(own: psycopg.Connecti
 def test_the_transaction_is_ended_before_a_call_as_proposed(own: psycopg.Connection, call: str, submit: str) -> None:
     own.execute("BEGIN")
     with pytest.raises(psycopg.Error) as caught, own.transaction():
-        own.execute(call)  # type: ignore[arg-type]
+        own.execute(call)
     words = read_words(caught.value.diag)
     assert [*submit.split("(")[:1]] == (re.findall(r"(SELECT dbanon\.submit_run)\(\.\.\.\)", words) or [""])
     if submit:
-        own.execute(submit)  # type: ignore[arg-type]
+        own.execute(submit)
     [end] = re.findall("COMMIT(?= first)", words)
     own.execute(end)
     own.execute("SELECT dbanon_internal.register_worker('nobody')")
@@ -123,7 +124,7 @@ def test_the_transaction_is_ended_before_a_call_as_proposed(own: psycopg.Connect
     if submit:  # a run that nobody takes is waited for
         refuse(own, call, "57014")
     else:
-        own.execute(call)  # type: ignore[arg-type]
+        own.execute(call)
 
 
 # ---- publications ----------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ def test_the_methods_that_can_be_published_are_listed_as_proposed(own: psycopg.C
         own, "UPDATE dbanon.method SET traits = traits || '{\"hidden_by\": \"weather\"}' WHERE name = 'tp-aware'"
     )
     [query] = find_statements(refuse(own, "SELECT dbanon.publish(1, 'ten')"), "SELECT")
-    assert own.execute(query).fetchall()  # type: ignore[arg-type]
+    assert own.execute(query).fetchall()
 
 
 @tries("Publish the very same groups again")
@@ -154,7 +155,7 @@ def test_it_is_said_how_long_people_stay_as_proposed(own: psycopg.Connection) ->
     own.execute(
         "CREATE VIEW public.more AS SELECT 'p1' AS subject, timestamptz '2009-01-01Z' AS time, ST_SetSRID(ST_MakePoint(-121.5, 37), 4326) AS geom;"
         "SELECT dbanon.import_trajectories('public.more', 'ten', mode => 'append', "
-        f"settle_s => {find_arguments(words)['settle_s']})"  # type: ignore[arg-type]
+        f"settle_s => {find_arguments(words)['settle_s']})"
     )
     own.execute("SELECT dbanon.publish(%s, 'places')", [write_snapshot(own, LOW)])
 
@@ -163,11 +164,11 @@ def test_it_is_said_how_long_people_stay_as_proposed(own: psycopg.Connection) ->
 def test_a_part_is_published_or_withdrawn_first_as_proposed(own: psycopg.Connection) -> None:
     parts.publish_part(own, parts.run_of(own, 0))
     words = refuse(own, f"SELECT dbanon.publish({parts.run_of(own, 1)}, 'ten')")
-    own.execute(f"SELECT dbanon.publish(3, 'ten', grow => {find_arguments(words)['grow']})")  # type: ignore[arg-type]
+    own.execute(f"SELECT dbanon.publish(3, 'ten', grow => {find_arguments(words)['grow']})")
     again = f"SELECT dbanon.publish({parts.run_of(own, 1)}, 'ten', grow => true)"
     [withdraw] = find_statements(refuse(own, again), "SELECT")
-    own.execute(withdraw)  # type: ignore[arg-type]
-    own.execute(again)  # type: ignore[arg-type]
+    own.execute(withdraw)
+    own.execute(again)
 
 
 @tries("Withdraw a part with SELECT dbanon.unpublish_part", "List the parts: SELECT bounds FROM dbanon.releases")
@@ -178,9 +179,9 @@ def test_a_part_is_listed_and_withdrawn_as_proposed(own: psycopg.Connection) -> 
     [(table,)] = own.execute("SELECT DISTINCT relation::text FROM dbanon_internal.list_series_tables(1)").fetchall()
     [withdraw] = re.findall(r"SELECT dbanon\.\w+\(\.\.\.\)", refuse(own, f"DELETE FROM {table}"))
     [query] = find_statements(refuse(own, withdraw.replace("...", "'ten', '1999-01-01Z'")), "SELECT")
-    [first, second] = own.execute(query).fetchall()  # type: ignore[arg-type]
+    [first, second] = own.execute(query).fetchall()
     own.execute(withdraw.replace("...", "'ten', %s"), [first[0].lower])
-    assert own.execute(query).fetchall() == [second]  # type: ignore[arg-type]
+    assert own.execute(query).fetchall() == [second]
 
 
 @tries(
@@ -195,14 +196,14 @@ def test_a_name_in_schema_published_becomes_free_as_proposed(
     own.execute("SELECT dbanon.publish(1, 'ten')")
     other.execute("SELECT FROM published.ten")
     [unpublish] = find_statements(refuse(own, "SELECT dbanon.unpublish('ten')"), "SELECT")
-    own.execute(unpublish)  # type: ignore[arg-type]
+    own.execute(unpublish)
     [clear] = find_statements(said[-1].partition("tries again, or ")[2], "SELECT")
     assert clear in refuse(own, "SELECT dbanon.publish(1, 'ten')")
     said.clear()
-    own.execute(clear)  # type: ignore[arg-type]
+    own.execute(clear)
     assert "in use by" in said[-1]
     other.rollback()
-    own.execute(clear)  # type: ignore[arg-type]
+    own.execute(clear)
     assert own.execute("SELECT to_regclass('published.ten')").fetchone() == (None,)
     own.execute("SELECT dbanon.publish(1, 'ten')")
 
@@ -213,9 +214,9 @@ def test_the_transaction_in_the_way_of_a_publication_is_found_as_proposed(
     own: psycopg.Connection, other: psycopg.Connection, table: str
 ) -> None:
     own.execute("ALTER FUNCTION dbanon.publish SET lock_timeout = '100ms'")
-    other.execute(f"SELECT FROM dbanon.{table} FOR UPDATE")  # type: ignore[arg-type]
+    other.execute(f"SELECT FROM dbanon.{table} FOR UPDATE")
     [query] = find_statements(refuse(own, "SELECT dbanon.publish(1, 'ten')"), "SELECT")
-    found = own.execute(query.replace("*", "pid")).fetchall()  # type: ignore[arg-type]
+    found = own.execute(query.replace("*", "pid")).fetchall()
     assert (other.info.backend_pid,) in found
     other.rollback()
     own.execute("SELECT dbanon.publish(1, 'ten')")
@@ -249,7 +250,7 @@ def test_the_right_to_read_which_server_this_is_is_granted_as_proposed(
         told: list[str] = []
         schema.upgrade(find_url(own, dbanon_server), share_roles=True, say=told.append)
         [query] = [quoted for text in told for quoted in find_quoted(text) if "dbanon.health" in quoted]
-        words = str(own.execute(query.replace("*", "remedy")).fetchone())  # type: ignore[arg-type]
+        words = str(own.execute(query.replace("*", "remedy")).fetchone())
     [grant] = re.findall(r"GRANT EXECUTE ON FUNCTION [\w(), ]+ TO \w+", words)
     own.execute(grant)
     own.execute("SELECT dbanon.publish(1, 'ten')")
@@ -315,7 +316,7 @@ def test_the_periods_of_a_job_are_listed_as_proposed(own: psycopg.Connection) ->
     query = "SELECT dbanon_internal.set_period(1, '[1999-01-01Z,1999-01-02Z)', '{\"state\": \"load\"}')"
     [listed] = find_statements(refuse(own, query), "SELECT")
     nights.take_step(own)
-    assert len(own.execute(listed).fetchall()) == 1  # type: ignore[arg-type]
+    assert len(own.execute(listed).fetchall()) == 1
 
 
 @tries("Skip it: SELECT dbanon.steer_job")
@@ -326,7 +327,7 @@ def test_a_period_whose_data_were_forgotten_is_skipped_as_proposed(own: psycopg.
     own.execute("SELECT dbanon.forget_before('taxi', %s)", [nights.find_day(1.5)])
     assert nights.take_step(own) == "held"
     [skip] = find_statements(str(nights.list_periods(own, "error")[-1]), "SELECT")
-    own.execute(skip)  # type: ignore[arg-type]
+    own.execute(skip)
     assert nights.list_periods(own, "state")[-1] == "skipped"
 
 
@@ -359,13 +360,13 @@ def test_areas_and_lines_are_made_as_proposed(own: psycopg.Connection) -> None:
     for area, more in zip(wrong, [", 32610", "", ", 9"], strict=True):
         functions = re.findall(r"ST_\w+", refuse(own, asked % area))
         assert len(functions) == 3
-        assert own.execute(asked % f"{functions[wrong.index(area)]}({area}{more})").fetchone()  # type: ignore[arg-type]
+        assert own.execute(asked % f"{functions[wrong.index(area)]}({area}{more})").fetchone()
     asked = f"SELECT * FROM published.crossings('published.ten', %s, {ALL})"
     box, point = "ST_MakeEnvelope(0, 0, 9, 9, 32610)", wrong[2]
     line, boundary = re.findall(r"ST_\w+", refuse(own, asked % box))
-    own.execute(asked % f"{boundary}({box})")  # type: ignore[arg-type]
+    own.execute(asked % f"{boundary}({box})")
     refuse(own, asked % point)
-    own.execute(asked % f"{line}({point}, ST_SetSRID(ST_MakePoint(9, 9), 32610))")  # type: ignore[arg-type]
+    own.execute(asked % f"{line}({point}, ST_SetSRID(ST_MakePoint(9, 9), 32610))")
 
 
 @tries("List its parts: SELECT since, until", "List the releases that have them: SELECT name FROM published.columns")
@@ -375,11 +376,11 @@ def test_the_parts_and_columns_that_answer_are_listed_as_proposed(own: psycopg.C
     box = "ST_MakeEnvelope(0, 0, 9, 9, 32610)"
     asked = f"SELECT * FROM published.count_inside('published.ten', {box}, '%s')"
     [query] = find_statements(refuse(own, asked % "2008-06-05 20:00Z"), "SELECT")
-    [(since, _), _] = own.execute(query).fetchall()  # type: ignore[arg-type]
-    assert own.execute(asked % since).fetchone()  # type: ignore[arg-type]
+    [(since, _), _] = own.execute(query).fetchall()
+    assert own.execute(asked % since).fetchone()
     own.execute("SELECT dbanon.publish(%s, 'places')", [write_snapshot(own, LOW, at_s=86400 * 30)])
     asked = f"SELECT * FROM published.requests_inside('published.%s', {box}, {ALL})"
     there = asked.replace(ALL, "'[2008-07-04 08:00Z,2008-07-04 08:00:01Z)'") % "places"
     [query] = find_statements(refuse(own, there), "SELECT")
-    assert own.execute(query).fetchall() == [("ten",)]  # type: ignore[arg-type]
-    assert own.execute(asked % "ten").fetchall()  # type: ignore[arg-type]
+    assert own.execute(query).fetchall() == [("ten",)]
+    assert own.execute(asked % "ten").fetchall()

@@ -116,7 +116,7 @@ def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty, prefixes: list[str
 
 
 @tries(
-    "Make it with --postgis-schema", "Make it with --role-prefix %s. Or with", "or let the same logins in with --share-roles"
+    "Make it with --postgis-schema", "Make it with --role-prefix %s. Or", "let the same logins in with --share-roles"
 )  # fmt: skip
 def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user: str, prefixes: list[str]) -> None:
     prefix, url = prefixes[0], empty(owner=user)
@@ -178,7 +178,8 @@ def test_an_owner_is_sent_to_roles_of_its_own_and_not_into_those_of_another(
 
 @tries(
     "Run `CREATE EXTENSION postgis` in this database", "have a superuser run `ALTER ROLE %I CREATEROLE`",
-    "or run `GRANT CREATE ON DATABASE", "Run `GRANT TEMPORARY ON DATABASE", "Have `GRANT EXECUTE ON FUNCTION pg_control_system()",
+    "or run `GRANT CREATE ON DATABASE", "Run `GRANT TEMPORARY ON DATABASE",
+    "Have `GRANT EXECUTE ON FUNCTION pg_control_system()",
 )  # fmt: skip
 def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: str, prefixes: list[str]) -> None:
     url = empty(owner=user)
