@@ -120,7 +120,7 @@ AS $$
         WHERE fnd.gaps IS NOT NULL ORDER BY sen.nth, length(own.text) DESC
     )
     SELECT coalesce(left(string_agg(par.own || CASE
-            WHEN par.gap ~ '^([-0-9]{0,10} ?[-+0-9:.,]{0,21}|[0-9A-Z][0-9A-Z]\d\d[0-9A-Z])$'
+            WHEN par.gap ~ '^(''?[-0-9]{0,10} ?[-+0-9:.,]{0,21}''?|[0-9A-Z][0-9A-Z]\d\d[0-9A-Z])$'
                 OR par.gap ~ '^[\w.''-]+$' AND strpos(to_jsonb(job)::text, to_jsonb(btrim(par.gap, ''''))::text) > 0 THEN par.gap ELSE '...' END,
             '' ORDER BY told.nth, par.nth), 1000), 'The server refused the step ' || was.state || ' (SQLSTATE ' || (changes ->> 'sqlstate') || ').')
     FROM told CROSS JOIN ROWS FROM (regexp_split_to_table(CASE WHEN told.nth > 1 THEN ' ' ELSE '' END || told.text, '%[sLI]?'), unnest(told.gaps))

@@ -13,6 +13,7 @@ from dbanon.testing import database_url
 from tests import here
 from tests.acceptance.commands import call
 from tests.facts import demand_refused, expect_refusal
+from tests.hints import tries
 
 Empty = Callable[..., str]
 
@@ -217,6 +218,7 @@ _PLANTED = {
 }
 
 
+@tries("Run `%s`, or move the things in use to another schema")
 def test_what_was_planted_beside_postgis_before_the_right_was_revoked_is_refused(empty: Empty, user: str) -> None:
     """An overload with closer argument types would win over PostGIS's own function and run with the caller's rights."""
     url, member = empty(), "function public.st_expand(public.geometry,numeric)"

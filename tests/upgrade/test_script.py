@@ -19,6 +19,7 @@ from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.clients import find_client
 from tests.facts import demand_named, expect_refusal
+from tests.hints import find_quoted, tries
 from tests.upgrade.test_uninstall import read_state
 
 Empty = Callable[..., str]
@@ -55,13 +56,22 @@ def install_script(url: str, text: str) -> str:
     return done.stderr
 
 
-def demand_refusal(url: str, text: str, *facts: str) -> None:
-    """Demand that psql ends with one error that names the facts, and that nothing was changed."""
+def demand_refusal(url: str, text: str, *facts: str) -> str:
+    """Demand that psql ends with one error that names the facts, and that nothing was changed; returns what it said."""
     before = read_state(url)
     done = run_psql(url, text)
     assert (done.returncode, done.stderr.count("ERROR: ")) == (3, 1), done.stderr
-    demand_named(done.stderr.partition("CONTEXT")[0], *facts)
+    said = done.stderr.partition("CONTEXT")[0]
+    demand_named(said, *facts)
     assert read_state(url) == before
+    return said
+
+
+def find_options(text: str) -> list[list[str]]:
+    """The options with values that a hint proposes."""
+    return [
+        [name, value.strip("'")] for name, value in re.findall(r"(--[a-z-]+) ('[^']*'|\w+)", text.partition("HINT:")[2])
+    ]
 
 
 def dump_schema(url: str) -> str:
@@ -105,16 +115,19 @@ def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty, prefixes: list[str
     assert (dump_schema(scripted), read_state(scripted), read_data(scripted), read_keys(scripted)) == before
 
 
+@tries(
+    "Make it with --postgis-schema", "Make it with --role-prefix %s. Or", "let the same logins in with --share-roles"
+)  # fmt: skip
 def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user: str, prefixes: list[str]) -> None:
     prefix, url = prefixes[0], empty(owner=user)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute('CREATE SCHEMA "Geo data"; CREATE EXTENSION postgis SCHEMA "Geo data"')
         connection.execute(f'ALTER SCHEMA "Geo data" OWNER TO {user}')
     owner = database_url(url, user=user, password=user)
-    demand_refusal(owner, schema.write_script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
-    told = install_script(
-        owner, call("", "db", "script", "--role-prefix", prefix, "--postgis-schema", "Geo data").stdout
-    )
+    said = demand_refusal(owner, schema.write_script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
+    [place] = find_options(said)
+    assert place[1] == "Geo data"
+    told = install_script(owner, call("", "db", "script", "--role-prefix", prefix, *place).stdout)
     demand_named(told, "--restrict-public", "restrict_public => true")
     assert call(url, "db", "upgrade").code == 0  # which keeps the roles and the schema
     with psycopg.connect(url, autocommit=True) as connection:
@@ -128,19 +141,27 @@ def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user
         )
         assert connection.execute("SELECT count(*) FROM dbanon.fix").fetchone() == (2,)
     # Made for other roles than the database has, it is refused; of another database the roles are.
-    demand_refusal(owner, schema.write_script(postgis_schema="Geo data"), f"{prefix}_*", f"--role-prefix {prefix}")
+    text = schema.write_script(postgis_schema="Geo data", share_roles=True)
+    for words in find_options(demand_refusal(owner, text, f"{prefix}_*", f"--role-prefix {prefix}")):
+        install_script(url, call("", "db", "script", *words, *place, "--share-roles").stdout)
+        install_script(url, call("", "db", "script", "--role-prefix", prefix, *place, "--share-roles").stdout)
     other = empty(owner=user)
     with psycopg.connect(other, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
         database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
-    demand_refusal(
-        database_url(other, user=user, password=user),
+    said = demand_refusal(
+        (there := database_url(other, user=user, password=user)),
         schema.write_script(role_prefix=prefix),
         f"Database {database}",
         "--share-roles",
     )
+    for words in (["--role-prefix", prefixes[1]], ["--role-prefix", prefix, "--share-roles"]):
+        assert set(words[::2]) <= {*re.findall("--[a-z-]+", said)}
+        with psycopg.connect(there) as connection, connection.transaction(force_rollback=True):
+            connection.execute(call("", "db", "script", *words).stdout.encode())
 
 
+@tries("members of @admin@ read and change all that is in the other database")
 def test_an_owner_is_sent_to_roles_of_its_own_and_not_into_those_of_another(
     empty: Empty, user: str, prefixes: list[str]
 ) -> None:
@@ -150,26 +171,38 @@ def test_an_owner_is_sent_to_roles_of_its_own_and_not_into_those_of_another(
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
     owner, database = database_url(own, user=user, password=user), psycopg.conninfo.conninfo_to_dict(theirs)["dbname"]
-    demand_refusal(owner, schema.write_script(role_prefix=prefixes[0]), database, "--role-prefix NAME")
-    demand_named(install_script(owner, schema.write_script(role_prefix=prefixes[1])), "--restrict-public")
+    said = demand_refusal(owner, schema.write_script(role_prefix=prefixes[0]), database, "--role-prefix NAME")
+    [[option, _]] = find_options(said)
+    demand_named(install_script(owner, call("", "db", "script", option, prefixes[1]).stdout), "--restrict-public")
 
 
+@tries(
+    "Run `CREATE EXTENSION postgis` in this database", "have a superuser run `ALTER ROLE %I CREATEROLE`",
+    "or run `GRANT CREATE ON DATABASE", "Run `GRANT TEMPORARY ON DATABASE",
+    "Have `GRANT EXECUTE ON FUNCTION pg_control_system()",
+)  # fmt: skip
 def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: str, prefixes: list[str]) -> None:
     url = empty(owner=user)
     owner, text = database_url(url, user=user, password=user), schema.write_script(role_prefix=prefixes[0])
-    demand_refusal(owner, text, "postgis", "`CREATE EXTENSION postgis`", "superuser")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE EXTENSION postgis; ALTER ROLE {user} NOCREATEROLE")
-        demand_refusal(owner, text, f"{prefixes[0]}_admin", f"`ALTER ROLE {user} CREATEROLE`")
-        connection.execute(
-            f"ALTER ROLE {user} CREATEROLE; ALTER DATABASE {connection.info.dbname} OWNER TO CURRENT_USER"
-        )
-        demand_refusal(owner, text, f"`GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}`")
-        connection.execute(f"REVOKE TEMPORARY ON DATABASE {connection.info.dbname} FROM PUBLIC")
-        demand_refusal(owner, text, f"`GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}`")
-        connection.execute(f"GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}")
+        database = connection.info.dbname
+        for spoil, *facts in (
+            ("SELECT", "postgis", "`CREATE EXTENSION postgis`", "superuser"),
+            (f"ALTER ROLE {user} NOCREATEROLE", f"{prefixes[0]}_admin", f"`ALTER ROLE {user} CREATEROLE`"),
+            (f"ALTER DATABASE {database} OWNER TO CURRENT_USER", f"`GRANT CREATE ON DATABASE {database} TO {user}`"),
+            (
+                f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC",
+                f"`GRANT TEMPORARY ON DATABASE {database} TO {user}`",
+            ),
+            ("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC", "pg_control_system()", "TO PUBLIC"),
+        ):
+            connection.execute(spoil.encode())
+            [statement] = find_quoted(demand_refusal(owner, text, *facts))
+            connection.execute(statement.encode())
+        with psycopg.connect(owner) as opened:
+            opened.execute(text.encode())  # nothing is lacking now
+            opened.rollback()
         connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
-        demand_refusal(owner, text, "pg_control_system()", "TO PUBLIC")
     told = install_script(url, text)  # a superuser may read it, and the admin role may not
     demand_named(told, f"{prefixes[0]}_admin", "`dbanon check`", "dbanon.health")
 
@@ -193,9 +226,13 @@ def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: py
         install_script(url, text)
 
 
+@tries(
+    "Delete all it holds, with", "Restore a whole dump into an empty database", "Make the script with an earlier --from"
+)
 @pytest.mark.parametrize(
     ("revision", "options", "facts"),
     [
+        ("", {}, ("no tables", "DROP SCHEMA")),
         ("9999", {}, ("9999", schema.EXPECTED_REVISION, "newer dbanon")),
         ("0003", {}, ("0003", "`dbanon db uninstall`")),
         (None, {"since": schema.EXPECTED_REVISION}, (schema.EXPECTED_REVISION, "--from")),
@@ -205,11 +242,19 @@ def test_a_revision_that_the_script_does_not_begin_with_is_refused(
     empty: Empty, revision: str | None, options: dict[str, str], facts: tuple[str, ...]
 ) -> None:
     url = empty()
-    if revision is not None:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("CREATE SCHEMA dbanon; CREATE TABLE dbanon.alembic_version (version_num varchar(32))")
+    with psycopg.connect(url, autocommit=True) as connection:
+        if revision is not None:
+            connection.execute(
+                "CREATE SCHEMA dbanon; CREATE TABLE dbanon.alembic_version (version_num varchar(32));"
+                "CREATE SCHEMA dbanon_internal; CREATE SCHEMA published; CREATE TABLE dbanon.run ()"
+            )
+        if revision:
             connection.execute("INSERT INTO dbanon.alembic_version VALUES (%s)", [revision])
-    demand_refusal(url, schema.write_script(share_roles=True, **options), *facts)
+        said = demand_refusal(url, schema.write_script(share_roles=True, **options), *facts)
+        for statement in find_quoted(said)[:1]:
+            connection.execute(statement.encode())
+    if revision != "9999":  # which another program brings
+        install_script(url, schema.write_script(share_roles=True))
 
 
 @pytest.mark.parametrize("way", [("-v", "ON_ERROR_STOP=0"), ("-v", "ON_ERROR_STOP=1")])

@@ -15,6 +15,7 @@ from dbanon.schema import _text
 from dbanon.testing import database_url, logins
 from tests.acceptance.commands import call, start
 from tests.facts import demand_named, expect_refusal
+from tests.hints import find_quoted, tries
 from tests.upgrade.alive import restore_old_dump
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -133,6 +134,7 @@ def test_an_owner_who_made_the_roles_and_is_no_superuser_plays_the_demo(empty: C
     assert (done.code, "POLYGON" in done.stdout) == (0, True), done.stderr
 
 
+@tries("Operators may not read the releases: this login may not grant that")
 def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
     empty: Callable[..., str], user: str
 ) -> None:
@@ -142,15 +144,16 @@ def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"ALTER ROLE {user} NOCREATEROLE; GRANT dbanon_admin TO {user}")
         connection.execute("REVOKE dbanon_analyst FROM dbanon_operator")
-        told = "`GRANT dbanon_analyst TO dbanon_operator`"
         try:
             done = call(database_url(url, user=user, password=user), "db", "upgrade")
             assert (done.code, connection.execute(reads).fetchone()) == (0, (False,))
-            assert told in done.stderr
+            [grant] = [told for told in find_quoted(done.stderr) if told.startswith("GRANT")]
+            connection.execute(grant.encode())
+            assert connection.execute(reads).fetchone() == (True,)
         finally:  # roles are the whole server's
             done = call(url, "db", "upgrade")
         assert (done.code, connection.execute(reads).fetchone()) == (0, (True,))
-        assert told not in done.stderr
+        assert grant not in done.stderr
 
 
 def test_who_may_not_create_the_extension_is_told_the_command(empty: Callable[..., str], user: str) -> None:
