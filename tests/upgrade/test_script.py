@@ -18,6 +18,7 @@ from dbanon.schema import _text
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.clients import find_client
+from tests.db.test_hints import tries
 from tests.facts import demand_named, expect_refusal
 from tests.upgrade.test_uninstall import read_state
 
@@ -210,6 +211,15 @@ def test_a_revision_that_the_script_does_not_begin_with_is_refused(
             connection.execute("CREATE SCHEMA dbanon; CREATE TABLE dbanon.alembic_version (version_num varchar(32))")
             connection.execute("INSERT INTO dbanon.alembic_version VALUES (%s)", [revision])
     demand_refusal(url, schema.write_script(share_roles=True, **options), *facts)
+
+
+@tries("all that `dbanon db upgrade` does, as one text")
+def test_the_command_at_the_head_of_the_text_runs_it(empty: Empty) -> None:
+    url, text = empty(), schema.write_script(share_roles=True)
+    [command] = re.findall(r"^-- +psql (.*) -f dbanon\.sql DATABASE$", text, re.MULTILINE)
+    done = run_psql(url, text, *command.split())
+    assert done.returncode == 0, done.stderr
+    assert schema.is_current(url)
 
 
 @pytest.mark.parametrize("way", [("-v", "ON_ERROR_STOP=0"), ("-v", "ON_ERROR_STOP=1")])
