@@ -15,6 +15,7 @@ from dbanon.runs import stored
 from dbanon.testing import cloned_database
 from docs import figures
 from tests.acceptance.commands import Done, call, read_json, run_typed
+from tests.db.ten_people import CONFIRM
 from tests.db.test_hints import tries
 from tests.pages import ROOT
 
@@ -116,6 +117,8 @@ def test_the_next_steps_that_it_ends_with_can_be_taken(
     }  # fmt: skip
     said = played.done.stdout
     with cloned_database(dbanon_server, parse(played.url)["dbname"]) as url:
+        with psycopg.connect(url) as owner:
+            owner.execute(CONFIRM)
         commands = re.findall(r"^  (dbanon .*)$", said[said.index("Next,") :], re.MULTILINE)
         assert len(commands) == 4
         for command in [*re.findall(r"dbanon report .*", said), *commands]:
@@ -123,7 +126,7 @@ def test_the_next_steps_that_it_ends_with_can_be_taken(
                 url, tmp_path, re.sub("|".join(placeholders), lambda found: placeholders[found[0]], command)
             )
             assert done.code == 0, command + done.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["demo_k5.html"]
+    assert [file.name for file in tmp_path.iterdir()] == ["demo_k5-PRIVATE.html"]
 
 
 def test_the_demo_may_be_played_again_and_tells_all_in_json(played: Played) -> None:

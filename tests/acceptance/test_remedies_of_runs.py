@@ -28,7 +28,7 @@ from tests.acceptance.commands import call, run_typed
 from tests.acceptance.test_remedies import change, fail, find_options, succeed
 from tests.db import test_hints
 from tests.db.test_hints import PROPOSAL, TRIED, tries
-from tests.golden.sentences import ROOT, list_sentences, list_strings
+from tests.golden.sentences import ROOT, list_sentences, list_strings, list_tried
 from tests.unit.test_server import machine, make_installation
 
 __all__ = ["machine"]
@@ -363,18 +363,12 @@ def test_a_worker_is_watched_as_proposed(city_url: str, tmp_path: Path) -> None:
 # ---- what no test tries ----------------------------------------------------------------------------------------------
 
 
-def list_tried() -> dict[str, list[str]]:
+def list_marks() -> dict[str, list[str]]:
     """The pieces that the tests of each module name."""
-    texts = {file.name: text for file in (ROOT / "tests").rglob("*.py") if "@tries(" in (text := file.read_text())}
     return {
-        name: [
-            piece.value
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "tries"
-            for piece in node.args
-            if isinstance(piece, ast.Constant) and isinstance(piece.value, str)
-        ]
-        for name, text in texts.items()
+        file.name: list_tried(text)
+        for file in (ROOT / "tests").rglob("*.py")
+        if "@tries(" in (text := file.read_text())
     }
 
 
@@ -390,7 +384,7 @@ def list_help() -> set[str]:
 
 
 def test_every_proposal_of_the_package_is_tried_or_says_why_it_cannot_be() -> None:
-    marks, words = list_tried(), list_help()
+    marks, words = list_marks(), list_help()
     cannot = test_hints.CANNOT | test_remedies.CANNOT | CANNOT
     known = [*TRIED, *cannot, *(piece for pieces in marks.values() for piece in pieces)]
     texts = [text for path, lines in list_sentences().items() if path.startswith("dbanon/") for text in lines]
@@ -401,5 +395,5 @@ def test_every_proposal_of_the_package_is_tried_or_says_why_it_cannot_be() -> No
 
 def test_what_tests_of_other_modules_try_is_said() -> None:
     said = [text for lines in list_sentences().values() for text in lines]
-    pieces = [piece for name, marks in list_tried().items() if name != "test_hints.py" for piece in marks]
+    pieces = [piece for name, marks in list_marks().items() if name != "test_hints.py" for piece in marks]
     assert [piece for piece in [*pieces, *CANNOT] if not any(piece in text for text in said)] == []

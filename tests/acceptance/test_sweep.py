@@ -103,7 +103,7 @@ def test_a_sweep_writes_a_page_or_a_table_for_its_owner_alone(swept: str, tmp_pa
     assert "<title>[PRIVATE]" in html.read_text()
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [row["outcome"] for row in rows] == [one["outcome"] for one in told["settings"]]
-    [command] = re.findall(r"dbanon sweep [^<]*", unescape(html.read_text()))
+    [command] = re.findall(r"dbanon sweep [^<\n]*", unescape(html.read_text()))
     table.unlink()
     html.unlink()
     assert run_typed(swept, tmp_path, command).code == 0

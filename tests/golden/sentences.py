@@ -58,6 +58,13 @@ def list_strings(node: ast.AST) -> Iterator[str]:
             yield from list_strings(child)
 
 
+def list_tried(source: str) -> list[str]:
+    """The pieces of sentences that `tries` names in the source of tests."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    named = [call.args for call in calls if getattr(call.func, "id", "") == "tries"]
+    return [text for arguments in named for piece in arguments if (text := _read_text(piece)) is not None]
+
+
 def list_python_sentences(source: str) -> list[str]:
     """The sentences of a Python module."""
     return [text for text in list_strings(ast.parse(source)) if is_sentence(text)]

@@ -15,11 +15,12 @@ from tests.golden.sentences import (
     list_sentences,
     list_sql_sentences,
     list_strings,
+    list_tried,
     read_golden,
 )
 
 WORDS_IN_A_ROW = 6
-PROPOSALS = {"test_hints.py", "test_remedies.py"}
+PROPOSALS = {"test_hints.py", "test_remedies.py", "test_remedies_of_runs.py"}
 
 PYTHON = '''
 """A docstring says what a module does."""
@@ -113,11 +114,12 @@ def list_word_runs(text: str) -> set[tuple[str, ...]]:
 
 
 def list_strings_of(test: Path) -> list[str]:
-    """The strings of a test, without statements of SQL and without what it says itself."""
+    """The strings of a test, without statements of SQL, what it says itself, and pieces that `tries` names."""
+    tried = list_tried(test.read_text())
     return [
         text
         for text in list_strings(ast.parse(test.read_text()))
-        if not re.match(r"\s*(?:SELECT|CALL|WITH|INSERT|UPDATE|DELETE)\b", text)
+        if text not in tried and not re.match(r"\s*(?:SELECT|CALL|WITH|INSERT|UPDATE|DELETE)\b", text)
     ]
 
 
