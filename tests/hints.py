@@ -14,7 +14,7 @@ from typing import TypeVar
 import psycopg
 import pytest
 
-from tests.golden.sentences import list_sentences
+from tests.golden.sentences import ROOT, list_sentences, list_strings
 
 Test = TypeVar("Test", bound=Callable[..., object])
 
@@ -95,8 +95,20 @@ def list_marks(kind: str) -> list[str]:
     return [piece for found, piece in _read_marks() if found == kind]
 
 
-def list_untried(*folders: str) -> list[str]:
-    """The sentences of these folders with proposals that no test tries and of which none says why it cannot be."""
-    known = list_marks("tried") + list_marks("cannot")
-    texts = [text for path, lines in list_sentences().items() if path.startswith(folders) for text in lines]
-    return [text for text in texts if PROPOSAL.search(text) and not any(piece in text for piece in known)]
+def _list_help() -> set[str]:
+    """The words of options: they say what there is, and stand in a call that makes an option or argument."""
+    return {
+        text.strip()
+        for file in (ROOT / "dbanon").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and re.search(r"(?:Option|_option|_optional|Argument)\Z", ast.unparse(node.func))
+        for text in list_strings(node)
+    }
+
+
+def list_untried(folder: str) -> list[str]:
+    """The sentences of a folder with proposals that no test tries and of which none says why it cannot be."""
+    known, words = list_marks("tried") + list_marks("cannot"), _list_help()
+    texts = [text for path, lines in list_sentences().items() if path.startswith(folder) for text in lines]
+    proposed = [text for text in texts if PROPOSAL.search(text) and text not in words]
+    return [text for text in proposed if not any(piece in text for piece in known)]

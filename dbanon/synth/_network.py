@@ -336,7 +336,7 @@ def _find_limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Flo
     if slow:
         raise DataError(
             f"A speed limit must be at least {MIN_LIMIT_KMH:g} km/h. Got {format_count(slow, 'edge')} of "
-            f"{table.path.name} with a lower one. Correct them, or see --limits."
+            f"{table.path.name} with a lower one. Correct them, or leave out the column."
         )
     return kmh / 3.6
 

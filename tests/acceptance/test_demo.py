@@ -1,6 +1,7 @@
 """The demo, played once: the gate it shows, its last rows, and the picture of the README, which is of its city."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,13 @@ from xml.etree import ElementTree
 import psycopg
 import pytest
 
-from dbanon.postgres.server import Target
+from dbanon.postgres.server import Target, parse
 from dbanon.runs import stored
 from dbanon.testing import cloned_database
 from docs import figures
-from tests.acceptance.commands import Done, call, read_json
+from tests.acceptance.commands import Done, call, read_json, run_typed
+from tests.db.ten_people import CONFIRM
+from tests.hints import tries
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.db
@@ -102,6 +105,28 @@ def test_the_picture_of_the_readme_is_what_the_script_draws_of_the_demo(played: 
     assert "](docs/readme.svg)" in (ROOT / "README.md").read_text()
     marked = [one for one in ElementTree.parse(file).iter() if one.get("style") == figures.RING]
     assert len(marked) == 5
+
+
+@tries("Next, with data of your own", "With how far off answers are: dbanon report")
+def test_the_next_steps_that_it_ends_with_can_be_taken(
+    played: Played, dbanon_server: Target, city_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    placeholders = {
+        "FILE.csv": str(city_files[0]), "REQUESTS.csv": str(city_files[1]), "subject COL": "subject subject",
+        "time COL": "time time", "LON": "lon", "LAT": "lat", "a,b": "poi",
+    }  # fmt: skip
+    said = played.done.stdout
+    with cloned_database(dbanon_server, parse(played.url)["dbname"]) as url:
+        with psycopg.connect(url) as owner:
+            owner.execute(CONFIRM)
+        commands = re.findall(r"^  (dbanon .*)$", said[said.index("Next,") :], re.MULTILINE)
+        assert len(commands) == 4
+        for command in [*re.findall(r"dbanon report .*", said), *commands]:
+            done = run_typed(
+                url, tmp_path, re.sub("|".join(placeholders), lambda found: placeholders[found[0]], command)
+            )
+            assert done.code == 0, command + done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["demo_k5-PRIVATE.html"]
 
 
 def test_the_demo_may_be_played_again_and_tells_all_in_json(played: Played) -> None:

@@ -1,5 +1,7 @@
 """The commands about jobs, and the verbs of Python that they call."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -7,11 +9,14 @@ import pytest
 
 from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
+from dbanon.postgres.server import parse
 from tests.acceptance.commands import call, read_json
+from tests.acceptance.workers import keep_up
 from tests.db.conftest import RUN, VERIFY
 from tests.db.nights import compute, make_source
 from tests.db.parts import run_of
 from tests.facts import demand_refused
+from tests.hints import tries
 
 pytestmark = pytest.mark.db
 ADD = (
@@ -138,6 +143,15 @@ def test_python_has_the_same_verbs(gps: str) -> None:
             database.steer_job("taxi", "dance")
 
 
-def test_a_worker_with_a_schedule_needs_an_operators_login(gps: str, login: object, tmp_path: Path) -> None:
-    done = call(login("dbanon_worker"), "worker", "--schedule")  # type: ignore[operator]
+@tries("The login of a worker with --schedule must have")
+def test_a_worker_with_a_schedule_needs_an_operators_login(
+    gps: str, login: Callable[[str], str], tmp_path: Path
+) -> None:
+    url = login("dbanon_worker")
+    done = call(url, "worker", "--schedule")
     demand_refused(done, 1, "dbanon_operator")
+    [role] = re.findall(r"the role (\w+)", done.sentence)
+    with psycopg.connect(gps, autocommit=True) as owner:
+        owner.execute(f"GRANT {role} TO {parse(url)['user']}")
+    with keep_up(url, tmp_path / "log", "--schedule"):
+        pass

@@ -7,7 +7,6 @@ As tests/db/test_hints.py for statements and arguments: `tries` names the senten
 import gzip
 import json
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ import shapely
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import call
-from tests.hints import list_untried, tries
+from tests.hints import tries
 
 pytestmark = pytest.mark.db
 
@@ -29,12 +28,6 @@ CANNOT = {
     "A column must be named as one of": "of another program's output, not of a load",
     "One column of {} must be the position": "of tables in memory: GeoParquet says which one is",
     "{} is in {}. Got {} for it. Give --crs": "of MobilityDB's texts, whose systems tests/db/test_frames.py tries",
-    "by OwnTracks' `ocat": "of another program's options",
-    "Load rows from this time on": "help",
-    "Count fixes reached faster": "help",
-    "Make each day of a person": "help",
-    "Column of the longitude": "help",
-    "Coordinate system of the positions": "help",
 }
 """Pieces of sentences of loads whose proposals cannot be executed, and why."""
 HEAD, START = "subject,time,x,y\n", 1_767_600_000
@@ -262,25 +255,15 @@ def test_frames_of_other_systems_are_loaded_as_proposed(town: str, folder: Path)
     succeed(town, [*(word for word in both if "degrees" not in word), "--append"])
 
 
-@tries("Got a file of another kind in gzip", "It is a MovingPoint alone", "Got a track. Load it by")
-def test_files_of_other_kinds_are_loaded_as_proposed(town: str, folder: Path) -> None:
-    moving = {"type": "MovingPoint", "datetimes": ["2026-01-05T08:00:00Z"], "coordinates": [[8.2, 53.1]]}
-    (folder / "ann.json.gz").write_bytes(gzip.compress(json.dumps(moving).encode()))
-    words = ["load", "trajectories", str(folder / "ann.json.gz"), "--dataset", "d"]
-    [command] = re.findall(r"`([^`]*)`", fail(town, words))
-    subprocess.run(shlex.split(command), cwd=folder, check=True)
-    words[2] = words[2].removesuffix(".gz")
-    assert {"--subject", "--trip"} == dict(find_options(fail(town, [*words, "--subject", "mmsi"]))).keys()
-    succeed(town, words)
-    point = '<trkpt lat="53.1" lon="8.2"><time>2026-01-05T08:00:00Z</time></trkpt>'
-    track = f"<trk><trkseg>{point}</trkseg></trk>"
-    gpx = f'<gpx version="1.1" creator="a" xmlns="http://www.topografix.com/GPX/1/1">{track}</gpx>'
-    (folder / "ann.gpx").write_text(gpx)
-    [command] = re.findall(r"`dbanon ([^`]*)`", fail(town, sites(folder, "ann.gpx", "--x", "x", "--y", "y")))
-    succeed(town, [*command.split(), str(folder / "ann.gpx"), "--dataset", "e"])
-
-
-NODES, EDGES = "id,x,y\n0,8.2,53.1\n1,8.21,53.1\n2,8.21,53.11\n", "source,target\n0,1\n1,2\n2,0\n"
+NETWORK = {
+    "nodes.csv": "id,x,y\n0,500000,5900000\n1,500500,5900000\n2,500500,5900500\n",
+    "edges.csv": "source,target\n0,1\n1,2\n2,0\n",
+    "slow.csv": "source,target,limit_kmh\n0,1,50\n1,2,50\n2,0,0.5\n",
+    "degrees.csv": "id,lon,lat\n0,8.2,53.1\n1,8.21,53.1\n2,8.21,53.11\n",
+    "classes.csv": "source,target,class\n0,1,0\n1,2,1\n2,0,1\n",
+}
+METRES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
+DEGREES = ("--nodes", "degrees.csv", "--edges", "classes.csv")
 SYNTH = ["synth", "--objects", "3", "--instants", "3"]
 
 
@@ -288,6 +271,9 @@ SYNTH = ["synth", "--objects", "3", "--instants", "3"]
     "Either --dataset NAME or --csv DIR", "are for datasets. Got one with --csv", "Got --quasi-identifiers with --calls-per-day",
     "Give both --nodes and --edges", "may have --srid or --limits", "Files are overwritten only with --replace",
     "A city must have 1 to 1000 blocks", "A place must have a longitude within 180",
+    "--quasi-identifier-overlap must be", "in the years 1 to 9999", "The files must be writable in", "in degrees, from a UTM zone",
+    "given only for a network without one", "Either --srid or --lon and --lat", "can be projected to a UTM zone",
+    "Limits by class are for edges", "Correct them, or leave out the column", "Give the limits of all, such as --limits",
 )  # fmt: skip
 @pytest.mark.parametrize(
     ("wrong", "named", "right"),
@@ -300,18 +286,49 @@ SYNTH = ["synth", "--objects", "3", "--instants", "3"]
         (["--csv", "FULL"], ["--csv", "--replace"], ["--csv", "FULL", "--replace"]),
         (["--csv", "DIR", "--blocks", "0"], ["--blocks"], ["--csv", "DIR", "--blocks", "9"]),
         (["--csv", "DIR", "--lon", "200", "--lat", "53"], ["--lon", "--lat"], ["--csv", "DIR", "--lon", "8", "--lat", "53"]),
+        (["--csv", "DIR", "--quasi-identifier-overlap", "9"], ["--quasi-identifier-overlap"], ["--csv", "DIR"]),
+        (["--csv", "DIR", "--start", "9999-12-31T23:59:00Z"], ["--start", "--step-s"], ["--csv", "DIR"]),
+        (["--csv", "/proc/none"], ["--csv"], ["--csv", "DIR"]),
+        (["--csv", "DIR", *METRES, "--srid", "3035"], ["--srid"], ["--csv", "DIR", *METRES]),
+        (["--csv", "DIR", *METRES, "--srid", "32632", "--lon", "8"], ["--srid", "--lon", "--lat"], ["--csv", "DIR", *METRES, "--srid", "32632"]),
+        (["--csv", "DIR", *DEGREES, "--lon", "8"], ["--lon", "--lat"], ["--csv", "DIR", *DEGREES]),
+        (["--csv", "DIR", *DEGREES, "--srid", "3857"], ["--srid"], ["--csv", "DIR", *DEGREES]),
+        (["--csv", "DIR", *METRES, "--limits", "0=50"], ["--limits"], ["--csv", "DIR", *METRES]),
+        (["--csv", "DIR", *METRES[:2], "--edges", "slow.csv"], [], ["--csv", "DIR", *METRES]),
+        (["--csv", "DIR", *DEGREES, "--limits", "0=50"], ["--limits"], ["--csv", "DIR", *DEGREES, "--limits", "0=110,1=80"]),
     ],
 )  # fmt: skip
 def test_options_of_generated_data_are_changed_as_proposed(
     town: str, tmp_path: Path, wrong: list[str], named: list[str], right: list[str]
 ) -> None:
-    folders = {"DIR": str(tmp_path / "new"), "FULL": str(tmp_path / "full"), "nodes.csv": str(tmp_path / "nodes.csv")}
-    (tmp_path / "nodes.csv").write_text(NODES)
+    folders = {"DIR": str(tmp_path / "new"), "FULL": str(tmp_path / "full")}
+    for name, text in NETWORK.items():
+        folders[name] = str(tmp_path / name)
+        (tmp_path / name).write_text(text)
     succeed(town, [*SYNTH, "--csv", folders["FULL"]])
     said = fail(town, [*SYNTH, *(folders.get(word, word) for word in wrong)])
     assert set(named) <= {name for name, _ in find_options(said)}
+    assert set(re.findall(r"such as --[a-z]+ ([\d=,]+)", said)) <= set(right)
     succeed(town, [*SYNTH, *(folders.get(word, word) for word in right)])
 
 
-def test_every_proposal_of_loads_of_files_is_tried_or_says_why_it_cannot_be() -> None:
-    assert list_untried("dbanon/load", "dbanon/options/loading") == []
+@tries("must be a CSV file if it is packed", "must be a table. Got a track", "It is a MovingPoint alone")
+def test_files_of_other_kinds_are_loaded_as_proposed(town: str, folder: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "clinics.geojson.gz"
+    packed.write_bytes(gzip.compress((folder / "clinics.geojson").read_bytes()))
+    [command] = re.findall(r"`(gunzip [^`]*)`", fail(town, sites(tmp_path, packed.name)))
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    succeed(town, sites(tmp_path, packed.stem))
+    track = tmp_path / "a.gpx"
+    points = "".join(f'<trkpt lon="8.2" lat="53.{i}"><time>2026-01-05T08:0{i}:00Z</time></trkpt>' for i in range(3))
+    track.write_text(f'<gpx xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>{points}</trkseg></trk></gpx>')
+    [command] = re.findall(
+        r"`dbanon ([^`]*)`", fail(town, ["load", "requests", str(track), "--dataset", "town", "--columns", "poi"])
+    )
+    succeed(town, [*command.split(), str(track), "--dataset", "track"])
+    moving = {"type": "MovingPoint", "datetimes": ["2026-01-05T08:00:00Z"], "coordinates": [[8.2, 53.1]]}
+    (tmp_path / "a.json").write_text(json.dumps(moving))
+    for option in ("subject", "trip"):
+        words = ["load", "trajectories", str(tmp_path / "a.json"), "--dataset", option, f"--{option}", "cab"]
+        assert (f"--{option}", "") in find_options(fail(town, words))
+        succeed(town, change(words, **{option: None}))

@@ -1,6 +1,7 @@
 """How a run may end: by the right logins, refused in its middle, published or not, interrupted."""
 
 import dataclasses
+import re
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ from dbanon.postgres import server
 from dbanon.postgres.connection import connect_to_hold
 from dbanon.runs import queue, reading, stored, writing
 from tests.facts import demand_named, expect_refusal
+from tests.hints import tries
 
 from .commands import call
 from .workers import wait_until
@@ -314,13 +316,16 @@ def test_over_a_run_whose_lock_was_lost_nothing_is_written(
     assert read_ending(database) == ("queued", 0, 0)
 
 
+@tries("Run {} is verified: `dbanon publish {} NAME`")
 def test_an_overlap_is_refused_by_a_run_too_and_allowed_for_a_reason(city_url: str) -> None:
     assert call(city_url, "publish", "1", "first").code == 0
     again = ("run", "tp-aware", "--dataset", "city", "-p", "k=20", "--publish", "first", "--replace")
     refused = call(city_url, *again)
     assert refused.code == 5
     demand_named(refused.sentence, "of 20", "run 2", "first", "dbanon publish 2 NAME")
-    allowed = call(city_url, "publish", "2", "first", "--replace", "--allow-overlap", "--reason", "one team reads both")
+    [publish] = re.findall(r"`dbanon (publish \d+) NAME`", refused.sentence)
+    why = ("--allow-overlap", "--reason", "one team reads both")
+    allowed = call(city_url, *publish.split(), "first", "--replace", *why)
     assert allowed.code == 0
     demand_named(allowed.stderr, "overridden", "first", 20)
     with psycopg.connect(city_url) as connection:

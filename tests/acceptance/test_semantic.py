@@ -13,6 +13,7 @@ from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, read_json
 from tests.facts import demand_refused
+from tests.hints import tries
 
 pytestmark = [pytest.mark.db, pytest.mark.usefixtures("short_search")]
 
@@ -266,6 +267,22 @@ def test_a_category_that_is_in_no_cell_does_not_count(street: str, tmp_path: Pat
     demand_refused(
         run(street, "-p", "l=1", "-p", "t=inf", dataset="street"), 4, "points of interest", "dbanon load pois"
     )
+
+
+@tries("A run of semantic must have cells", "must have points of interest in its cells")
+def test_cells_and_points_of_interest_are_loaded_as_proposed(street: str, tmp_path: Path) -> None:
+    with psycopg.connect(street, autocommit=True) as owner:
+        owner.execute("DELETE FROM dbanon.cell")
+    asked = ("-p", "l=1", "-p", "t=inf")
+    metric = ("--dataset", "street", "--crs", "EPSG:32632")
+    (tmp_path / "stations.csv").write_text("x,y\n50,50\n150,50\n250,50\n")
+    (tmp_path / "pois.csv").write_text("x,y,category\n50,50,shop\n150,50,shop\n250,50,shop\n")
+    stations, cells = re.findall(r"`dbanon ([^`]*)`", run(street, *asked, dataset="street").sentence)
+    demand_done(call(street, *stations.split(), str(tmp_path / "stations.csv"), *metric))
+    demand_done(call(street, *cells.split(), str(tmp_path / "cells.csv"), *metric, "--geom", "geom", "--replace"))
+    [pois] = re.findall(r"`dbanon ([^`]*)`", run(street, *asked, dataset="street").sentence)
+    demand_done(call(street, *pois.split(), str(tmp_path / "pois.csv"), *metric, "--category", "category"))
+    demand_done(run(street, *asked, dataset="street"))
 
 
 def test_records_of_few_cells_are_counted(street: str, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import csv
 import io
+import re
 import stat
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 
 import psycopg
@@ -14,8 +16,9 @@ from dbanon.database import Database, open_database
 from dbanon.pages.sweep import make_page
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, read_json
+from tests.acceptance.commands import call, read_json, run_typed
 from tests.facts import demand_refused
+from tests.hints import tries
 
 pytestmark = pytest.mark.db
 
@@ -84,6 +87,7 @@ def test_each_combination_is_a_row_and_one_that_cannot_be_says_why(database: Dat
     assert any("instants = 10 to 25" in sentence for sentence in found.sentences)
 
 
+@tries("dbanon sweep {} --dataset {} --algorithm {}")
 def test_a_sweep_writes_a_page_or_a_table_for_its_owner_alone(swept: str, tmp_path: Path) -> None:
     already = count_runs(swept)
     html, table = tmp_path / "sweep.html", tmp_path / "sweep.csv"
@@ -99,6 +103,12 @@ def test_a_sweep_writes_a_page_or_a_table_for_its_owner_alone(swept: str, tmp_pa
     assert "<title>[PRIVATE]" in html.read_text()
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [row["outcome"] for row in rows] == [one["outcome"] for one in told["settings"]]
+    [command] = re.findall(r"dbanon sweep [^<\n]*", unescape(html.read_text()))
+    table.unlink()
+    html.unlink()
+    assert run_typed(swept, tmp_path, command).code == 0
+    assert html.exists()
+    assert count_runs(swept) == already
 
 
 def test_what_is_wanted_decides_which_setting_is_chosen(database: Database) -> None:

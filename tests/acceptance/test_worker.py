@@ -1,6 +1,7 @@
 """Workers do what is queued, several at once, and whatever happens to them, every run ends with the right status."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from tests.acceptance import workers
 from tests.acceptance.commands import call, list_waiting, read_json, start, wait_for_end
 from tests.acceptance.workers import wait_until
 from tests.facts import demand_named, demand_refused
+from tests.hints import tries
 
 pytestmark = pytest.mark.stress
 
@@ -385,9 +387,12 @@ def test_a_worker_waits_longer_than_its_login_may(
 # ---- the command line with a worker ----------------------------------------------------------------------------------
 
 
+@tries("Or let a worker compute it. None is up")
 def test_who_may_not_compute_lets_a_worker_do_it(
     city_url: str, operator_url: str, city: psycopg.Connection, log: Path
 ) -> None:
+    said = call(operator_url, "run", "tp-aware", "--dataset", "city", "-p", "k=7").sentence
+    assert re.findall(r"start `dbanon (\w+)`", said) == ["worker"]
     with workers.keep_up(city_url, log):
         done = call(
             operator_url, "--json", "run", "tp-aware", "--dataset", "city", "-p", "k=7", "--publish", "by_worker"

@@ -14,6 +14,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.pages.maps import UNITS_ACROSS, Window
 from dbanon.postgres.connection import Connection, connect
 from dbanon.releases import backdrops, pictured
+from tests.hints import tries
 
 Login = Callable[[str], str]
 STREET = "ST_GeomFromText('LINESTRING(100 100, 900 800)', 32632)"
@@ -178,6 +179,7 @@ def test_a_session_that_has_taken_a_login_s_name_does_not_trust_that_login(conne
     superuser.close()
 
 
+@tries("A backdrop must be a table without row level security")
 @pytest.mark.parametrize("trap", ["a view", "a policy of a plain table", "an index of a trusted owner", "a partition"])
 def test_a_refused_backdrop_is_copied_as_the_sentence_says_and_runs_nothing_as_the_caller(
     connection, mallory, database, trap

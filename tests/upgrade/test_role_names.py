@@ -136,6 +136,13 @@ def test_a_membership_that_another_session_grants_is_not_waited_for_forever(
 
 
 @pytest.mark.many
+@tries("Choose another with --role-prefix")
+def test_another_prefix_is_chosen_as_proposed(empty: Empty, prefixes: list[str]) -> None:
+    url = empty()
+    [option] = re.findall(r"--[a-z-]+", call(url, "db", "upgrade", "--role-prefix", "Dbanon").sentence)
+    assert call(url, "db", "upgrade", option, prefixes[0]).code == 0
+
+
 @pytest.mark.parametrize("prefix", ["", "Dbanon", "1a", "a-b", "a;DROP", "x" * 41])
 def test_a_prefix_must_be_a_plain_name(empty: Empty, prefix: str) -> None:
     with pytest.raises(ParameterError, match="--role-prefix"):

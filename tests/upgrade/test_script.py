@@ -257,6 +257,15 @@ def test_a_revision_that_the_script_does_not_begin_with_is_refused(
         install_script(url, schema.write_script(share_roles=True))
 
 
+@tries("all that `dbanon db upgrade` does, as one text")
+def test_the_command_at_the_head_of_the_text_runs_it(empty: Empty) -> None:
+    url, text = empty(), schema.write_script(share_roles=True)
+    [command] = re.findall(r"^-- +psql (.*) -f dbanon\.sql DATABASE$", text, re.MULTILINE)
+    done = run_psql(url, text, *command.split())
+    assert done.returncode == 0, done.stderr
+    assert schema.is_current(url)
+
+
 @pytest.mark.parametrize("way", [("-v", "ON_ERROR_STOP=0"), ("-v", "ON_ERROR_STOP=1")])
 def test_statements_that_are_no_transaction_change_nothing(empty: Empty, way: tuple[str, ...]) -> None:
     url = empty()
