@@ -130,7 +130,7 @@ def test_the_value_that_is_named_is_given(
 
 @tries("--further must be JSON")
 def test_json_is_quoted_for_the_shell(city_url: str, tmp_path: Path) -> None:
-    further = '[{"kind": "requests", "source": "public.asked", "columns": ["poi"]}]'
+    further = '[{"source": "public.asked", "kind": "requests", "columns": ["poi"]}]'
     with psycopg.connect(city_url, autocommit=True) as owner:
         owner.execute("CREATE VIEW public.asked AS SELECT subject, t AS time, 'cafe' AS poi FROM public.gps")
     command = f"dbanon {shlex.join(JOB)} --further "
