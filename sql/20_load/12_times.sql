@@ -270,8 +270,8 @@ BEGIN
     -- Days after which clocks are behind, and in each the first minute in which they are.
     FOR hour IN
         SELECT extract(epoch FROM min(mnt.moment))::float8 - day.gap_s AS first_s, day.gap_s
-        FROM (SELECT d.moment, extract(epoch FROM (d.moment AT TIME ZONE tz) + interval '1 day' - ((d.moment + interval '24 hours') AT TIME ZONE tz))::float8 AS gap_s
-              FROM generate_series(to_timestamp(span.low) - interval '36 hours', to_timestamp(span.high) + interval '36 hours', interval '24 hours') d (moment)) day
+        FROM (SELECT noon.moment, extract(epoch FROM (noon.moment AT TIME ZONE tz) + interval '1 day' - ((noon.moment + interval '24 hours') AT TIME ZONE tz))::float8 AS gap_s
+              FROM generate_series(to_timestamp(span.low) - interval '36 hours', to_timestamp(span.high) + interval '36 hours', interval '24 hours') noon (moment)) day
         CROSS JOIN LATERAL generate_series(day.moment, day.moment + interval '24 hours', interval '1 minute') mnt (moment)
         WHERE day.gap_s > 0 AND extract(epoch FROM (day.moment AT TIME ZONE tz) + (mnt.moment - day.moment) - (mnt.moment AT TIME ZONE tz)) > 0
         GROUP BY day.moment, day.gap_s

@@ -196,8 +196,8 @@ BEGIN
         '  SELECT file, line / 1000 AS block FROM pg_temp.dbanon_staged GROUP BY file, line / 1000 HAVING dbanon_internal.reproject('
         '    @postgis@.ST_SetSRID(@postgis@.ST_Collect(@postgis@.ST_MakePoint(x, y)), %1$s), %2$s) IS NULL), '
         'gone AS ('
-        '  DELETE FROM pg_temp.dbanon_staged s USING blocks b WHERE s.file = b.file AND s.line / 1000 = b.block '
-        '    AND dbanon_internal.reproject(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
+        '  DELETE FROM pg_temp.dbanon_staged sta USING blocks WHERE sta.file = blocks.file AND sta.line / 1000 = blocks.block '
+        '    AND dbanon_internal.reproject(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(sta.x, sta.y), %1$s), %2$s) IS NULL RETURNING sta.*) '
         'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, ''position-out-of-range'', %3$s, t FROM gone', source_srid, target, content);
 END
 $$;
@@ -222,8 +222,8 @@ DECLARE
 BEGIN
     -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
-        UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.reproject(
-            @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid), known.srid));
+        UPDATE pg_temp.dbanon_staged sta SET place = @postgis@.ST_Envelope(dbanon_internal.reproject(
+            @postgis@.ST_SetSRID(coalesce(sta.shape, @postgis@.ST_MakePoint(sta.x, sta.y)), source_srid), known.srid));
         PERFORM dbanon_internal.leave_out('place IS NULL', '''position-out-of-range''', content);
     END IF;
     LOOP
