@@ -255,8 +255,8 @@ def _open_stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
 
 
 def _replace_comma(column: pa.Array) -> pa.Array:
-    """Write numbers that have a decimal comma with a point; other cells stay as they are."""
-    return pc.replace_substring_regex(column, r"^(\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$", r"\1.\2")
+    """Write numbers that have a decimal comma with a point; other cells, and times without signs, stay as they are."""
+    return pc.replace_substring_regex(column, r"^(\s*[+-]?[0-9]{0,13}),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$", r"\1.\2")
 
 
 def _demand_header(path: Path, first: str, head: bytes) -> None:

@@ -347,7 +347,8 @@ def _read_events(
 ) -> Rows:
     """Read the columns of subjects and times, and those of cells after them."""
     subject, time, *cells = wanted
-    for batch in _trajectories.report_batches(source, list(wanted), _sources.Wanted(options, cells), progress):
+    how = _sources.Wanted(options, cells, numbers=[time])
+    for batch in _trajectories.report_batches(source, list(wanted), how, progress):
         at = _encode_timestamps(times.convert_to_unix_s(batch.columns[time]))
         repeated = times.repeated | times.missing  # the latter without a time
         yield [*_read_known(batch), _read_texts(batch, subject), at, repeated, *(_read_texts(batch, c) for c in cells)]

@@ -117,7 +117,7 @@ class Fixes:
             times, rows, placed, shaped = make_times(), 0, False, False
             names = list(self._map_columns(where))
             packed = where.columns[0] if where.columns[0] in source.geometries.columns else None
-            numbers = where.columns if len(where.columns) == 2 else ()
+            numbers = [self.asked.time, *(where.columns if len(where.columns) == 2 else ())]
             wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=packed, numbers=numbers)
             for batch in report_batches(source, names, wanted, progress):
                 read = (

@@ -254,22 +254,6 @@ COMMENT ON FUNCTION dbanon_internal.describe_rows(regclass, text) IS
 expressions of a row''s number and of the row as it was read (NULL: by the columns named), and what to do if x and y are the wrong
 way round.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_geometry(types jsonb, geom text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
-BEGIN
-    IF types ->> geom !~ '(^|\.)(geometry|geography)$' THEN
-        RAISE EXCEPTION 'Column ''%'' must be a geometry. It is %.', geom, types ->> geom
-            USING ERRCODE = 'DA012', DETAIL = 'A geography will do, too.',
-                  HINT = 'Make points in a view, with ST_SetSRID(ST_MakePoint(lon, lat), 4326), and import that.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.demand_geometry(jsonb, text) IS
-'Refuses a column that holds no geometries.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_reading_error(qualified text, state text, context text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -330,6 +314,33 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.ask_source(text, text) IS
 'Runs statements that read a source, the last of which selects one number. Raises an error if the source cannot be read.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_geometry(types jsonb, geom text, source regclass) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+DECLARE
+    kind CONSTANT text := types ->> geom;
+    is_json boolean;
+BEGIN
+    IF kind ~ '(^|\.)(geometry|geography)$' THEN
+        RETURN;
+    ELSIF dbanon_internal.is_text(kind) THEN
+        is_json := dbanon_internal.ask_source(format(
+            'SELECT position(''{'' IN ltrim(g))::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g <> '''' LIMIT 1', geom, source), source::text) = 1;
+    END IF;
+    RAISE EXCEPTION 'Column ''%'' must be a geometry. It is %.', geom, kind
+        USING ERRCODE = 'DA012', DETAIL = 'A geography will do, too.', HINT = coalesce((
+            SELECT format('Read its texts in a view, and import that with geom => %1$L: CREATE VIEW %2$s.%3$I AS SELECT *, %4$s AS %1$I FROM %2$s.%5$I.',
+                geom || '_read', cla.relnamespace::regnamespace, left(cla.relname, 58) || '_read',
+                format(CASE WHEN is_json THEN '@postgis@.ST_GeomFromGeoJSON(%I)' ELSE '%I::@postgis@.geometry' END, geom), cla.relname)
+            FROM pg_class cla WHERE cla.oid = source AND is_json IS NOT NULL),
+            'Make points in a view, with ST_SetSRID(ST_MakePoint(lon, lat), 4326), and import that.');
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_geometry(jsonb, text, regclass) IS
+'Refuses a column that holds no geometries.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.find_source_crs(qualified text, geom text, chosen text, place text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -372,8 +383,8 @@ CREATE OR REPLACE FUNCTION dbanon_internal.build_number_expression(argument text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- A numeric may be too large for a double.
-    SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) >= 1e300 AND %1$s::text NOT IN (''NaN'', ''Infinity'', ''-Infinity'') '
+    -- A numeric may be too large or too small for a double.
+    SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e-300 THEN 0 WHEN abs(%1$s) >= 1e300 AND %1$s::text NOT IN (''NaN'', ''Infinity'', ''-Infinity'') '
                                                 'THEN 1e300 ELSE %1$s::float8 END)' ELSE '(%1$s::float8)' END, argument)
     WHERE kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
 $$;

@@ -199,6 +199,15 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_iso_expression(text, text) IS
 'Writes a text of a time as ISO 8601 that the server reads; NULL where it is none. Raises an error if the format leaves a part of a time open.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.build_time_word(argument text, kind text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT dbanon_internal.build_text_expression(format(CASE WHEN dbanon_internal.is_text(kind) THEN '(%s::text)' ELSE 'trim_scale(%s::numeric)::text' END, argument))
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_time_word(text, text) IS
+'Writes a text or a number that is a time as text, numbers without zeros after the point.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.build_time_expression(
     argument text, types jsonb, asked dbanon_internal.loading, units_per_s double precision) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -223,7 +232,7 @@ BEGIN
             @zoned_time@,
             CASE WHEN asked.tz IS NULL THEN format('dbanon_internal.refuse_local_time(%L)', format('One in column ''%s'' does not', asked.time_column))
                  ELSE dbanon_internal.build_localised_expression('loc.clock', asked.tz) END,
-            dbanon_internal.build_iso_expression('cel.word', asked.time_format), dbanon_internal.build_text_expression(format('(%s::text)', argument)));
+            dbanon_internal.build_iso_expression('cel.word', asked.time_format), dbanon_internal.build_time_word(argument, kind));
     ELSIF units_per_s IS NOT NULL THEN
         RETURN dbanon_internal.build_counted_expression(dbanon_internal.build_number_expression(argument, kind), units_per_s, said);
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
@@ -241,15 +250,18 @@ column holds no times, or times without a zone where none is given.';
 
 -- ---- hours that come twice, and that never come
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_repeated_condition(argument text, kind text, tz text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.build_repeated_condition(argument text, kind text, asked dbanon_internal.loading) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
-    SELECT CASE WHEN tz = 'UTC' OR tz IS NULL THEN 'false' WHEN kind = 'timestamp without time zone' THEN 'true'
+    -- Times in a format are looked at when they are ISO 8601: before, a day at their end may look like a zone.
+    SELECT CASE WHEN (asked).tz = 'UTC' OR (asked).tz IS NULL THEN 'false' WHEN kind = 'timestamp without time zone' THEN 'true'
+        WHEN (asked).time_format IS NOT NULL AND kind !~ 'time|date' THEN format('coalesce(%s !~ %L, false)', dbanon_internal.build_iso_expression(
+            dbanon_internal.build_time_word(argument, kind), (asked).time_format), @zoned_time@)
         WHEN dbanon_internal.is_text(kind) THEN format('%s::text !~ %L', argument, '(?i)[0-9m] *(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)\s*$') ELSE 'false' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_repeated_condition(text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_repeated_condition(text, text, dbanon_internal.loading) IS
 'Writes whether a time names no zone, so that it may be of an hour that comes twice.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_repeated_hours(tz text) RETURNS void

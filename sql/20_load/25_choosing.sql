@@ -127,9 +127,9 @@ BEGIN
     IF moment IS NULL OR moment < '0001-01-03' OR moment > '5138-01-01' THEN
         RETURN NULL;
     ELSIF dbanon_internal.is_text(kind) OR asked.time_format IS NOT NULL AND kind !~ 'time|date' THEN
-        -- Such a column has no index that could serve.
+        -- Such a column has no index that could serve. Of an hour that comes twice this is the first, and the rows around tell which it is.
         RETURN format('coalesce(%s %s %L::float8, true)', dbanon_internal.build_time_expression(quote_ident(time_column), types, asked, units_per_s),
-                      comparison, extract(epoch FROM moment + slack)::float8);
+                      comparison, extract(epoch FROM moment + 3 * slack)::float8);
     ELSIF kind = 'timestamp with time zone' THEN
         RETURN format('%I %s %L::timestamptz', time_column, comparison, to_char(moment AT TIME ZONE 'UTC', iso) || '+00');
     ELSIF kind = 'timestamp without time zone' THEN

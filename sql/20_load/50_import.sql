@@ -210,7 +210,7 @@ BEGIN
         -- Of a part of a table nobody has estimated the rows.
         (SELECT cla.reltuples FROM pg_class cla
          WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0),
-        dbanon_internal.build_repeated_condition('raw_time', types ->> asked.time_column, asked.tz)), qualified);
+        dbanon_internal.build_repeated_condition('raw_time', types ->> asked.time_column, asked)), qualified);
     PERFORM dbanon_internal.settle_staged(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     PERFORM dbanon_internal.note_nobody(asked);
@@ -331,12 +331,12 @@ BEGIN
         IF asked.crs IS NULL AND described.types ->> asked.geom !~ 'tgeompoint$' AND dbanon_internal.ask_source(format(
             'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, chosen),
             described.qualified) = 0 THEN
-            PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
+            PERFORM dbanon_internal.demand_geometry(described.types, asked.geom, source);
         END IF;
         asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(
             described.qualified, asked.geom, dbanon_internal.build_moving_source(chosen, asked), 'instant.place'));
     ELSE
-        PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
+        PERFORM dbanon_internal.demand_geometry(described.types, asked.geom, source);
         asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(described.qualified, asked.geom, chosen));
     END IF;
     begun := dbanon_internal.begin_load(asked);

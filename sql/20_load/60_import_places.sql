@@ -168,7 +168,7 @@ BEGIN
     known := dbanon_internal.demand_dataset(dataset);
     described := dbanon_internal.describe_source(source, named, geom => geom);
     rows := dbanon_internal.describe_rows(source, described.qualified);
-    PERFORM dbanon_internal.demand_geometry(described.types, geom);
+    PERFORM dbanon_internal.demand_geometry(described.types, geom, source);
     meant := dbanon_internal.demand_reference_system(coalesce(crs, dbanon_internal.find_source_crs(described.qualified, geom, described.qualified)));
     PERFORM dbanon_internal.demand_box(bbox, meant.geographic);
     PERFORM dbanon_internal.demand_no_cells(kind, known, replace);
@@ -384,7 +384,7 @@ BEGIN
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
         named, contents, rows.line, rows.content, asked.time_column,
         CASE WHEN rows.is_file THEN 'repeated'
-             ELSE dbanon_internal.build_repeated_condition(quote_ident(asked.time_column), described.types ->> asked.time_column, asked.tz) END,
+             ELSE dbanon_internal.build_repeated_condition(quote_ident(asked.time_column), described.types ->> asked.time_column, asked) END,
         (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
          FROM unnest(named) WITH ORDINALITY ele (name, ord)),
         dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked)), described.qualified);

@@ -127,7 +127,7 @@ BEGIN
     IF asked.geom IS NULL THEN
         PERFORM dbanon_internal.demand_numbers(described.qualified::regclass, described.types, ARRAY[asked.x, asked.y]);
     ELSE
-        PERFORM dbanon_internal.demand_geometry(described.types, asked.geom);
+        PERFORM dbanon_internal.demand_geometry(described.types, asked.geom, described.qualified::regclass);
     END IF;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     units_per_s := dbanon_internal.find_units(

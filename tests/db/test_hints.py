@@ -219,6 +219,19 @@ def test_points_are_made_as_proposed_where_a_column_is_no_geometry(gps: psycopg.
     assert POINTS.of("public.made").run(gps) == 80
 
 
+@tries("Read its texts in a view, and import that with geom")
+@pytest.mark.parametrize("written", ["ST_AsText(geom)", "ST_AsEWKT(geom)", "geom::text", "ST_AsGeoJSON(geom)"])
+def test_texts_of_geometries_are_read_in_the_view_that_is_proposed(gps: psycopg.Connection, written: str) -> None:
+    gps.execute(f"CREATE VIEW public.texts AS SELECT subject, at, {written} AS geom FROM public.points")  # type: ignore[arg-type]
+    call = POINTS.of("public.texts")
+    words = call.fail(gps)
+    [view] = find_statements(words, "CREATE VIEW")
+    gps.execute(view)  # type: ignore[arg-type]
+    named = find_arguments(words)["geom"]
+    crs = None if written != "ST_AsText(geom)" else "'EPSG:4326'"
+    assert call.of("public.texts_read").but(geom=named, **{} if crs is None else {"crs": crs}).run(gps) == 80
+
+
 @tries("have y first. Swap them in a view, with")
 def test_swapped_geometries_are_flipped_as_proposed(gps: psycopg.Connection) -> None:
     gps.execute("CREATE VIEW public.swapped AS SELECT subject, at, ST_FlipCoordinates(geom) AS geom FROM public.points")

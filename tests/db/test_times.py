@@ -164,6 +164,25 @@ def test_single_numbers_of_another_time_go_to_quarantine_on_both_sides(way):
     assert (report.kept, report.quarantined) == (4, {"time-out-of-range": 2})
 
 
+def test_a_number_too_small_for_a_double_is_of_another_time(way):
+    assert way(_write([RIGHT] * 3 + ["1e-400", "-1e-400"])).quarantined == {"time-out-of-range": 2}
+
+
+def test_zones_that_no_clock_has_are_none(way):
+    report = way(_write(["2024-03-04 10:00:05Z", "2024-03-04 10:00:05+16:00", "2024-03-04 10:00:05-1600"]))
+    assert report.quarantined == {"unparsable-time": 2}
+
+
+@pytest.mark.parametrize(("unit", "cell"), [("days", "45355,4167245"), (None, "1709546405,0"), ("s", "1709546405,0")])
+def test_numbers_with_a_decimal_comma_are_read_beside_semicolons(connection, tmp_path, unit, cell):
+    path = tmp_path / "gps.csv"
+    path.write_text(f"cab;t;lon;lat\na;{cell};12,6;55,6\nb;{cell};12,61;55,61\n")
+    load.load_trajectories(connection, [path], LoadingTrajectories(dataset="d", time_unit=unit, **COLUMNS))
+    assert _read_times(connection) == [("a", RIGHT), ("b", RIGHT)]
+    asked = LoadingRequests(dataset="d", subject="cab", time="t", time_unit=unit, columns=["lon"])
+    assert load.load_requests(connection, path, asked).kept == 2
+
+
 def test_since_and_until_hold_for_texts(connection):
     rows = _write([f"2024/03/0{day} 10:00:05" for day in range(1, 7)] + ["soon"])
     bounds = {"since": datetime(2024, 3, 3, tzinfo=UTC), "until": datetime(2024, 3, 5, 10, 0, 5, tzinfo=UTC)}
@@ -201,6 +220,44 @@ def test_rows_that_step_back_by_the_hour_are_of_the_second(way, connection, newe
     report = way(rows[::-1] if newest_first else rows, tz="Europe/Berlin")
     assert (_count_hours(connection), report.quarantined) == ([360] * 5, {})
     assert not [notice for notice in report.notices if "twice" in notice]
+
+
+# A day or minute at the end looks like a zone, and numbers are none of texts or timestamps.
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        ("%H:%M:%S %d-%m-%Y", "text"), ("%Y-%m-%d %H-%M-%S", "text"), ("%Y%m%d%H%M%S", "bigint"),
+        ("%Y%m%d%H%M%S", "double precision"), ("%Y%m%d%H%M%S", "numeric(20,2)"),
+    ],
+)  # fmt: skip
+def test_both_hours_are_there_in_each_format(connection, tmp_path, form, kind):
+    rows = [(who, f"{datetime.fromisoformat(at):{form}}", x, y) for who, at, x, y in _write_night(3, 300)]
+    options = {"tz": "Europe/Berlin", "time_format": form}
+    report = _import_table(connection, None, rows, kind=kind, **options)
+    assert (_count_hours(connection), report.quarantined) == ([180] * 5, {})
+    connection.execute(
+        "SELECT dbanon.import_requests('public.gps', 'table', '{lon}', 'cab', 't', tz => 'Europe/Berlin', "
+        "time_format => %s)",
+        [form],
+    )
+    asked = "SELECT count(*) FROM dbanon.request GROUP BY date_trunc('hour', sent_at)"
+    assert connection.execute(asked).fetchall() == [(180,)] * 5
+    connection.execute("DELETE FROM dbanon.trajectory")
+    _load_file(connection, tmp_path, rows, **options)
+    assert _count_hours(connection) == [180] * 5
+
+
+@pytest.mark.parametrize("kind", ["text", "timestamp"])
+def test_windows_within_the_two_hours_lose_no_row(connection, kind):
+    connection.execute(f"CREATE TABLE public.gps (cab text, t {kind}, lon float8, lat float8)")
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO public.gps VALUES (%s, %s, %s, %s)", _write_night(2, 300))
+    for part in range(10):
+        since = datetime(2024, 10, 26, 22, tzinfo=UTC) + part * timedelta(minutes=30)
+        window = {"since": since, "until": since + timedelta(minutes=30), "mode": "append" if part else "create"}
+        asked = ImportingTrajectories(dataset="table", tz="Europe/Berlin", **COLUMNS | window)
+        load.import_trajectories(connection, "gps", asked)
+    assert _count_hours(connection) == [120] * 5
 
 
 def test_a_table_of_timestamps_has_both_hours_too(connection):
