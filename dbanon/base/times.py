@@ -1,8 +1,10 @@
 """How times are written that mean one instant, for files and tables alike.
 
 The patterns are of what RE2 and PostgreSQL both understand, and stand in `dbanon_internal.list_time_forms` and in
-`dbanon_internal.build_iso_pattern`, too: `dbanon.schema` puts them there.
+`dbanon_internal.build_iso_expression`, too: `dbanon.schema` puts them there.
 """
+
+import sys
 
 _LEAP = "(?:0[48]|[2468][048]|[13579][26])"
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -43,6 +45,6 @@ ODD_NUMBERS = (
     (19_900_101, 21_000_101, "dates written as YYYYMMDD", "time_format => '%Y%m%d'"),
     (199_001_010_000, 210_001_010_000, "times written as YYYYMMDDhhmm", "time_format => '%Y%m%d%H%M'"),
     (19_900_101_000_000, 21_000_101_000_000, "times written as YYYYMMDDhhmmss", "time_format => '%Y%m%d%H%M%S'"),
-    (0, 1e300, "seconds, ms, µs or ns of another time", "time_unit => 's'"),
+    (0, sys.float_info.max, "seconds, ms, µs or ns of another time", "time_unit => 's'"),
 )
 """Bounds of such numbers, what they may be, and how to say so; the first counts."""

@@ -257,7 +257,7 @@ def count_per_second(size: float, *, bounded: bool = True) -> float:
     """
     unit = next(unit for limit, unit in TIME_UNITS if size < limit)
     if size / unit >= LATEST_S or (bounded and size / unit < EARLIEST_S):
-        means, remedy = max((low, means, remedy) for low, high, means, remedy in ODD_NUMBERS if low <= size < high)[1:]
+        means, remedy = max((low, means, remedy) for low, high, means, remedy in ODD_NUMBERS if low <= size <= high)[1:]
         raise DataError(
             f"Times that are numbers must be unix times in seconds, ms, µs or ns, from 1990 to 2100. Got numbers of "
             f"another time. If they are {means}, give {adapt_to_command_line(remedy)}."

@@ -321,20 +321,21 @@ SET standard_conforming_strings = on
 AS $$
 DECLARE
     kind CONSTANT text := types ->> geom;
-    is_json boolean;
+    form double precision;
 BEGIN
     IF kind ~ '(^|\.)(geometry|geography)$' THEN
         RETURN;
     ELSIF dbanon_internal.is_text(kind) THEN
-        is_json := dbanon_internal.ask_source(format(
-            'SELECT position(''{'' IN ltrim(g))::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g <> '''' LIMIT 1', geom, source), source::text) = 1;
+        form := dbanon_internal.ask_source(format(
+            'SELECT CASE WHEN g ~ ''^\s*\{'' THEN 1.0::float8 WHEN g ~* %L THEN 2 END FROM (SELECT %I::text AS g FROM %s) s WHERE g <> '''' LIMIT 1',
+            '^\s*(srid *=|(multi)?(point|linestring|polygon)|0[01][0-9a-f]{16})', geom, source), source::text);
     END IF;
     RAISE EXCEPTION 'Column ''%'' must be a geometry. It is %.', geom, kind
         USING ERRCODE = 'DA012', DETAIL = 'A geography will do, too.', HINT = coalesce((
             SELECT format('Read its texts in a view, and import that with geom => %1$L: CREATE VIEW %2$s.%3$I AS SELECT *, %4$s AS %1$I FROM %2$s.%5$I.',
                 geom || '_read', cla.relnamespace::regnamespace, left(cla.relname, 58) || '_read',
-                format(CASE WHEN is_json THEN '@postgis@.ST_GeomFromGeoJSON(%I)' ELSE '%I::@postgis@.geometry' END, geom), cla.relname)
-            FROM pg_class cla WHERE cla.oid = source AND is_json IS NOT NULL),
+                format(CASE form WHEN 1 THEN '@postgis@.ST_GeomFromGeoJSON(%I)' ELSE '%I::@postgis@.geometry' END, geom), cla.relname)
+            FROM pg_class cla WHERE cla.oid = source AND form IS NOT NULL),
             'Make points in a view, with ST_SetSRID(ST_MakePoint(lon, lat), 4326), and import that.');
 END
 $$;

@@ -130,7 +130,7 @@ BEGIN
             USING ERRCODE = 'DA012', DETAIL = format('Column ''%s''.', asked.time_column),
                   HINT = (SELECT format('If they are %s, give %s.', odd.means, odd.remedy)
                           FROM (VALUES @odd_numbers@) odd (low, high, means, remedy)
-                          WHERE typical >= odd.low AND typical < odd.high ORDER BY odd.low DESC LIMIT 1);
+                          WHERE typical BETWEEN odd.low AND odd.high ORDER BY odd.low DESC LIMIT 1);
     END IF;
     RETURN units_per_s;
 END

@@ -137,14 +137,14 @@ def test_quasi_identifiers_are_added_once_or_replaced(town):
         ("bigint", "1212562800000", None, 1212562800.0),
         ("bigint", "1212562800000000000", None, 1212562800.0),
         ("numeric", "1212562800.125", None, 1212562800.125),
-        ("real", "1024", None, 1024.0),
+        ("real", "1024", None, 1024.0),  # in a unit that is said
         ("smallint", "-5", None, -5.0),
     ],
 )
 def test_times_are_read_as_from_other_sources(town, kind, given, tz, seconds):
     town.execute("SET LOCAL TimeZone = 'Asia/Kathmandu'")
     make_seen(town, ("a", given), kind=kind)
-    call(town, SIGHTINGS, f", tz => '{tz}'" if tz else "")
+    call(town, SIGHTINGS, (f", tz => '{tz}'" if tz else "") + (", time_unit => 's'" if seconds < 1e9 else ""))
     assert fetch_everything(town, "SELECT extract(epoch FROM at)::float8 FROM dbanon.quasi_identifier") == [(seconds,)]
 
 

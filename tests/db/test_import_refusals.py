@@ -126,7 +126,7 @@ from tests.importing import (
         (
             "SELECT * FROM dbanon.import_quasi_identifiers('public.digits', 'town'",
             DataError,
-            ("times", "unix time", "2100", "YYYYMMDDhhmmss"),
+            ("unix times", "2100", "YYYYMMDDhhmmss"),
         ),
     ],
 )  # fmt: skip
