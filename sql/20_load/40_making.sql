@@ -25,10 +25,10 @@ DECLARE
         CASE WHEN shaped THEN dbanon_internal.build_staged_middle(known.srid) ELSE format(
             '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(sta.x, sta.y), %s), %s)', source_srid, known.srid) END);
 BEGIN
-    -- Only trajectories of these subjects that overlap in time with what is added are looked at, each by the index: OFFSET 0 keeps the
-    -- planner from reading all that the dataset has. To take fixes apart takes longest, so it is done with those of that time alone: the
-    -- ends that PostGIS makes where it cuts a path lie a second outside. A path of one fix is not cut: of that PostGIS 3.3 returns memory
-    -- that it has freed.
+    -- Only trajectories of these subjects that overlap in time with what is added are looked at, each by the index of subjects: OFFSET 0 keeps
+    -- the planner from reading all that the dataset has, and the pair from going through all of a time for each subject. To take fixes apart
+    -- takes longest, so it is done with those of that time alone: the ends that PostGIS makes where it cuts a path lie a second outside. A path
+    -- of one fix is not cut: of that PostGIS 3.3 returns memory that it has freed.
     PERFORM dbanon_internal.leave_out(
         'sta.subject = found.subject AND sta.t = found.t' || CASE WHEN only_same THEN ' AND ' || same ELSE '' END,
         CASE WHEN only_same THEN quote_literal(repeated) ELSE format('CASE WHEN %s THEN %L ELSE ''contradicting-fix'' END', same, repeated) END,
@@ -37,7 +37,7 @@ BEGIN
             '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_staged GROUP BY subject) '
             'SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place '
             'FROM span CROSS JOIN LATERAL (SELECT tra.* FROM dbanon.trajectory tra WHERE tra.dataset_id = %s AND tra.subject = span.subject '
-            '    AND tra.last_s >= span.low AND tra.first_s <= span.high OFFSET 0) tra '
+            '    AND (tra.subject, tra.last_s) >= (span.subject, span.low) AND tra.first_s <= span.high OFFSET 0) tra '
             'CROSS JOIN LATERAL @postgis@.ST_DumpPoints(CASE tra.first_s WHEN tra.last_s THEN tra.path '
             '    ELSE @postgis@.ST_LocateBetween(tra.path, span.low - 1, span.high + 1) END) point '
             'WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high OFFSET 0', known.dataset_id));

@@ -292,6 +292,30 @@ def test_days_stay_days_in_later_loads_unless_another_unit_is_said(connection: p
     assert load_rows(connection, mode="'new'", time_unit="'s'", since="'1970-01-01'")["rows_kept"] == 95
 
 
+@pytest.mark.parametrize("analysed", [1, 2])
+def test_what_is_known_is_found_without_going_through_all_people_for_each(
+    connection: psycopg.Connection, analysed: int
+) -> None:
+    """All paths end at one time, so the index of times tells nobody from another."""
+    connection.execute(
+        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, timestamptz '2026-01-05 00:00+00' + f * interval '1 min' "
+        "AS ts, 8.2 + c * 1e-4 AS lon, 53.1 AS lat FROM generate_series(1, 400) c, generate_series(0, 9) f"
+    )
+    for number in range(1, 3):
+        load_rows(connection, CALL.replace("'d'", f"'d{number}'"))
+        if number == analysed:
+            connection.execute("ANALYZE dbanon.trajectory")
+    read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'trajectory'"
+    for options in ({}, {"max_speed_kmh": "200"}):
+        with connection.transaction():
+            before = connection.execute(read).fetchone() or (0,)
+            row = load_new(connection, CALL.replace("'d'", "'d2'"), since="'2026-01-05 00:05+00'", **options)
+            after = connection.execute(read).fetchone()
+        assert row["known"] == 2000
+        assert after is not None
+        assert after[0] - before[0] < 10 * 400
+
+
 def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.Connection, said: list[str]) -> None:
     gps.execute("CREATE TABLE public.heap AS SELECT g.*, repeat('x', 200) AS pad FROM gps g, generate_series(1, 700)")
     gps.execute("UPDATE public.heap SET ts = ts + random() * interval '30 min'")
