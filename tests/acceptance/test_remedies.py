@@ -21,7 +21,7 @@ from dbanon.testing import cloned_database
 from tests.acceptance.commands import call
 from tests.hints import tries
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.stress]  # hundreds of processes, each of which starts anew
 
 CANNOT = {
     "Check which columns are named, --crs, --bbox and the times": "what is wrong is not known",

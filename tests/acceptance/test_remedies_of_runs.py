@@ -25,11 +25,11 @@ from dbanon.testing import cloned_database
 from tests.acceptance import workers
 from tests.acceptance.commands import call, run_typed
 from tests.acceptance.test_remedies import change, fail, find_options, succeed
-from tests.hints import list_untried, tries
+from tests.hints import tries
 from tests.unit.test_server import machine, make_installation
 
 __all__ = ["machine"]
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.stress]  # hundreds of processes, each of which starts anew
 
 CANNOT = {
     "Write it as CSV or GPX by OwnTracks' `ocat --format`": "of another program",
@@ -355,10 +355,3 @@ def test_a_worker_is_watched_as_proposed(city_url: str, tmp_path: Path) -> None:
     with workers.keep_up(city_url, tmp_path / "log", *options) as worker:
         workers.wait_until((tmp_path / "beat").exists, 30, worker)
         socket.create_connection((host, port)).close()
-
-
-# ---- what no test tries ----------------------------------------------------------------------------------------------
-
-
-def test_every_proposal_of_the_package_is_tried_or_says_why_it_cannot_be() -> None:
-    assert list_untried("dbanon/") == []

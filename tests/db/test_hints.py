@@ -742,8 +742,9 @@ def test_a_thin_period_is_taken_as_proposed(connection: psycopg.Connection, by_h
 # ---- what no test tries -----------------------------------------------------------------------------------------------
 
 
-def test_every_proposal_of_the_server_is_tried_or_says_why_it_cannot_be() -> None:
-    assert list_untried("sql/") == []
+@pytest.mark.parametrize("folder", ["sql/", "dbanon/"])
+def test_every_proposal_is_tried_or_says_why_it_cannot_be(folder: str) -> None:
+    assert list_untried(folder) == []
 
 
 def test_what_tests_try_is_said_and_little_cannot_be() -> None:

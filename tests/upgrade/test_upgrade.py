@@ -136,22 +136,22 @@ def test_an_owner_who_made_the_roles_and_is_no_superuser_plays_the_demo(empty: C
 
 @tries("Operators may not read the releases: this login may not grant that")
 def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
-    empty: Callable[..., str], user: str
+    empty: Callable[..., str], user: str, prefixes: list[str]
 ) -> None:
-    url = empty()
-    schema.upgrade(url, share_roles=True)
-    reads = "SELECT pg_has_role('dbanon_operator', 'dbanon_analyst', 'MEMBER')"
+    """Its roles are its own, since those of the whole server are granted by other upgrades meanwhile."""
+    url, prefix = empty(), prefixes[0]
+    schema.upgrade(url, role_prefix=prefix)
+    reads = f"SELECT pg_has_role('{prefix}_operator', '{prefix}_analyst', 'MEMBER')".encode()
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"ALTER ROLE {user} NOCREATEROLE; GRANT dbanon_admin TO {user}")
-        connection.execute("REVOKE dbanon_analyst FROM dbanon_operator")
-        try:
-            done = call(database_url(url, user=user, password=user), "db", "upgrade")
-            assert (done.code, connection.execute(reads).fetchone()) == (0, (False,))
-            [grant] = [told for told in find_quoted(done.stderr) if told.startswith("GRANT")]
-            connection.execute(grant.encode())
-            assert connection.execute(reads).fetchone() == (True,)
-        finally:  # roles are the whole server's
-            done = call(url, "db", "upgrade")
+        connection.execute(f"ALTER ROLE {user} NOCREATEROLE; GRANT {prefix}_admin TO {user}")
+        connection.execute(f"REVOKE {prefix}_analyst FROM {prefix}_operator")
+        done = call(database_url(url, user=user, password=user), "db", "upgrade")
+        assert (done.code, connection.execute(reads).fetchone()) == (0, (False,))
+        [grant] = [told for told in find_quoted(done.stderr) if told.startswith("GRANT")]
+        connection.execute(grant.encode())
+        assert connection.execute(reads).fetchone() == (True,)
+        connection.execute(f"REVOKE {prefix}_analyst FROM {prefix}_operator")
+        done = call(url, "db", "upgrade")
         assert (done.code, connection.execute(reads).fetchone()) == (0, (True,))
         assert grant not in done.stderr
 
