@@ -35,6 +35,13 @@ def read_words(said: psycopg.errors.Diagnostic) -> str:
     return " ".join(filter(None, (said.message_primary, said.message_detail, said.message_hint)))
 
 
+def hear(connection: psycopg.Connection) -> list[str]:
+    """A list to which all is added that the server tells the session."""
+    heard: list[str] = []
+    connection.add_notice_handler(lambda told: heard.append(read_words(told)))
+    return heard
+
+
 def refuse(connection: psycopg.Connection, statement: str, code: str = "DA") -> str:
     """Execute what fails, and return what the error says."""
     with pytest.raises(psycopg.Error) as caught:

@@ -343,7 +343,8 @@ AS $$
 BEGIN
     -- 9 stands for each digit and A for each letter of its first 40 characters: what is no digit, blank or sign of ASCII may be a letter.
     RETURN (SELECT format('The first %s is written like %s. %s', CASE most.reason WHEN 'unparsable-time' THEN 'time' ELSE 'position' END,
-        (SELECT string_agg(coalesce(regexp_replace(regexp_replace(left(nullif(one.content ->> pair.key, ''), 40), '[0-9]', '9', 'g'), '[^ -/9:-@[-`{-~]', 'A', 'g'), 'nothing'), ' and ' ORDER BY pair.value)
+        (SELECT string_agg(coalesce(regexp_replace(regexp_replace(
+             left(nullif(one.content ->> pair.key, ''), 40), '[0-9]', '9', 'g'), '[^ -/9:-@[-`{-~]', 'A', 'g'), 'nothing'), ' and ' ORDER BY pair.value)
          FROM jsonb_each_text(cells) pair
          WHERE pair.value = ANY (CASE most.reason WHEN 'unparsable-time' THEN ARRAY['t'] ELSE ARRAY['x', 'y', 'place'] END)),
         CASE most.reason WHEN 'unparsable-time' THEN 'Give time_format => ''...''.' ELSE 'Check which columns are named.' END)

@@ -127,7 +127,8 @@ BEGIN
     IF moment IS NULL OR moment < '0001-01-03' OR moment > '5138-01-01' THEN
         RETURN NULL;
     ELSIF dbanon_internal.is_text(kind) OR asked.time_format IS NOT NULL AND kind !~ 'time|date' THEN
-        -- Such a column has no index that could serve. Of an hour that comes twice this is the first, and the rows around tell which it is.
+        -- No index of such a column could serve. A time of an hour that comes twice is read as the first of the two here. The rows around it
+        -- decide later which one it is, so they have to be read, too.
         RETURN format('coalesce(%s %s %L::float8, true)', dbanon_internal.build_time_expression(quote_ident(time_column), types, asked, units_per_s),
                       comparison, extract(epoch FROM moment + 3 * slack)::float8);
     ELSIF kind = 'timestamp with time zone' THEN

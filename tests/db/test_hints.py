@@ -17,6 +17,7 @@ from tests.golden.sentences import list_sentences
 from tests.hints import (
     find_arguments,
     find_statements,
+    hear,
     list_marks,
     list_untried,
     read_words,
@@ -83,9 +84,7 @@ SITES = Load("import_sites", "public.squares", {})
 @pytest.fixture
 def said(connection: psycopg.Connection) -> list[str]:
     """What the server tells the session."""
-    heard: list[str] = []
-    connection.add_notice_handler(lambda told: heard.append(read_words(told)))
-    return heard
+    return hear(connection)
 
 
 @pytest.fixture

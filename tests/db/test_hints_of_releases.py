@@ -18,7 +18,7 @@ from tests.acceptance import workers
 from tests.db import nights, parts
 from tests.db.methods import change_methods
 from tests.db.test_composition import HALVES, LOW, Release, write_snapshot, write_verified
-from tests.hints import accept_overlap, find_arguments, find_quoted, find_statements, read_words, refuse, tries
+from tests.hints import accept_overlap, find_arguments, find_quoted, find_statements, hear, read_words, refuse, tries
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -30,9 +30,7 @@ REASON = "reason => 'three words here'"
 @pytest.fixture
 def said(own: psycopg.Connection) -> list[str]:
     """What the server tells the session."""
-    heard: list[str] = []
-    own.add_notice_handler(lambda told: heard.append(read_words(told)))
-    return heard
+    return hear(own)
 
 
 @pytest.fixture
