@@ -1,8 +1,11 @@
-"""Measures how large the package is, and in how many places a thing stands: ``./dev measure [REVISION ...]``.
+"""Measures how large the project is: ``./dev measure [--limit | --lower | --features] [REVISION ...]``.
 
-Each revision of git is measured in a column of its own, then the working tree. A body is a function's lines without its
-docstring, comments and blanks; a kernel is a module of `methods` or `attacks` that compiles with Numba; a place of an
-option of `load` is a line that has its name.
+Each revision of git is measured in a column of its own, then the working tree. ``--limit`` compares the tree with the
+greatest sizes of benchmarks/sizes.toml and fails above one of them; ``--lower`` writes the smaller sizes of this tree
+there; ``--features`` counts lines and words by the features that the same file lists.
+
+A body is a function's lines without its docstring, comments and blanks. A kernel is a module of `methods` or `attacks`
+that compiles with Numba. Words by hand are those of README and its like and of docs/ without what programs make.
 """
 
 import ast
@@ -15,39 +18,27 @@ import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median, quantiles
 
 ROOT = Path(__file__).resolve().parents[1]
-OPTIONS = ("split_gap_s", "settle_s", "own_subjects", "day_zone", "grid_s", "bbox")
+SIZES = Path(__file__).with_name("sizes.toml")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_CLAUSES = """import importlib, sys
-for package in sys.argv[1:]:
-    attack = importlib.import_module(package)
-    made = getattr(attack.attack, "clauses", None)
-    print(*([clause.name for clause in made] if made else attack._SENTENCES))"""
+_MADE = "<!-- Made by "  # the rest of a page below this is written by a program
 
 
-@dataclass
 class Module:
     """A module, and which of its lines are what."""
 
-    path: Path
-    text: str
-    tree: ast.Module = field(init=False)
-    comments: set[int] = field(init=False)
-    docstrings: set[int] = field(init=False)
-    code: set[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tree = ast.parse(self.text)
-        nodes, lines = list(ast.walk(self.tree)), self.text.splitlines()
+    def __init__(self, path: Path, text: str) -> None:
+        self.path, self.length, self.compiles = path, text.count("\n"), "numba" in text
+        self.tree = ast.parse(text)
+        nodes, lines = list(ast.walk(self.tree)), text.splitlines()
         texts = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
-        within = {row for text in texts for row in range(text.lineno + 1, (text.end_lineno or 0) + 1)}
+        within = {row for node in texts for row in range(node.lineno + 1, (node.end_lineno or 0) + 1)}
         self.comments = {row for row, line in enumerate(lines, 1) if line.lstrip().startswith("#")} - within
         self.docstrings = {row for node in nodes for row in _find_docstring(node)}
-        filled = {number for number, line in enumerate(lines, 1) if line.strip()}
+        filled = {row for row, line in enumerate(lines, 1) if line.strip()}
         self.code = filled - self.comments - self.docstrings
 
     def iter_functions(self) -> Iterator[tuple[Function, bool]]:
@@ -56,12 +47,16 @@ class Module:
         while waiting:
             node, public = waiting.pop()
             for child in ast.iter_child_nodes(node):
+                named = isinstance(child, Function | ast.ClassDef)
+                inside = public and not (named and child.name.startswith("_"))
                 if isinstance(child, Function):
-                    yield child, public and not child.name.startswith("_")
-                elif isinstance(child, ast.ClassDef):
-                    waiting.append((child, public and not child.name.startswith("_")))
+                    yield child, inside
                 else:
-                    waiting.append((child, public))
+                    waiting.append((child, inside))
+
+    def measure_body(self, function: Function) -> int:
+        """Lines of code of a function's body."""
+        return len(self.code & set(range(function.body[0].lineno, (function.end_lineno or 0) + 1)))
 
 
 def _find_docstring(node: ast.AST) -> range:
@@ -72,107 +67,124 @@ def _find_docstring(node: ast.AST) -> range:
 
 def _count_parameters(function: Function) -> int:
     given = function.args
-    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-    return len([name for name in names if name not in ("self", "cls")])
+    return len([one for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg not in ("self", "cls")])
 
 
-def _spread(values: list[int]) -> str:
+def _count_lines(files: list[Path]) -> int:
+    return sum(file.read_text(encoding="utf-8").count("\n") for file in files)
+
+
+def _count_words(file: Path) -> int:
+    return len(file.read_text(encoding="utf-8").split(_MADE)[0].split())
+
+
+def _list_pages(root: Path) -> list[Path]:
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
+
+
+def measure_limits(root: Path, modules: list[Module]) -> dict[str, int]:
+    """Sizes that have a limit, by their name in benchmarks/sizes.toml."""
+    pages = {page: _count_words(page) for page in _list_pages(root)}
+    return {
+        "python_lines": sum(module.length for module in modules),
+        "sql_lines": _count_lines(sorted((root / "sql").rglob("*.sql"))),
+        "test_lines": _count_lines(sorted((root / "tests").rglob("*.py"))),
+        "words_by_hand": sum(pages.values()),
+        "words_of_results": sum(map(_count_words, (root / "benchmarks").rglob("*.md"))),
+        "longest_module_lines": max(module.length for module in modules),
+        "longest_function_lines": max(m.measure_body(f) for m in modules for f, _ in m.iter_functions()),
+        "longest_page_words": max(pages.values()),
+    }
+
+
+def _format_spread(values: list[int]) -> str:
     return f"{median(values):.0f} / {quantiles(values, n=10)[-1]:.0f} / {max(values)}"
 
 
-def _format_share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "-"
+def _measure_python(modules: list[Module]) -> Iterator[tuple[str, str]]:
+    for kind in ("code", "comments", "docstrings"):
+        yield f"Python: {kind}", f"{sum(len(getattr(module, kind)) for module in modules):,}"
+    yield "modules, p50 / p90 / max", f"{len(modules)}, {_format_spread([module.length for module in modules])}"
+    kernels = [m for m in modules if m.path.parts[1] in ("methods", "attacks") and m.compiles]
+    share = sum(len(module.comments) for module in kernels) / sum(module.length for module in kernels)
+    yield "kernels: share of comment lines", f"{100 * share:.1f} %"
+    functions = [(module, *found) for module in modules for found in module.iter_functions()]
+    bodies = [module.measure_body(function) for module, function, _ in functions]
+    public = [_count_parameters(function) for _, function, is_public in functions if is_public]
+    yield "body of a function, p50 / p90 / max", _format_spread(bodies)
+    yield "bodies over 30 lines", f"{sum(lines > 30 for lines in bodies)} of {len(bodies):,}"
+    yield "parameters a public function, mean; with more than 8", f"{mean(public):.2f}; {sum(n > 8 for n in public)}"
 
 
-def _name_package(path: Path) -> str:
-    return path.parts[1] + "/" if len(path.parts) > 2 else "(loose modules)"
+def _measure_sql(root: Path) -> Iterator[tuple[str, str]]:
+    text = "".join(file.read_text(encoding="utf-8") for file in sorted((root / "sql").rglob("*.sql")))
+    functions = len(re.findall(r"^CREATE OR REPLACE (?:FUNCTION|PROCEDURE)", text, re.MULTILINE))
+    share = len(re.findall(r"^\s*--", text, re.MULTILINE)) / text.count("\n")
+    yield "SQL: functions; share of comment lines", f"{functions}; {100 * share:.1f} %"
 
 
-def _measure_sizes(modules: list[Module]) -> Iterator[tuple[str, str]]:
-    total = sum(len(module.text.splitlines()) for module in modules)
-    comments = sum(len(module.comments) for module in modules)
-    yield "dbanon/: lines", f"{total:,}"
-    yield "of them code", f"{sum(len(module.code) for module in modules):,}"
-    yield "of them comments", f"{comments:,}"
-    yield "of them docstrings", f"{sum(len(module.docstrings) for module in modules):,}"
-    yield "modules, p50 / p90 / max", f"{len(modules)}, {_spread([len(m.text.splitlines()) for m in modules])}"
-    kernels = [m for m in modules if _name_package(m.path) in ("methods/", "attacks/") and "numba" in m.text]
-    lines = sum(len(module.text.splitlines()) for module in kernels)
-    yield "kernels: share of comment lines", _format_share(sum(len(m.comments) for m in kernels), lines)
-
-
-def _measure_functions(modules: list[Module]) -> Iterator[tuple[str, str]]:
-    bodies, parameters, names = [], [], 0
-    for module in modules:
-        names += sum(
-            isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_") for node in module.tree.body
-        )
-        for function, public in module.iter_functions():
-            bodies.append(len(module.code & set(range(function.body[0].lineno, (function.end_lineno or 0) + 1))))
-            parameters += [_count_parameters(function)] * public
-    yield "public functions and classes of modules", f"{names:,}"
-    yield "body of a function, p50 / p90 / max", _spread(bodies)
-    yield "bodies over 30 lines", _format_share(sum(lines > 30 for lines in bodies), len(bodies))
-    yield "parameters a public function", f"{mean(parameters):.2f}"
-    yield "public functions with more than 8", _format_share(sum(number > 8 for number in parameters), len(parameters))
-
-
-def _count_places(root: Path) -> Iterator[tuple[str, str]]:
-    for folders, pattern in ((("dbanon",), "*.py"), (("sql", "migrations"), "*.[sp][qy]*")):
-        texts = [
-            file.read_text()
-            for folder in folders
-            for file in sorted((root / folder).rglob(pattern))
-            if file.suffix != ".pyc"
-        ]
-        counts = [[len(re.findall(rf"^.*\b{option}\b", text, re.MULTILINE)) for text in texts] for option in OPTIONS]
-        lines, files = median(sum(c) for c in counts), median(sum(n > 0 for n in c) for c in counts)
-        yield f"an option of `load` in {' and '.join(folders)}, lines (files)", f"{lines:.0f} ({files:.0f})"
-
-
-def _count_clauses(root: Path) -> Iterator[tuple[str, str]]:
-    packages = sorted(f"dbanon.attacks.{p.parent.name}" for p in (root / "dbanon" / "attacks").glob("*/evidence.py"))
-    packages += ["dbanon.attacks.kte"]  # which needs no evidence of its own
-    command = [sys.executable, "-c", _CLAUSES, *packages]
-    said = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()
-    counts = Counter(name for line in said for name in line.split())
-    yield "clauses of the five attacks, names", f"{sum(counts.values())}, {len(counts)}"
-    yield "names that four or more attacks have", f"{sum(number >= 4 for number in counts.values())}"
-
-
-def _measure_others(root: Path) -> Iterator[tuple[str, str]]:
-    sql = [file.read_text() for file in sorted((root / "sql").rglob("*.sql"))]
-    lines = [line for text in sql for line in text.splitlines()]
-    functions = sum(line.startswith(("CREATE OR REPLACE FUNCTION", "CREATE OR REPLACE PROCEDURE")) for line in lines)
-    yield "sql/: lines, functions", f"{len(lines):,}, {functions}"
-    yield (
-        "sql/: share of comment lines",
-        _format_share(sum(line.lstrip().startswith("--") for line in lines), len(lines)),
-    )
-    for folder in ("tests", "benchmarks"):
-        text = "".join(file.read_text() for file in sorted((root / folder).rglob("*.py")))
-        yield f"{folder}/: lines of Python", f"{text.count(chr(10)):,}"
+def read_modules(root: Path) -> list[Module]:
+    """All modules of the package under a folder."""
+    files = sorted((root / "dbanon").rglob("*.py"))
+    return [Module(file.relative_to(root), file.read_text(encoding="utf-8")) for file in files]
 
 
 def measure_tree(root: Path) -> dict[str, str]:
     """Measure the tree under a folder; returns figures as text by what they are of."""
-    modules = [Module(f.relative_to(root), f.read_text()) for f in sorted((root / "dbanon").rglob("*.py"))]
-    top = sorted(name for name in {module.path.parts[1] for module in modules} if not name.startswith("__"))
-    layers = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
-    found = {"names in dbanon/": f"{len(top)}", "of them modules": f"{sum(name.endswith('.py') for name in top)}"}
-    found["layers"] = f"{len(layers)}"
-    for figures in (
-        _measure_sizes(modules),
-        _measure_functions(modules),
-        _count_places(root),
-        _count_clauses(root),
-        _measure_others(root),
-    ):
-        found.update(figures)
+    modules = read_modules(root)
+    found = {name.replace("_", " "): f"{size:,}" for name, size in measure_limits(root, modules).items()}
+    found.update(_measure_python(modules))
+    found.update(_measure_sql(root))
     by_package = Counter[str]()
     for module in modules:
-        by_package[_name_package(module.path)] += len(module.text.splitlines())
+        by_package["/".join(module.path.parts[1:-1][: 2 if module.path.parts[1] == "methods" else 1]) or "-"] += (
+            module.length
+        )
     return found | {f"lines of {name}": f"{number:,}" for name, number in sorted(by_package.items())}
+
+
+def measure_features(root: Path) -> dict[str, str]:
+    """Count lines and words of each feature: a file belongs to the first that has a pattern of it."""
+    left = [file for folder in ("dbanon", "sql", "tests", "docs") for file in sorted((root / folder).rglob("*.*"))]
+    found = {}
+    for feature, patterns in (read_sizes()["features"] | {"the rest": [""]}).items():
+        mine = [f for f in left if any(re.search(pattern, str(f.relative_to(root))) for pattern in patterns)]
+        left = [file for file in left if file not in set(mine)]
+        kinds = [
+            _count_lines([f for f in mine if f.suffix == suffix and (f.relative_to(root).parts[0] == "tests") == tests])
+            for suffix, tests in ((".py", False), (".sql", False), (".py", True))
+        ]
+        words = sum(_count_words(file) for file in mine if file.suffix == ".md")
+        found[feature] = " + ".join(f"{number:,}" for number in (*kinds, words))
+    return found
+
+
+def read_sizes() -> dict[str, dict]:
+    """Limits, and patterns of features."""
+    return tomllib.loads(SIZES.read_text(encoding="utf-8"))
+
+
+def demand_limits() -> None:
+    """Refuse a tree that is larger than a limit."""
+    limits, sizes = read_sizes()["limits"], measure_limits(ROOT, read_modules(ROOT))
+    above = [f"{name}: {sizes[name]:,} of {limit:,}" for name, limit in limits.items() if sizes[name] > limit]
+    if above:
+        raise SystemExit(
+            "measure: sizes must be within the limits of benchmarks/sizes.toml. Got " + ", ".join(above) + "; take out "
+            "what nobody would miss, or raise the limit and write a line with the reason in CHANGELOG.md."
+        )
+    smaller = sum(sizes[name] < limit for name, limit in limits.items())
+    print(
+        f"measure: {len(limits)} sizes are within their limits" + ", lower them: ./dev measure --lower" * (smaller > 0)
+    )
+
+
+def lower_limits() -> None:
+    """Write the sizes of this tree where they are smaller than the limits."""
+    text, sizes = SIZES.read_text(encoding="utf-8"), measure_limits(ROOT, read_modules(ROOT))
+    for name, limit in read_sizes()["limits"].items():
+        text = re.sub(rf"^{name} = \d+", f"{name} = {min(limit, sizes[name])}", text, flags=re.MULTILINE)
+    SIZES.write_text(text, encoding="utf-8")
 
 
 def _export_revision(revision: str, folder: Path) -> Path:
@@ -184,15 +196,23 @@ def _export_revision(revision: str, folder: Path) -> Path:
 
 def main() -> None:
     """Print a table in Markdown, a column each."""
+    words = sys.argv[1:]
+    if words == ["--limit"]:
+        return demand_limits()
+    if words == ["--lower"]:
+        return lower_limits()
+    measured = measure_features if "--features" in words else measure_tree
     columns = {}
-    for revision in sys.argv[1:]:
+    for revision in (word for word in words if word != "--features"):
         with tempfile.TemporaryDirectory() as folder:
-            columns[revision] = measure_tree(_export_revision(revision, Path(folder)))
-    columns["working tree"] = measure_tree(ROOT)
+            columns[revision] = measured(_export_revision(revision, Path(folder)))
+    columns["working tree"] = measured(ROOT)
     rows = list(dict.fromkeys(name for column in columns.values() for name in column))
-    print(f"| | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
+    print(f"| {'Python + SQL + tests + words' * (measured is measure_features)} | {' | '.join(columns)} |")
+    print("|---" * (len(columns) + 1) + "|")
     for name in rows:
         print(f"| {name} | {' | '.join(column.get(name, '-') for column in columns.values())} |")
+    return None
 
 
 if __name__ == "__main__":
