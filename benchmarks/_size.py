@@ -145,17 +145,18 @@ def measure_tree(root: Path) -> dict[str, str]:
 
 def measure_features(root: Path) -> dict[str, str]:
     """Count lines and words of each feature: a file belongs to the first that has a pattern of it."""
-    left = [file for folder in ("dbanon", "sql", "tests", "docs") for file in sorted((root / folder).rglob("*.*"))]
+    kinds = {"dbanon": "*.py", "sql": "*.sql", "tests": "*.py", "docs": "*.md"}
+    left = [file for folder, pattern in kinds.items() for file in sorted((root / folder).rglob(pattern))]
     found = {}
     for feature, patterns in (read_sizes()["features"] | {"the rest": [""]}).items():
-        mine = [f for f in left if any(re.search(pattern, str(f.relative_to(root))) for pattern in patterns)]
-        left = [file for file in left if file not in set(mine)]
-        kinds = [
-            _count_lines([f for f in mine if f.suffix == suffix and (f.relative_to(root).parts[0] == "tests") == tests])
-            for suffix, tests in ((".py", False), (".sql", False), (".py", True))
+        mine = [file for file in left if any(re.search(one, str(file.relative_to(root))) for one in patterns)]
+        left = [file for file in left if file not in mine]
+        of = {folder: [file for file in mine if root / folder in file.parents] for folder in kinds}
+        counts = [
+            *(_count_lines(of[folder]) for folder in ("dbanon", "sql", "tests")),
+            sum(map(_count_words, of["docs"])),
         ]
-        words = sum(_count_words(file) for file in mine if file.suffix == ".md")
-        found[feature] = " + ".join(f"{number:,}" for number in (*kinds, words))
+        found[feature] = " + ".join(f"{number:,}" for number in counts)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What `./dev measure` counts, on a package of two modules."""
+"""What `./dev measure` counts, on a package of two modules, and what its limits refuse."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import _size
 
+SIZES = _size.measure_limits(_size.ROOT, _size.read_modules(_size.ROOT))
 KERNEL = '''"""Counts."""
 
 from numba import njit
@@ -59,6 +60,28 @@ def test_the_instance_is_no_parameter(kernel: _size.Module) -> None:
 def test_figures_are_of_this_repository() -> None:
     found = _size.measure_tree(_size.ROOT)
     lines = sum(len(file.read_text().splitlines()) for file in (_size.ROOT / "dbanon").rglob("*.py"))
-    assert found["dbanon/: lines"] == f"{lines:,}"
+    assert found["python lines"] == f"{lines:,}"
     by_package = [int(number.replace(",", "")) for name, number in found.items() if name.startswith("lines of ")]
     assert sum(by_package) == lines
+
+
+def test_every_line_is_of_one_feature() -> None:
+    rows = [row.replace(",", "").split(" + ") for row in _size.measure_features(_size.ROOT).values()]
+    python, sql, tests, _ = (sum(map(int, column)) for column in zip(*rows, strict=True))
+    assert {"python_lines": python, "sql_lines": sql, "test_lines": tests}.items() <= SIZES.items()
+
+
+def test_a_tree_at_its_limits_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_size, "read_sizes", lambda: {"limits": SIZES})
+    _size.demand_limits()
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_one_line_or_word_more_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(_size, "read_sizes", lambda: {"limits": SIZES | {name: SIZES[name] - 1}})
+    with pytest.raises(SystemExit, match=f"{name}: {SIZES[name]:,} of {SIZES[name] - 1:,};"):
+        _size.demand_limits()
+
+
+def test_the_file_has_a_limit_for_each_size() -> None:
+    assert _size.read_sizes()["limits"].keys() == SIZES.keys()
