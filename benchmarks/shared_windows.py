@@ -5,8 +5,8 @@ of its own, one after the other. CPU seconds are of that process and of all that
 use the machine, only these can be compared. With `--kills` it kills helpers while they send results, and counts the
 calls that hang.
 
-With ``--people N`` it measures each window of so many people alone (CPU seconds, bytes), and replays the schedule for 1,
-2, 4 and 8 machines.
+With ``--people N`` it measures each window of so many people alone (CPU seconds, bytes), and replays the schedule for
+1, 2, 4 and 8 machines.
 """
 
 import argparse
