@@ -18,7 +18,7 @@ from dbanon.base.errors import (
     VerificationFailed,
     choose_one,
 )
-from dbanon.base.figures import Figure
+from dbanon.base.figures import Figure, format_percent
 from dbanon.options.publishing import Planning
 from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
@@ -295,14 +295,10 @@ class RunResult:
         ]
 
     def _repr_html_(self) -> str:
-        """Show the run in a notebook: what the attack found, how large its regions are, what was left out."""
-        return notebook.make_run_view(
-            f"Run {self.run_id} · {self.method}, {self.algorithm}",
-            self.verdict.clauses,
-            self.metrics,
-            [(reason, n, total) for _, reasons, total in self.list_left_out() for reason, n in reasons.items()],
-            k=self.k,
-        )
+        title = f"Run {self.run_id} · {self.method}, {self.algorithm}"
+        share = self.metrics.get("published_share")
+        facts = {} if share is None else {"published": format_percent(share)}
+        return notebook.make_view(title, self.verdict.clauses, facts)
 
     def require_verified(self) -> None:
         """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
