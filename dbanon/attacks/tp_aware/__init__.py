@@ -84,7 +84,7 @@ def _count(evidence: RequestEvidence) -> Counts:
     records = _stored.build_records(evidence, rules)
     members = _stored.find_members(evidence, records, rules.timetable)
     watch = _watch_people(evidence, rules, records, members)
-    published = _stored.count_published(members, records, rules.timetable)
+    published = _stored.count_published(members, rules.timetable)
     shown = _stored.find_shown_requests(evidence, records)
     requests = _requests.compare_requests(evidence, rules, records, members, shown)
     crowd = np.empty(evidence.rows, dtype=np.int64)
