@@ -63,7 +63,7 @@ def open_snapshot(connection: psycopg.Connection[Any], name: str | None = None) 
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
             except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):  # the latter since 17
                 raise StoreError(
-                    "A task must read in the snapshot of its run. That is over. Run it again.", sqlstate.CHANGED
+                    "All sessions must read in the snapshot of the run. That is over. Run it again.", sqlstate.CHANGED
                 ) from None
         yield Snapshot(connection, sql.Identifier(find_postgis_schema(connection)).as_string(connection))
 
