@@ -5,9 +5,8 @@ of its own, one after the other. CPU seconds are of that process and of all that
 use the machine, only these can be compared. With `--kills` it kills helpers while they send results, and counts the
 calls that hang.
 
-With ``--people N`` it attacks a run of so many people on a server of its own: in one process of one thread, of two, and
-in two processes of one thread each, which read for themselves. Then it measures each task of the computation and of the
-attack alone (CPU seconds of client and server, bytes), and replays the schedule for 1, 2, 4 and 8 machines.
+With ``--people N`` it measures each window of so many people alone (CPU seconds, bytes), and replays the schedule for
+1, 2, 4 and 8 machines.
 """
 
 import argparse
@@ -34,17 +33,11 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._data import CITY, fill
-from benchmarks._measure import run_private_server
-from dbanon.attacks import import_attacker
-from dbanon.base import cores, memory, tasks
+from dbanon.base import cores, tasks
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Processes, Tasks
 from dbanon.base.trajectory import Trajectories
-from dbanon.database import open_database
 from dbanon.methods import METHODS
-from dbanon.runs import parts, reading
-from dbanon.worker.cluster import Cluster
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
 BUSY_TASKS = 24  # tasks that keep one core busy for half a second or more
@@ -61,14 +54,14 @@ ENGINES = (
 )
 
 
-def make_walks() -> Trajectories:
+def make_walks(people: int = PEOPLE) -> Trajectories:
     """People who walk about in a city of 10 km, with a fix a minute."""
     rng = np.random.default_rng(SEED)
     length = WINDOWS * INSTANTS
-    x, y = rng.uniform(0, 10_000, (2, PEOPLE, 1)) + rng.normal(0, 20, (2, PEOPLE, length)).cumsum(axis=2)
+    x, y = rng.uniform(0, 10_000, (2, people, 1)) + rng.normal(0, 20, (2, people, length)).cumsum(axis=2)
     return Trajectories(
-        trajectory_id=np.arange(PEOPLE) + 1, subject=np.arange(PEOPLE), offset=length * np.arange(PEOPLE + 1),
-        t=np.tile(60.0 * np.arange(length), PEOPLE), x=x.ravel(), y=y.ravel(), srid=32610, grid_m=1.0, grid_s=1,
+        trajectory_id=np.arange(people) + 1, subject=np.arange(people), offset=length * np.arange(people + 1),
+        t=np.tile(60.0 * np.arange(length), people), x=x.ravel(), y=y.ravel(), srid=32610, grid_m=1.0, grid_s=1,
     )  # fmt: skip
 
 
@@ -131,11 +124,6 @@ def open_engine(name: str) -> Iterator[Tasks]:
     else:
         import distributed
         from distributed.security import Security
-
-        if name == "dask cluster":
-            with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-                yield Cluster(cluster.scheduler_address)
-            return
 
         security = Security.temporary() if name.endswith("tls") else None
         options: dict[str, Any] = {"dashboard_address": None, "security": security}
@@ -250,136 +238,54 @@ def send_much(name: str, going: threading.Event, killed: threading.Event, ended:
     ended.set()
 
 
-# ---- the attack in parts ---------------------------------------------------------------------------------------------
+# ---- many machines, replayed -----------------------------------------------------------------------------------------
 
 NETWORK_BYTES_S, DELAY_S = 125e6, 0.002  # of a machine's line: 1 Gbit/s; there and back
-SERVER_CORES = 8
-MIN_PART_FIXES = 1 << 19  # of a part at least; a worker's have more
-PARAMS = {"k": 50, "instants": 5}
 
 
 @dataclass
 class Measured:
     """`Tasks` that another machine would do, done here one after the other: what each costs."""
 
-    readers_: int = 4
-    # Client and server CPU s of each as the first one of a process and as a later one, and its bytes.
-    tasks: list[tuple[tuple[float, float], tuple[float, float], int]] = field(default_factory=list)
-
-    def count_readers(self, threads: int = 1) -> int:
-        """Count readers: that many parts, twice, are cut."""
-        del threads
-        return self.readers_
+    tasks: list[tuple[float, int]] = field(default_factory=list)  # CPU s and bytes of each
 
     def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[Any]:
         """Do tasks, on one core each."""
-        del threads
         results = []
         for each in arguments:
             sent = pickle.dumps((function, each), pickle.HIGHEST_PROTOCOL)
-            task, given = pickle.loads(sent)
-            parts._prepared.clear()  # as in a process that does its first one
-            costs = []
-            for _ in range(2):
-                before, server = time.process_time(), measure_server_cpu_s()
-                result = call_on_one_core(task, given)
-                costs.append((time.process_time() - before, measure_server_cpu_s() - server))
-            self.tasks.append((costs[0], costs[1], len(sent) + len(pickle.dumps(result))))
-            results.append(result)
+            before = time.process_time()
+            results.append(call_on_one_core(*pickle.loads(sent)))
+            self.tasks.append((time.process_time() - before, len(sent) + len(pickle.dumps(results[-1]))))
         return results
 
 
-def measure_server_cpu_s() -> float:
-    """CPU seconds of the embedded server's sessions that have ended: of the postmaster's children."""
-    pid = int((Path(os.environ["DBANON_HOME"]) / "data" / "postmaster.pid").read_text().split()[0])
-    fields_ = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return sum(map(int, fields_[13:15])) / os.sysconf("SC_CLK_TCK")
-
-
-def judge_run(url: str, run_id: int, shared: Tasks) -> str:
-    """Attack a run; a digest of the verdict."""
-    parts._MIN_PART_FIXES = MIN_PART_FIXES
-    attack = import_attacker("dbanon.attacks.tp_aware")
-    with reading.open_reader(url) as reader:
-        evidence, digest = reader.read_evidence(run_id, None, shared)
-        verdict = attack.attack(evidence)
-    return hashlib.sha256(repr(verdict).encode() + digest).hexdigest()[:12]
-
-
-def verify(name: str, run_id: int) -> None:
-    """Print seconds of an attack, CPU seconds of its processes and the server, peak memory here, and a digest."""
-    url = os.environ["DBANON_DSN"]
-    import_attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
-    with open_engine("dask cluster" if name == "two processes" else name) as shared:
-        judge_run(url, run_id, shared)  # processes have started, and kernels are loaded
-        memory.forget_peak()
-        began, before, server = time.perf_counter(), measure_cpu_s(), measure_server_cpu_s()
-        digest = judge_run(url, run_id, shared)
-        seconds = time.perf_counter() - began
-    print(seconds, measure_cpu_s() - before, measure_server_cpu_s() - server, memory.measure_peak_mb(), digest)
-
-
-def measure_attack_in_parts(people: int, rounds: int) -> None:
-    with run_private_server() as (own, directory):
-        url = own.url
-        os.environ["DBANON_HOME"] = str(directory / "home")
-        with open_database() as database:
-            dataset = fill(database, people)
-            run_id = database.run("tp-aware", dataset=dataset, params=PARAMS).run_id
-        os.environ["DBANON_DSN"] = url
-        print(f"{people:,} people in {CITY}, 30 instants in 6 windows, k = 50; medians of {rounds} rounds")
-        print(f"{'attack':24}{'s':>8}{'CPU s':>8}{'server':>8}{'MB':>7}  verdict")
-        ways = {"one thread": ("here", 1), "two threads": ("here", 2), "two processes": ("two processes", 1)}
-        lines: dict[str, list[list[str]]] = {way: [] for way in ways}
-        for way in [*ways] * rounds:
-            name, threads = ways[way]
-            command = [sys.executable, __file__, "--verify", name, str(run_id)]
-            environment = {**os.environ, "NUMBA_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
-            told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-            lines[way].append(told.stdout.split()[-5:])
-        for way, told in lines.items():
-            seconds, cpu, server, mb = (median(float(one[column]) for one in told) for column in range(4))
-            print(f"{way:24}{seconds:8.1f}{cpu:8.1f}{server:8.1f}{mb:7.0f}  {', '.join({one[4] for one in told})}")
-        replay(url, run_id)
-
-
-def replay(url: str, run_id: int) -> None:
+def replay(people: int) -> None:
     """Measure each task, and say how long so many machines would take if each did its share as measured."""
-    import_attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
-    attack, windows = Measured(), Measured()
+    family, data, windows = METHODS["tp-aware"], make_walks(people), Measured()
+    params = family.parse({"k": 50, "instants": INSTANTS, "start": 0})
+    family.prepare("traj-anon", params)
     with cores.limit_threads(1):
         before = time.process_time()
-        judge_run(url, run_id, attack)
-        own = time.process_time() - before - sum(first[0] + later[0] for first, later, _ in attack.tasks)
-        family = METHODS["tp-aware"]
-        with open_database() as database, reading.open_reader(url) as reader:
-            dataset = database.connection.execute("SELECT dataset_id FROM dbanon.run WHERE run_id = %s", [run_id])
-            data = reader.read_trajectories(dataset.fetchone()[0])  # type: ignore[index]
-        params = family.parse(PARAMS)
-        family.prepare("traj-anon", params)
-        before = time.process_time()
         family.anonymise(data, "traj-anon", params, np.random.default_rng(0), tasks=windows)
-        drawn = time.process_time() - before - sum(first[0] + later[0] for first, later, _ in windows.tasks)
-    for what, measured, alone in (("attack", attack, own), ("windows", windows, drawn)):
-        tasks_ = measured.tasks
-        total, sent = sum(later[0] for _, later, _ in tasks_), sum(size for _, _, size in tasks_)
-        print(f"\n{what}: {len(tasks_)} tasks of {total:.1f} CPU s, {sent / 1e6:.1f} MB; besides, {alone:.1f} s here")
-        print("replayed from measured CPU seconds and bytes; not measured on so many machines:")
-        once = alone + compute_makespan(tasks_, 1)
-        for machines in (1, 2, 4, 8):
-            seconds = alone + compute_makespan(tasks_, machines)
-            print(f"{machines:3} machines {seconds:8.2f} s, {once / seconds:5.2f} times as fast")
+        alone = time.process_time() - before - sum(cpu_s for cpu_s, _ in windows.tasks)
+    total, sent = (sum(column) for column in zip(*windows.tasks, strict=True))
+    print(f"{people:,} people, {WINDOWS} windows of {INSTANTS} instants, k = 50")
+    print(f"{len(windows.tasks)} tasks of {total:.1f} CPU s, {sent / 1e6:.1f} MB; besides, {alone:.1f} s here")
+    print("replayed from measured CPU seconds and bytes; not measured on so many machines:")
+    once = alone + compute_makespan(windows.tasks, 1)
+    for machines in (1, 2, 4, 8):
+        seconds = alone + compute_makespan(windows.tasks, machines)
+        print(f"{machines:3} machines {seconds:8.2f} s, {once / seconds:5.2f} times as fast")
 
 
-def compute_makespan(tasks_: list[tuple[tuple[float, float], tuple[float, float], int]], machines: int) -> float:
+def compute_makespan(measured: list[tuple[float, int]], machines: int) -> float:
     """Hand each task to the machine that is free first; bytes leave the leader one task after the other."""
     free, line = [0.0] * machines, 0.0
-    for first, later, size in tasks_:
+    for cpu_s, size in measured:
         line += size / NETWORK_BYTES_S
         at = min(range(machines), key=free.__getitem__)
-        cpu, server = later if free[at] else first
-        # A task waits for whichever is slower, the server's session or itself; sessions share the server's cores.
-        free[at] = max(free[at], line) + DELAY_S + max(cpu, server * max(1, machines / SERVER_CORES))
+        free[at] = max(free[at], line) + DELAY_S + cpu_s
     return max(free)
 
 
@@ -392,14 +298,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--people", type=int, default=0)
     parser.add_argument("--engine")
-    parser.add_argument("--verify", nargs=2)
     options = parser.parse_args()
     if options.engine:
         measure(options.engine)
-    elif options.verify:
-        verify(options.verify[0], int(options.verify[1]))
     elif options.people:
-        measure_attack_in_parts(options.people, options.rounds)
+        replay(options.people)
     elif options.kills:
         found = ", ".join(f"{number} with {name}" for name, number in count_hangs(options.kills).items())
         print(f"of {options.kills} calls each, these hung after a helper was killed: {found}")

@@ -1,6 +1,6 @@
 """The family tp-aware: the optimised Traj-anon against the printed one, and against what the paper compares it with.
 
-``python benchmarks/tp_aware.py [PART]... [--limit SECONDS] [--sizes N,N] [--plots DIR]``; all parts by default:
+``python benchmarks/tp_aware.py [PART]... [--limit SECONDS] [--sizes N,N]``; all parts by default:
 plain: Algorithm 1 as printed (with k-summing) beside the optimised one, in the same process on the same data.
 table: cost and time of every algorithm, with `improve` and without, for k = 5, 10 and 50.
 figures: the paper's figures 9 to 14, k = 50: time and cost against number, lengths 10 and 30, and phases.
@@ -303,7 +303,7 @@ def list_phase_cases(data: str, sizes: list[int]) -> Iterable[Case]:
     return (case for case in list_figure_cases(data, sizes) if (case.way, case.instants) == (ALONE, max(LENGTHS)))
 
 
-def print_figures(cases: Cases, sizes: list[int], plots: Path | None) -> None:
+def print_figures(cases: Cases, sizes: list[int]) -> None:
     print(f"\nfigures 9 and 11 to 14 on {CITY}, k = {K}\n")
     print_lines(cases, list_figure_cases("network", sizes))
     print(f"\nfigure 10: seconds of each phase of Traj-anon (`improve` off), windows of {max(LENGTHS)} instants\n")
@@ -313,18 +313,14 @@ def print_figures(cases: Cases, sizes: list[int], plots: Path | None) -> None:
         found = cases.measure(case)
         if found:
             print_row(f"{case.people:,}", *(f"{s:.3f}" for s in found["phases"].values()))
-    if plots:
-        plot(cases, "network", sizes, plots / "tp_aware_network.svg", CITY)
 
 
-def print_taxis(cases: Cases, cabs: int, plots: Path | None) -> None:
+def print_taxis(cases: Cases, cabs: int) -> None:
     sizes = [cabs // share for share in SHARES]
     print(f"\na week of taxis, {cabs} cabs\n")
     listed = [*list_figure_cases("taxis", sizes)]
     listed += [Case("taxis", cabs, max(LENGTHS), k, way) for k in KS if k != K for way in WAYS]
     print_lines(cases, listed, "cabs")
-    if plots:
-        plot(cases, "taxis", sizes, plots / "tp_aware_taxis.svg", "a week of taxis")
 
 
 def print_growth(cases: Cases, sizes: list[int]) -> None:
@@ -374,63 +370,12 @@ def measure_database(sizes: list[int]) -> None:
             drop(server, [name])
 
 
-# ---- plots -----------------------------------------------------------------------------------------------------------
-
-
-def plot(cases: Cases, data: str, sizes: list[int], file: Path, where: str) -> None:
-    """Draw the paper's figures of one set of data."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "dbanon", "font.size": 8, "legend.fontsize": 7}
-    from matplotlib import pyplot
-
-    canvas, (*panels, phases) = pyplot.subplots(1, 3, figsize=(13, 4.5), layout="constrained")
-    for panel, (title, figure) in zip(
-        panels, {"9, 12, 14: s": "s", "11, 13: cost, m²": "mbr_cost_m2"}.items(), strict=True
-    ):
-        for number, way in enumerate(WAYS):
-            for length in LENGTHS:
-                cased = [case for case in list_figure_cases(data, sizes) if (case.way, case.instants) == (way, length)]
-                found = [(case.people, told[figure]) for case in cased if (told := cases.measure(case))]
-                if found:
-                    style = "-" if length == max(LENGTHS) else "--"
-                    label = f"{way}, l = {length}" if way in BOTH else way
-                    panel.plot(*zip(*found, strict=True), style, marker=".", color=f"C{number}", label=label)
-        panel.set(title=f"Figures {title}", xscale="log", yscale="log")
-        panel.minorticks_off()
-    stack(
-        phases,
-        [(case.people, told["phases"]) for case in list_phase_cases(data, sizes) if (told := cases.measure(case))],
-    )
-    phases.set(title="Figure 10: s, without improve")
-    for panel in (*panels, phases):
-        panel.set(xlabel="people" if data == "network" else "cabs")
-        panel.legend()
-    canvas.suptitle(f"{where}, k = {K}, windows of l = {max(LENGTHS)} instants unless said")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(file, metadata={"Date": None})
-    pyplot.close(canvas)
-    print(f"\n{file}: {file.stat().st_size / 1000:.0f} kB")
-
-
-def stack(panel: Any, found: list[tuple[int, dict[str, float]]]) -> None:
-    """Stack the seconds of Traj-anon's phases."""
-    below = np.zeros(len(found))
-    for phase in (*PHASES, REST):
-        spent = np.array([one[phase] for _, one in found])
-        panel.bar([f"{n:,}" for n, _ in found], spent, bottom=below, label=phase)
-        below += spent
-    panel.tick_params(axis="x", rotation=45)
-
-
 def main() -> None:
     options = argparse.ArgumentParser()
     parts = ["plain", "table", "figures", "taxis", "growth", "database"]
     options.add_argument("parts", nargs="*", default=parts)
     options.add_argument("--limit", type=float, default=600)
     options.add_argument("--sizes", type=lambda text: sorted(map(int, text.split(","))))
-    options.add_argument("--plots", type=Path)
     options.add_argument("--case")
     options.add_argument("--place", type=Path)
     given = options.parse_args()
@@ -446,8 +391,8 @@ def main() -> None:
         todo: dict[str, Callable[[], None]] = {
             "plain": compare_plainly,
             "table": lambda: print_table(cases, sizes["table"]),
-            "figures": lambda: print_figures(cases, sizes["figures"], given.plots),
-            "taxis": lambda: print_taxis(cases, read_taxis(cases.place), given.plots),
+            "figures": lambda: print_figures(cases, sizes["figures"]),
+            "taxis": lambda: print_taxis(cases, read_taxis(cases.place)),
             "growth": lambda: print_growth(cases, sizes["growth"]),
             "database": lambda: measure_database(sizes["database"]),
         }

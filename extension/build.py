@@ -1,12 +1,8 @@
-"""Makes the files of the extension.
-
-`build.py FOLDER` writes them there and names the scripts; `build.py --dist FOLDER` packs what PGXN takes.
-"""
+"""Makes the files of the extension: `build.py FOLDER` writes them there and names the scripts."""
 
 import importlib.metadata
 import re
 import sys
-import zipfile
 from pathlib import Path
 
 from dbanon import schema
@@ -23,10 +19,8 @@ def earlier() -> list[str]:
 
 def files(version: str, before: list[str]) -> dict[str, str]:
     """Make the texts by the names of their files."""
-    made = {
-        name: (HERE / f"{name}.in").read_text(encoding="utf-8").replace("@version@", version)
-        for name in ("META.json", "dbanon.control")
-    }
+    control = (HERE / "dbanon.control.in").read_text(encoding="utf-8")
+    made = {"dbanon.control": control.replace("@version@", version)}
     setup = schema.make_installer((HERE / "setup.sql").read_text(encoding="utf-8"))
     scripts = {
         version: "CREATE EXTENSION dbanon",
@@ -37,23 +31,9 @@ def files(version: str, before: list[str]) -> dict[str, str]:
     return made
 
 
-def pack(folder: Path) -> None:
-    """Write the archive for PGXN; the same sources make the same bytes."""
-    beside = {
-        file.name: file.read_text(encoding="utf-8")
-        for file in (HERE / "Makefile", HERE / "README.md", HERE.parent / "LICENSE")
-    }
-    with zipfile.ZipFile(folder / f"dbanon-{VERSION}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in sorted({**files(VERSION, earlier()), **beside}.items()):
-            archive.writestr(zipfile.ZipInfo(f"dbanon-{VERSION}/{name}"), text, zipfile.ZIP_DEFLATED)
-
-
 if __name__ == "__main__":
     target = Path(sys.argv[-1])
-    if "--dist" in sys.argv:
-        pack(target)
-    else:
-        for name, text in files(VERSION, earlier()).items():
-            (target / name).write_text(text, encoding="utf-8")
-            if name.endswith(".sql"):
-                print(name)
+    for name, text in files(VERSION, earlier()).items():
+        (target / name).write_text(text, encoding="utf-8")
+        if name.endswith(".sql"):
+            print(name)

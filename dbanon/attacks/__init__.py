@@ -264,8 +264,7 @@ class Attacker(Protocol):
     """A package that attacks a family: `attack` decides, on the evidence on any run and what `read` adds to it.
 
     It may have a function `prepare` without arguments, which is called while the evidence is read: to compile. And
-    `READS` may name inputs with many rows, which are read beside the trajectories. Where `APART` is true, it asks for
-    what needs fixes by `dbanon.attacks.shared.apart.call_where_fixes_are`, so that other processes may have them.
+    `READS` may name inputs with many rows, which are read beside the trajectories.
     """
 
     attack: "Attack[Any]"

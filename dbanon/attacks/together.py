@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from dbanon.attacks import Evidence, Verdict
-from dbanon.attacks.shared.apart import WithoutFixes, is_without_fixes
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.trajectory import Bool, Float, Int
@@ -76,9 +75,8 @@ def count_names(evidence: Evidence, offset: Int, member: Int) -> dict[str, int]:
 def _draw_groups(evidence: Evidence, offset: Int, member: Int) -> tuple[Int, Int]:
     """Draw groups of several people: all where they are few, and of a very large one some members."""
     data, rng = evidence.trajectories, np.random.default_rng(0)
-    people, most = int(data.subject.max(initial=0)) + 1, _MAX_PEOPLE
-    if not is_without_fixes(evidence):
-        most = min(most, _MAX_FIXES * people // max(len(data.t), 1))
+    people = int(data.subject.max(initial=0)) + 1
+    most = min(_MAX_PEOPLE, _MAX_FIXES * people // max(len(data.t), 1))
     size = np.diff(offset)
     chosen = rng.permutation(np.flatnonzero(size > 1))
     taken = np.minimum(size[chosen], _MAX_MEMBERS)
@@ -99,15 +97,13 @@ def _is_considered(evidence: Evidence, t: Float) -> Bool:
 
 def _copy_fixes(evidence: Evidence, people: Int) -> tuple[Int, Float, Float, Float]:
     """Copy the fixes of some people, by person and time: where those of each begin, times and positions."""
-    data: object = evidence.trajectories
-    at = np.flatnonzero(np.isin(evidence.trajectories.subject, people))
-    read = data.read(at) if isinstance(data, WithoutFixes) else evidence.trajectories
-    at = at if read is data else np.arange(len(at))
-    number = np.diff(read.offset)[at]
-    fix, who = join_ranges(read.offset[at], number), np.repeat(read.subject[at], number)
-    order = np.lexsort((read.t[fix], who))
+    data = evidence.trajectories
+    at = np.flatnonzero(np.isin(data.subject, people))
+    number = np.diff(data.offset)[at]
+    fix, who = join_ranges(data.offset[at], number), np.repeat(data.subject[at], number)
+    order = np.lexsort((data.t[fix], who))
     first, fix = np.append(np.searchsorted(who[order], people), len(order)), fix[order]
-    return first, read.t[fix], read.x[fix], read.y[fix]
+    return first, data.t[fix], data.x[fix], data.y[fix]
 
 
 def _mark(offset: Int, member: Int, paths: tuple[Int, Float, Float, Float]) -> tuple[Bool, Bool]:

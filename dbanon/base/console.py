@@ -13,11 +13,6 @@ def make_visible(text: str, *, keeps_line_ends: bool = False) -> str:
     return "".join(c if c.isprintable() or (keeps_line_ends and c == "\n") else ascii(c)[1:-1] for c in text)
 
 
-def can_draw() -> bool:
-    """Say whether stdout is a terminal that shows all characters."""
-    return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
 def print_out(text: str) -> None:
     """Print text to stdout; all output except JSON goes through here."""
     print(make_visible(text, keeps_line_ends=True))

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 Part = Literal["files", "compute", "dask"]
 
 PACKAGES: dict[Part, tuple[str, ...]] = {
-    "files": ("geoalchemy2", "geopandas", "pyarrow", "pyogrio", "pyproj", "shapely"),
+    "files": ("geopandas", "pyarrow", "pyogrio", "pyproj", "shapely"),
     "compute": ("numba", "prometheus_client", "pyarrow", "scipy", "shapely"),
     "dask": ("distributed",),
 }

@@ -56,12 +56,6 @@ class Tasks(Protocol):
             What the first task, in their order, that failed has raised.
         """
 
-    def count_readers(self, threads: int = 1) -> int:
-        """Count the tasks done at a time elsewhere, where they can read the run's database; 0 where none is.
-
-        `threads` is as `map` has it. What reads finds the database, and its login, by the environment of its process.
-        """
-
 
 class _Here:
     """`Tasks` done in this process, one after the other."""
@@ -69,10 +63,6 @@ class _Here:
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         del threads  # it has all
         return list(starmap(function, arguments))
-
-    def count_readers(self, threads: int = 1) -> int:
-        del threads
-        return 0
 
 
 HERE: Tasks = _Here()
@@ -100,12 +90,10 @@ class Processes:
     runs : int
         Runs that go at once on this machine. Each is done by as many processes as there are cores for it, fewer if a
         task keeps several cores busy. The threads of these processes are as many as the machine has cores.
-    reads : bool
-        Whether the environment of this process names the database of the runs: helpers have it from here.
     """
 
-    def __init__(self, runs: int = 1, *, reads: bool = False) -> None:
-        self._runs, self._reads = runs, reads
+    def __init__(self, runs: int = 1) -> None:
+        self._runs = runs
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks here, and in helpers if they take long; see `Tasks`."""
@@ -113,11 +101,6 @@ class Processes:
         if processes < 2:
             return HERE.map(function, arguments)
         return share_tasks(lambda several: _Work(function, several, processes).collect_results(), function, arguments)
-
-    def count_readers(self, threads: int = 1) -> int:
-        """Count the processes that there would be, if they can read; see `Tasks`."""
-        processes = self._count_processes(threads)
-        return processes if self._reads and processes > 1 else 0
 
     def _count_processes(self, threads: int) -> int:
         return cores.count_threads() // self._runs // threads

@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.base import console
 from dbanon.base.console import make_visible
 from dbanon.base.described import Described, name_verdict
 from dbanon.base.errors import format_count
@@ -165,10 +164,9 @@ def make_run_json(result: "RunResult") -> dict[str, Any]:
     }
 
 
-def format_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
-    """Lay out a run: figures, people left out, and the result of the attack; `counts` as for `draw_run`."""
+def format_run(result: "RunResult") -> str:
+    """Lay out a run: figures, people left out, and the result of the attack."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
-    parts += [draw_run(result, counts)] if console.can_draw() else []
     if result.metrics:
         others = {f"longer_side_{share}_m" for share in range(10, 100, 10) if share not in (50, 90)}
         shown = [(name, value) for name, value in result.metrics.items() if name not in others]
@@ -187,38 +185,6 @@ def format_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     if result.release:
         parts.append(format_publication(result.release, result.rows_published or 0))
     return "\n\n".join(parts)
-
-
-def draw_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
-    """Draw a run in a few lines: people left out by reason and hour, and the usable resolution.
-
-    `counts` are figures of counts, if any were measured.
-    """
-    left_out = (
-        (kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.list_left_out()
-    )
-    lines = [
-        f"left out  {round_percent(sum(reasons.values()) / total):>5} % of {total:,} {kind.replace('_', ' ')}: "
-        + ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
-        for kind, reasons, total in left_out
-        if reasons and total
-    ]
-    hours = [(sum(one["left_out"].values()), one["seen"]) for one in result.suppressed.get("by_hour", ())]
-    if len(hours) > 1:
-        out = [left / seen if seen else 0 for left, seen in hours]
-        lines.append(
-            f"left out by hour  {draw_sparkline(out)} {round_percent(min(out))} to {round_percent(max(out))} %"
-        )
-    if counts:
-        side = words.format_usable_resolution(counts)
-        lines.append(f"usable    {side}: in squares of that side counts are off by a fifth at most")
-    return "\n".join(lines)
-
-
-def draw_sparkline(values: Sequence[float]) -> str:
-    """Draw values from 0 on as one line of blocks."""
-    most = max(values) or 1
-    return "".join("▁▂▃▄▅▆▇█"[round(7 * value / most)] for value in values)
 
 
 _CARD_FACTS = (

@@ -14,10 +14,7 @@ from dbanon.options import evaluating, make_record, publishing
 from dbanon.options.reading import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dbanon.base.figures import Figure
-    from dbanon.database import Database
+    pass
 
 
 def _parse_run_id(text: str) -> int:
@@ -70,14 +67,6 @@ def list_methods(
     )
 
 
-def _find_count_figures(database: "Database", run_id: int) -> "Sequence[Figure]":
-    """Look up how far counts are off where lines for a terminal are drawn."""
-    from dbanon.base import console
-    from dbanon.runs import stored
-
-    return stored.find_count_figures(database.connection, run_id) if console.can_draw() and not everywhere.json else ()
-
-
 Method = Annotated[str, typer.Argument(help="The method. See 'dbanon methods'.")]
 
 
@@ -89,8 +78,7 @@ def run(method: Method, **asked: Any) -> None:
 
     with open_database() as database:
         result = database.run(method, **asked)
-        counts = _find_count_figures(database, result.run_id)
-    show(lambda: report.format_run(result, counts), lambda: report.make_run_json(result))
+    show(lambda: report.format_run(result), lambda: report.make_run_json(result))
     say(result.notices)
     result.require_verified()
 
@@ -201,8 +189,7 @@ def verify(run_id: RunId, **asked: Any) -> None:
 
     with open_database() as database:
         result = database.verify(run_id, **asked)
-        counts = _find_count_figures(database, result.run_id)
-    show(lambda: report.format_run(result, counts), lambda: report.make_run_json(result))
+    show(lambda: report.format_run(result), lambda: report.make_run_json(result))
     say(result.notices)
     result.require_verified()
 

@@ -11,9 +11,8 @@ from dbanon.base.errors import ParameterError
 from dbanon.options import Option, list_fields
 from dbanon.options.loading import PopulationOptions
 
-Links = Literal["random", "disjoint", "chain", "forest"]
-"""How the quasi-identifiers of generated people are linked: each with any other; none, instants dealt out in turn; with
-the one before; with its parent in a tree."""
+Links = Literal["random", "disjoint"]
+"""How the quasi-identifiers of generated people are linked: each with any other; none, instants dealt out in turn."""
 MAX_INSTANTS = 1_000_000
 MIN_LIMIT_KMH = 1.0
 """Lower limits are taken for mistakes: nothing would ever arrive."""
@@ -69,7 +68,7 @@ class Plan:
         Links | None,
         Option(
             "Generate quasi-identifiers: times at which an adversary may know where a person is. The kind is how "
-            "people are linked by shared times: random, disjoint, chain or forest.",
+            "people are linked by shared times: random or disjoint.",
             metavar="KIND",
             typed=str | None,
             choices=get_args(Links),

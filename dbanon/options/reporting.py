@@ -1,4 +1,4 @@
-"""What pages can be asked for: for whom, what lies under the maps, and where they are written."""
+"""What pages can be asked for: for whom, in which zone, and where they are written."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,6 @@ def _parse_path(text: str) -> Path:
 class Showing:
     """How pages look."""
 
-    backdrop: Annotated[
-        str | None,
-        Option("A public table of lines or areas, such as streets, to draw under the maps.", metavar="TABLE"),
-    ] = None
     tz: Annotated[str, Option("The time zone in which times are shown.", metavar="ZONE")] = "UTC"
 
 

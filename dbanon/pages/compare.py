@@ -115,7 +115,6 @@ def _draw_map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
         f"{letter} at {at}",
         f"Drawn of rows that hold at {at} and hide people: {moment.said}.",
         window,
-        maps.draw_backdrop(side.shown.lines, side.shown.areas),
         maps.draw_regions(moment.regions),
     )
     return frame.make_picture(

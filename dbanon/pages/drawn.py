@@ -33,7 +33,6 @@ class Drawn(Blocks):
             f"Published at {time}",
             f"Drawn of the rows that hide {self.shown.k} or more people at {time}: {moment.said}.",
             window,
-            maps.draw_backdrop(self.shown.lines, self.shown.areas),
             maps.draw_regions(moment.regions, marked=moment.marked),
         )
         caption = Markup(
@@ -44,9 +43,8 @@ class Drawn(Blocks):
     def _describe_map(self) -> str:
         said = f"One region hides {words.spell_number(self.shown.k)} or more people. Where many lie it is darker."
         outside = " The map shows where 95 % of the people and time are. Rows may lie outside."
-        backdrop = " The background is a public table." if self.shown.lines or self.shown.areas else ""
         exact = f" Exact rows ({format_percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
-        return said + outside + exact + backdrop
+        return said + outside + exact
 
     def draw_pair(self) -> Markup:
         """Draw what is private beside what is published, at one time."""
@@ -60,7 +58,6 @@ class Drawn(Blocks):
             f"Where {format_count(truth.people, 'person', 'people')} were at {at}, {_ALIGN_WORDS[truth.align]}: "
             "one dot each.",
             window,
-            maps.draw_backdrop(self.shown.lines, self.shown.areas),
             maps.draw_dots(truth.places),
             maps.draw_dots(truth.marked, size=7, marked=True),
             private=True,

@@ -119,12 +119,6 @@ def draw_dots(places: Sequence[tuple[float, float]], *, size: float = 5, marked:
     return ring + make_element("path", d=d, class_="dots private", stroke_width=size)
 
 
-def draw_backdrop(lines: str, areas: str) -> Markup:
-    """Draw the ground of a map: a public table that the operator names."""
-    under = make_element("path", d=areas, class_="land") if areas else Markup("")
-    return under + (make_element("path", d=lines, class_="ways") if lines else Markup(""))
-
-
 def _draw_scale_bar(window: Window) -> Markup:
     """Draw a bar of about a quarter of the width."""
     most = (window.x1 - window.x0) / 4

@@ -107,8 +107,6 @@ class Shown:
     exact: float = 0
     questions: Sequence[Question] = ()
     atoms: str = ""
-    lines: str = ""
-    areas: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,8 +39,6 @@ vector-effect:non-scaling-stroke}
 .region.marked{fill-opacity:.3;stroke:var(--ink);stroke-opacity:1;stroke-width:2}
 .dots{fill:none;stroke-linecap:round;vector-effect:non-scaling-stroke}
 .dots.private{stroke:var(--private);fill:none}.dots.marked{stroke:var(--ink)}
-.ways{fill:none;stroke:var(--gone);stroke-opacity:.6;vector-effect:non-scaling-stroke}
-.land{fill:var(--line);fill-opacity:.45}
 """
 )
 """Colours of light, dark and paper, and the classes of marks."""

@@ -94,7 +94,7 @@ def _list_wants(sweep: Sweep) -> str:
 def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]:
     yield _draw_minutes(sweep)
     names = list(compared[0].varied)
-    right = [_draw_limits(sweep, compared)]
+    right = [_draw_limits(compared)]
     cost = next((name for name in names if name in compared[0].promise and _is_numeric(compared, name)), None)
     if cost is not None:
         right.append(_draw_cost(sweep, compared, cost))
@@ -207,7 +207,7 @@ def _name_settings(compared: Sequence[Setting], names: Sequence[str]) -> tuple[d
     return above, {id(one): f"{second} {one.varied[second]}" for one in ends}
 
 
-def _draw_limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
+def _draw_limits(compared: Sequence[Setting]) -> Markup:
     """Draw the share published and the reasons for the rest, once for all settings in which these are equal."""
     alike: dict[tuple[Any, ...], list[Setting]] = {}
     for one in compared:

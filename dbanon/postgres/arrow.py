@@ -6,7 +6,7 @@ are pinned, and it waits in Python, where Ctrl-C interrupts it.
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ _BATCH_BYTES = 1 << 22  # they stay in the cache, and in memory used before
 _LONG_BYTES = 64  # from here on values are better copied one by one
 _BLOCK_BITS = 8  # bits of an id that do not tell which block of trajectories it is in, which the server puts together
 _MAX_BLOCK_BYTES = 1 << 24  # bytes of their paths; of a heavier block each trajectory comes alone
-_ID_BITS = 14  # bits of an id below those that say which piece it is in, where fixes are left out
 _MAX_GROWTH_NUMBERS = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBER_TYPES = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES_TYPES = {17: pa.binary(), 25: pa.string()}
@@ -64,7 +63,7 @@ def open_snapshot(connection: psycopg.Connection[Any], name: str | None = None) 
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
             except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):  # the latter since 17
                 raise StoreError(
-                    "A task must read in the snapshot of its run. That is over. Run it again.", sqlstate.CHANGED
+                    "All sessions must read in the snapshot of the run. That is over. Run it again.", sqlstate.CHANGED
                 ) from None
         yield Snapshot(connection, sql.Identifier(find_postgis_schema(connection)).as_string(connection))
 
@@ -234,31 +233,6 @@ class Paths:
     y: NDArray[np.float64]
     t: NDArray[np.float64]
 
-    @classmethod
-    def from_parts(cls, parts: list["Paths"]) -> "Paths":
-        """Join parts whose ids ascend from one to the next; they are emptied one column after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        counts = [np.diff(part.offset) for part in parts]
-        columns = {item.name: [getattr(part, item.name) for part in parts] for item in fields(cls)}
-        parts.clear()
-        subject = pa.chunked_array([chunk for column in columns.pop("subject") for chunk in column.chunks], pa.string())
-        del columns["offset"]
-        whole = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
-        return cls(subject=subject, offset=np.cumsum(np.concatenate([[0], *counts])), **whole)
-
-    def select(self, kept: NDArray[np.bool_]) -> "Paths":
-        """Keep some."""
-        fixes = np.repeat(kept, np.diff(self.offset))
-        return Paths(
-            trajectory_id=self.trajectory_id[kept],
-            subject=self.subject.filter(pa.array(kept)),
-            offset=np.append(0, np.cumsum(np.diff(self.offset)[kept])),
-            x=self.x[fixes],
-            y=self.y[fixes],
-            t=self.t[fixes],
-        )
-
 
 def read_days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
     """Read the day of each trajectory of a dataset, by id, in days since 1970; None where it has none."""
@@ -270,14 +244,8 @@ def read_days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
     return convert_to_numbers(found).astype(np.int64) if len(found) else None
 
 
-def read_paths(
-    snapshot: Snapshot,
-    dataset_id: int,
-    after: int | None = None,
-    until: int = 2**63 - 1,
-    among: NDArray[np.int64] | None = None,
-) -> Paths:
-    """Read the trajectories of a dataset, those whose ids are above one and not above another, or a few, sorted by id.
+def read_paths(snapshot: Snapshot, dataset_id: int) -> Paths:
+    """Read the trajectories of a dataset, sorted by id.
 
     The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
@@ -286,8 +254,7 @@ def read_paths(
     # near in the index is near in the table, which the planner does not know: it would read all datasets.
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    own += "" if after is None else f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
-    first, last = _read_stretches(snapshot, own) if among is None else (among, among)
+    first, last = _read_stretches(snapshot, own)
     query = f"""SELECT piece.*
         FROM unnest({format_array(first)}, {format_array(last)}) AS cut (first, last)
         CROSS JOIN LATERAL (
@@ -335,46 +302,6 @@ def _read_stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], ND
 def format_array(values: NDArray[np.int64]) -> str:
     """Write whole numbers as an array of SQL's."""
     return f"'{{{','.join(map(str, values.tolist()))}}}'::bigint[]"
-
-
-@dataclass(frozen=True)
-class TrajectoryOwners:
-    """Whose trajectories there are, by ascending id, and their bytes; `ends`: the first and last time of any fix."""
-
-    trajectory_id: NDArray[np.int64]
-    subject: pa.ChunkedArray
-    weight: NDArray[np.int64]
-    ends: tuple[float, float]
-
-
-def read_owners(snapshot: Snapshot, dataset_id: int) -> TrajectoryOwners:
-    """Read the trajectories of a dataset without their fixes, thousands at a time."""
-    snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
-    own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    query = f"""SELECT piece.*
-        FROM (SELECT DISTINCT trajectory_id >> {_ID_BITS} AS no {own} ORDER BY 1) blocks
-        CROSS JOIN LATERAL (
-            SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
-                string_agg(subject, ''), string_agg(int4send(weight), ''), float8send(min(first_s)),
-                float8send(max(last_s))
-            FROM (SELECT trajectory_id, subject, pg_column_size(path) AS weight, first_s, last_s {own}
-                  AND trajectory_id BETWEEN no << {_ID_BITS} AND (no << {_ID_BITS}) + {(1 << _ID_BITS) - 1}
-                  ORDER BY trajectory_id OFFSET 0) s
-            HAVING count(*) > 0) piece"""
-    ids, weights, subjects, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], [np.empty((0, 2))]
-    for own_ids, letters, names, weight, first, last in read_rows_of_bytes(snapshot, query):
-        ids.append(own_ids.view(">i8").astype(np.int64))
-        weights.append(weight.view(">i4").astype(np.int64))
-        subjects.append(decode_texts(letters.view(">i4"), names))
-        ends.append(np.stack([first.view(">f8"), last.view(">f8")], axis=1))
-    snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
-    first_s, last_s = np.concatenate(ends).T
-    return TrajectoryOwners(
-        np.concatenate(ids),
-        pa.chunked_array(subjects, pa.string()),
-        np.concatenate(weights),
-        (float(first_s.min(initial=np.inf)), float(last_s.max(initial=-np.inf))),
-    )
 
 
 def read_rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:

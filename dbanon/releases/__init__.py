@@ -10,6 +10,7 @@ from typing import Any, cast
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from dbanon.base.described import read_clause
 from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
 from dbanon.pages import notebook
@@ -95,7 +96,9 @@ class Card(dict[str, Any]):
     """What a release says of itself to administrators; a notebook shows its promise and how it was checked."""
 
     def _repr_html_(self) -> str:
-        return notebook.make_release_view(self)
+        title = f"Release published.{self['release']}{'' if self['live'] else ', withdrawn'}"
+        clauses = [read_clause(one) for one in self["attack"]["clauses"] or ()]
+        return notebook.make_view(title, clauses, {name: self[name] for name in ("promise", "k", "rows")})
 
 
 def read_card(connection: Connection, name: str) -> Card:

@@ -15,7 +15,6 @@ from psycopg import sql
 from dbanon.pages import shown
 from dbanon.pages.maps import Window, find_least_window
 from dbanon.postgres.connection import Connection, find_postgis_schema
-from dbanon.releases import backdrops
 
 MAX_REGIONS = 400
 _MAX_PATH_BYTES = 60_000
@@ -48,7 +47,6 @@ def collect_shown(
     connection: Connection,
     rows: Rows,
     zone: ZoneInfo,
-    backdrop: str | None = None,
     *,
     shows_hours: bool = False,
     shows_questions: bool = False,
@@ -61,8 +59,6 @@ def collect_shown(
     bins, crowds, exact = reader.bin_sizes(), reader.weigh_crowds(), reader.measure_exact()
     hidden = shown.join_bins(bins, rows.k)
     cell_m = _round(max((window.x1 - window.x0) / 14, 1))
-    scaled = scale_to_window(window)
-    lines, areas = backdrops.draw(connection, scaled, rows.srid, backdrop) if backdrop else ("", "")
     return shown.Shown(
         k=rows.k,
         window=window,
@@ -75,8 +71,6 @@ def collect_shown(
         exact=exact,
         questions=reader.ask_questions(window, zone) if shows_questions else (),
         atoms=reader.draw_atoms(window),
-        lines=lines,
-        areas=areas,
     )
 
 

@@ -109,18 +109,11 @@ def become_analyst(connection: Connection, name: str) -> None:
 
     From version 16 of the server on, not every member may. An analyst's login has that role's rights anyway.
     """
-    analyst = name_analysts(connection)
-    if analyst == "public":
+    if not fetch_value(connection, _KNOWS_ROLES_QUERY):
         return
+    analyst = fetch_value(connection, "SELECT dbanon_internal.name_role('analyst')")
     if fetch_value(connection, _MAY_BECOME_QUERY, [analyst, name]):
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
-
-
-def name_analysts(connection: Connection) -> str:
-    """Name the analysts' role; "public", that is everybody, where this login may not look it up."""
-    if not fetch_value(connection, _KNOWS_ROLES_QUERY):
-        return "public"
-    return str(fetch_value(connection, "SELECT dbanon_internal.name_role('analyst')"))
 
 
 def lock(connection: Connection, name: str) -> sql.Identifier:

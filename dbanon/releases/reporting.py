@@ -65,14 +65,14 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
             raise ParameterError(f"A page for analysts must be of a release. Got run {what}. Publish it first.")
         with _lock_for_reading(connection, what):
             record, rows = describe_by_view(connection, what)
-            shown = _collect_shown(connection, rows, zone, asked, shows_hours=True, shows_questions=True)
+            shown = _collect_shown(connection, rows, zone, shows_hours=True, shows_questions=True)
             return pages.make_page(record, shown, "analysts", zone)
     if not asked.with_truth or private is None:
-        record, shown = _read_known(connection, what, zone, asked)
+        record, shown = _read_known(connection, what, zone)
         return pages.make_page(record, shown, "file", zone)
     with translate_errors():
         run_id, parts, before = private.choose_part(what) if isinstance(what, str) else (what, (), {})
-    record, shown = _read_known(connection, what, zone, asked, of_run=run_id, shows_hours=True, verified=False)
+    record, shown = _read_known(connection, what, zone, of_run=run_id, shows_hours=True, verified=False)
     truth, shown = _read_truth(connection, record, shown, private)
     measured, unmeasured = None, ""
     try:
@@ -98,7 +98,7 @@ def compare(connection: Connection, one: str | int, other: str | int, asked: Sho
     zone = find_zone(asked.tz)
     sides = []
     for what in (one, other):
-        record, shown = _read_known(connection, what, zone, asked)
+        record, shown = _read_known(connection, what, zone)
         names = [about["name"] for about in describe(METHODS[record.method]) if about["promises"]]
         promise = {name: record.parameters.get(name) for name in names}
         sides.append(comparing.Side(record=record, shown=shown, promise=promise))
@@ -109,7 +109,6 @@ def _read_known(
     connection: Connection,
     what: str | int,
     zone: ZoneInfo,
-    asked: Showing,
     *,
     of_run: int | None = None,
     shows_hours: bool = False,
@@ -128,7 +127,7 @@ def _read_known(
             if isinstance(what, str)
             else _find_run_rows(connection, known)
         )
-        shown = _collect_shown(connection, rows, zone, asked, shows_hours=shows_hours)
+        shown = _collect_shown(connection, rows, zone, shows_hours=shows_hours)
     if isinstance(what, str):
         _demand_unchanged(connection, what, of_run, known)
     # A card speaks of the newest part of a release that grows, its view of all.
@@ -268,10 +267,8 @@ def _find_run_rows(connection: Connection, record: Described) -> tuple[Described
     )
 
 
-def _collect_shown(
-    connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, asked: Showing, **more: bool
-) -> Shown:
-    return Shown(k=2) if rows is None else pictured.collect_shown(connection, rows, zone, asked.backdrop, **more)
+def _collect_shown(connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, **more: bool) -> Shown:
+    return Shown(k=2) if rows is None else pictured.collect_shown(connection, rows, zone, **more)
 
 
 @contextmanager

@@ -3,16 +3,12 @@
 import numpy as np
 import shapely
 
-from dbanon.attacks.shared.apart import WithoutFixes
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.postgres import arrow
 
 
 def find_fix_cells(snapshot: arrow.Snapshot, dataset_id: int, data: Trajectories) -> Int:
-    """Find the index of the cell of each fix, -1 outside all; none where others have the fixes."""
-    apart: object = data
-    if isinstance(apart, WithoutFixes):
-        return np.empty(0, np.int64)
+    """Find the index of the cell of each fix, -1 outside all."""
     own = snapshot.postgis
     query = f"""SELECT {own}.ST_AsBinary(geom, 'NDR') AS shape FROM ONLY dbanon.cell
         WHERE dataset_id = {int(dataset_id)} ORDER BY cell_id"""

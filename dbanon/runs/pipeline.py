@@ -18,7 +18,6 @@ import psycopg
 
 from dbanon import methods
 from dbanon.attacks import Evidence, Verdict, import_attacker, once, together
-from dbanon.attacks.shared.apart import is_without_fixes
 from dbanon.attacks.shared.frame import make_refusal
 from dbanon.base import (
     kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions/runs.md says why
@@ -34,7 +33,7 @@ from dbanon.options.evaluating import Evaluating
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, translate_errors
-from dbanon.runs import compiling, own_data, parts, queue, reading, replica, stored, writing
+from dbanon.runs import compiling, own_data, queue, reading, replica, stored, writing
 from dbanon.runs.watch import Watch
 
 T = TypeVar("T")
@@ -68,7 +67,7 @@ def finish_run(
     asked : Reading
         Which server datasets are read from.
     tasks : Tasks
-        Does what method and attack share.
+        Does the method's tasks.
 
     Returns
     -------
@@ -131,12 +130,11 @@ class _Run:
             )
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
-        fixes = len(read.trajectories.t)
         own = own_data.digest_own(read.trajectories, cloaks.periods, self.row.params) if cloaks.rows else None
         del read
         memory.free_memory()
         metrics, suppressed = cloaks.metrics, cloaks.suppressed
-        with self._read_early(dataset, fixes) as early:
+        with self._read_early(dataset) as early:
             self.progress("writing cloaks", 0, cloaks.rows)
             with self.stopwatch("write_s"):
                 self._write(dataset, cloaks, own)
@@ -228,12 +226,12 @@ class _Run:
             )
 
     @contextmanager
-    def _read_early(self, dataset: DatasetRow, fixes: int) -> Iterator[reading.Early | None]:
+    def _read_early(self, dataset: DatasetRow) -> Iterator[reading.Early | None]:
         """Read the dataset again for the attack while the block writes cloaks, and wait at the end for the reading.
 
-        Gives None where other machines read it, or where the server gives no further connection.
+        Gives None where a replica is to give it, or where the server gives no further connection.
         """
-        if self._is_shared(fixes) or replica.is_asked(self.connection, self.asked, self.claim):
+        if replica.is_asked(self.connection, self.asked, self.claim):
             yield None
             return
         early, stack = None, ExitStack()
@@ -251,18 +249,6 @@ class _Run:
             with suppress(DbanonError):
                 stack.close()
 
-    def _is_shared(self, fixes: int) -> bool:
-        """Whether other processes will look at fixes; where that is not known now, the attack asks again."""
-        try:
-            readers = (
-                self.tasks.count_readers(parts.PART_THREADS)
-                if reading.can_share_fixes(import_attacker(self.family.attack))
-                else 0
-            )
-        except StoreError:  # cloaks are to be written all the same
-            return False
-        return parts.count_parts(fixes, readers) > 0
-
     def _attack(self, early: reading.Early | None = None) -> tuple[Verdict, bytes, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
@@ -275,12 +261,10 @@ class _Run:
         """Run the attack; the digest is of what it has read."""
         run_id = self.claim.run_id
         with reading.open_reader(self.url, self.open_snapshot) as reader:
-            read = _try_step(self.family, lambda: reader.read_evidence(run_id, early, self.tasks))
+            read = _try_step(self.family, lambda: reader.read_evidence(run_id, early))
             if isinstance(read, Verdict):
                 return read, reader.call_beside(stored.compute_digest, run_id).result()
             evidence, digest = read
-            if is_without_fixes(evidence):  # others look at fixes in this reader's snapshot
-                return _try_step(self.family, lambda: self._decide(evidence)), digest
         del read
         memory.free_memory()
         return _try_step(self.family, lambda: self._decide(evidence)), digest

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,11 @@ from dbanon import methods
 from dbanon.attacks import Attacker, Evidence, import_attacker
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError, StoreError
-from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, translate_errors
-from dbanon.runs import _blocks, _requests, _rows, parts, queue, stored
+from dbanon.runs import _blocks, _requests, _rows, queue, stored
 from dbanon.runs._beside import SnapshotSessions
 from dbanon.runs._cells import find_fix_cells
 
@@ -269,9 +268,7 @@ def _make_evidence(
     data: arrow.Snapshot,
     run_id: int,
     beside: SnapshotSessions,
-    *,
     early: Early | None,
-    tasks: Tasks,
 ) -> tuple[Evidence, bytes]:
     found = arrow.read_table(
         snapshot,
@@ -290,15 +287,11 @@ def _make_evidence(
     package = import_attacker(methods.find_method(run["method"]).attack)
     reading = beside(partial(_rows.read, run_id=int(run_id)))
     if early is not None and early.is_of(row):
-        (paths, codes), ahead, shared = early.data.result(), early.ahead, None
+        (paths, codes), ahead = early.data.result(), early.ahead
     else:
         ahead = _begin_requests(beside, run["dataset_id"], list_attack_inputs(package)) if data is snapshot else {}
-        can_share = data is snapshot and can_share_fixes(package)
-        shared = parts.read_without_fixes(snapshot, row, int(run_id), tasks) if can_share else None
-        paths, codes = _read_people(data, run["dataset_id"], shared)
+        paths, codes = read_trajectories(data, run["dataset_id"])
     written = reading.result()
-    if shared is not None:
-        shared.parts.rows = written.digests
     texts = {name: json.loads(run[name]) for name in ("params", "suppressed")}
     rows = Evidence(method=run["method"], algorithm=run["algorithm"], **texts, trajectories=paths, **written.fields)
     source = _Source(
@@ -310,20 +303,6 @@ def _make_evidence(
         raise DataError("An attack must be given the rows as they are stored. This is a defect of its reading.")
     names = _blocks.digest_names(rows.member_trajectory, paths.trajectory_id, paths.subject, codes.texts)
     return read, stored.compute_digest(snapshot.connection, run_id, written.digests + names)
-
-
-def _read_people(
-    data: arrow.Snapshot, dataset_id: int, shared: parts.Shared | None
-) -> tuple[Trajectories, arrow.TextCodes]:
-    """Read all trajectories, or take those whose fixes others read."""
-    if shared is None:
-        return read_trajectories(data, dataset_id)
-    return cast("Trajectories", shared.data), shared.subjects
-
-
-def can_share_fixes(package: Attacker) -> bool:
-    """Whether an attack can have other processes look at fixes."""
-    return bool(getattr(package, "APART", False))
 
 
 def list_attack_inputs(package: Attacker) -> Collection[str]:
@@ -404,15 +383,13 @@ class Reader:
         ahead = self._ahead.get(dataset_id, {})
         return _Dataset(self._data, dataset_id, *self._read[dataset_id], ahead).read_inputs(names, params or {})
 
-    def read_evidence(self, run_id: int, early: Early | None = None, tasks: Tasks = HERE) -> tuple[Evidence, bytes]:
+    def read_evidence(self, run_id: int, early: Early | None = None) -> tuple[Evidence, bytes]:
         """Read what an attack is given, the stored rows of a run and its dataset, and make the digest of the run.
 
         Parameters
         ----------
         early : Early, optional
             The dataset; taken if it has not changed since.
-        tasks : Tasks
-            Has fixes looked at elsewhere, where it can; then the attack must be over before this reader is closed.
 
         Raises
         ------
@@ -422,7 +399,7 @@ class Reader:
             If the replica that data are read from has another state of the dataset.
         """
         self._snapshot.connection.execute(_LOCK_QUERY)
-        return _make_evidence(self._snapshot, self._data, run_id, self._beside, early=early, tasks=tasks)
+        return _make_evidence(self._snapshot, self._data, run_id, self._beside, early)
 
     def call_beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
         """Call with a connection that sees what this reader does and with a run, while this reader goes on.

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 STAGE = "waiting for the replica"
 _LOOK_S = 0.1
-IDENTITY_QUERY = (
+# Which database of which server this is: a replica's are those of its primary.
+_IDENTITY_QUERY = (
     "SELECT s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"
 )
-"""Which database of which server this is: a replica's are those of its primary."""
 # A number that the server has not come to yet is an error to pg_xact_status.
 _REPLAYED_QUERY = (
     "SELECT CASE WHEN n < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(n) = 'committed' END "
@@ -111,7 +111,7 @@ def _demand_replica(connection: Session, primary: Connection) -> None:
         raise _make_stranger_error("a pooler")
     if not fetch_value(connection, "SELECT pg_is_in_recovery()"):
         raise _make_stranger_error("a server that accepts writing")
-    if connection.execute(IDENTITY_QUERY).fetchone() != primary.execute(IDENTITY_QUERY).fetchone():
+    if connection.execute(_IDENTITY_QUERY).fetchone() != primary.execute(_IDENTITY_QUERY).fetchone():
         raise _make_stranger_error("another database, or that of another server")
 
 

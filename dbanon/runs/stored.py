@@ -18,7 +18,7 @@ from dbanon.base.errors import (
     VerificationFailed,
     choose_one,
 )
-from dbanon.base.figures import Figure
+from dbanon.base.figures import format_percent
 from dbanon.options.publishing import Planning
 from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
@@ -229,27 +229,6 @@ def find_latest_verdict(connection: Connection, run_id: int) -> "Verdict":
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 
-def find_count_figures(connection: Connection, run_id: int) -> tuple[Figure, ...]:
-    """Look up how far counts are off in this run, or in another of the same settings on the same data, and from where.
-
-    Those of moments come first; none where nothing was measured.
-    """
-    found = connection.execute(
-        """
-        SELECT f.name, f.value, f.low, f.high, f.side_m, f.asked FROM dbanon.evaluations f
-        WHERE f.name IN ('usable_resolution_m', 'count_error') AND f.evaluation_id = (
-            SELECT max(e.evaluation_id) FROM dbanon.evaluations e
-            JOIN dbanon.run r ON (r.method, r.algorithm, r.params) = (e.method, e.algorithm, e.params)
-            JOIN dbanon.dataset d ON (d.dataset_id, d.name) = (r.dataset_id, e.dataset)
-            WHERE r.run_id = %s AND e.current AND e.sample IS NULL AND e.against = 'published'
-                AND e.name = 'usable_resolution_m')
-        ORDER BY f.asked""",
-        [run_id],
-    ).fetchall()
-    names = ("name", "value", "low", "high", "side_m", "asked")
-    return tuple(Figure(**dict(zip(names, row, strict=True))) for row in found)
-
-
 def drop_run(connection: Connection, run_id: int) -> int:
     """Delete a run that was never published and is not being worked on; returns how many cloaks went.
 
@@ -284,25 +263,11 @@ class RunResult:
     refusal: str | None = None
     k: int | None = None
 
-    def list_left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
-        """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
-        from dbanon import methods
-
-        figures, totals = self.verdict.figures, methods.find_method(self.method).totals
-        return [
-            (kind, self.suppressed.get(kind, {}), int(figures[of]) if of in figures else None)
-            for kind, of in totals.items()
-        ]
-
     def _repr_html_(self) -> str:
-        """Show the run in a notebook: what the attack found, how large its regions are, what was left out."""
-        return notebook.make_run_view(
-            f"Run {self.run_id} · {self.method}, {self.algorithm}",
-            self.verdict.clauses,
-            self.metrics,
-            [(reason, n, total) for _, reasons, total in self.list_left_out() for reason, n in reasons.items()],
-            k=self.k,
-        )
+        title = f"Run {self.run_id} · {self.method}, {self.algorithm}"
+        share = self.metrics.get("published_share")
+        facts = {} if share is None else {"published": format_percent(share)}
+        return notebook.make_view(title, self.verdict.clauses, facts)
 
     def require_verified(self) -> None:
         """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""

@@ -10,9 +10,6 @@ import numpy as np
 
 from dbanon.synth._journeys import Fixes, Int, hash_uniform
 
-TREE_OBJECTS = 63
-"""Objects of a tree of a forest, in which each has two children."""
-
 _SIZE, _PARENT, _ORDER = range(2**62, 2**62 + 3)  # no object has such a number
 
 
@@ -60,12 +57,12 @@ def draw_quasi_identifiers(
     row = np.arange(len(number))[:, None]
     flags = np.zeros((len(number), instants), bool)
     if linked:
-        parent = _find_parents(kind, seed, number, objects)
-        has = parent >= 0
-        own = np.arange(instants) < (wanted - np.where(has, min(overlap, size // 2), 0))[:, None]
+        shared = min(overlap, size // 2)
+        # Of any other one it has the first instants in that one's own order, too, unless it is away then.
+        parent = np.floor(hash_uniform(seed, np.full(len(number), _PARENT), number) * objects).astype(np.int64)
+        own = np.arange(instants) < (wanted - shared)[:, None]
         flags[row, _shuffle_instants(seed, number, instants)] = own
-        # The first in their parent's own order: it has these too, unless it is away then.
-        flags[row[has], _shuffle_instants(seed, parent[has], instants)[:, : min(overlap, size // 2)]] = True
+        flags[row, _shuffle_instants(seed, parent, instants)[:, :shared]] = True
     else:
         sizes = _draw_sizes(seed, np.arange(number.max(initial=-1) + 1), least, size)
         begin = np.cumsum(sizes)[number] - sizes[number]
@@ -89,13 +86,3 @@ def _shuffle_instants(seed: int, number: Int, instants: int) -> Int:
     shape = (len(number), instants)
     parts = (np.broadcast_to(part, shape).ravel() for part in (_ORDER, number[:, None], np.arange(instants)))
     return np.asarray(hash_uniform(seed, *parts).reshape(shape).argsort(axis=1))
-
-
-def _find_parents(kind: str, seed: int, number: Int, objects: int) -> Int:
-    """Give the number of the object that each borrows instants from; -1 for none."""
-    if kind == "chain":
-        return number - 1
-    if kind == "forest":
-        in_tree = number % TREE_OBJECTS
-        return np.where(in_tree == 0, -1, number - in_tree + (in_tree - 1) // 2)
-    return np.floor(hash_uniform(seed, np.full(len(number), _PARENT), number) * objects).astype(np.int64)

@@ -246,8 +246,6 @@ def _run_process(settings: Settings) -> None:
     signal.signal(signal.SIGTERM, process.stop)
     signal.signal(signal.SIGHUP, process.begin_afresh)
     multiprocessing.set_forkserver_preload(["numba"])  # which every helper needs, and which starts no thread
-    if settings.dsn is not None:  # by it, and not by what a task says, helpers find the database
-        os.environ["DBANON_DSN"] = settings.dsn
     try:
         code = process.take_runs()
     except Exception:
@@ -268,7 +266,7 @@ class _Process:
         self.log = Log(settings.log)
         self.claim: queue.Claim | None = None
         scheduler = settings.scheduler
-        self.tasks: Tasks = Processes(settings.jobs, reads=True) if scheduler is None else Cluster(scheduler)
+        self.tasks: Tasks = Processes(settings.jobs) if scheduler is None else Cluster(scheduler)
         threading.Thread(target=self._look_after_parent, daemon=True).start()
 
     def stop(self, number: int, frame: FrameType | None) -> None:

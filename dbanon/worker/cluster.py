@@ -1,7 +1,7 @@
 """Does the tasks of a run on a Dask cluster.
 
-Tasks carry true positions, or have a process read them with a login of its own, so every machine of the cluster must be
-trusted, and what they send one another be encrypted. Dask does a task again whose process was lost, up to its own limit
+Tasks carry true positions, so every machine of the cluster must be trusted, and what they send one another be
+encrypted. Dask does a task again whose process was lost, up to its own limit
 (``distributed.scheduler.allowed-failures``). A task whose machine is slow is begun on another one as well. Nothing of a
 task is logged: Dask has written the arguments of one that fails into its log, so they travel in an object that does not
 show them.
@@ -9,7 +9,6 @@ show them.
 
 import asyncio
 import importlib.metadata
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,6 @@ from typing import Any, TypeVar, cast
 from dbanon.base import cores, parts
 from dbanon.base.errors import DataError, StoreError, format_count
 from dbanon.base.tasks import share_tasks
-from dbanon.postgres.server import SERVER_VARIABLES
 
 T = TypeVar("T")
 
@@ -56,12 +54,10 @@ class Cluster:
             If the scheduler does not answer.
         """
         with self._open_client() as client, self._translate_losses():
-            number, readers = len(client.nthreads()), _count_readers(client)
+            number = len(client.nthreads())
         say(f"the tasks of runs go to {self._address}, with {format_count(number, 'process', 'processes')} now")
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them: use tls:// beyond this machine")
-        if number and not readers:
-            say("attacks are done by this worker alone: not every process of the cluster has a DBANON_DSN")
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks on the cluster, a single one here; see `dbanon.base.tasks.Tasks`.
@@ -73,18 +69,6 @@ class Cluster:
         """
         del threads  # a task has one core on a cluster, which has many
         return share_tasks(lambda several: self._spread(function, several), function, arguments)
-
-    def count_readers(self, threads: int = 1) -> int:
-        """Count the threads of the cluster if all of its processes know a database; see `dbanon.base.tasks.Tasks`.
-
-        Raises
-        ------
-        StoreError
-            If the scheduler is gone, which is worth another try.
-        """
-        del threads
-        with self._open_client() as client, self._translate_losses():
-            return _count_readers(client)
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
@@ -153,15 +137,6 @@ class Cluster:
             f"Check that it is up, and the certificates in Dask's configuration.",
             "08006",  # worth another try
         )
-
-
-def _count_readers(client: Any) -> int:
-    known = client.run(_has_database, on_error="return")  # of a process that is gone: what it raised
-    return sum(client.nthreads().values()) if known and all(one is True for one in known.values()) else 0
-
-
-def _has_database() -> bool:
-    return any(os.environ.get(name) for name in ("DBANON_DSN", *SERVER_VARIABLES))
 
 
 async def _ask(address: str) -> None:

@@ -68,7 +68,6 @@ NOT_TYPED = {
     "sh pooler": "needs a pooler at an address; tests/acceptance/test_pooler.py has one",
     "sh replica": "needs a standby at an address; tests/acceptance/test_replica.py has one",
     "sh extension": "changes the server of the machine; tests/upgrade/test_extension.py makes the extension",
-    "sh pg_tle": "needs pg_tle, which no package has",
 }
 """Why no test types the blocks of a kind, unless `ELSEWHERE` names one."""
 

@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from dbanon.postgres.server import Target, parse
-from dbanon.runs import stored
 from dbanon.testing import cloned_database
 from docs import figures
 from tests.acceptance.commands import Done, call, read_json, run_typed
@@ -75,20 +74,6 @@ def test_the_gate_leaves_nothing_half(played: Played) -> None:
             "AND p.period = c.period WHERE c.run_id IS NULL OR p.cloak_id IS NULL"
         ).fetchone()
         assert apart == (0,)
-
-
-def test_the_usable_resolution_is_that_of_the_same_settings_on_the_same_data(played: Played) -> None:
-    with psycopg.connect(played.url) as connection:
-        assert stored.find_count_figures(connection, 1) == ()
-        for k, value in ((5, '"Infinity"'), (20, "4000")):
-            connection.execute(
-                "INSERT INTO dbanon.evaluation (dataset_id, dataset_revision, method, algorithm, params, against, "
-                "queries, seed, figures) SELECT dataset_id, dataset_revision, method, algorithm, "
-                "params || jsonb_build_object('k', %s::int), 'published', 400, 1, %s::jsonb FROM dbanon.run",
-                [k, f'[{{"name": "usable_resolution_m", "value": {value}, "asked": "moment"}}]'],
-            )
-        assert [one.value for one in stored.find_count_figures(connection, 1)] == [float("inf")]
-        connection.rollback()
 
 
 def test_the_picture_of_the_readme_is_what_the_script_draws_of_the_demo(played: Played) -> None:

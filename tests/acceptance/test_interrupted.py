@@ -102,11 +102,8 @@ def test_a_signal_ends_a_command_in_one_sentence(
 
 
 READING = {
-    "report": (("report", "city_k5", "--backdrop", "public.gps", "-o", "{folder}/page.html"), "public.gps"),
-    "compare": (
-        ("compare", "city_k5", "city_sites", "--backdrop", "public.gps", "-o", "{folder}/x.html"),
-        "public.gps",
-    ),
+    "report": (("report", "city_k5", "-o", "{folder}/page.html"), "dbanon.release_1"),
+    "compare": (("compare", "city_k5", "city_sites", "-o", "{folder}/x.html"), "dbanon.release_1"),
     "with truth": (("report", "city_k5", "--with-truth", "-o", "{folder}/page.html"), "dbanon.region"),
     "export": (("export", "city_k5", "{folder}/rows.csv"), "dbanon.release_1"),
     "evaluate": (("evaluate", "2"), "dbanon.region"),

@@ -245,8 +245,6 @@ def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, ann
         (own_city, ("1", "--for", "analysts"), 2, "run 1"),
         (own_city, ("city_k5", "--for", "analysts", "--with-truth"), 2, "--with-truth"),
         (own_city, ("city_k5", "--tz", "Mars/Base"), 2, "Mars/Base"),
-        (own_city, ("city_k5", "--backdrop", "public.nothing"), 2, "public.nothing"),
-        (own_city, ("city_k5", "--backdrop", "dbanon.trajectory"), 2, "dbanon.trajectory"),
         (anna, ("city_k5",), 1, "rights"),
         (anna, ("city_k5", "--with-truth"), 1, "rights"),
     ):
@@ -276,47 +274,6 @@ def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_backdrop_is_clipped_to_the_map(own_city: str) -> None:
-    with psycopg.connect(own_city, autocommit=True) as owner:
-        owner.execute(
-            "CREATE TABLE public.streets AS SELECT ST_SetSRID(ST_MakeLine(ST_MakePoint(extent[1] - 1e5, y),"
-            " ST_MakePoint(extent[3] + 1e5, y)), srid) AS way FROM published.releases,"
-            " generate_series(extent[2]::int, extent[4]::int, 200) y WHERE name = 'city_k5'"
-        )
-        owner.execute("GRANT SELECT ON public.streets TO PUBLIC")
-    with open_database(own_city) as database:
-        html = str(database.report("city_k5", backdrop="public.streets"))
-    [path] = set(re.findall(r'<path d="([^"]*)" class="ways"', html))
-    numbers = [abs(int(n)) for n in re.findall(r"-?\d+", path)]
-    assert max(numbers) <= 4500
-
-
-def test_a_backdrop_may_have_no_reference_system_and_areas_that_cross_themselves(own_city: str) -> None:
-    shape = "ST_MakePolygon(ST_MakeLine(ARRAY[{}]))"
-    bow = ", ".join(f"ST_MakePoint(extent[{x}], extent[{y}])" for x, y in ((1, 2), (3, 4), (3, 2), (1, 4), (1, 2)))
-    with psycopg.connect(own_city, autocommit=True) as owner:
-        for name, srid in (("parks", "0"), ("same_parks", "srid"), ("parks_in_degrees", "srid")):
-            own = f"ST_SetSRID({shape.format(bow)}, {srid})"
-            own = f"ST_Transform({own}, 4326)" if "degrees" in name else own
-            owner.execute(
-                f"CREATE TABLE public.{name} AS SELECT {own} AS area FROM published.releases WHERE name = 'city_k5'"
-            )
-            owner.execute(f"GRANT SELECT ON public.{name} TO PUBLIC")
-        owner.execute("CREATE TABLE public.nowhere AS SELECT 'SRID=990001;LINESTRING(9 5, 9 9)'::geometry g")
-        owner.execute("GRANT SELECT ON public.nowhere TO PUBLIC")
-    with open_database(own_city) as database:
-        drawn = {
-            name: re.findall(
-                r'<path d="([^"]*)" class="land"', str(database.report("city_k5", backdrop=f"public.{name}"))
-            )
-            for name in ("parks", "same_parks", "parks_in_degrees")
-        }
-        assert all(drawn.values())
-        assert drawn["parks"] == drawn["same_parks"]
-        with pytest.raises(ParameterError, match=r"public\.nowhere"):
-            database.report("city_k5", backdrop="public.nowhere")
-
-
 def test_a_login_that_may_not_read_a_release_gets_no_page(city: str) -> None:
     with logins(city) as make, open_database(make("pg_monitor")) as database, pytest.raises(ParameterError, match="k5"):
         database.report("city_k5", audience="analysts")
@@ -328,47 +285,6 @@ def test_an_operator_makes_the_page_for_the_file_and_the_private_one(own_city: s
         html = str(database.report("city_k5", with_truth=True))
         assert 'class="dots private"' in html
         assert "Not measured" in read_words(html)
-
-
-def test_no_backdrop_is_drawn_that_analysts_may_not_read(own_city: str) -> None:
-    """Whoever makes the page: an administrator reads the raw positions, and the page calls a backdrop public."""
-    with psycopg.connect(own_city, autocommit=True) as owner:
-        owner.execute("CREATE TABLE public.raw_gps AS SELECT path FROM dbanon.trajectory")
-        owner.execute("CREATE VIEW public.raw_fixes AS SELECT position FROM dbanon.fix")
-        owner.execute("CREATE SCHEMA shut; CREATE TABLE shut.streets AS SELECT path FROM dbanon.trajectory")
-        owner.execute("GRANT SELECT ON shut.streets TO PUBLIC")
-        [run_id] = owner.execute("SELECT max(run_id) FROM dbanon.run").fetchone()
-    with open_database(own_city) as database:
-        for table in ("public.raw_gps", "public.raw_fixes", "shut.streets", "pg_temp.asked_rows"):
-            for what in ("city_k5", run_id):
-                with pytest.raises(ParameterError, match="all analysts may read"):
-                    database.report(what, backdrop=table)
-
-
-def test_a_page_runs_no_code_of_the_owner_of_its_backdrop(own_city: str, tmp_path: Path) -> None:
-    """Whatever role was taken for it: a function takes that back."""
-    with logins(own_city) as make:
-        operator, mallory = make("operator"), make("pg_monitor")
-        with psycopg.connect(own_city, autocommit=True) as owner, psycopg.connect(mallory, autocommit=True) as other:
-            owner.execute(f"CREATE SCHEMA src AUTHORIZATION {other.info.user}; GRANT USAGE ON SCHEMA src TO PUBLIC")
-            other.execute(
-                "CREATE FUNCTION src.g() RETURNS public.geometry LANGUAGE plpgsql AS $$ BEGIN"
-                " PERFORM set_config('role', 'none', false); PERFORM pg_notify('leak', current_user);"
-                " RETURN 'SRID=32632;LINESTRING(446352 5887914, 446614 5889000)'; END $$;"
-                "CREATE VIEW src.streets AS SELECT src.g() AS geom; GRANT SELECT ON src.streets TO PUBLIC; LISTEN leak"
-            )
-            for url, *words in (
-                (operator, "report", "city_k5"),
-                (own_city, "report", "city_k5", "--for", "analysts"),
-                (own_city, "report", "2"),
-                (own_city, "compare", "city_k5", "city_sites"),
-            ):
-                told = call(url, *words, "--backdrop", "src.streets", "-o", str(tmp_path / "page.html"))
-                assert (told.code, "CREATE TABLE" in told.sentence) == (2, True), told
-            assert list(other.notifies(timeout=0)) == []
-            owner.execute("SELECT src.g()")
-            assert len(list(other.notifies(timeout=10, stop_after=1))) == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_is_refused_or_was_changed_since_has_no_page_to_sign(verified_city: tuple[Database, int]) -> None:

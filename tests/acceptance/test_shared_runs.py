@@ -11,11 +11,8 @@ import psycopg
 import pytest
 
 import dbanon
-from dbanon.base.tasks import HERE
 from dbanon.postgres.server import Target
-from dbanon.runs import parts
 from dbanon.testing import cloned_database, shared_database
-from dbanon.worker.cluster import Cluster
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call
@@ -216,28 +213,6 @@ def test_a_cluster_does_the_tasks_of_a_worker(city_url: str, city: psycopg.Conne
         assert workers.stop(worker) == 0
     assert hash_rows(city, run) == hash_rows(city, ALONE_RUN)
     check_whole(city)
-
-
-def test_processes_of_a_cluster_read_what_they_attack(
-    city_url: str, city: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DBANON_DSN", city_url)
-    monkeypatch.setattr(parts, "_MIN_PART_FIXES", 100)
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        dbanon.connect(city_url) as database,
-    ):
-        alone = database.run("tp-aware", dataset="crowd", params={"k": 7, "instants": 4}, seed=7)
-        database.tasks = Cluster(cluster.scheduler_address)
-        shared = database.run("tp-aware", dataset="crowd", params={"k": 7, "instants": 4}, seed=7)
-        assert shared.verdict == alone.verdict
-        assert database.verify(alone.run_id).verdict == alone.verdict
-        move = "UPDATE dbanon.region SET region = public.ST_Translate(region, 900, 0) WHERE run_id = %s"
-        city.execute(move, [alone.run_id])
-        divided = database.verify(alone.run_id)
-        database.tasks = HERE
-        assert divided.verdict == database.verify(alone.run_id).verdict
-        assert divided.status == "refused"
 
 
 def test_a_worker_needs_a_scheduler_that_answers(city_url: str) -> None:

@@ -149,7 +149,6 @@ def _list_named(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 
 DOORS = {
-    "import dbanon.models": "files",
     "import dbanon.synth": "files,compute",
     "from dbanon.methods import METHODS; METHODS['mob'].prepare('gen-ag', None)": "compute",
     "from dbanon.methods import METHODS; METHODS['mob'].anonymise(None, 'gen-ag', None, None)": "compute",

@@ -171,9 +171,6 @@ class Stored:
         number, cloaked = np.array(said, np.int64).reshape(-1, 2).T
         return {"region_no": number, "cloaked": cloaked.astype(np.int8)}
 
-    def gather_query_evidence(self):
-        return {name: np.empty(0) for name in ("start_s", "xmin", "ymin", "xmax", "ymax", "possibly", "definitely")}
-
     def gather_polygon_evidence(self):
         regions, cells = self.cloaks.regions, self.given["cells"]
         area = cells.area_m2[np.searchsorted(cells.cell_id, regions.cell)]

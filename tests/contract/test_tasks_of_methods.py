@@ -21,9 +21,6 @@ class Elsewhere:
     def __init__(self) -> None:
         self.done = 0
 
-    def count_readers(self, threads=1):
-        return 0
-
     def map(self, function, arguments, *, threads=1):
         # The protocol that keeps read-only arrays such, as runs send them: kernels for others would be compiled.
         sent = [pickle.dumps((function, each), pickle.HIGHEST_PROTOCOL) for each in arguments]

@@ -13,7 +13,7 @@ import pytest
 
 from dbanon.base.errors import StoreError
 from dbanon.base.progress import report_nothing
-from dbanon.base.tasks import HERE, Processes
+from dbanon.base.tasks import HERE
 from dbanon.database import open_database
 from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
@@ -136,11 +136,6 @@ def test_where_the_server_gives_no_more_connections_one_session_reads_all(
         assert (again.member_trajectory.tolist(), same) == (whole.member_trajectory.tolist(), digest)
 
 
-class _Lost(Processes):
-    def count_readers(self, threads: int = 1) -> int:
-        raise StoreError("The scheduler is lost.", "08006")
-
-
 def _fail(*_: object, **__: object) -> None:
     raise psycopg.errors.DiskFull("No space is left.")
 
@@ -166,7 +161,7 @@ AWAY: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("lost", ["scheduler", *AWAY])
+@pytest.mark.parametrize("lost", AWAY)
 def test_cloaks_are_written_and_attacked_though_nothing_can_be_read_meanwhile(
     database: str, run: int, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
@@ -174,8 +169,7 @@ def test_cloaks_are_written_and_attacked_though_nothing_can_be_read_meanwhile(
 
     def then_lost(self: pipeline._Run, params: Any) -> Any:
         found = read(self, params)
-        if lost in AWAY:
-            away.setattr(*AWAY[lost])
+        away.setattr(*AWAY[lost])
         return found
 
     def then_back(self: pipeline._Run, *cloaks: Any) -> None:
@@ -186,7 +180,6 @@ def test_cloaks_are_written_and_attacked_though_nothing_can_be_read_meanwhile(
     monkeypatch.setattr(pipeline._Run, "_read", then_lost)
     monkeypatch.setattr(pipeline._Run, "_write", then_back)
     with open_database(database) as here, pytest.MonkeyPatch.context() as away:
-        here.tasks = _Lost() if lost == "scheduler" else HERE
         assert here.run("tp-aware", dataset="ten", params={"k": 5}).status == "verified"
 
 

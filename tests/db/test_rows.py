@@ -520,5 +520,5 @@ def test_trajectories_and_requests_are_read_whatever_their_ids(connection, datas
             [number, dataset.dataset_id, f"s{number}"],
         )
     with arrow.open_snapshot(connection) as snapshot:
-        paths, people = arrow.read_paths(snapshot, dataset.dataset_id), arrow.read_owners(snapshot, dataset.dataset_id)
-    assert paths.trajectory_id.tolist() == people.trajectory_id.tolist() == [-(2**60), -3, 0, 5, 2**60]
+        paths = arrow.read_paths(snapshot, dataset.dataset_id)
+    assert paths.trajectory_id.tolist() == [-(2**60), -3, 0, 5, 2**60]

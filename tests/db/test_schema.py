@@ -119,26 +119,6 @@ def test_security_definer_functions_do_not_run_as_a_superuser(connection: psycop
     assert rows == [("dbanon_admin", False)]
 
 
-@pytest.mark.parametrize("search_path", ["public", "dbanon, public"])  # the latter is what a login named dbanon has
-def test_programs_that_use_sqlalchemy_get_every_table_with_its_types(
-    connection: psycopg.Connection, search_path: str
-) -> None:
-    from geoalchemy2 import Geometry
-    from sqlalchemy import create_engine, select
-    from sqlalchemy.pool import StaticPool
-
-    from dbanon.models import reflect
-
-    connection.execute(f"SET search_path TO {search_path}")
-    connection.commit()
-    engine = create_engine("postgresql+psycopg://", creator=lambda: connection, poolclass=StaticPool)
-    tables = reflect(engine).tables
-    assert isinstance(tables["dbanon.cloak"].c.region.type, Geometry)
-    assert tables["dbanon.trajectory"].c.path.type.geometry_type in (None, "GEOMETRY")
-    with engine.connect() as reader:
-        assert reader.execute(select(tables["dbanon.run"])).keys() >= {"run_id", "held_by"}
-
-
 def test_every_method_of_the_registry_is_in_the_database(connection: psycopg.Connection) -> None:
     rows = dict(connection.execute("SELECT name, traits FROM dbanon.method").fetchall())
     words = {name: {key: traits.pop(key) for key in ("clauses", "left_open")} for name, traits in rows.items()}

@@ -106,8 +106,6 @@ class Release:
             quasi_identifiers=QuasiIdentifiers(
                 subject=np.array([s for s, _ in known], np.int64), t=np.array([t for _, t in known], np.float64)
             ),
-            query_start_s=np.empty(0), query_bounds=np.empty((0, 4)),
-            query_possibly=np.empty(0, np.int64), query_definitely=np.empty(0, np.int64),
         )  # fmt: skip
 
     def find_broken(self) -> set[str]:

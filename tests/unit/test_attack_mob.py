@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from dbanon.attacks.mob.evidence import ObjectEvidence
 from tests.unit.mob_evidence import (
     GRID_M,
     START_S,
@@ -424,29 +423,6 @@ def test_those_told_apart_by_speed_are_those_of_loops(speed_m_s: float) -> None:
     figure = attack(release.make_evidence()).figures["below_k_at_speed"]
     assert figure == count_below_at_speed(release, speed_m_s)
     assert (figure > 0) == (speed_m_s <= 1.0)
-
-
-def add_queries(evidence: ObjectEvidence, queries: Sequence[tuple[int, tuple[int, ...], int, int]]) -> ObjectEvidence:
-    bounds = np.array([[x0, y0, x1 + 1, y1 + 1] for _, (x0, y0, x1, y1), _, _ in queries]) * GRID_M
-    return dataclasses.replace(
-        evidence,
-        query_start_s=np.array([START_S + t * STEP_S for t, *_ in queries], np.float64),
-        query_bounds=bounds,
-        query_possibly=np.array([query[2] for query in queries]),
-        query_definitely=np.array([query[3] for query in queries]),
-    )
-
-
-def test_the_distortion_of_range_queries_is_that_of_the_paper() -> None:
-    queries = [
-        (0, (0, 0, 1, 1), 3, 0),
-        (0, (0, 0, 2, 2), 3, 3),
-        (1, (100, 100, 101, 101), 0, 0),
-        (3, (0, 0, 9, 9), 2, 2),
-    ]
-    figures = attack(add_queries(make_honest().make_evidence(), queries)).figures
-    assert figures["possibly_inside_distortion"] == pytest.approx((1 / 3) / 4)
-    assert figures["definitely_inside_distortion"] == pytest.approx(1 / 4)
 
 
 @pytest.mark.parametrize("seed", range(40))

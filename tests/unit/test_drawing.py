@@ -68,7 +68,7 @@ def draw_charts(text: str = "x") -> list[Markup]:
         maps.draw_map(
             "e", text, text, window, maps.draw_dots([(5, 5)], marked=True), maps.draw_regions([text]), private=True
         ),
-        maps.draw_map("f", text, text, window, maps.draw_cells({0: text}), maps.draw_backdrop(text, text)),
+        maps.draw_map("f", text, text, window, maps.draw_cells({0: text})),
     ]
 
 

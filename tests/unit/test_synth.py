@@ -61,8 +61,8 @@ def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fiel
         ({"whole_share": float("nan")}, ("--whole-share", "nan")),
         ({"requests_per_subject": -1}, ("--requests-per-subject", -1)),
         ({"calls_per_day": -1}, ("--calls-per-day", -1)),
-        ({"quasi_identifiers": "ring"}, ("--quasi-identifiers", "random", "forest", "'ring'")),
-        ({"quasi_identifiers": "chain", "calls_per_day": 30}, ("--quasi-identifiers", "--calls-per-day")),
+        ({"quasi_identifiers": "ring"}, ("--quasi-identifiers", "random", "disjoint", "'ring'")),
+        ({"quasi_identifiers": "random", "calls_per_day": 30}, ("--quasi-identifiers", "--calls-per-day")),
         ({"quasi_identifier_size": 0}, ("--quasi-identifier-size", 1, 0)),
         ({"quasi_identifier_overlap": 6}, ("--quasi-identifier-overlap", "0 to 5", 6)),
         ({"pois": -1}, ("--pois", "0 to 1,000,000", -1)),
@@ -461,7 +461,7 @@ def make_known(kind: str, *, objects: int = 300, instants: int = 60, part: int =
     return found
 
 
-@pytest.mark.parametrize("kind", ["random", "disjoint", "chain", "forest"])
+@pytest.mark.parametrize("kind", ["random", "disjoint"])
 def test_quasi_identifiers_are_of_instants_at_which_their_object_is_there(kind: str) -> None:
     found = make_known(kind)
     sizes = [len(own) for own, _ in found.values()]
@@ -470,19 +470,6 @@ def test_quasi_identifiers_are_of_instants_at_which_their_object_is_there(kind: 
     assert make_known(kind, part=70) == found  # by their numbers alone
     whole = [len(own) for own, there in found.values() if len(there) == 60]
     assert min(whole) >= (1 if kind == "disjoint" else 3)  # what is borrowed may be one's own already
-
-
-def find_parent(kind: str, number: int) -> int:
-    return number - 1 if kind == "chain" else number - number % 63 + (number % 63 - 1) // 2
-
-
-@pytest.mark.parametrize("kind", ["chain", "forest"])
-def test_linked_objects_share_instants_and_others_do_by_chance(kind: str) -> None:
-    found = {number: own for number, (own, there) in make_known(kind, instants=2000).items() if len(there) == 2000}
-    pairs = [(i, find_parent(kind, i)) for i in found if find_parent(kind, i) in found and (kind == "chain" or i % 63)]
-    assert len(pairs) > 100
-    assert all(len(found[i] & found[j]) >= 3 for i, j in pairs if j >= 0)
-    assert sum(len(found[i] & found[j]) for i in found for j in found if i < j) < 5 * len(pairs) + 0.1 * len(found) ** 2
 
 
 def test_disjoint_quasi_identifiers_share_nothing_while_instants_last() -> None:

@@ -242,11 +242,3 @@ def test_no_thread_is_left(three: Processes) -> None:
 
 def test_no_tasks_have_no_results(three: Processes) -> None:
     assert three.map(shared_tasks.compute_square, []) == HERE.map(shared_tasks.compute_square, []) == []
-
-
-def test_helpers_read_where_their_environment_names_the_database_and_cores_are_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 8)
-    assert Processes(reads=True).count_readers(4) == 2
-    assert Processes(2, reads=True).count_readers(4) == Processes().count_readers(4) == HERE.count_readers(4) == 0

@@ -20,9 +20,7 @@ from dbanon.attacks.kte._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.base.trajectory import Trajectories
 
-__all__ = ["APART", "attack", "prepare", "read"]
-
-APART = True
+__all__ = ["attack", "prepare", "read"]
 
 
 def read(evidence: Evidence, source: Source) -> Evidence:

@@ -9,11 +9,9 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules, demand_near
-from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.claims import LARGEST_NUMBER
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import find_region_cells
-from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
@@ -91,23 +89,6 @@ def find_samples(evidence: Evidence, rules: Rules) -> Samples:
 
     Raises `UndecidableError` if some are too far away to be numbered.
     """
-    some = call_where_fixes_are(evidence, _find_part_samples, rules)
-    if len(some) == 1:
-        return some[0]
-    # Subjects in the order of their codes, whichever part each was in.
-    subject = np.concatenate([one.subject for one in some])
-    number = np.concatenate([np.diff(one.offset) for one in some])
-    order = np.argsort(subject)
-    at = join_ranges((np.cumsum(number) - number)[order], number[order])
-    slot, x, y, fixes = (
-        np.concatenate([getattr(one, name) for one in some])[at] for name in ("slot", "x", "y", "fixes")
-    )
-    offset = np.append(0, np.cumsum(number[order]))
-    return Samples(subject=subject[order], offset=offset, slot=slot, x=x, y=y, fixes=fixes)
-
-
-def _find_part_samples(evidence: Evidence, rules: Rules) -> Samples:
-    """Snap the fixes of some subjects."""
     data = evidence.trajectories
     demand_near(data, rules.grid_s, rules.grid_m)
     subject = np.repeat(data.subject, np.diff(data.offset))

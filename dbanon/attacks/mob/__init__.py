@@ -14,9 +14,7 @@ from dbanon.attacks.mob._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.mob.evidence import ObjectEvidence, read
 from dbanon.attacks.shared.frame import Attack, Counts
 
-__all__ = ["APART", "attack", "prepare", "read"]
-
-APART = True
+__all__ = ["attack", "prepare", "read"]
 
 
 def prepare() -> None:

@@ -25,7 +25,7 @@ from dbanon.attacks.shared.claims import (
 from dbanon.attacks.shared.instants import build_timetable
 from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.attacks.shared.replay import Timetable, select_slots
-from dbanon.base.trajectory import Float, QuasiIdentifiers, Trajectories
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 
 FEW_PARTNERS, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
 _MAX_POSITIONS = 400_000_000
@@ -104,9 +104,9 @@ def _demand_few_positions(data: Trajectories, times: Timetable) -> None:
     )
 
 
-def demand_near(corners: Float, grid_m: float) -> None:
-    """Demand that all positions have small numbers of cells; `corners`: least and greatest x and y of each part."""
-    least, most = corners[:, :2].min(axis=0) / grid_m, corners[:, 2:].max(axis=0) / grid_m
+def demand_near(data: Trajectories) -> None:
+    """Demand that all positions have small numbers of cells."""
+    least, most = (np.array([end(data.x), end(data.y)]) / data.grid_m for end in (np.min, np.max))
     are_near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MAX_CELLS_APART).all())
     demand(are_near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
 

@@ -7,7 +7,6 @@ import numpy as np
 from dbanon.attacks.mob._claims import Rules, read_rules, read_stated, select_considered
 from dbanon.attacks.mob._graph import Remaining, count_below_k_at_speed, find_remaining
 from dbanon.attacks.mob._known import count_misstated, find_own_instants, read_sets
-from dbanon.attacks.mob._queries import measure_distortion
 from dbanon.attacks.mob._rows import Classes, Truth, compare_rows, find_positions, lay_out_rows, measure_classes
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
@@ -46,8 +45,6 @@ def prepare() -> None:
         member_record=two, member_trajectory=two, member_start_s=np.full(2, np.nan), member_end_s=np.full(2, np.nan),
         hiding_record=two, hiding_start_s=np.full(2, np.nan), hiding_end_s=np.full(2, np.nan),
         hiding_offset=np.arange(3), hiding_other=1 - two,
-        query_start_s=np.zeros(1), query_bounds=np.array([[0.0, 0.0, 1.0, 1.0]]), query_possibly=np.ones(1, np.int64),
-        query_definitely=np.ones(1, np.int64),
     )  # fmt: skip
     count_clauses(evidence)
 
@@ -124,5 +121,4 @@ def _compute_figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> 
         "classes": len(size),
         "median_class_size": float(np.median(size)) if len(size) else 0.0,
         "coverage_percent": 100 * float(np.mean((size >= rules.k) & (size < 2 * rules.k))) if len(size) else 100.0,
-        **measure_distortion(evidence, scene.at, rules.timetable),
     }

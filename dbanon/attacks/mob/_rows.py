@@ -13,16 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Evidence
 from dbanon.attacks.mob._claims import Rules, demand_near
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import find_region_cells
 from dbanon.attacks.shared.replay import Timetable, replay
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Bool, Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Int, Trajectories
 
 Table = NDArray[np.int32]
 
@@ -112,28 +110,8 @@ def find_positions(evidence: ObjectEvidence, rules: Rules) -> Positions:
 
     Raises `UndecidableError` if they are too far apart to be numbered.
     """
-    some = call_where_fixes_are(evidence, _find_part_positions, rules)
-    demand_near(np.concatenate([corners for corners, _ in some]), evidence.trajectories.grid_m)
-    if len(some) == 1:
-        return some[0][1]
-    # Subjects as rows, in the order of their codes, whichever part each was in.
-    subject = np.concatenate([one.subject for _, one in some])
-    least = np.array([one.origin for _, one in some]).min(axis=0)
-    x, y = (np.empty((len(subject), some[0][1].x.shape[1]), np.int32) for _ in range(2))
-    place, done = np.argsort(np.argsort(subject)), 0
-    for _, one in some:
-        rows = place[done : done + len(one.subject)]
-        done += len(one.subject)
-        for table, own, shift in ((x, one.x, one.origin[0] - least[0]), (y, one.y, one.origin[1] - least[1])):
-            table[rows] = np.where(own == ABSENT, ABSENT, own + np.int32(shift))
-    return Positions(subject=np.sort(subject), x=x, y=y, origin=(int(least[0]), int(least[1])))
-
-
-def _find_part_positions(evidence: Evidence, rules: Rules) -> tuple[Float, Positions]:
-    """Find the cells of some subjects, counted from an origin of their own, and between what corners they are."""
     data = evidence.trajectories
-    corners = np.array([[data.x.min(), data.y.min(), data.x.max(), data.y.max()]])
-    demand_near(corners, data.grid_m)
+    demand_near(data)
     times, subject = rules.timetable, sort_distinct(data.subject)
     origin = tuple(int(np.floor(float(v.min()) / data.grid_m)) - 1 for v in (data.x, data.y))
     x, y = (np.full((len(subject) * times.windows, times.length), ABSENT, np.int32) for _ in range(2))
@@ -143,7 +121,7 @@ def _find_part_positions(evidence: Evidence, rules: Rules) -> tuple[Float, Posit
         for table, value, least in ((x, sighting.x, origin[0]), (y, sighting.y, origin[1])):
             table[at] = np.where(sighting.there, np.floor(value / data.grid_m) - least, ABSENT)
     wide = (len(subject), times.windows * times.length)
-    return corners, Positions(subject=subject, x=x.reshape(wide), y=y.reshape(wide), origin=(origin[0], origin[1]))
+    return Positions(subject=subject, x=x.reshape(wide), y=y.reshape(wide), origin=(origin[0], origin[1]))
 
 
 def lay_out_rows(evidence: ObjectEvidence, all_data: Trajectories, at: Positions, times: Timetable) -> Shown:

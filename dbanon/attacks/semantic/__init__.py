@@ -18,9 +18,7 @@ from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.semantic.evidence import RegionEvidence, read
 from dbanon.attacks.shared.frame import Attack, Counts
 
-__all__ = ["APART", "attack", "prepare", "read"]
-
-APART = True
+__all__ = ["attack", "prepare", "read"]
 
 
 def prepare() -> None:

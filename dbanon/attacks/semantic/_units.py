@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Evidence
 from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.claims import demand
-from dbanon.attacks.shared.keys import find, sort_distinct
-from dbanon.attacks.shared.replay import join_ranges, number_slots
+from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.replay import number_slots
 from dbanon.base.trajectory import Bool, Float, Int
 
 _MAX_SPAN_SLOTS = 1 << 40
@@ -31,17 +29,6 @@ class Units:
     fix_slot: Int  # [m]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Places:
-    """Where and when the considered fixes of some trajectories are."""
-
-    trajectory_id: Int  # [n]: those with any, ascending
-    number: Int  # [n]: how many each has
-    slot: Int  # [m]; slot, cell, t: of each fix, by trajectory and time
-    cell: NDArray[np.int32]  # [m]
-    t: Float  # [m]
-
-
 def find_units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
     """Find the considered fixes and the units they make.
 
@@ -49,50 +36,9 @@ def find_units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
 
     Raises `UndecidableError` if there is no fix, or the data span too long a time to be counted in slots.
     """
-    data, at = evidence.trajectories, _find_places(evidence, rules)
-    demand(len(at.slot) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
-    demand(int(at.slot.max()) - int(at.slot.min()) < _MAX_SPAN_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
-    there = find(data.trajectory_id, at.trajectory_id)
-    day = np.zeros(len(there), np.int64) if data.day is None else data.day[there]
-    # From the data alone, by subject and day: what the run says of its records is compared with this.
-    who, unit = np.unique(np.stack([data.subject[there], day]), axis=1, return_inverse=True)
-    unit = unit.reshape(-1)
-    fix_unit = np.repeat(unit.astype(np.int32), at.number)
-    width, inside = int(atom.max()) + 1, at.cell >= 0
-    seen = sort_distinct(fix_unit[inside].astype(np.int64) * width + atom[at.cell[inside]])
-    return Units(
-        subject=who[0],
-        atoms=np.bincount(seen // width, minlength=who.shape[1]),
-        trajectory_id=at.trajectory_id,
-        unit=unit,
-        fix_t=at.t,
-        fix_unit=fix_unit,
-        fix_cell=at.cell,
-        fix_slot=at.slot,
-    )
-
-
-def _find_places(evidence: RegionEvidence, rules: Rules) -> Places:
-    """Find where and when all considered fixes are, by trajectory."""
-    cells = evidence.cells
-    some = call_where_fixes_are(
-        evidence, _find_part_places, rules, len(cells.cell_id), given="fix_cell", here=(cells.fix_cell,)
-    )
-    if len(some) == 1:
-        return some[0]
-    number = np.concatenate([one.number for one in some])
-    ids = np.concatenate([one.trajectory_id for one in some])
-    order = np.argsort(ids)
-    at = join_ranges((np.cumsum(number) - number)[order], number[order])
-    slot, cell, t = (np.concatenate([getattr(one, name) for one in some])[at] for name in ("slot", "cell", "t"))
-    return Places(trajectory_id=ids[order], number=number[order], slot=slot, cell=cell, t=t)
-
-
-def _find_part_places(evidence: Evidence, rules: Rules, cells: int, fix_cell: Int) -> Places:
-    """Find where and when the considered fixes of some people are."""
-    data = evidence.trajectories
+    data, fix_cell = evidence.trajectories, evidence.cells.fix_cell
     demand(len(fix_cell) == data.fixes, "Each fix must come with its cell. This is a defect of the read.")
-    sane = bool((fix_cell >= -1).all() and (fix_cell < cells).all())
+    sane = bool((fix_cell >= -1).all() and (fix_cell < len(evidence.cells.cell_id)).all())
     demand(sane, "The cell of each fix must be one of the dataset's. Some are not.")
     slot = number_slots(data.t, data.grid_s)
     kept = np.ones(len(slot), bool)
@@ -100,14 +46,28 @@ def _find_part_places(evidence: Evidence, rules: Rules, cells: int, fix_cell: In
         kept &= slot >= rules.since
     if rules.until is not None:
         kept &= slot < rules.until
+    slot, cell = slot[kept], fix_cell[kept].astype(np.int32)
+    demand(len(slot) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
+    demand(int(slot.max()) - int(slot.min()) < _MAX_SPAN_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
     path = np.repeat(np.arange(len(data.trajectory_id), dtype=np.int32), np.diff(data.offset))[kept]
     number = np.bincount(path, minlength=len(data.trajectory_id))
-    return Places(
-        trajectory_id=data.trajectory_id[number > 0],
-        number=number[number > 0],
-        slot=slot[kept],
-        cell=fix_cell[kept].astype(np.int32),
-        t=data.t[kept],
+    there = number > 0
+    day = np.zeros(len(there), np.int64) if data.day is None else data.day
+    # From the data alone, by subject and day: what the run says of its records is compared with this.
+    who, unit = np.unique(np.stack([data.subject, day])[:, there], axis=1, return_inverse=True)
+    unit = unit.reshape(-1)
+    fix_unit = np.repeat(unit.astype(np.int32), number[there])
+    width, inside = int(atom.max()) + 1, cell >= 0
+    seen = sort_distinct(fix_unit[inside].astype(np.int64) * width + atom[cell[inside]])
+    return Units(
+        subject=who[0],
+        atoms=np.bincount(seen // width, minlength=who.shape[1]),
+        trajectory_id=data.trajectory_id[there],
+        unit=unit,
+        fix_t=data.t[kept],
+        fix_unit=fix_unit,
+        fix_cell=cell,
+        fix_slot=slot,
     )
 
 

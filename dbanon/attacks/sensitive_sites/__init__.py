@@ -24,9 +24,8 @@ from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import count_meeting, find_cells, find_holding, find_region_cells, hold
 from dbanon.base.trajectory import Bool, Int
 
-__all__ = ["APART", "attack", "read"]
+__all__ = ["attack", "read"]
 
-APART = True
 _NEARER_FACTOR = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
 
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks import Evidence
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.attacks.shared.apart import call_where_fixes_are, find_ends
 from dbanon.attacks.shared.claims import (
     Hours,
     count_slots,
@@ -24,7 +22,7 @@ from dbanon.attacks.shared.claims import (
 )
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_cells
-from dbanon.attacks.shared.replay import Timetable, number_slots, replay, select_slots
+from dbanon.attacks.shared.replay import Timetable, find_end_slots, number_slots, replay
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _MALFORMED = (
@@ -42,7 +40,6 @@ class Rules:
 
     k: int
     at: int | None
-    bounds: tuple[int | None, int | None]  # the slots from which, and before which, data are considered
     max_gap_s: int
     guard_m: float
     guard_inside: bool
@@ -78,7 +75,6 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     return Rules(
         k=read_integer(params, "k", 2),
         at=at,
-        bounds=(since, until),
         max_gap_s=read_integer(params, "max_gap_s", 0),
         guard_m=read_length_m(params, "guard_m") or 0.0,
         guard_inside=read_switch(params, "guard_inside"),
@@ -117,24 +113,26 @@ def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules
 
     Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or subjects have several.
     """
-    some = call_where_fixes_are(evidence, _find_part_subjects, rules, evidence.sites.shape_trajectory)
-    subject, there, supplier, x, y = (np.concatenate(column) for column in zip(*some, strict=True))
-    order = np.argsort(subject)
-    subject, there, supplier, x, y = subject[order], there[order], supplier[order], x[order], y[order]
-    supplier = find(considered.trajectory_id, supplier)
-    first, last = (
-        number_slots(np.array(find_ends(considered)), considered.grid_s).tolist()
-        if rules.at is None
-        else 2 * [rules.at]
-    )
-    data = considered
+    every, data, shapes = evidence.trajectories, considered, evidence.sites
+    demand(_is_near(every.x, every.grid_m) and _is_near(every.y, every.grid_m), _TOO_FAR)
+    own = find(every.trajectory_id, shapes.shape_trajectory)
+    demand(bool((np.diff(every.offset)[own] == 1).all()), _MALFORMED_SHAPES)
+    if rules.at is None:
+        are_single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
+        demand(are_single, "Without 'at' every person must have exactly one fix. Some have more.")
+        supplier = np.argsort(data.subject, kind="stable")  # fixes are numbered as trajectories are
+        subject, there = data.subject[supplier], np.ones(len(supplier), dtype=bool)
+        x, y, (first, last) = data.x[supplier], data.y[supplier], find_end_slots(data)
+    else:
+        subject, there, supplier, x, y = _find_subjects_at(data, rules.at, rules.max_gap_s)
+        first = last = rules.at
     cells = find_cells(np.stack((x, y, x, y), axis=1), data.grid_m)
     # A subject with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.
     shape = np.full(len(data.trajectory_id), -1)
-    known = find(data.trajectory_id, evidence.sites.shape_trajectory)  # -1: of a trajectory that is not considered
+    known = find(data.trajectory_id, shapes.shape_trajectory)  # -1: of a trajectory that is not considered
     shape[known[known >= 0]] = np.flatnonzero(known >= 0)
     shaped = np.flatnonzero(there & (shape[supplier] >= 0))
-    cells[shaped] = find_cells(evidence.sites.shape_bounds[shape[supplier[shaped]]], data.grid_m)
+    cells[shaped] = find_cells(shapes.shape_bounds[shape[supplier[shaped]]], data.grid_m)
     return Snapshot(
         subject=subject,
         there=there,
@@ -145,28 +143,8 @@ def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules
     )
 
 
-def _find_part_subjects(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int, Float, Float]:
-    """Give of some people each subject, whether it has a position, whose trajectory's by id, and where."""
-    data = evidence.trajectories
-    demand(_is_near(data.x, data.grid_m) and _is_near(data.y, data.grid_m), _TOO_FAR)
-    own = find(data.trajectory_id, shaped)
-    demand(bool((np.diff(data.offset)[own[own >= 0]] == 1).all()), _MALFORMED_SHAPES)
-    if rules.bounds != (None, None):
-        data = select_slots(data, *rules.bounds)
-    if not len(data.trajectory_id):
-        return data.subject, data.subject > 0, data.trajectory_id, data.x, data.y
-    if rules.at is not None:
-        subject, there, supplier, x, y = _find_subjects_at(data, rules.at, rules.max_gap_s)
-        return subject, there, data.trajectory_id[supplier], x, y
-    are_single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
-    demand(are_single, "Without 'at' every person must have exactly one fix. Some have more.")
-    supplier = np.argsort(data.subject, kind="stable")  # fixes are numbered as trajectories are
-    there = np.ones(len(supplier), dtype=bool)
-    return data.subject[supplier], there, data.trajectory_id[supplier], data.x[supplier], data.y[supplier]
-
-
 def _find_subjects_at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:
-    """Give each subject, whether it has a `last` fix at a slot, whose trajectory's, and where."""
+    """Give each subject, whether it has a `last` fix at a slot, whose trajectory's by index, and where."""
     # Whose other fixes are of another hour (UTC) is not looked for.
     hour = at * data.grid_s // 3600 * 3600
     slot_s = number_slots(data.t, data.grid_s) * data.grid_s

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.attacks import Evidence, Kind
-from dbanon.attacks.shared.apart import find_ends
-from dbanon.attacks.shared.replay import number_slots, select_slots
+from dbanon.attacks.shared.replay import find_end_slots, select_slots
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _MALFORMED_HOURS = "The run's counts of people left out by hour must be whole, each hour once. They are not."
@@ -38,8 +37,7 @@ def demand_sane(evidence: Evidence) -> None:
     demand(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row. Some have none.")
     are_positive = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
     demand(are_positive, "The dataset's grids must be positive. They are not.")
-    first_s, last_s = find_ends(data)
-    are_unix_s = max(-first_s, last_s) <= LARGEST_NUMBER
+    are_unix_s = max(-float(data.t.min()), float(data.t.max())) <= LARGEST_NUMBER
     demand(are_unix_s, "Every time must be in unix seconds. Some are too large to be.")
     demand(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
 
@@ -141,9 +139,9 @@ def is_in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> B
     Without `since` and `start` it begins with the first fix, without `until` it ends a step after the last one's slot.
     """
     first, end = read_own_slots(params, data.grid_s)
-    known = number_slots(np.array(find_ends(data)), data.grid_s).tolist()
-    begin_s = (known[0] if first is None else first) * data.grid_s
-    end_s = known[1] * data.grid_s + read_integer(params, "step_s", 1) if end is None else end * data.grid_s
+    known, latest = find_end_slots(data)
+    begin_s = (known if first is None else first) * data.grid_s
+    end_s = latest * data.grid_s + read_integer(params, "step_s", 1) if end is None else end * data.grid_s
     return (t >= begin_s) & (t < end_s)
 
 

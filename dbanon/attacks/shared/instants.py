@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from dbanon.attacks.shared.apart import find_ends
 from dbanon.attacks.shared.claims import (
     count_slots,
     demand,
@@ -15,7 +12,7 @@ from dbanon.attacks.shared.claims import (
     read_moment,
     read_parameter,
 )
-from dbanon.attacks.shared.replay import Timetable, number_slots
+from dbanon.attacks.shared.replay import Timetable, find_end_slots
 from dbanon.base.trajectory import Trajectories
 
 
@@ -37,7 +34,7 @@ def build_timetable(params: Mapping[str, Any], data: Trajectories, length: int) 
     step = count_slots(read_integer(params, "step_s", 1), "step_s", data.grid_s)
     since, until = read_considered_slots(params, data.grid_s)
     align, gap_s = read_choice(params, "align", ("last", "exact", "linear")), read_integer(params, "max_gap_s", 0)
-    end = int(number_slots(np.array(find_ends(data)), data.grid_s)[1]) + step
+    end = find_end_slots(data)[1] + step
     if until is not None:
         end = min(end, until)  # every row ends before it
     first = _read_first_slot(params, data, since)
@@ -61,7 +58,7 @@ def _derive_first_slot(data: Trajectories, step: int, end: int, gap_s: int | Non
 
     `end` is the slot before which the last instant must end.
     """
-    begin = int(number_slots(np.array(find_ends(data)), data.grid_s)[0])
+    begin, _ = find_end_slots(data)
     if gap_s is not None:
         # Rounded up: subjects with a fix every `gap_s` have one by then, and are not absent from the first instants.
         late = -(-(begin * data.grid_s + gap_s) // (step * data.grid_s)) * step

@@ -7,11 +7,10 @@ many positions.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 
-from dbanon.attacks.shared.apart import WithoutFixes
 from dbanon.base import cores
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
@@ -88,9 +87,6 @@ class Sighting:
 
 def select_slots(data: Trajectories, first: int | None, end: int | None) -> Trajectories:
     """Keep the fixes in the slots from `first` to before `end` (None: no bound), and trajectories that have any."""
-    apart: object = data
-    if isinstance(apart, WithoutFixes):
-        return cast("Trajectories", apart.select_within((first, end)))
     slot = number_slots(data.t, data.grid_s)
     kept = (slot >= (slot.min(initial=0) if first is None else first)) & (
         slot < (slot.max(initial=0) + 1 if end is None else end)
@@ -165,6 +161,12 @@ def join_ranges(begin: Int, number: Int) -> Int:
 def number_slots(t: Float, grid_s: int) -> Int:
     """Number the slot of each time, from 1970 UTC."""
     return np.floor(t / grid_s).astype(np.int64)
+
+
+def find_end_slots(data: Trajectories) -> tuple[int, int]:
+    """Find the slots of the first and the last fix; there is one."""
+    first, last = number_slots(np.array([data.t.min(), data.t.max()]), data.grid_s).tolist()
+    return first, last
 
 
 def _cut_batches(data: Trajectories) -> Iterator[Int]:

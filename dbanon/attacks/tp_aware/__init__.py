@@ -10,12 +10,10 @@ Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Locat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks import Evidence
-from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import find, sort_distinct
@@ -27,10 +25,9 @@ from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.base.trajectory import Float, Int, Trajectories
 
-__all__ = ["APART", "READS", "attack", "prepare", "read"]
+__all__ = ["READS", "attack", "prepare", "read"]
 
 READS = ("requests",)
-APART = True
 _TOLERANCE_CELLS = 1e-6
 
 
@@ -86,10 +83,8 @@ def _count(evidence: RequestEvidence) -> Counts:
     stated = read_stated(evidence.suppressed, rules.timetable)
     records = _stored.build_records(evidence, rules)
     members = _stored.find_members(evidence, records, rules.timetable)
-    watch = _add_parts(
-        call_where_fixes_are(evidence, _watch_people, rules, prepare=_stored.build_records, here=(records, members))
-    )
-    published = _stored.count_published(members, records, rules.timetable)
+    watch = _watch_people(evidence, rules, records, members)
+    published = _stored.count_published(members, rules.timetable)
     shown = _stored.find_shown_requests(evidence, records)
     requests = _requests.compare_requests(evidence, rules, records, members, shown)
     crowd = np.empty(evidence.rows, dtype=np.int64)
@@ -155,11 +150,10 @@ def _count_misshapen(evidence: RequestEvidence, rules: Rules) -> int:
 # The replay: who is present, who is missed, which cloaks do not hold their members.
 
 
-def _watch_people(evidence: Evidence, rules: Rules, records: Records, members: Members | None = None) -> _Watch:
-    """Follow some people, or all; their members are found where they are not given."""
+def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, members: Members) -> _Watch:
+    """Follow all people from instant to instant."""
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
-    members = _stored.find_members(evidence, records, rules.timetable) if members is None else members
     windows, data = rules.timetable.windows, evidence.trajectories
     held = _find_held_cells(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
@@ -190,11 +184,6 @@ def _watch_people(evidence: Evidence, rules: Rules, records: Records, members: M
         subjects=int(people.sum()), seen=seen, present=present, missed=missed, presences=presences, unmasked=unmasked,
         unlisted=unlisted,
     )  # fmt: skip
-
-
-def _add_parts(parts: list[_Watch]) -> _Watch:
-    """Add up what was found of some people at a time: each is in one part, with all trajectories."""
-    return _Watch(**{item.name: sum(getattr(part, item.name) for part in parts) for item in fields(_Watch)})
 
 
 def _find_held_cells(bounds: Float, cell_m: float) -> Float:

@@ -117,7 +117,7 @@ def find_members(evidence: Evidence, records: Records, timetable: Timetable) -> 
     )
 
 
-def count_published(members: Members, records: Records, timetable: Timetable) -> Int:
+def count_published(members: Members, timetable: Timetable) -> Int:
     """Distinct subjects published in each window."""
     return np.bincount(sort_distinct(members.key) % timetable.windows, minlength=timetable.windows)
 

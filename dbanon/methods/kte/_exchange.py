@@ -84,7 +84,7 @@ def _exchange(table: Any, near: Any, k: Any, state: Any, rounds: Any) -> None:
         for one in range(len(near)):
             _propose(table, near, k, state, one)
             state.seen[one] = now
-            now += _try(table, k, state, one, now)
+            now += _try(table, state, one, now)
         if now == before:
             break
 
@@ -169,7 +169,7 @@ def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
 
 
 @compile_kernel
-def _try(table: Any, k: Any, state: Any, one: Any, now: Any) -> Any:
+def _try(table: Any, state: Any, one: Any, now: Any) -> Any:
     """Merge what is proposed for a subject, and make the first exchange that gains; 1 if there is one."""
     g = state.group[one]
     for place in range(len(state.best)):

@@ -1,6 +1,6 @@
 """Where every subject is at every instant, and the instants at which an adversary is taken to know it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,23 +102,6 @@ def number_places(positions: Positions) -> Int:
     coarser = max(order - MAX_CURVE_ORDER, 0)
     x, y = (positions.x >> coarser, positions.y >> coarser) if coarser else (positions.x, positions.y)
     return hilbert.number_cells(x, y, order - coarser)
-
-
-def select_subjects(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
-    """Keep some subjects."""
-    which = np.flatnonzero(kept)
-    length = np.diff(positions.offset)
-    return replace(
-        positions,
-        subject=positions.subject[which],
-        rank=positions.rank[which],
-        x=positions.x[which],
-        y=positions.y[which],
-        there=positions.there[which],
-        own=positions.own[which],
-        offset=np.concatenate([[0], np.cumsum(length[which])]),
-        instant=positions.instant[np.repeat(kept, length)],
-    )
 
 
 def unpack_presence(positions: Positions) -> NDArray[np.bool_]:

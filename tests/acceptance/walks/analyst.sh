@@ -97,13 +97,13 @@ rows.to_parquet("city_k5.parquet")
 END
 
 python3 - <<'END'
+import geoalchemy2
 import geopandas
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import BigInteger, Column, MetaData, Table, create_engine, func, select
 
-from dbanon import models
-
+key = Column("cloak_id", BigInteger, primary_key=True)
 engine = create_engine("postgresql+psycopg://anna@server/geo")
-city = models.release(engine, "city_k5")
+city = Table("city_k5", MetaData(), key, schema="published", autoload_with=engine)
 
 square = func.ST_MakeEnvelope(446000, 5888000, 446500, 5888500, city.c.region.type.srid)
 at_most = (
