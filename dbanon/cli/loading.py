@@ -26,7 +26,7 @@ def load_trajectories(
         typer.Argument(
             metavar="FILE",
             readable=False,
-            help="CSV (also .gz) or Parquet, one fix a row. Or GPX, PLT, or a folder of GPX and PLT.",
+            help="CSV (also .gz) or Parquet, one fix a row. Or GPX, PLT, MF-JSON, or a folder of GPX and PLT.",
         ),
     ],
     **options: Any,

@@ -34,7 +34,7 @@ class Datasets:
         Parameters
         ----------
         source : path, table or sequence of them
-            Files: CSV (also gzipped), Parquet, GPX, PLT, or a folder of GPX and PLT. Tables: what has
+            Files: CSV (also gzipped), Parquet, GPX, PLT, MF-JSON, or a folder of GPX and PLT. Tables: what has
             ``__arrow_c_stream__``, such as frames of pandas, polars and GeoPandas, relations of DuckDB and tables of
             pyarrow. In the order that decides between contradicting fixes.
 

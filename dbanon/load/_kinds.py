@@ -12,7 +12,6 @@ PARQUET, GZIP, SQLITE, SHAPE = b"PAR1", b"\x1f\x8b", b"SQLite format 3\0", b"\0\
 _PACKAGE_IDS = (b"GPKG", b"GP10", b"GP11")  # at byte 68 of a database
 _JSON = re.compile(rb"[\s\x1e]*\[?\s*\{")
 _GPX = re.compile(rb"\s*<[\s\S]*?(?<=<)(?:\w+:)?gpx[\s>]")
-_MOTION = rb'\s*[\[{][\s\S]*?"(?:temporalGeometry|MovingPoint)"'
 _PLT = re.compile(rb"(?i)geolife trajectory|oziexplorer track")
 _CONVERT = "Convert it: `gpsbabel -i {0} -f {{file}} -o gpx -F {{stem}}.gpx`"
 _CONVERT_PLACES = "Convert it: `ogr2ogr -f GeoJSON {stem}.geojson {file}`"
@@ -31,7 +30,6 @@ _OTHERS = (
         "a record of OwnTracks",
         "Write it as CSV or GPX by OwnTracks' `ocat --format`",
     ),
-    (_MOTION, "MF-JSON", "Write each of its instants as a row of CSV, with a name, the time and the coordinates"),
     (
         rb'\s*[\[{][\s\S]*?(?:latitudeE7|"(?:semanticSegments|timelineObjects|timelinePath|rawSignals)")',
         "a location history of Google",
@@ -77,11 +75,6 @@ def is_gis(head: bytes) -> bool:
     """Whether a file begins as GeoJSON, GeoPackage or Shapefile do."""
     package = head.startswith(SQLITE) and (head[68:72] in _PACKAGE_IDS or b"gpkg_contents" in head)
     return package or head.startswith(SHAPE) or head.lstrip(b" \t\r\n\x1e")[:1] == b"{"
-
-
-def has_motion(head: bytes) -> bool:
-    """Whether a file begins as MF-JSON does, the JSON of moving features (OGC 19-045r3)."""
-    return re.match(_MOTION, head) is not None
 
 
 def is_gpx(head: bytes) -> bool:

@@ -5,7 +5,7 @@ A source is asked for columns by name and knows nothing of what they mean. Which
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.load import _arrow, _files, _geometry, _gis, _kinds, _names, _tracks
+from dbanon.load import _arrow, _files, _geometry, _gis, _kinds, _mf_json, _names, _tracks
 from dbanon.load._files import Batch
 from dbanon.load._given import Table
 from dbanon.options.loading import LoadingPlaces, LoadingTrajectories
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class File:
-    """A CSV or Parquet file."""
+    """A CSV or Parquet file; `tracks` and `mf_json` read files of fixes of other kinds."""
 
     path: Path
 
@@ -84,8 +84,10 @@ class File:
 
 
 @dataclass(frozen=True)
-class Tracks(File):
-    """A file or folder of tracks, which are columns of fixed names."""
+class FixesFile(File):
+    """A file or folder of fixes that is no table: `_tracks` or `_mf_json` reads it, as columns of fixed names."""
+
+    reader: Callable[[Path, Sequence[str], str], Iterator[Batch]]
 
     @cached_property
     def geometries(self) -> _geometry.Geometries:
@@ -96,7 +98,7 @@ class Tracks(File):
         return self.path.stat().st_size if self.path.is_file() else None
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
-        return _tracks.read_batches(self.path, list(dict.fromkeys(names)), wanted.options)
+        return self.reader(self.path, list(dict.fromkeys(names)), wanted.options)
 
 
 @dataclass(frozen=True)
@@ -186,16 +188,16 @@ def open_table(given: Table) -> File | Frame:
 
 
 def open_fixes(given: Table, layer: str | None = None) -> Source:
-    """Take a table as `open_table` does, tracks, or points of a geographic file, of which `layer` chooses."""
+    """Take a table as `open_table` does, tracks, MF-JSON, or points of a geographic file, of which `layer` chooses."""
     taken = open_table(given)
     if isinstance(taken, File):
         path, head = taken.path, _kinds.read_head(taken.path)
-        if _kinds.has_motion(head):
-            _kinds.demand_known(path, head, fixes=True)
+        if _kinds.is_json(head) and _mf_json.has_motion(path):
+            taken = FixesFile(path, _mf_json.read_batches)
         elif _kinds.is_gis(head) and (b'"Feature' in head or b'"features"' in head or not _kinds.is_json(head)):
             return Layer(path, layer)
         elif _tracks.are_tracks(path):
-            taken = Tracks(path)
+            taken = FixesFile(path, _tracks.read_batches)
         else:
             _kinds.demand_known(path, head, fixes=True)
     demand_no_layer(taken, layer)

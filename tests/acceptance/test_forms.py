@@ -1,6 +1,7 @@
 """Each line of the table of what can be loaded, with an example of each form that it names."""
 
 import gzip
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -35,6 +36,10 @@ FIXES = pd.DataFrame(
     }
 )
 GEO = gpd.GeoDataFrame(FIXES[["cab", "t"]], geometry=PLACES, crs="EPSG:4326")
+MOVING = {
+    "type": "MovingPoint", "coordinates": [[place.x, place.y] for place in PLACES],
+    "datetimes": [f"{START}{i}:05+00" for i in range(3)], "interpolation": "Linear",
+}  # fmt: skip
 Make = Callable[[Path], Any]
 
 
@@ -83,6 +88,7 @@ def _write_plt(folder: Path) -> Path:
 TEXTS = ["POINT (12.6 55.6)", shapely.to_wkb(PLACES[1], hex=True), '{"type": "Point", "coordinates": [12.62, 55.62]}']
 SRIDS = ["SRID=4326;POINT(12.6 55.6)"]
 SRIDS += [shapely.to_wkb(shapely.set_srid(place, 4326), hex=True, include_srid=True) for place in PLACES[1:]]
+FEATURE = {"type": "Feature", "properties": {"mmsi": 211}, "temporalGeometry": MOVING}
 TRIP = ", ".join(f"POINT({p.x} {p.y})@{START}{i}:05+00" for i, p in enumerate(PLACES))
 fixes = FIXES  # DuckDB finds it by its name
 # The beginning of each line, and what makes an example of each form that it names.
@@ -98,6 +104,8 @@ EXAMPLES: dict[str, list[Make]] = {
         _save(GEO), _export("a.geojson", "GeoJSON"), _export("a.gpkg", "GPKG"), _export("a.shp", "ESRI Shapefile"),
     ],
     "text of MobilityDB": [_write("a.csv", f'cab,trip\na,"[{TRIP}]"\n')],
+    "MF-JSON, features": [_write("a.json", json.dumps({"type": "FeatureCollection", "features": [FEATURE]}))],
+    "MF-JSON, one": [_write("ann.json", json.dumps(MOVING))],
     "GPX, PLT": [_write("a.gpx", GPX), _write_plt, _write_folder],
     "[frames]": [
         lambda _: FIXES, lambda _: FIXES.set_index(["cab", "t"]), lambda _: pl.from_pandas(FIXES), lambda _: GEO.join(

@@ -312,7 +312,7 @@ def test_options_of_generated_data_are_changed_as_proposed(
     succeed(town, [*SYNTH, *(folders.get(word, word) for word in right)])
 
 
-@tries("must be a CSV file if it is packed", "must be a table. Got a track")
+@tries("must be a CSV file if it is packed", "must be a table. Got a track", "It is a MovingPoint alone")
 def test_files_of_other_kinds_are_loaded_as_proposed(town: str, folder: Path, tmp_path: Path) -> None:
     packed = tmp_path / "clinics.geojson.gz"
     packed.write_bytes(gzip.compress((folder / "clinics.geojson").read_bytes()))
@@ -326,3 +326,9 @@ def test_files_of_other_kinds_are_loaded_as_proposed(town: str, folder: Path, tm
         r"`dbanon ([^`]*)`", fail(town, ["load", "requests", str(track), "--dataset", "town", "--columns", "poi"])
     )
     succeed(town, [*command.split(), str(track), "--dataset", "track"])
+    moving = {"type": "MovingPoint", "datetimes": ["2026-01-05T08:00:00Z"], "coordinates": [[8.2, 53.1]]}
+    (tmp_path / "a.json").write_text(json.dumps(moving))
+    for option in ("subject", "trip"):
+        words = ["load", "trajectories", str(tmp_path / "a.json"), "--dataset", option, f"--{option}", "cab"]
+        assert (f"--{option}", "") in find_options(fail(town, words))
+        succeed(town, change(words, **{option: None}))

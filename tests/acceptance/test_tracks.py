@@ -1,5 +1,6 @@
 """Folders of tracks, moving features and moving points as they are typed, and what the page on loads says of them."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "Geolife Trajectories 1.3" / "User Guide-1.3.pdf").write_bytes(b"%PDF")
     for name in ("ann.gpx", "bob.gpx"):
         (tmp_path / name).write_text(GPX)
+    moving = {"type": "MovingPoint", "datetimes": ["2026-01-05T08:00:00Z"], "coordinates": [[8.2173, 53.1415]]}
+    ship = {"type": "Feature", "properties": {"mmsi": 211}, "temporalGeometry": moving}
+    (tmp_path / "ships.json").write_text(json.dumps({"type": "FeatureCollection", "features": [ship]}))
     trip = "[POINT(8.2173 53.1415)@2026-01-05 08:00:00+00, POINT(8.2180 53.1420)@2026-01-05 08:01:00+00]"
     (tmp_path / "trips.csv").write_text(f'vehicle,trip\n1,"{trip}"\n')
     monkeypatch.chdir(tmp_path)
@@ -45,14 +49,14 @@ def test_the_commands_of_the_page_load_what_it_says(database: str, folder: Path)
         assert done.code == 0, done.stderr
         told.append(read_json(done))
     assert [(one["read"], one["kept"], one["subjects"], one["trajectories"]) for one in told] == [
-        (4, 4, 2, 4), (4, 4, 2, 2), (2, 2, 1, 1),
+        (4, 4, 2, 4), (4, 4, 2, 2), (1, 1, 1, 1), (2, 2, 1, 1),
     ]  # fmt: skip
     with psycopg.connect(database) as connection:
         query = (
             "SELECT DISTINCT name, subject FROM dbanon.trajectory JOIN dbanon.dataset USING (dataset_id) ORDER BY 1, 2"
         )
         assert connection.execute(query).fetchall() == [
-            ("geolife", "000"), ("geolife", "001"), ("trips", "1"), ("walks", "ann"),
+            ("geolife", "000"), ("geolife", "001"), ("ships", "211"), ("trips", "1"), ("walks", "ann"),
             ("walks", "bob"),
         ]  # fmt: skip
 
@@ -73,6 +77,7 @@ def test_fast_fixes_are_counted_in_the_table_and_left_out(database: str, folder:
         (("cut.plt",), 3, ("cut.plt", "six lines")),
         (("untimed.gpx",), 3, ("untimed.gpx", "time")),
         (("still.json",), 3, ("still.json", "'subject'")),
+        (("ships.json",), 3, ("'subject'", "--subject")),
         (("ann.gpx", "--subject", "cab"), 3, ("ann.gpx", "'cab'")),
         (("ann.gpx", "--crs", "EPSG:25832"), 2, ("ann.gpx", "EPSG:4326")),
         (("ann.gpx", "ann.gpx"), 2, ("ann.gpx", "once")),

@@ -1,5 +1,6 @@
 """Tables in memory, tracks and moving points in the database: each is stored as the same fixes of a file would be."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,15 @@ def test_a_folder_of_tracks_is_one_source_and_its_files_may_be_trips(connection:
     assert str(report.first_time) == "2008-10-23 02:53:04+00:00"
     with expect_refusal(ParameterError, "EPSG:4326", "--crs EPSG:4326"):
         _load(connection, tmp_path, dataset="e", crs="EPSG:32650")
+
+
+def test_features_that_move_are_loaded_by_a_property(connection: Connection, tmp_path: Path) -> None:
+    moving = {"type": "MovingPoint", "datetimes": [f"2008-06-04T08:0{i}:00Z" for i in (1, 0)]}
+    moving["coordinates"] = [[8.2, 53.1], [8.201, 53.1]]
+    features = [{"type": "Feature", "properties": {"cab": c}, "temporalGeometry": moving} for c in "ab"]
+    (tmp_path / "cabs.json").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    report = _load(connection, tmp_path / "cabs.json", subject="cab")
+    assert (report.read, report.kept, report.subjects) == (4, 4, 2)
 
 
 HEX = shapely.to_wkb(shapely.set_srid(shapely.Point(8.201, 53.101), 4326), hex=True, include_srid=True)

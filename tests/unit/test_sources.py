@@ -328,7 +328,78 @@ def test_a_column_that_tracks_do_not_have_is_named(tmp_path: Path) -> None:
         _read(tmp_path, "cab")
 
 
-# ---- JSON ------------------------------------------------------------------------------------------------------------
+# ---- MF-JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _make_feature(subject: Any, datetimes: list[Any], coordinates: list[Any], **more: Any) -> dict[str, Any]:
+    moving = {"type": "MovingPoint", "datetimes": datetimes, "coordinates": coordinates, "interpolation": "Linear"}
+    return {"type": "Feature", "id": 7, "properties": {"cab": subject}, "temporalGeometry": moving, **more}
+
+
+def _write_json(tmp_path: Path, *features: Any, **more: Any) -> Path:
+    path = tmp_path / "moving.json"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features, **more}, indent=1))
+    return path
+
+
+ANN = _make_feature("ann", ["2011-07-14T22:01:01Z", "2011-07-14T22:01:02.5Z"], [[8.2, 53.1], [8.3, 53.2, 40]])
+
+
+def test_each_moving_point_is_fixes_of_one_subject(tmp_path: Path) -> None:
+    path = _write_json(tmp_path, ANN, _make_feature("bob", ["2011-07-14T22:01:01Z"], [[9, 54]]))
+    assert _read(path, "cab", "time", "x", "y", "id") == {
+        "cab": ["ann", "ann", "bob"],
+        "time": ["2011-07-14T22:01:01Z", "2011-07-14T22:01:02.5Z", "2011-07-14T22:01:01Z"],
+        "x": [8.2, 8.3, 9.0],
+        "y": [53.1, 53.2, 54.0],
+        "id": ["7", "7", "7"],
+    }
+
+
+def test_names_and_times_may_be_numbers_and_a_feature_stand_alone(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(_make_feature(12, [1310680861000], [[8.2, 53.1]])))
+    assert _read(path, "cab", "time") == {"cab": ["12"], "time": [1310680861000.0]}
+    path.write_text(
+        "".join(json.dumps(_make_feature(100, [1310680861000 + i], [[8.2, 53.1]])) + "\n" for i in range(2))
+    )
+    assert _read(path, "cab", "time") == {"cab": ["100"] * 2, "time": [1310680861000.0, 1310680861001.0]}
+
+
+def test_a_name_is_the_features_own_or_else_the_property_of_that_name_and_an_array_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "moving.json"
+    own, given = _make_feature(12, [1], [[1, 2]]), _make_feature("b", [2], [[3, 4]], properties={"id": "p", "cab": "b"})
+    del given["id"]
+    path.write_text(f" [{json.dumps(own)}, {json.dumps(given)}]")
+    assert _read(path, "id", "time", "x") == {"id": ["7", "p"], "time": [1.0, 2.0], "x": [1.0, 3.0]}
+
+
+def test_places_of_too_few_numbers_and_features_that_do_not_move_do_no_harm(tmp_path: Path) -> None:
+    still = {"type": "Feature", "properties": {"cab": "c"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
+    read = _read(_write_json(tmp_path, still, _make_feature("a", [1, 2, 3], [[1, 2], [3], None])), "cab", "x", "y")
+    assert read == {"cab": ["a"] * 3, "x": [1.0, None, None], "y": [2.0, None, None]}
+
+
+STILL = {"type": "Feature", "properties": {"cab": "a"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
+NAMED = {"type": "Name", "properties": {"name": "urn:ogc:def:crs:EPSG::99999999"}}
+JSONS = {
+    "GeoJSON": ([STILL], {}, ("moving.json", "'x'", "cab")),
+    "none": ([], {}, ("moving.json", "'cab'")),
+    "nothing that moves": ([STILL | {"temporalGeometry": None}], {}, ("moving.json", "MovingPoint")),
+    "another kind of motion": ([ANN | {"temporalGeometry": {"type": "MovingPolygon"}}], {}, ("MovingPoint",)),
+    "a property that is not there": ([ANN | {"properties": {}}], {}, ("'cab'", "'id'")),
+    "no names at all": ([ANN | {"id": None}], {}, ("'id'",)),
+    "no fixes": ([_make_feature("a", [], [])], {}, ("fixes",)),
+    "times without places": ([_make_feature("a", [1, 2], [[1, 2]])], {}, ("datetimes", "coordinates", "Number 1")),
+    "an unknown system": ([ANN], {"crs": NAMED}, ("'crs'",)),
+}
+
+
+@pytest.mark.parametrize("case", JSONS)
+def test_json_of_no_moving_points_is_refused_in_one_sentence(tmp_path: Path, case: str) -> None:
+    features, more, facts = JSONS[case]
+    with expect_refusal(DataError, *facts):
+        _read(_write_json(tmp_path, *features, **more), "id" if case == "no names at all" else "cab", "x")
 
 
 @pytest.mark.parametrize("text", ["{", '{"features": [1]}', '{"features": {"a": 1}}', "{}x", '{"type": 5}'])
@@ -567,6 +638,52 @@ def test_an_index_that_counts_is_a_column_if_it_has_a_name_and_no_second_one_is_
         assert _read(kept, "t") == {"t": [1, 2]}
 
 
+# ---- MovingPoints that stand alone -----------------------------------------------------------------------------------
+
+BARE = {
+    "type": "MovingPoint", "coordinates": [[12.6, 55.6], [12.61, 55.61]],
+    "datetimes": ["2024-03-04T10:00:00+00", "2024-03-04T10:01:00+00"], "interpolation": "Linear",
+}  # fmt: skip
+
+
+PIECE = {name: BARE[name] for name in ("coordinates", "datetimes")}
+
+
+def test_the_person_of_a_moving_point_alone_is_the_file(tmp_path: Path) -> None:
+    (tmp_path / 'ann "x".json').write_text(json.dumps(BARE))
+    assert _read(tmp_path / "ann \"x\".json", "subject", "time", "x") == {
+        "subject": ['ann "x"'] * 2, "time": BARE["datetimes"], "x": [12.6, 12.61],
+    }  # fmt: skip
+
+
+def test_instants_and_sets_of_sequences_are_read_as_mobilitydb_writes_them(tmp_path: Path) -> None:
+    one = {"type": "MovingPoint", "coordinates": [12.6, 55.6], "datetimes": "2024-03-04T10:00:00+00"}
+    path = tmp_path / "a.json"
+    for moving, x, time in (
+        (one, [12.6], ["2024-03-04T10:00:00+00"]),
+        (one | {"datetimes": 5}, [12.6], [5.0]),
+        ({"type": "MovingPoint", "sequences": [PIECE, PIECE]}, [12.6, 12.61] * 2, BARE["datetimes"] * 2),
+    ):
+        for written in (moving, {"type": "Feature", "properties": {"subject": "a"}, "temporalGeometry": moving}):
+            path.write_text(json.dumps(written))
+            assert _read(path, "subject", "time", "x") == {"subject": ["a"] * len(x), "time": time, "x": x}
+    uneven = {"type": "MovingPoint", "sequences": [PIECE, PIECE | {"coordinates": [[1, 2]]}]}
+    path.write_text(json.dumps({"features": [_make_feature("b", ["1"], [[1, 2]]), ANN | {"temporalGeometry": uneven}]}))
+    with expect_refusal(DataError, "datetimes", "Number 2"):
+        _read(path, "cab", "x")
+
+
+def test_moving_points_alone_without_a_person_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(BARE))
+    with expect_refusal(DataError, "a.json", "'cab'", "--subject"):
+        _read(path, "cab", "time")
+    for text in (f"{json.dumps(BARE)}\n{json.dumps(BARE)}\n", json.dumps([BARE])):
+        path.write_text(text)
+        with expect_refusal(DataError, "a.json", "temporalGeometry"):
+            _read(path, "subject", "time")
+
+
 # ---- other kinds of files --------------------------------------------------------------------------------------------
 
 KML = (
@@ -593,8 +710,6 @@ OTHERS: dict[str, tuple[str | bytes, str]] = {
     "a.fit": (b"\x0e\x10\x43\x08\x78\0\0\0.FIT", "gpsbabel -i garmin_fit -f a.fit -o gpx -F a.gpx"),
     "a.rec": ('2024-03-04T10:00:05Z\t*                 \t{"_type":"location"}\n', "ocat"),
     "ais.txt": ("!AIVDM,1,1,,A,13u?etPv2;0n:dDPwUM1U1Cb069D,0*23\n", "AIS"),
-    "moving.json": ('{"type": "MovingPoint", "coordinates": [[1, 2]], "datetimes": ["2024-03-04"]}', "MF-JSON"),
-    "ships.json": ('{"features": [{"type": "Feature", "temporalGeometry": {}}]}', "MF-JSON"),
     "Records.json": ('{"locations": [{"latitudeE7": 556000000, "longitudeE7": 126000000}]}', "longitudeE7 / 1e7"),
     "login.csv": ("\n<!DOCTYPE html>\n<html>", "login"),
     "page.csv": ("<html lang=en>", "login"),
