@@ -1,4 +1,4 @@
-"""Counts of what makes a text hard to read, by the rules of docs/developers/english.md."""
+"""Counts of what makes a text hard to read, by the rules of CONTRIBUTING.md."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ PATTERNS = {
 }
 
 PER_1000_WORDS = {"semicolons": 2.4, "who": 1.0, "what": 1.7, "old words": 0.5, "subjects": 0.0}
-"""As the eight projects have them that docs/developers/english.md was measured beside; a person has one name."""
+"""As the eight projects have them that the rules of CONTRIBUTING.md were measured beside; a person has one name."""
 
 BAD_START = re.compile(r"(?:Who|Whom|Whose|What|Of|Those)\b")
 

@@ -7,5 +7,5 @@ algorithm functions, so that ``anonymise(..., algorithm="glove")`` computes them
     family = dbanon.methods.METHODS["kte"]
     cloaks = family.anonymise(data, "glove", family.parse({"k": 5}), rng)
 
-Their tests and oracles are in ``tests/papers``. docs/developers/papers.md says which algorithm is from which paper.
+Their tests and oracles are in ``tests/papers``. CONTRIBUTING.md lists them with their papers.
 """

@@ -46,7 +46,7 @@ COMPUTED = {
 MEASURED = {
     "docs/methods/kte.md": ("results/kte_hide.md", "results/kte_cabs.md", "results/k_merge.md", "RESULTS.md"),
     "docs/methods/mob.md": ("results/mob.md",),
-    "docs/methods/mob-inside.md": ("../docs/developers/papers.md",),
+    "docs/methods/mob-inside.md": ("results/mob.md",),
     "docs/methods/semantic.md": ("results/semantic.md",),
     "docs/methods/sensitive-sites.md": ("results/sensitive_sites.md",),
     "docs/methods/tp-aware.md": ("results/tp_aware.md", "results/senders.md", "RESULTS.md"),

@@ -1,4 +1,10 @@
-"""What the paper compares k-merge with: GLOVE, static generalisation and W4M, as algorithms of the family kte."""
+"""What the paper compares k-merge with: GLOVE, static generalisation and W4M, as algorithms of the family kte.
+
+`glove`: fewer than k subjects at the end join the group that they cost least, where the public program publishes them
+alone. `static`: the paper has levels of 2 hours and 4 km, 4 and 10, 8 and 20, and `anonymise` takes the first. `w4m`:
+discs of 1,000 m. The paper takes settings that it does not name, and the matching of W4M is not written down. Here
+samples are matched in order, as many as can be, which deletes and makes up about as many as the paper counts.
+"""
 
 import numpy as np
 

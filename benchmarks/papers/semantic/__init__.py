@@ -2,7 +2,20 @@
 
 Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017: the loss of
 section III-B, Algorithms 1 and 2, and the reshaping of section IV-B.
-docs/developers/papers.md says what is left open there.
+
+The attack refuses its releases by two clauses. The regions of a release distinguish nearly all cells (`classes`).
+An adversary that grows regions from one cell or two finds where the published one began (`tight`).
+
+The paper leaves choices open:
+
+- The numbers m_i and m_j are those of the points of two trajectories. At equal length the sum is over the second.
+- Of cells that are as good, the smaller is taken, then the first. A category that the city lacks is left out.
+- Where two rows overlap, one region holds both, so a cut never costs more than a merge. Every row holds a fix of each
+  member, where the paper's may be of one.
+- A group with fewer than k people at the end joins the group with which it loses least.
+- Beyond 50 records, each is compared with 16 candidates. Of 493 records, all pairs took 25 times as long for sides that
+  were 0.8 % shorter.
+- All cells must be connected. Tables of pairs of cells take 16 bytes a pair, so there may be 15,000 cells.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""KNN: each site in turn takes the k nearest subjects that are left.
+"""KNN: each site, in an order drawn at random, takes the k nearest subjects that are left.
 
 The baseline of Krishnamachari, Ghinita, Kalnis, SSDBM 2008, section 5. It searches a strip of subjects sorted by x,
 where the paper has an R*-tree; both find the same subjects.

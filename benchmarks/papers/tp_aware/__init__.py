@@ -3,6 +3,11 @@
 Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012, section 5.2.
 A function of `GROUPS` takes cells ``int32[n, l]``, the height of their root and k. It returns `members` int32[n], group
 by group, and `offset` int64[R + 1]. Invariant: every trajectory is in one group of k or more.
+
+The paper leaves choices open. Its random first subject is the first one left, because the adversary knows the groups
+anyway. Areas are one cell at least, and the first of equals is taken. The fewer than k at the end of both TGA each join
+the group that they make least more expensive. The curve of `hilbert` separates all cells, by fours if a sum would not
+fit 63 bits.
 """
 
 import functools

@@ -26,7 +26,7 @@ class Condition:
     Attributes
     ----------
     name : str
-        docs/developers/rows.md lists the names that mean the same in every family.
+        docs/developers/add-a-family.md lists the names that mean the same in every family.
     must : str
         What must hold, without a full stop. A parameter of the run stands in braces: ``{k}``.
     broken_by : str
