@@ -5,7 +5,7 @@ a release. Nothing is published. Coverage is a gate: where bounds do not hold th
 is wrong, and no figure is given.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,19 +13,16 @@ from datetime import datetime
 import numpy as np
 import psycopg
 
-from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import ParameterError, StoreError, format_count
-from dbanon.base.figures import Evaluation, Movements, Rectangles
+from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Progress
 from dbanon.methods.parsing import quote_text
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, find_postgis_schema, translate_errors
 from dbanon.runs import kept, own_data, queue, reading, stored
-from dbanon.runs._foreign import Foreign
 from dbanon.runs._measurement import Measurement
-from dbanon.runs._told import Box
-from dbanon.runs._truth import Members, Truth
+from dbanon.runs._truth import Truth
 
 
 def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
@@ -153,9 +150,7 @@ def find_positions(
     row = stored.find_run(connection, run_id)
     with translate_errors(), connection.transaction():
         data, _ = reading.read_trajectories(arrow.Snapshot(connection, find_postgis_schema(connection)), row.dataset_id)
-    none = np.empty(0, np.int64)
-    truth = Truth(data, Members(record=none, trajectory=none), row.params)
-    found = truth.find_everybody(np.array([at // data.grid_s * data.grid_s]))
+    found = Truth(data, row.params).find_everybody(np.array([at // data.grid_s * data.grid_s]))
     inside = np.isin(found.person, data.subject[np.isin(data.trajectory_id, list(group))])
     return list(zip(found.x.tolist(), found.y.tolist(), inside.tolist(), strict=True))
 
@@ -252,30 +247,3 @@ def _open_snapshot(url: str) -> Iterator[arrow.Snapshot]:
         with session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             yield arrow.Snapshot(session, find_postgis_schema(session))
-
-
-def evaluate_file(
-    url: str,
-    dataset: DatasetRow,
-    read: Callable[[Box], Movements | Rectangles],
-    asked: Evaluating,
-    progress: Progress,
-    *,
-    name: str,
-) -> Evaluation:
-    """Measure the output of another program against a dataset; nothing is kept.
-
-    Parameters
-    ----------
-    read : callable
-        Reads it, given the box of the data.
-    name : str
-        Of the file.
-
-    Raises
-    ------
-    DataError
-        If it cannot be used, or says nothing of the dataset's time.
-    """
-    with translate_errors(), _open_snapshot(url) as snapshot:
-        return Foreign(snapshot, dataset, asked, progress).evaluate(name, read)
