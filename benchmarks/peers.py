@@ -477,10 +477,9 @@ def find_around(rows: Rows, t: float, longest: float) -> np.ndarray:
 # --- measuring
 
 
-def print_figures(name: str, seconds: float, figures: list[Figure], right: float, shown: Sequence[str]) -> None:
+def format_figures(figures: list[Figure], right: float, shown: Sequence[str]) -> str:
     found = {one.name: one.value for one in figures}
-    values = "".join(f"{math.nan if found[one] is None else found[one]:>12,.3g}" for one in shown)
-    print(f"{name:<40}{seconds:>8.1f}{values}{right:>12.0%}", flush=True)
+    return "".join(f"{math.nan if found[one] is None else found[one]:>12,.3g}" for one in shown) + f"{right:>12.0%}"
 
 
 def describe_unicity(cabs: Tracks) -> str:
@@ -489,9 +488,7 @@ def describe_unicity(cabs: Tracks) -> str:
     return "alone with 1 to 6 places and hours: " + ", ".join(f"{one.value or 0:.0%}" for one in alone)
 
 
-def measure(
-    name: str, make: Callable[[Path], Path], cases: list[np.ndarray], url: str, srid: int, asked: argparse.Namespace
-) -> None:
+def measure(name: str, make: Callable[[Path], Path], judge: Callable[[Path], str]) -> None:
     """Make a file, evaluate and attack it; says why where that cannot be done."""
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
@@ -500,10 +497,7 @@ def measure(
         except (subprocess.CalledProcessError, OSError, ValueError, KeyError, psycopg.Error) as error:
             print(f"{name:<40} could not be run: {error}", flush=True)
             return
-        seconds = time.perf_counter() - began
-        figures = evaluate_file(url, "cabs", file, queries=asked.queries)
-        right = measure_followed(Rows.from_told(files.read(file, srid)), cases)
-        print_figures(name, seconds, figures, right, asked.figures)
+        print(f"{name:<40}{time.perf_counter() - began:>8.1f}{judge(file)}", flush=True)
 
 
 def list_peers(
@@ -583,12 +577,17 @@ def main() -> None:
         print(describe_unicity(cabs))
         print(f"{'':<40}{'s':>8}" + "".join(f"{head:>12}" for head in heads))
         cases = draw_cases(cabs)
-        print(
-            f"{'nothing published':<{48 + 12 * len(asked.figures)}}{measure_followed(None, cases):>12.0%}", flush=True
-        )
+        stays = measure_followed(None, cases)
+        print(f"{'nothing published':<{48 + 12 * len(asked.figures)}}{stays:>12.0%}", flush=True)
+
+        def judge(file: Path) -> str:
+            figures = evaluate_file(own.url, "cabs", file, queries=asked.queries)
+            followed = measure_followed(Rows.from_told(files.read(file, srid)), cases)
+            return format_figures(figures, followed, asked.figures)
+
         for name, make in list_peers(asked, rows, own.url, environment).items():
             if re.search(asked.only, name):
-                measure(name, make, cases, own.url, srid, asked)
+                measure(name, make, judge)
 
 
 if __name__ == "__main__":

@@ -47,14 +47,14 @@ class Points:
 
     tracks: Tracks
 
-    def answer_counts(self, questions: Questions) -> Answers:
+    def answer_counts(self, questions: Questions) -> Answers:  # noqa: D102 - as `Told` has it
         counted = count_true_answers(self.tracks, questions)
         return Answers(at_least=counted, expected=counted, at_most=counted)
 
-    def answer_density(self, side_m: float, span: Span) -> Counted:
+    def answer_density(self, side_m: float, span: Span) -> Counted:  # noqa: D102
         return count_density(self.tracks, side_m, span)
 
-    def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:
+    def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:  # noqa: D102
         return count_trips(self.tracks, side_m, box, span)
 
 
