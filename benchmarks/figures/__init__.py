@@ -1,7 +1,7 @@
 """The figures that papers report of what a program writes, and those of counts that `dbanon evaluate` has of a run.
 
-Neither is of use to who publishes: papers' figures look best where squares are small and counts are worst, or ask for
-what no promise covers. `benchmarks/peers.py` compares programs by them.
+`benchmarks/peers.py` compares programs by them. Nobody chooses a setting by those of papers: they look best where
+squares are small and counts are worst, or measure attacks outside of any promise.
 """
 
 from collections.abc import Iterator
