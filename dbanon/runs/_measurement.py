@@ -174,7 +174,7 @@ class Measurement:
         given = [self.row.run_id, self._write_times(questions), self.one_in]
         self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", given)
         self.session.execute("SELECT dbanon_internal.finish_asked()")
-        return self._read_rows("pg_temp.asked_rows")
+        return self._read_rows()
 
     def _write_times(self, questions: Questions) -> str:
         """Write the times of all questions as the server reads them; all there are, where all rows can be copied."""
@@ -243,12 +243,12 @@ class Measurement:
         """Count who truly was where questions ask: of some rows, by default those asked."""
         return count_true_answers(self._find_positions(questions.since, questions.until, rows), questions)
 
-    def _read_rows(self, source: str) -> Rows:
+    def _read_rows(self) -> Rows:
         region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
         table = arrow.read_table(
             self.snapshot,
             "SELECT record_id, date_part('epoch', lower(period)) AS since, date_part('epoch', upper(period)) AS until, "
-            f"{region} AS region FROM {source}",
+            f"{region} AS region FROM pg_temp.asked_rows",
         )
         wkb = table["region"].combine_chunks().dictionary_encode()
         shapes = shapely.from_wkb(wkb.dictionary.to_numpy(zero_copy_only=False))
