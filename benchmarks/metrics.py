@@ -25,7 +25,7 @@ def make_town(people: int, moments: int) -> Movements:
     person = np.repeat(np.arange(people), moments)
     x, y = (TOWN_M * rng.beta(2, 2, len(person)) for _ in range(2))
     t = np.tile(3600.0 * np.arange(moments), people)
-    return Movements(person=person, track=person, t=t, x=x, y=y, weight=np.broadcast_to(1.0, len(t)))
+    return Movements(person=person, t=t, x=x, y=y)
 
 
 def make_questions(moments: int, queries: int) -> Questions:

@@ -1,4 +1,4 @@
-"""Other programs on the same taxis, with the same figures as dbanon's own runs: ``dbanon evaluate --file``.
+"""Other programs on the same taxis, with the same figures as dbanon's own runs: `benchmarks.figures`.
 
     python benchmarks/peers.py [--only NAMES] [--privkit PYTHON] [--mdl DIR --mdl-python PYTHON] [--ldptrace DIR]
                                [--adatrace DIR] [--dpmr PYTHON] [--arx JARS] [--anon]
@@ -54,8 +54,10 @@ from psycopg import sql
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import benchmarks.papers.kte  # noqa: F401 - adds glove and w4m
 from benchmarks._measure import run_dbanon, run_private_server
-from dbanon.base.figures import Movements, Rectangles
-from dbanon.load import foreign
+from benchmarks.figures import FIGURES, evaluate_file, files
+from benchmarks.figures.files import Rectangles, Tracks
+from benchmarks.figures.unicity import measure_unicity
+from dbanon.base.figures import Figure
 from dbanon.methods import METHODS
 from dbanon.runs import reading
 
@@ -68,7 +70,7 @@ ZONE = 32_610
 DEGREE_M = 111_320.0
 SEED = 2018
 EPSILON = 1.0
-FIGURES = ("count_error", "usable_resolution_m", "density_jsd", "trip_jsd", "length_jsd")
+SHOWN = ("count_error", "usable_resolution_m", "density_jsd", "trip_jsd", "length_jsd")
 KNOWN_FIXES, NEAR_M, NEAR_S = 4, 500.0, 300
 """What the reader knows of a cab: so many of its fixes, so exactly."""
 LATER_S = (600, 1_800)
@@ -404,22 +406,22 @@ class Rows(NamedTuple):
     bounds: np.ndarray
 
     @classmethod
-    def from_told(cls, told: Movements | Rectangles) -> "Rows":
+    def from_told(cls, told: Tracks | Rectangles) -> "Rows":
         """Sort what a file says by time."""
-        if isinstance(told, Movements):
+        if isinstance(told, Tracks):
             bounds = np.column_stack([told.x, told.y, told.x, told.y])
-            columns = (told.track, told.weight, told.t, told.t, bounds)
+            columns = (told.person, told.weight, told.t, told.t, bounds)
         else:
             columns = (told.record, told.subjects, told.since, told.until, told.bounds)
         order = np.argsort(columns[2], kind="stable")
         return cls(*(column[order] for column in columns))
 
 
-def draw_cases(cabs: Movements) -> list[np.ndarray]:
+def draw_cases(cabs: Tracks) -> list[np.ndarray]:
     """Draw four fixes of a cab within half an hour, in their order, and a later one, each as t, x and y."""
     draw, cases = np.random.default_rng(SEED), list[np.ndarray]()
     places = np.column_stack([cabs.t, cabs.x, cabs.y])
-    ends = np.searchsorted(cabs.track, np.arange(cabs.track.max() + 2))
+    ends = np.searchsorted(cabs.person, np.arange(cabs.person.max() + 2))
     while len(cases) < CASES:
         cab = draw.integers(len(ends) - 1)
         own = places[ends[cab] : ends[cab + 1]]
@@ -472,30 +474,21 @@ def find_around(rows: Rows, t: float, longest: float) -> np.ndarray:
     return found[rows.until[found] >= t - NEAR_S]
 
 
-class Taxis:
-    """The day in the dataset's system, and the cases of the attack."""
-
-    def __init__(self, srid: int, file: Path) -> None:
-        self.srid = srid
-        cabs = self.read(file)
-        assert isinstance(cabs, Movements)
-        self.cases = draw_cases(cabs)
-
-    def read(self, file: Path) -> Movements | Rectangles:
-        """Read a file as `dbanon evaluate` does."""
-        return foreign.read(file, srid=self.srid, extent=(-math.inf, -math.inf, math.inf, math.inf))
-
-
 # --- measuring
 
 
-def print_figures(name: str, seconds: float, text: str, right: float) -> None:
-    figures = {one["name"]: one["value"] for one in json.loads(text)["figures"]}
-    values = "".join(f"{float(figures.get(figure, 'nan')):>12,.3g}" for figure in FIGURES)
-    print(f"{name:<40}{seconds:>8.1f}{values}{right:>12.0%}", flush=True)
+def format_figures(figures: list[Figure], right: float, shown: Sequence[str]) -> str:
+    found = {one.name: one.value for one in figures}
+    return "".join(f"{math.nan if found[one] is None else found[one]:>12,.3g}" for one in shown) + f"{right:>12.0%}"
 
 
-def measure(name: str, make: Callable[[Path], Path], queries: int, taxis: Taxis, environment: dict[str, str]) -> None:
+def describe_unicity(cabs: Tracks) -> str:
+    """Say how many cabs one to six of their places and hours single out, which no file changes."""
+    alone = measure_unicity(cabs, np.random.default_rng(SEED))
+    return "alone with 1 to 6 places and hours: " + ", ".join(f"{one.value or 0:.0%}" for one in alone)
+
+
+def measure(name: str, make: Callable[[Path], Path], judge: Callable[[Path], str]) -> None:
     """Make a file, evaluate and attack it; says why where that cannot be done."""
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
@@ -504,10 +497,7 @@ def measure(name: str, make: Callable[[Path], Path], queries: int, taxis: Taxis,
         except (subprocess.CalledProcessError, OSError, ValueError, KeyError, psycopg.Error) as error:
             print(f"{name:<40} could not be run: {error}", flush=True)
             return
-        seconds = time.perf_counter() - began
-        asked = ("--queries", str(queries), "--json")
-        told = run_dbanon("evaluate", "--file", str(file), "--dataset", "cabs", *asked, environment=environment)
-        print_figures(name, seconds, told.printed, measure_followed(Rows.from_told(taxis.read(file)), taxis.cases))
+        print(f"{name:<40}{time.perf_counter() - began:>8.1f}{judge(file)}", flush=True)
 
 
 def list_peers(
@@ -569,10 +559,11 @@ def main() -> None:
     options.add_argument("--only", default="", help="a regular expression that the names of those to run have")
     options.add_argument("--cabs", type=int, default=1_000)
     options.add_argument("--queries", type=int, default=400)
+    options.add_argument("--figures", nargs="+", choices=FIGURES, default=SHOWN, metavar="FIGURE")
     asked = options.parse_args()
     rows = read_fixes(asked.cabs)
     print(f"{len(rows):,} fixes of {len({row.cab for row in rows}):,} cabs")
-    print(f"{'':<40}{'s':>8}" + "".join(f"{figure.removesuffix('_m')[:11]:>12}" for figure in (*FIGURES, "followed")))
+    heads = (figure.removesuffix("_m")[:11] for figure in (*asked.figures, "followed"))
     with run_private_server() as (own, directory):
         environment = {"DBANON_DSN": own.url}
         run_dbanon("db", "upgrade", environment=environment)
@@ -581,13 +572,22 @@ def main() -> None:
         run_dbanon(*load, "--time", "time", "--x", "lon", "--y", "lat", environment=environment)
         with psycopg.connect(own.url) as connection:
             [srid] = connection.execute("SELECT srid FROM dbanon.dataset").fetchone() or ()
-        taxis = Taxis(srid, directory / "cabs.csv")
-        print(
-            f"{'nothing published':<{48 + 12 * len(FIGURES)}}{measure_followed(None, taxis.cases):>12.0%}", flush=True
-        )
+        cabs = files.read(directory / "cabs.csv", srid)
+        assert isinstance(cabs, Tracks)
+        print(describe_unicity(cabs))
+        print(f"{'':<40}{'s':>8}" + "".join(f"{head:>12}" for head in heads))
+        cases = draw_cases(cabs)
+        stays = measure_followed(None, cases)
+        print(f"{'nothing published':<{48 + 12 * len(asked.figures)}}{stays:>12.0%}", flush=True)
+
+        def judge(file: Path) -> str:
+            figures = evaluate_file(own.url, "cabs", file, queries=asked.queries)
+            followed = measure_followed(Rows.from_told(files.read(file, srid)), cases)
+            return format_figures(figures, followed, asked.figures)
+
         for name, make in list_peers(asked, rows, own.url, environment).items():
             if re.search(asked.only, name):
-                measure(name, make, asked.queries, taxis, environment)
+                measure(name, make, judge)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ PER_100_SENTENCES = {"long": 1.0, "two semicolons": 1.0, "bad starts": 1.0}
 
 HARD_TERMS = (
     *("anonymity set", "atom", "bundle", "cloak", "digest", "equivalence class", "hiding set", "quadrant"),
-    *("quasi-identifier", "settle time", "unicity", "usable resolution"),
+    *("quasi-identifier", "settle time", "usable resolution"),
 )
 """Terms of the glossary that no reader knows from elsewhere in this meaning."""
 

@@ -1,7 +1,7 @@
-"""The figures of an evaluation, which measures a run or another program's output against the private data.
+"""The figures of an evaluation, which measures a run against the private data.
 
 `dbanon.metrics` and `dbanon.runs` compute them, and `dbanon.pages` draws them. `dbanon.metrics.METRICS` lists all
-figures with formula, unit and source.
+figures with formula and unit.
 """
 
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ class Questions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answers:
-    """The answers to questions: float64[q] each; all three are equal for points."""
+    """The answers to questions: float64[q] each."""
 
     at_least: "Float"
     expected: "Float"
@@ -98,69 +98,32 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Movements:
-    """Positions in time: true ones, those of another program's points, or the centres of regions.
-
-    Sorted by `track`, then `t`. A reader can follow a track: a record, or for true positions one person of it.
+    """True positions of people in time, by person and time.
 
     Attributes
     ----------
     person : int64[n]
-        The subject's code in the trajectories for true positions; the track's number for all others.
-    track : int64[n]
+        The subject's code in the trajectories.
     t, x, y : float64[n]
         Unix seconds, metres.
-    weight : float64[n]
-        Number of people that a position stands for: 1, or the `subjects` of a row.
     """
 
     person: "Int"
-    track: "Int"
     t: "Float"
     x: "Float"
     y: "Float"
-    weight: "Float"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rectangles:
-    """Rows that say of a record that it was in a rectangle for a time; sorted by record, then `since`.
-
-    Attributes
-    ----------
-    record : int64[n]
-        0, 1, 2, ... in the order in which the file names them.
-    since, until : float64[n]
-        Unix seconds; equal for a moment.
-    bounds : float64[n, 4]
-        xmin, ymin, xmax, ymax in metres.
-    subjects : int64[n]
-        Number of people that a row stands for; 1 without such a column.
-    """
-
-    record: "Int"
-    since: "Float"
-    until: "Float"
-    bounds: "Float"
-    subjects: "Int"
-
-    @property
-    def centres(self) -> Movements:
-        """The middle of each, at the time when it begins."""
-        x, y = (self.bounds[:, :2] + self.bounds[:, 2:]).T / 2
-        weight: Float = self.subjects.astype(float)
-        return Movements(person=self.record, track=self.record, t=self.since, x=x, y=y, weight=weight)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
-    """The utility of a run's rows, or of another program's output.
+    """The utility of a run's rows.
 
     Attributes
     ----------
     run_id : int or None
-        None for another program's output.
+        None once the run was dropped.
     source : str
-        For people: ``run 7 (METHOD, ALGORITHM)``, or the name of the file.
+        For people: ``run 7 (METHOD, ALGORITHM)``.
     dataset : str
     against : {"published", "all"}
     queries : int

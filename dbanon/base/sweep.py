@@ -160,19 +160,6 @@ class Setting:
         return self.evaluation.figures if self.evaluation is not None else ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Family:
-    """Settings of another method or algorithm on the same people. They promise something else, and are not ranked.
-
-    Each setting is its name and its figures.
-    """
-
-    method: str
-    algorithm: str
-    hides: str
-    settings: tuple[tuple[str, tuple[Figure, ...]], ...]
-
-
 def find_lines(settings: Iterable[Setting], name: str) -> list[list[Setting]]:
     """Group the settings that differ in one parameter alone, in the order of its values; groups of one are left out."""
     found: dict[tuple[Any, ...], list[Setting]] = {}
@@ -211,8 +198,6 @@ class Sweep:
         Notes for a reader of the figures.
     hides : str
         The promise of the method in one sentence.
-    families : tuple of Family
-        Earlier measurements of the same people with other methods.
     """
 
     dataset: str
@@ -227,7 +212,6 @@ class Sweep:
     sentences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hides: str = ""
-    families: tuple[Family, ...] = ()
 
     @property
     def squares(self) -> str:

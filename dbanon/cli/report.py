@@ -353,21 +353,16 @@ def format_method(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> 
 
 
 def format_evaluation(measured: "Evaluation") -> str:
-    """Lay out an evaluation: the two main figures, the error by size, and the others by group."""
-    from dbanon.metrics import GROUPS, METRICS
-
-    grouped: dict[str, list[Figure]] = {group: [] for group in GROUPS}
-    for figure in measured.figures:
-        grouped[METRICS[figure.name].group].append(figure)
+    """Lay out an evaluation: the main figures, and the error by size."""
     whom = "all people of" if measured.against == "all" else "those published, in"
     asked = f"{format_count(measured.queries, 'question')} of each size (seed {measured.seed})"
-    parts = [f"{measured.source}: {asked}, against {whom} {measured.dataset}"]
-    for group, title in GROUPS.items():
-        figures = [figure for figure in grouped[group] if figure.side_m is None]
-        if group == "counts":  # and `query_error`, a figure of papers that each size has
-            figures = [figure for figure in measured.figures if figure.side_m is not None]
-        if figures:
-            parts.append(f"{title}\n{_list_sizes(figures) if group == 'counts' else _list_figures(figures)}")
+    main = [figure for figure in measured.figures if figure.side_m is None]
+    sizes = [figure for figure in measured.figures if figure.side_m is not None]
+    parts = [
+        f"{measured.source}: {asked}, against {whom} {measured.dataset}",
+        f"The main figures\n{_list_figures(main)}",
+        f"How far counts are off\n{_list_sizes(sizes)}",
+    ]
     if measured.others:
         parts.append(f"Its other parts, the newest first\n{_list_parts(measured.others)}")
     return "\n\n".join([*parts, *("\n".join(f"Note: {note}" for note in measured.notes),) * bool(measured.notes)])
@@ -413,12 +408,11 @@ def _list_sizes(figures: "Iterable[Figure]") -> str:
     for (side, asked), found in sorted(sizes.items(), key=lambda item: (item[0][1], item[0][0])):
         error = found["count_error"]
         ends = f"{_write_value(error.low, 'share')} to {_write_value(error.high, 'share')}"
-        shown = (("bias", "share"), ("bounds_width", "people"), ("coverage", "share"), ("query_error", "share"))
+        shown = (("bias", "share"), ("bounds_width", "people"), ("coverage", "share"))
         others = [_write_value(found[name].value, unit) for name, unit in shown]
         rows.append([format_metres(side), ASKED_WORDS[asked], _write_value(error.value, "share"), ends, *others])
     return format_table(
-        ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within", "query error"],
-        rows,
+        ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within"], rows
     )
 
 

@@ -197,28 +197,14 @@ def verify(run_id: RunId, **asked: Any) -> None:
 @app.command(epilog=GLOBAL_EPILOG)
 @add_options(evaluating.Evaluating)
 def evaluate(
-    run: Annotated[
-        str | None, typer.Argument(metavar="RUN|NAME", help="The run's number, or the name of a live release.")
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", metavar="FILE", help="Another program's output instead: points or rectangles with times."
-        ),
-    ] = None,
+    run: Annotated[str, typer.Argument(metavar="RUN|NAME", help="The run's number, or the name of a live release.")],
     **asked: Any,
 ) -> None:
     """Measure how useful the rows of a run are, against the private data. It publishes nothing."""
-    from dbanon.base.errors import ParameterError
     from dbanon.cli import report
 
-    if (run is None) == (file is None):
-        got = "neither" if run is None else "both"
-        raise ParameterError(f"Exactly one of a run and --file must be given. Got {got}. Correct it.")
-
     with open_database() as database:
-        what = file or (_parse_run_id(str(run)) if str(run).isdecimal() else str(run))
-        measured = database.evaluate(what, **asked)
+        measured = database.evaluate(_parse_run_id(run) if run.isdecimal() else run, **asked)
     show(lambda: report.format_evaluation(measured), lambda: report.make_evaluation_json(measured))
 
 

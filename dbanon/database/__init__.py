@@ -20,7 +20,7 @@ import psycopg
 from dbanon import releases, schema
 from dbanon.base import parts
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
-from dbanon.base.figures import Evaluation, Movements, Rectangles
+from dbanon.base.figures import Evaluation
 from dbanon.base.parts import needs
 from dbanon.base.progress import Display, Progress, finish_progress
 from dbanon.base.sweep import Sweep
@@ -39,7 +39,6 @@ from dbanon.runs.watch import Watch
 if TYPE_CHECKING:
     import geopandas
 
-    from dbanon.load.foreign import Box
     from dbanon.releases import reporting as pages
 
 __all__ = ["Database", "RunResult", "open_database"]
@@ -391,16 +390,15 @@ class Database(Datasets):
     @needs("compute")
     @finish_progress
     @take_keywords(evaluating.Evaluating)
-    def evaluate(self, run: int | str | Path, asked: evaluating.Evaluating) -> Evaluation:
+    def evaluate(self, run: int | str, asked: evaluating.Evaluating) -> Evaluation:
         """Measure how useful the rows of a run are, against the private data. The figures are for operators alone.
 
         Nothing is published, and the figures are kept in ``dbanon.evaluations``.
 
         Parameters
         ----------
-        run : int, str or pathlib.Path
-            Its number, or the name of a live release. A path is that of another program's output, of a dataset: points
-            or rectangles with times, which are measured by the same code. Its figures are not kept.
+        run : int or str
+            Its number, or the name of a live release.
 
         Returns
         -------
@@ -415,26 +413,7 @@ class Database(Datasets):
         """
         from dbanon.runs import evaluating as evaluation  # with Numba
 
-        if not isinstance(run, Path):
-            if asked.dataset is not None:
-                raise ParameterError(
-                    "A run must be measured against its own dataset. Got another name for it. Leave out --dataset."
-                )
-            return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
-        if asked.dataset is None:
-            raise ParameterError(
-                "Another program's output must be measured against a dataset. Got none. Add --dataset."
-            )
-        parts.demand("files")
-        from dbanon.load import foreign
-
-        with translate_errors():
-            row = stored.find_dataset(self.connection, asked.dataset)
-
-        def read(extent: "Box") -> Movements | Rectangles:
-            return foreign.read(run, srid=row.srid, extent=extent, columns=asked.columns, tz=asked.tz)
-
-        return evaluation.evaluate_file(self.target.url, row, read, asked, self.progress, name=run.name)
+        return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
 
     def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, shares left out, login and time of publication."""

@@ -22,9 +22,9 @@ from dbanon.base.errors import (
     choose_one,
     format_count,
 )
-from dbanon.base.figures import Evaluation, Figure
+from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Progress
-from dbanon.base.sweep import Family, Minute, Setting, Sweep, Want
+from dbanon.base.sweep import Minute, Setting, Sweep, Want
 from dbanon.metrics import METRICS, settings
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
@@ -116,7 +116,6 @@ def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
         settings=marked,
         notes=_make_notes(asked, marked),
         hides=family.find_promise(algorithm),
-        families=tuple(_find_families(connection, combinations[0].key)),
     )
     return replace(made, sentences=settings.describe_parameters(made))
 
@@ -172,19 +171,6 @@ def _list_combinations(
         varied = {name: value for name, value in params.items() if name in several}
         made.append(_Combination(params=params, varied=varied, promise=promise, strength=strength, key=key))
     return made
-
-
-def _find_families(connection: Connection, key: kept.Key) -> Iterator[Family]:
-    """Find the settings of other methods that were measured earlier, each method with its own promise."""
-    found: dict[tuple[str, str], list[tuple[str, tuple[Figure, ...]]]] = {}
-    for method, algorithm, params, figures in kept.find_others(connection, key):
-        usual = {one["name"]: one["default"] for one in methods.describe(methods.find_method(method))}
-        given = {name: value for name, value in params.items() if name == "k" or value != usual.get(name, value)}
-        name = ", ".join(f"{name} {value}" for name, value in given.items())
-        found.setdefault((method, algorithm), []).append((name, figures))
-    for (method, algorithm), several in found.items():
-        hides = methods.find_method(method).find_promise(algorithm)
-        yield Family(method=method, algorithm=algorithm, hides=hides, settings=tuple(several))
 
 
 class _Work:
@@ -254,7 +240,7 @@ class _Work:
         if not stored.has_rows(connection, run_id):
             return self._make_unmeasured(status="impossible", reason="No person is published: all people are left out.")
         asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
-        measured = evaluating.measure(connection, self.database.target.url, run_id, asked, self.database.progress)
+        measured = evaluating.measure(self.database.target.url, run_id, asked, self.database.progress)
         if measured.questions is not None:
             k = int(one.promise.get("k") or 2)
             self.minute = minute.draw(connection, run_id, k, measured.questions, self.first)

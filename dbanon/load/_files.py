@@ -192,19 +192,6 @@ def read_parquet_schema(path: Path) -> pa.Schema | None:
         return None
 
 
-def read_header(path: Path) -> list[str]:
-    """Read the names of the columns of a CSV or Parquet file; raises `DataError` as `read_batches` does."""
-    with translate_read_errors(path):
-        demand_file(path)
-        head = _kinds.read_head(path)
-        if head.startswith(_kinds.PARQUET):
-            return list(pq.read_schema(path).names)
-        zipped = head.startswith(_kinds.GZIP)
-        with _open_stream(path, zipped=zipped)[0] as stream:
-            first = _read_first_line(path, stream.read(HEAD_BYTES), zipped=zipped)
-        return next(csv.reader([first], delimiter=_guess_separator(first, [])))
-
-
 def _read_parquet(
     path: Path, names: list[str], options: str, geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:

@@ -111,8 +111,6 @@ class Times:
     unit : str, optional
         Of numbers, such as ``ms``. Without, it is decided by the median of the first of them: a stray huge number among
         seconds is a wrong time, not a right one in another unit.
-    bounded : bool
-        Whether numbers of no said unit that would lie before 1990 or after 2100 are out of range.
 
     Attributes
     ----------
@@ -121,10 +119,8 @@ class Times:
         are of an hour that clocks left out.
     """
 
-    def __init__(
-        self, tz: str | None, *, forms: Forms | None = None, unit: str | None = None, bounded: bool = True
-    ) -> None:
-        self._tz, self._forms, self._unit, self._bounded = tz, forms, unit, bounded
+    def __init__(self, tz: str | None, *, forms: Forms | None = None, unit: str | None = None) -> None:
+        self._tz, self._forms, self._unit = tz, forms, unit
         self._per_second: float | None = None if unit is None else _UNITS.get(unit, 1 / _DAY_S)
         self.repeated = self.missing = np.zeros(0, np.bool_)
 
@@ -165,7 +161,7 @@ class Times:
             # Spreadsheets write seven decimals, of which the last is nine milliseconds.
             return pc.round(pc.multiply(pc.subtract(counted, _EXCEL_1970), _DAY_S), ndigits=2)
         seconds = pc.divide(counted, self._per_second or 1.0)
-        if self._unit is not None or not self._bounded:
+        if self._unit is not None:
             return seconds
         # What is out of bounds was counted in another unit, or is no time.
         odd = pc.or_(pc.less(pc.abs(seconds), EARLIEST_S), pc.greater_equal(pc.abs(seconds), LATEST_S))
@@ -178,7 +174,7 @@ class Times:
             return None
         if 2 * (len(counted) - counted.null_count) < cells:  # of texts that are rarely numbers those decide nothing
             return 1.0
-        return count_per_second(float(np.median(sizes)), bounded=self._bounded)
+        return count_per_second(float(np.median(sizes)))
 
     def _read_words(self, words: pa.Array) -> pa.Array:
         """Read texts that are no numbers: ISO 8601 quickly, and what else means one instant."""
@@ -250,13 +246,13 @@ def ask_times(
     return functools.partial(Times, asked.tz, forms=forms, unit=asked.time_unit)
 
 
-def count_per_second(size: float, *, bounded: bool = True) -> float:
+def count_per_second(size: float) -> float:
     """How many units make a second, by the size of a typical number of them since 1970.
 
     Raises `DataError` if that would be before the year 1990 or beyond 2100.
     """
     unit = next(unit for limit, unit in TIME_UNITS if size < limit)
-    if size / unit >= LATEST_S or (bounded and size / unit < EARLIEST_S):
+    if size / unit >= LATEST_S or size / unit < EARLIEST_S:
         means, remedy = max((low, means, remedy) for low, high, means, remedy in ODD_NUMBERS if low <= size <= high)[1:]
         raise DataError(
             f"Times that are numbers must be unix times in seconds, ms, µs or ns, from 1990 to 2100. Got numbers of "

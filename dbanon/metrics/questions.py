@@ -1,7 +1,7 @@
 """Draws questions at random, and counts the true answers: people in a square at a moment, or during ten minutes."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,7 @@ def count_true_answers(movements: Movements, questions: Questions) -> Float:
     squares = (questions.x[order], questions.x[order] + sides, questions.y[order], questions.y[order] + sides)
     times = _Times(questions.since[order], questions.until[order])
 
-    def count(part: Int | slice) -> Int:
+    def count(part: slice) -> Int:
         counts = np.zeros(len(order), np.int64)
         slot = times.find_slots(movements.t[part])
         in_time = np.argsort(slot, kind="stable")
@@ -146,14 +146,10 @@ class _Times:
             yield slice(int(self._begin[group]), int(ends[group])), int(first[group]), int(last[group])
 
 
-def _cut_parts(person: Int) -> Iterator[Int | slice]:
-    """Cut positions into parts of about a million, each with all positions of its people and in their order."""
-    is_ordered = bool((person[1:] >= person[:-1]).all())
-    order = None if is_ordered else np.argsort(person, kind="stable")
-    ascending = person if order is None else person[order]
-    cuts = np.unique(np.searchsorted(ascending, ascending[::_POSITIONS_PER_PART]))
-    for first, last in pairwise([*cuts.tolist(), len(person)]):
-        yield slice(first, last) if order is None else order[first:last]
+def _cut_parts(person: Int) -> Iterator[slice]:
+    """Cut positions into parts of about a million, each with all positions of its people."""
+    cuts = np.unique(np.searchsorted(person, person[::_POSITIONS_PER_PART]))
+    return starmap(slice, pairwise([*cuts.tolist(), len(person)]))
 
 
 def _sort_by_person(columns: list[Any]) -> list[Any]:

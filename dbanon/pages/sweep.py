@@ -35,7 +35,6 @@ def make_page(sweep: Sweep, *, version: str = "") -> str:
     blocks = [
         *_write_answer(sweep),
         *(_draw_figures(sweep, compared) if compared else ()),
-        *_draw_families(sweep),
         _write_grid(sweep),
         _write_commands(sweep),
     ]
@@ -278,33 +277,6 @@ def _draw_cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
 def _is_numeric(compared: Sequence[Setting], name: str) -> bool:
     values = [one.varied[name] for one in compared]
     return len(set(values)) > 1 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-
-
-def _draw_families(sweep: Sweep) -> Iterator[Markup]:
-    """Draw the errors of other methods, each with its promise."""
-    drawn = []
-    for number_, family in enumerate(sweep.families):
-        rows = []
-        for name, figures in family.settings:
-            side = sweep.settings[0].side_m
-            error = next((f for f in figures if (f.name, f.side_m, f.asked) == ("count_error", side, "span")), None)
-            if error is not None and error.value is not None:
-                rows.append(charts.Bar(label=name, value=error.value, text=_write_error(error), kind="private"))
-        if rows:
-            about = "; ".join(f"{row.label}: {row.text}" for row in rows)
-            title = f"Counts over ten minutes with {family.method}"
-            picture = charts.draw_bars(
-                f"family-{number_}", title, about, rows, most=max(1.0, *(row.value for row in rows))
-            )
-            drawn.append(
-                frame.make_block(f"{family.method} ({family.algorithm})", frame.make_picture(picture, family.hides))
-            )
-    if drawn:
-        lead = (
-            f"Errors of counts over ten minutes in {sweep.squares}. Do not rank methods by them: a method that hides "
-            "less errs less."
-        )
-        yield frame.make_section("Other methods, other promises", frame.make_columns(*drawn), lead=lead)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

@@ -14,13 +14,12 @@ from dbanon.base.errors import VerificationFailed, format_count
 from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
-from dbanon.metrics.counts import is_within, measure_counts, measure_noise
+from dbanon.metrics.counts import is_within, measure_counts, measure_noise, measure_regions
 from dbanon.metrics.questions import count_true_answers, draw_questions, note_sides
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import fetch_value
-from dbanon.runs import _blocks, _field, own_data, stored
-from dbanon.runs._told import SPAN_S, Box, Span, Table
+from dbanon.postgres.connection import Connection, fetch_value
+from dbanon.runs import _blocks, own_data, stored
 from dbanon.runs._truth import Members, Rows, Truth, find_window
 
 _MAX_SPAN_ROWS = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
@@ -28,7 +27,12 @@ _MIN_SAMPLED_RECORDS = 600  # of a sample of them
 _QUESTIONS_PER_JUDGE = 4  # of so many questions one judges a sample
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _MAX_WINDOW_PLACES = 1_000_000  # positions that make the window
-_MAX_CENTRES = 100_000  # rows of whole records
+_QUESTIONS_PER_STATEMENT = 100  # so that progress is shown and Ctrl-C is heard
+
+Box = tuple[float, float, float, float]
+SPAN_S = 600.0
+"""How long the spans last that are asked about."""
+ASKED_ROWS = "'pg_temp.asked_rows'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,7 @@ class Measurement:
     def evaluate(self) -> Evaluation:
         self.progress("reading trajectories", 0, None)
         self.data = own_data.read_own(self.snapshot, self.row)
-        self.truth = Truth(self.data, self._read_members(), self.row.params)
+        self.truth = Truth(self.data, self.row.params, self._read_members())
         self.one_in = self._choose_sample()
         instants, spans = self._choose_times()
         box = self._find_window(instants, spans)
@@ -81,21 +85,16 @@ class Measurement:
         self.rows = self._copy_rows(questions)
         self.progress("finding the truth", 0, None)
         true = self._count_truth(questions)
-        table = Table(session=self.session, said=self.about.said, postgis=self.snapshot.postgis)
-        answers = table.answer_counts(questions, self.progress)
+        answers = ask_rows(self.session, self.about.said, ASKED_ROWS, questions, self.progress)
         if self.asked.against == "published":
             self._demand_coverage(true, answers)
         covered, noise = is_within(true, answers), np.zeros(len(true))
         if self.one_in > 1:
-            true, answers, noise = self._scale_up(table, questions, true, answers)
+            true, answers, noise = self._scale_up(questions, true, answers)
         self.progress("measuring", 0, None)
         figures = [
             *self._measure_rows(),
-            *measure_counts(
-                questions, true, answers, people=self.data.subjects, rng=self.rng, covered=covered, noise=noise
-            ),
-            *self._compare_maps(table, box, questions),
-            *self._compare_ways(),
+            *measure_counts(questions, true, answers, rng=self.rng, covered=covered, noise=noise),
         ]
         return self._report(tuple(figures), questions, true, answers)
 
@@ -175,7 +174,7 @@ class Measurement:
         given = [self.row.run_id, self._write_times(questions), self.one_in]
         self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", given)
         self.session.execute("SELECT dbanon_internal.finish_asked()")
-        return self._read_rows("pg_temp.asked_rows")
+        return self._read_rows()
 
     def _write_times(self, questions: Questions) -> str:
         """Write the times of all questions as the server reads them; all there are, where all rows can be copied."""
@@ -204,9 +203,7 @@ class Measurement:
         records = records * min(about.rows, _MAX_ROWS) // about.rows
         return int(max(min(3 * met // _MAX_SPAN_ROWS, records // _MIN_SAMPLED_RECORDS), 1))
 
-    def _scale_up(
-        self, table: Table, questions: Questions, true: Float, answers: Answers
-    ) -> tuple[Float, Answers, Float]:
+    def _scale_up(self, questions: Questions, true: Float, answers: Answers) -> tuple[Float, Answers, Float]:
         """Make the truth and the answers of all records of those of a sample, and find how far off that puts each.
 
         An answer and its truth are of the same records. The error of half of these, doubled, differs from that of the
@@ -216,7 +213,12 @@ class Measurement:
         chosen = slice(None, None, _QUESTIONS_PER_JUDGE)
         part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
         even = self.rows.select(self.rows.record // self.one_in % 2 == 0)
-        half = table.answer_counts_of_half(part, self.one_in, self.progress).expected - self._count_truth(part, even)
+        self.session.execute(
+            "CREATE TEMPORARY VIEW asked_half AS "
+            f"SELECT * FROM pg_temp.asked_rows r WHERE r.record_id / {int(self.one_in)} % 2 = 0"
+        )
+        told = ask_rows(self.session, self.about.said, "'pg_temp.asked_half'", part, self.progress)
+        half = told.expected - self._count_truth(part, even)
         noise = np.zeros(len(true))
         noise[chosen] = (
             _QUESTIONS_PER_JUDGE
@@ -229,7 +231,7 @@ class Measurement:
         self.notes.append(
             f"One in {self.one_in} of the run's records was asked, and its answers multiplied. That puts counts off by "
             f"{low:.1%} to {high:.1%}, which was taken off their errors. Other samples differ as much. "
-            f"Bounds, maps and flows are those of these records and their people. Maps and flows of all differ less."
+            "Bounds are those of these records and their people."
         )
         if self.about.window_s:
             self.notes.append(
@@ -241,12 +243,12 @@ class Measurement:
         """Count who truly was where questions ask: of some rows, by default those asked."""
         return count_true_answers(self._find_positions(questions.since, questions.until, rows), questions)
 
-    def _read_rows(self, source: str) -> Rows:
+    def _read_rows(self) -> Rows:
         region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
         table = arrow.read_table(
             self.snapshot,
             "SELECT record_id, date_part('epoch', lower(period)) AS since, date_part('epoch', upper(period)) AS until, "
-            f"{region} AS region FROM {source}",
+            f"{region} AS region FROM pg_temp.asked_rows",
         )
         wkb = table["region"].combine_chunks().dictionary_encode()
         shapes = shapely.from_wkb(wkb.dictionary.to_numpy(zero_copy_only=False))
@@ -294,94 +296,7 @@ class Measurement:
         ).format(self.snapshot.postgis)
         table = arrow.read_table(self.snapshot, query)
         wide_m, high_m, time_s, people = (arrow.convert_to_numbers(column) for column in table.columns)
-        yield from _field.measure_regions(find_longer_sides(wide_m, high_m), time_s, people)
-
-    def _compare_maps(self, table: Table, box: Box, questions: Questions) -> Iterator[Figure]:
-        """Compare maps, flows and stays at some of the times that were asked about."""
-        about = self.about
-        hours = self._choose_hours(questions, asks_moments=about.instants is not None, most=24)
-        true = self._find_positions(*_split_spans(hours))
-        yield from _field.compare_maps(table, true, hours)
-        if about.holds == "instant" and not about.step_s:
-            return  # nobody moves
-        spans = self._choose_trips(questions)
-        true = self._find_positions(*_split_spans(spans))
-        yield from _field.compare_flows(table, true, box, spans)
-        if about.step_s:
-            instants = (spans[0][1] - spans[0][0]) / about.step_s
-            yield _field.compare_dwelling(table, true, box, spans, instants=instants, rng=self.rng)
-
-    def _choose_hours(self, questions: Questions, *, asks_moments: bool, most: int) -> list[Span]:
-        """Choose one of the times asked about in each hour, and some of the hours; a moment as long as its slot."""
-        chosen = questions.moment == asks_moments
-        times = np.unique(np.column_stack([questions.since, questions.until])[chosen], axis=0)
-        times = times[np.unique(times[:, 0] // 3600, return_index=True)[1]]
-        times = times[np.sort(self.rng.choice(len(times), min(most, len(times)), replace=False))]
-        length = float(self.about.step_s or self.data.grid_s) if asks_moments else 0.0
-        return [(since, until + length) for since, until in times.tolist()]
-
-    def _choose_trips(self, questions: Questions) -> list[Span]:
-        """Choose spans for trips: whole windows where records end with one, otherwise half an hour."""
-        about = self.about
-        if about.rows > _MAX_ROWS:
-            return self._choose_hours(questions, asks_moments=False, most=_field.TRIP_SPANS)
-        length = float(about.window_s or _field.TRIP_S)
-        starts = np.arange(about.since, max(about.until - length, about.since) + 1e-6, length)
-        chosen = np.sort(self.rng.choice(starts, min(_field.TRIP_SPANS, len(starts)), replace=False))
-        return [(since, min(since + length, about.until)) for since in chosen.tolist()]
-
-    def _compare_ways(self) -> Iterator[Figure]:
-        """Compare whole records of a sample with the ways of their people, and attack outside of any promise."""
-        told, rows = self._read_tracks()
-        instants = self.about.instants
-        if instants is None:
-            true = self.truth.find_covered(rows)
-        else:
-            true = self.truth.find_people(rows, instants[_find_instants(instants, rows.since, rows.until)])
-        if instants is None or len(instants) > 1:
-            yield from _field.compare_ways(told, true)
-        people = _field.draw_people(self.data, self.rng)
-        if len(people) < self.data.subjects:
-            self.notes.append(
-                f"Unicity was computed among {format_count(len(people), 'person', 'people')}. Among all, fewer are "
-                "unique."
-            )
-        yield from _field.measure_unicity(self.truth.find_fixes(people), self.rng)
-        yield _field.measure_linking(
-            true, told, self.truth.list_members(told.track), is_rounded=instants is None, rng=self.rng
-        )
-
-    def _read_tracks(self) -> tuple[Movements, Rows]:
-        """Read whole records, of many some: as the centres of their regions, and as rows."""
-        number = int(self.row.run_id)
-        record = arrow.convert_to_numbers(
-            arrow.read_table(self.snapshot, f"SELECT record_id FROM ONLY dbanon.record WHERE run_id = {number}")[
-                "record_id"
-            ]
-        ).astype(np.int64)
-        most = max(int(_MAX_CENTRES / max(self.about.rows / max(len(record), 1), 1)), 1)
-        if len(record) > most:
-            self.notes.append(
-                f"Lengths, diameters, patterns and linking are of {format_count(most, 'record')}, chosen at random: "
-                "among "
-                "more, fewer are linked."
-            )
-            record = self.rng.choice(record, most, replace=False)
-        source = (
-            f"(SELECT * FROM dbanon.cloak WHERE run_id = {number} "
-            f"AND record_id = ANY ('{{{','.join(map(str, record))}}}')) c"
-        )
-        own = self.snapshot.postgis
-        table = arrow.read_table(
-            self.snapshot,
-            f"SELECT record_id, date_part('epoch', lower(period)) AS t, {own}.ST_X({own}.ST_Centroid(region)) AS x, "
-            f"{own}.ST_Y({own}.ST_Centroid(region)) AS y, subjects::float8 AS people FROM {source}",
-        )
-        record, t, x, y, people = (arrow.convert_to_numbers(table[name]) for name in table.column_names)
-        order = np.lexsort((t, record))
-        record = record[order]
-        told = Movements(person=record, track=record, t=t[order], x=x[order], y=y[order], weight=people[order])
-        return told, self._read_rows(source)
+        yield from measure_regions(find_longer_sides(wide_m, high_m), time_s, people)
 
     def _describe_run(self) -> dict[str, Any]:
         """Give what is kept of the run when it is dropped."""
@@ -396,6 +311,27 @@ class Measurement:
         }
 
 
+def ask_rows(session: Connection, said: str, relation: str, questions: Questions, progress: Progress) -> Answers:
+    """Ask ``published.count_inside`` one question after the other.
+
+    Parameters
+    ----------
+    said : str
+        What published.releases would say of the rows, as the server reads it.
+    relation : str
+        Of the rows, as a literal of SQL.
+    """
+    query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {relation}, %s, %s, %s, %s, %s) q"
+    arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
+    told: list[Any] = []
+    for first in range(0, len(questions.x), _QUESTIONS_PER_STATEMENT):
+        progress("asking questions", first, len(questions.x))
+        some = [array[first : first + _QUESTIONS_PER_STATEMENT].tolist() for array in arrays]
+        told += session.execute(query, [said, *some]).fetchall()
+    at_least, expected, at_most = np.array(told).T
+    return Answers(at_least=at_least, expected=expected, at_most=at_most)
+
+
 def _divide_published(suppressed: Any) -> float | None:
     """Divide the people x hours that a run publishes by those that it saw; None where it does not say."""
     hours = suppressed.get("by_hour") or []
@@ -407,11 +343,6 @@ def _format_times(times: Float) -> list[list[str]]:
     """Write unix seconds as the server reads them."""
     text = np.datetime_as_string(np.round(times * 1e6).astype("datetime64[us]"), timezone="UTC")
     return [list(pair) for pair in text.tolist()]
-
-
-def _split_spans(spans: list[Span]) -> tuple[Float, Float]:
-    since, until = np.array(spans).reshape(-1, 2).T
-    return since, until
 
 
 def _find_instants(instants: Float, since: Float, until: Float) -> Int:

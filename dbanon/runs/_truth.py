@@ -67,23 +67,23 @@ class Members:
         return place, self.trajectory[at]
 
 
+_NO_MEMBERS = Members.from_pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 class Truth:
     """Where the people of a dataset were.
 
     Parameters
     ----------
     data : Trajectories
-    members : Members
-        Of the run.
     params : mapping
-        Of the run: those of the alignment, where its rows hold at instants.
+        Of a run: those of the alignment, where its rows hold at instants.
+    members : Members
+        Of the run, to find the people of its rows.
     """
 
-    def __init__(self, data: Trajectories, members: Members, params: Mapping[str, Any]) -> None:
-        self._data, self._members, self._params = data, members, params
-        self._people = Members.from_pairs(
-            members.record, data.subject[members.trajectory]
-        )  # each person of a record once
+    def __init__(self, data: Trajectories, params: Mapping[str, Any], members: Members = _NO_MEMBERS) -> None:
+        self._data, self._params, self._members = data, params, members
         self._line: align.Timeline | None = None
 
     @property
@@ -93,12 +93,12 @@ class Truth:
         return self._line
 
     def find_everybody(self, instants: Float) -> Movements:
-        """Find everybody who has a position at some of the instants; a person is one track."""
+        """Find everybody who has a position at some of the instants."""
         everyone = np.arange(len(self._timeline.subject))
-        return self._place_people([(t, self._timeline.subject, everyone) for t in instants.tolist()])
+        return self._place_people([(t, everyone) for t in instants.tolist()])
 
     def find_people(self, rows: Rows, instants: Float) -> Movements:
-        """Find the people for whom rows stand at some of the instants; a person of a record is one track."""
+        """Find the people for whom rows stand at some of the instants."""
         line, order = self._timeline, np.argsort(rows.since, kind="stable")
         at = np.empty(int(line.subject.max(initial=0)) + 1, np.int64)
         at[line.subject] = np.arange(len(line.subject))
@@ -107,62 +107,40 @@ class Truth:
         for t in instants.tolist():
             low, high = np.searchsorted(since, t - longest, "left"), np.searchsorted(since, t, "right")
             then = order[low:high][rows.until[order[low:high]] > t]
-            record = np.unique(rows.record[then])
-            place, person = self._people.list_members(record)
-            found.append((t, record[place], at[person]))
+            trajectory = self._members.list_members(np.unique(rows.record[then]))[1]
+            found.append((t, at[np.unique(self._data.subject[trajectory])]))
         return self._place_people(found)
 
-    def _place_people(self, asked: list[tuple[float, Int, Int]]) -> Movements:
-        """Make movements of times, the records asked about at each, and the people in them, as places in the line."""
+    def _place_people(self, asked: list[tuple[float, Int]]) -> Movements:
+        """Make movements of times and the people asked about at each, as places in the line."""
         params, line = self._params, self._timeline
         mode, gap = align.MODES[str(params.get("align", "last"))], int(params.get("max_gap_s", 300))
-        parts = [np.empty((5, 0))]
-        for t, record, who in asked:
+        parts = [np.empty((4, 0))]
+        for t, who in asked:
             instant = align.Instants(start=int(t), step_s=line.grid_s, count=1, mode=mode, max_gap_s=gap)
             x, y = (axis[:, 0] for axis in align.compute_positions(line, instant, who.astype(np.int32)))
-            part = np.stack([line.subject[who], record, np.full(len(who), t), x, y])
+            part = np.stack([line.subject[who], np.full(len(who), t), x, y])
             parts.append(part[:, ~np.isnan(x)])
         return _make_movements(*np.concatenate(parts, axis=1))
 
     def find_seen(self, spans: Float) -> Movements:
-        """Give all fixes within spans; a person is one track."""
-        data, spans = self._data, _join_spans(spans)
-        trajectory = np.arange(len(data.trajectory_id))
+        """Give all fixes within spans."""
+        trajectory = np.arange(len(self._data.trajectory_id))
+        spans = _join_spans(spans)
         parts = [self._list_between(trajectory, *np.full((2, len(trajectory)), span[:, None]))[1] for span in spans]
-        fix = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
-        person = data.subject[np.searchsorted(data.offset, fix, "right") - 1]
-        return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
-
-    def list_members(self, records: Int) -> tuple[Int, Int]:
-        """List the people of some records, and the record that each is in: int64[p] both, by record."""
-        record = np.unique(records)
-        place, person = self._people.list_members(record)
-        return person, record[place]
-
-    def find_fixes(self, people: Int) -> Movements:
-        """Give all fixes of some people, a track each."""
-        data = self._data
-        trajectory = np.flatnonzero(np.isin(data.subject, people))
-        place, fix = _expand_ranges(data.offset[trajectory], data.offset[trajectory + 1])
-        person = data.subject[trajectory[place]]
-        return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
+        return self._take_fixes(np.concatenate([np.empty(0, np.int64), *parts]))
 
     def find_covered(self, rows: Rows) -> Movements:
-        """Give the fixes that rows cover, each once a record; a person of a record is one track."""
-        data = self._data
+        """Give the fixes that rows cover, each once."""
         row, trajectory = self._members.list_members(rows.record)
         pair, fix = self._list_between(trajectory, rows.since[row], rows.until[row])
-        row, owner = row[pair], data.subject[trajectory[pair]]
-        inside = shapely.intersects_xy(rows.shapes[rows.shape[row]], data.x[fix], data.y[fix])
-        # A record may cover a fix by two rows.
-        record, owner, fix = rows.record[row][inside], owner[inside], fix[inside]
-        order = np.lexsort((fix, owner, record))
-        record, owner, fix = record[order], owner[order], fix[order]
-        once = np.append(
-            np.ones(min(1, len(fix)), np.bool_), (np.diff(record) != 0) | (np.diff(owner) != 0) | (np.diff(fix) != 0)
-        )
-        record, owner, fix = record[once], owner[once], fix[once]
-        return _make_movements(owner, record, data.t[fix], data.x[fix], data.y[fix])
+        shapes = rows.shapes[rows.shape[row[pair]]]
+        return self._take_fixes(fix[shapely.intersects_xy(shapes, self._data.x[fix], self._data.y[fix])])
+
+    def _take_fixes(self, fix: Int) -> Movements:
+        data, fix = self._data, np.unique(fix)
+        person = data.subject[np.searchsorted(data.offset, fix, "right") - 1]
+        return _make_movements(person, data.t[fix], data.x[fix], data.y[fix])
 
     def _list_between(self, trajectory: Int, since: Float, until: Float) -> tuple[Int, Int]:
         """List the fixes of trajectories from a time until before another: the place in `trajectory`, and the fix."""
@@ -198,19 +176,10 @@ def _expand_ranges(low: NDArray[Any], high: NDArray[Any]) -> tuple[Int, Int]:
     return place, np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + np.repeat(low, size)
 
 
-def _make_movements(person: Float | Int, record: Float | Int, t: Float, x: Float, y: Float) -> Movements:
-    """Put positions in order: by track, which is a person of a record, then time."""
-    person, record = person.astype(np.int64), record.astype(np.int64)
-    _, track = np.unique(record * (person.max(initial=0) + 1) + person, return_inverse=True)
-    order = np.lexsort((t, track))
-    return Movements(
-        person=person[order],
-        track=track[order],
-        t=t[order],
-        x=x[order],
-        y=y[order],
-        weight=np.ones(len(order)),
-    )
+def _make_movements(person: Float | Int, t: Float, x: Float, y: Float) -> Movements:
+    """Put positions in order: by person, then time."""
+    order = np.lexsort((t, person))
+    return Movements(person=person[order].astype(np.int64), t=t[order], x=x[order], y=y[order])
 
 
 def find_window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:

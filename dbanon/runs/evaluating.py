@@ -5,30 +5,27 @@ a release. Nothing is published. Coverage is a gate: where bounds do not hold th
 is wrong, and no figure is given.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import psycopg
 
-from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import ParameterError, StoreError, format_count
-from dbanon.base.figures import Evaluation, Movements, Rectangles
+from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Progress
 from dbanon.methods.parsing import quote_text
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, find_postgis_schema, translate_errors
 from dbanon.runs import kept, own_data, queue, reading, stored
-from dbanon.runs._foreign import Foreign
 from dbanon.runs._measurement import Measurement
-from dbanon.runs._told import Box
-from dbanon.runs._truth import Members, Truth
+from dbanon.runs._truth import Truth
 
 
-def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
+def _demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     """Look a run up that can be evaluated: verified, with rows.
 
     Raises
@@ -153,9 +150,7 @@ def find_positions(
     row = stored.find_run(connection, run_id)
     with translate_errors(), connection.transaction():
         data, _ = reading.read_trajectories(arrow.Snapshot(connection, find_postgis_schema(connection)), row.dataset_id)
-    none = np.empty(0, np.int64)
-    truth = Truth(data, Members(record=none, trajectory=none), row.params)
-    found = truth.find_everybody(np.array([at // data.grid_s * data.grid_s]))
+    found = Truth(data, row.params).find_everybody(np.array([at // data.grid_s * data.grid_s]))
     inside = np.isin(found.person, data.subject[np.isin(data.trajectory_id, list(group))])
     return list(zip(found.x.tolist(), found.y.tolist(), inside.tolist(), strict=True))
 
@@ -184,7 +179,7 @@ def evaluate(
     VerificationFailed
         If a true count lies outside its bounds. The figures of newer parts of a release that grows stay kept.
     ParameterError, StoreError
-        As for `demand_fit`.
+        If it cannot be evaluated: `_demand_fit` says when.
     """
     with translate_errors():
         if isinstance(run, str):
@@ -222,60 +217,19 @@ def _prefix_progress(progress: Progress, about: str) -> Progress:
 def _evaluate_and_keep(
     connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress
 ) -> Evaluation:
-    row = demand_fit(connection, run_id)
-    measured = _measure_run(url, row, asked, progress)
-    kept.keep(connection, kept.make_key(row, measured), measured)
+    measured = measure(url, run_id, asked, progress)
+    kept.keep(connection, kept.make_key(stored.find_run(connection, run_id), measured), measured)
     return measured
 
 
-def measure(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
-    """Measure a run as `evaluate` does, and keep nothing."""
-    row = demand_fit(connection, run_id)
-    with translate_errors():
-        return _measure_run(url, row, asked, progress)
-
-
-def _measure_run(url: str, row: stored.RunRow, asked: Evaluating, progress: Progress) -> Evaluation:
-    with _open_snapshot(url) as snapshot:
-        demand_fit(snapshot.connection, row.run_id)  # again: data may have come or gone before this state was taken
-        return Measurement(snapshot, row, asked, progress).evaluate()
-
-
-@contextmanager
-def _open_snapshot(url: str) -> Iterator[arrow.Snapshot]:
-    """Have a transaction that sees one state of the database, and may make temporary tables."""
-    with connect(url) as session:
+def measure(url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+    """Measure a run as `evaluate` does, in one state of the database, and keep nothing."""
+    with translate_errors(), connect(url) as session:
         # For the temporary table and its indexes. A pooler may give a session that has used temporary tables: it keeps
         # its size.
         with suppress(psycopg.errors.InvalidParameterValue):
             session.execute("SET temp_buffers = '256MB'")
         with session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            yield arrow.Snapshot(session, find_postgis_schema(session))
-
-
-def evaluate_file(
-    url: str,
-    dataset: DatasetRow,
-    read: Callable[[Box], Movements | Rectangles],
-    asked: Evaluating,
-    progress: Progress,
-    *,
-    name: str,
-) -> Evaluation:
-    """Measure the output of another program against a dataset; nothing is kept.
-
-    Parameters
-    ----------
-    read : callable
-        Reads it, given the box of the data.
-    name : str
-        Of the file.
-
-    Raises
-    ------
-    DataError
-        If it cannot be used, or says nothing of the dataset's time.
-    """
-    with translate_errors(), _open_snapshot(url) as snapshot:
-        return Foreign(snapshot, dataset, asked, progress).evaluate(name, read)
+            row = _demand_fit(session, run_id)
+            return Measurement(arrow.Snapshot(session, find_postgis_schema(session)), row, asked, progress).evaluate()

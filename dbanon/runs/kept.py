@@ -120,26 +120,6 @@ def find_latest(connection: Connection, runs: Collection[int], against: Against)
     }
 
 
-def find_others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, Any], tuple[Figure, ...]]]:
-    """List the figures of the same people with other methods and algorithms, each set of parameters once.
-
-    Returns
-    -------
-    list of (method, algorithm, params, figures)
-    """
-    query = """
-        SELECT DISTINCT ON (e.method, e.algorithm, e.params) e.method, e.algorithm, e.params, e.figures
-        FROM dbanon.evaluation e
-        WHERE e.dataset_id = %(dataset_id)s AND e.dataset_revision = %(revision)s
-            AND e.sample IS NOT DISTINCT FROM %(sample)s AND e.against = %(against)s
-            AND (e.method, e.algorithm) <> (%(method)s, %(algorithm)s) AND e.figures <> '[]'
-        ORDER BY e.method, e.algorithm, e.params, e.queries DESC, e.evaluation_id DESC LIMIT 50"""
-    found = connection.execute(query, {**vars(key), "params": None}).fetchall()
-    return [
-        (method, algorithm, params, tuple(map(_read_figure, figures))) for method, algorithm, params, figures in found
-    ]
-
-
 def count_releases(connection: Connection, dataset_id: int) -> int:
     """Count the releases that a run may be compared with: all of a dataset's population, withdrawn ones too."""
     row = connection.execute(

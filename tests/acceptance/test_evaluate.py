@@ -9,7 +9,7 @@ from tests.facts import demand_named
 
 pytestmark = [pytest.mark.db, pytest.mark.stress]
 
-UNBIASED = ("count_error", "bias", "query_error", "usable_resolution_m")
+UNBIASED = ("count_error", "bias", "usable_resolution_m")
 
 
 def select_moments(measured: Evaluation) -> dict[tuple[str, float | None], Figure]:

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.db, pytest.mark.stress]  # hundreds of processes, each
 
 CANNOT = {
     "Check which columns are named, --crs, --bbox and the times": "what is wrong is not known",
-    "A column must be named as one of": "of another program's output, not of a load",
     "One column of {} must be the position": "of tables in memory: GeoParquet says which one is",
     "{} is in {}. Got {} for it. Give --crs": "of MobilityDB's texts, whose systems tests/db/test_frames.py tries",
 }

@@ -76,52 +76,38 @@ def take_example(said: str) -> str:
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-@tries(
-    "Exactly one of a run and --file", "against its own dataset", "measured against a dataset. Got none",
-    "A page for analysts must not show the truth", "must be published to replace or extend",
-)  # fmt: skip
+@tries("A page for analysts must not show the truth", "must be published to replace or extend")
 @pytest.mark.parametrize(
     ("words", "change_of"),
     [
-        (["evaluate", "--queries", "100", "--dataset", "city"], {"--file": "FILE"}),
-        (["evaluate", "1", "--queries", "100", "--file", "FILE"], {"--file": None}),
-        (["evaluate", "1", "--queries", "100", "--dataset", "city"], {"--dataset": None}),
-        (["evaluate", "--queries", "100", "--file", "FILE"], {"--dataset": "city"}),
         (["report", "city_k5", "-o", "PAGE", "--for", "analysts", "--with-truth"], {"--with-truth": None}),
         ([*RUN, "--allow-overlap", "--reason", "of a test alone"], {"--publish": "again"}),
     ],
 )
 def test_the_option_that_is_named_is_given_or_left_out(
-    shared: str, city_files: tuple[Path, Path], tmp_path: Path, words: list[str], change_of: dict[str, str | None]
+    shared: str, tmp_path: Path, words: list[str], change_of: dict[str, str | None]
 ) -> None:
-    files = {"FILE": str(city_files[0]), "PAGE": str(tmp_path / "page.html")}
-    words = [files.get(word, word) for word in words]
+    words = [{"PAGE": str(tmp_path / "page.html")}.get(word, word) for word in words]
     said = fail(shared, words)
     assert change_of.keys() <= {name for name, _ in find_options(said)}, said
-    named = {name[2:].replace("-", "_"): files.get(value or "", value) for name, value in change_of.items()}
-    succeed(shared, change(words, **named))
+    succeed(shared, change(words, **{name[2:].replace("-", "_"): value for name, value in change_of.items()}))
 
 
 @tries(
-    "A column must be given as --column", "--tz must be the name of a time zone", "--source must name a table or view",
+    "--tz must be the name of a time zone", "--source must name a table or view",
     "Write it like --limit", "--from must be a revision",
 )  # fmt: skip
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (["evaluate", "--queries", "100", "--file", "FILE", "--dataset", "city", "--column", "time"], "--column"),
         (["report", "city_k5", "-o", "PAGE", "--tz", "Mars"], "--tz"),
         (change(JOB, source="gps"), "--source"),
         ([*JOB, "--replace", "--limit", "requests=few"], "--limit"),
         (["db", "script", "--from", "x"], "--from"),
     ],
 )
-def test_the_value_that_is_named_is_given(
-    shared: str, city_files: tuple[Path, Path], tmp_path: Path, words: list[str], option: str
-) -> None:
-    file = tmp_path / "file.csv"
-    file.write_text(city_files[0].read_text().replace("time", "t", 1))
-    words = [{"FILE": str(file), "PAGE": str(tmp_path / "page.html")}.get(word, word) for word in words]
+def test_the_value_that_is_named_is_given(shared: str, tmp_path: Path, words: list[str], option: str) -> None:
+    words = [{"PAGE": str(tmp_path / "page.html")}.get(word, word) for word in words]
     said = fail(shared, words)
     assert option in said
     value = re.findall(r"one of: '(\w+)'", said)[0] if option == "--from" else take_example(said)

@@ -13,7 +13,6 @@ import pytest
 
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.database import Database, open_database
-from dbanon.pages.sweep import make_page
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, read_json, run_typed
@@ -127,18 +126,6 @@ def test_the_chosen_setting_published_has_the_figures_that_the_sweep_said(swept:
         for measured in (found, chosen.evaluation)
     )
     assert told == said
-
-
-def test_what_was_measured_with_another_method_stands_under_its_own_promise(database: Database) -> None:
-    alike = "against, queries, seed, figures"
-    database.connection.execute(
-        f"INSERT INTO dbanon.evaluation (dataset_id, dataset_revision, method, algorithm, params, {alike}) "
-        "SELECT dataset_id, dataset_revision, 'kte', 'k-merge', jsonb_build_object('k', 2, 'tau_s', 7), "
-        f"{alike} FROM dbanon.evaluation WHERE figures <> '[]' AND sample IS NULL LIMIT 1"
-    )
-    found = database.sweep("tp-aware", **ASKED)
-    assert [(one.method, [name for name, _ in one.settings]) for one in found.families] == [("kte", ["k 2, tau_s 7"])]
-    assert "k-merge" in make_page(found)
 
 
 def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept: str, database: Database) -> None:

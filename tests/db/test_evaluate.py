@@ -1,14 +1,15 @@
 """Evaluations of the run of ten people: what is kept, who may, what is refused, and the gate of the bounds."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 import dbanon
-from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed
+from benchmarks.figures import FIGURES, evaluate_file
+from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
 from dbanon.base.figures import Evaluation
 from dbanon.base.progress import report_nothing
 from dbanon.cli import report
@@ -160,40 +161,8 @@ def test_what_was_measured_outlives_the_run_and_not_the_dataset(database: str, r
         assert own.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == (0,)
 
 
-POINTS = [(f"p{i}", 1212566400 + 60 * j, i // 5 * 70 + i + 10 * j, i // 5 * 70 + i) for i in range(10) for j in (0, 1)]
-
-
-def write_file(folder: Path, header: str, rows: Sequence[tuple[object, ...]]) -> Path:
-    file = folder / "other.csv"
-    file.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
-    return file
-
-
-def test_the_data_themselves_as_the_output_of_another_program_have_no_error(opened: Database, tmp_path: Path) -> None:
-    before = opened.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone()
-    measured = opened.evaluate(write_file(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
-    assert (measured.run_id, measured.source, measured.against) == (None, "other.csv", "all")
-    value = {(one.name, one.side_m): one.value for one in measured.figures}
-    assert value["count_error", 62.5] == value["density_jsd", None] == value["trip_jsd", None] == 0
-    assert value["length_jsd", None] == value["diameter_jsd", None] == value["flow_error", None] == 0
-    assert value["coverage", 62.5] == 1
-    assert opened.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == before
-
-
-def test_rectangles_of_another_program_are_asked_as_rows_are_and_may_be_wrong(opened: Database, tmp_path: Path) -> None:
-    header = "id,since,until,xmin,ymin,xmax,ymax"
-    for off, coverage in ((0, 1.0), (3000, 0.0)):
-        rows = [(name, t, t + 60, x + off, y, x + off, y + 1) for name, t, x, y in POINTS]
-        rows += [("far", 1212566400, 1212566460, 0, 0, 1, 1)] * (off > 0)
-        measured = opened.evaluate(write_file(tmp_path, header, rows), queries=100, dataset="ten")
-        assert measured.answers is not None
-        assert measured.true is not None
-        covered = (measured.answers.at_least <= measured.true) & (measured.true <= measured.answers.at_most)
-        assert covered[measured.true == 5].mean() == coverage
-
-
 def test_a_session_of_a_pooler_may_have_used_temporary_tables(
-    opened: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    opened: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def used(url: str) -> psycopg.Connection:
         session = connect(url)
@@ -201,29 +170,24 @@ def test_a_session_of_a_pooler_may_have_used_temporary_tables(
         return session
 
     monkeypatch.setattr(evaluating, "connect", used)
-    measured = opened.evaluate(write_file(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
-    assert measured.figures
+    assert opened.evaluate(1, queries=100).figures
 
 
-def test_a_file_needs_a_dataset_and_a_time_of_it_and_a_run_has_its_own(opened: Database, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="Add --dataset"):
-        opened.evaluate(write_file(tmp_path, "id,time,x,y", POINTS), queries=100)
-    with pytest.raises(ParameterError, match="Leave out --dataset"):
-        opened.evaluate(1, dataset="ten")
-    early = write_file(tmp_path, "id,time,x,y", [(name, t - 1e6, x, y) for name, t, x, y in POINTS])
-    with pytest.raises(DataError, match="time that the dataset has"):
-        opened.evaluate(early, queries=100, dataset="ten")
-    timeless = write_file(tmp_path, "id,x,y", [(name, x, y) for name, _, x, y in POINTS])
-    with pytest.raises(DataError, match="time"):
-        opened.evaluate(timeless, queries=100, dataset="ten")
+def test_a_benchmark_measures_the_rectangles_of_a_file_which_may_be_wrong(ten: str, tmp_path: Path) -> None:
+    at = [(f"p{i}", 1212566400 + 60 * j, i // 5 * 70 + i + 10 * j, i // 5 * 70 + i) for i in range(10) for j in (0, 1)]
+    for off in (0, 3000):
+        rows = [(name, t, t + 60, x + off, y, x + off, y + 1, 1) for name, t, x, y in at]
+        lines = ["id,since,until,xmin,ymin,xmax,ymax,subjects", *(",".join(map(str, row)) for row in rows)]
+        (tmp_path / "other.csv").write_text("\n".join(lines))
+        figures = evaluate_file(ten, "ten", tmp_path / "other.csv", queries=100)
+        assert {one.name for one in figures} == set(FIGURES)
+        assert all(one.value == 1 for one in figures if one.name == "coverage") == (not off)
 
 
-def test_all_figures_of_a_run_are_in_the_registry_and_those_of_moving_people_are_there(measured: Evaluation) -> None:
+def test_all_figures_of_a_run_are_in_the_registry_and_regions_are_measured(measured: Evaluation) -> None:
     names = {one.name for one in measured.figures}
     assert names <= set(METRICS)
     assert set(METRICS) - names == {"requests_published"}  # the hand-made run has no verdict that counts them
     value = {one.name: one.value for one in measured.figures}
     assert value["region_time_s_50"] == 60
     assert value["region_side_m_50"] == 90  # 40 m by 90 m
-    assert value["flow_error"] == value["trip_jsd"] == 0  # all are in one zone
-    assert value["unicity_1"] == 0

@@ -24,7 +24,6 @@ from dbanon.cli._shared import _SECTIONS
 from dbanon.database import Database
 from dbanon.database.datasets import Datasets
 from dbanon.methods import METHODS
-from dbanon.metrics import GROUPS as FIGURES
 from dbanon.metrics import METRICS
 from dbanon.postgres import connection as session
 from dbanon.postgres import sqlstate
@@ -454,18 +453,15 @@ UNITS = {
     "m": "metres",
     "s": "seconds",
     "people": "people",
-    "bits": "0 to 1",
-    "": "-1 to 1",
 }
 BETTER = {"less": "Less is better", "more": "More is better", None: "Neither way is better"}
 
 
 def _write_metrics() -> Iterator[str]:
-    for group, title in FIGURES.items():
-        yield f"\n## {title}\n"
-        for metric in (one for one in METRICS.values() if one.group == group):
-            yield f"\n### {metric.title}\n\n`{metric.name}`: {UNITS[metric.unit]}. {BETTER[metric.better]}.\n"
-            yield f"\n    {metric.formula}\n\n{metric.plain}\n\nSource: {metric.source.rstrip('.')}.\n"
+    yield "\n## Figures\n"
+    for metric in METRICS.values():
+        yield f"\n### {metric.title}\n\n`{metric.name}`: {UNITS[metric.unit]}. {BETTER[metric.better]}.\n"
+        yield f"\n    {metric.formula}\n\n{metric.plain}\n"
 
 
 # ---- all pages -------------------------------------------------------------------------------------------------------

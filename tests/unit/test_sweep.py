@@ -12,8 +12,8 @@ import pytest
 
 from dbanon import methods
 from dbanon.base.errors import ParameterError
-from dbanon.base.figures import Answers, Evaluation, Figure, Questions
-from dbanon.base.sweep import Family, Minute, Setting, Want
+from dbanon.base.figures import Answers, Evaluation, Questions
+from dbanon.base.sweep import Minute, Setting, Want
 from dbanon.metrics import settings as judging
 from dbanon.options.sweeping import Sweeping, parse_wants
 from dbanon.pages.sweep import make_page
@@ -209,16 +209,3 @@ def test_the_same_minute_is_drawn_at_settings_that_differ_in_their_promise() -> 
     assert "7 rows (drawn: 1)" in text
     assert "2008-06-04 08:00 UTC" in text
     assert "No maps of one minute" in make_page(make_sweep(*GRID))
-
-
-def test_other_families_stand_under_their_own_promise() -> None:
-    error = Figure(name="count_error", value=0.33, low=0.3, high=0.36, side_m=2000.0, asked="span")
-    family = Family(
-        method="kte", algorithm="k-merge", hides="Finds k records.", settings=(("k 2", (error,)), ("x", ()))
-    )
-    text = make_page(make_sweep(*GRID, families=(family,)))
-    assert "kte (k-merge)" in text
-    assert "Finds k records." in text
-    assert "33 % [30–36]" in text
-    assert "Other methods" in text
-    assert "Other methods" not in make_page(make_sweep(*GRID))

@@ -1,14 +1,14 @@
-"""Compares movements: lengths and diameters of tracks, and the most frequent sequences of cells."""
+"""Compares tracks: their lengths, diameters, and the most frequent sequences of cells."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dbanon.base.figures import Movements
+from benchmarks.figures.files import Tracks
+from benchmarks.figures.tallies import measure_divergence, sum_weights
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Float, Int
-from dbanon.metrics.distributions import measure_divergence, sum_weights
 
 BUCKETS = 20
 COMPARED_PATTERNS = 100
@@ -23,7 +23,7 @@ class Patterns:
     support: float | None
 
 
-def measure_length_jsd(true: Movements, told: Movements) -> float | None:
+def measure_length_jsd(true: Tracks, told: Tracks) -> float | None:
     """Compare the lengths of tracks: the sum of the distances between successive positions, in metres.
 
     The Jensen-Shannon divergence, base 2, of 20 buckets of one width between the least and the greatest true length;
@@ -35,7 +35,7 @@ def measure_length_jsd(true: Movements, told: Movements) -> float | None:
     return _compare(true, _measure_lengths(true), told, _measure_lengths(told))
 
 
-def measure_diameter_jsd(true: Movements, told: Movements) -> float | None:
+def measure_diameter_jsd(true: Tracks, told: Tracks) -> float | None:
     """Compare the diameters of tracks as `measure_length_jsd` does.
 
     A diameter is the greatest distance between two positions.
@@ -45,7 +45,7 @@ def measure_diameter_jsd(true: Movements, told: Movements) -> float | None:
     return _compare(true, measure_diameters(true), told, measure_diameters(told))
 
 
-def compare_patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
+def compare_patterns(true: Tracks, told: Tracks, cell_m: float) -> Patterns:
     """Compare the 100 most frequent sequences of 2 to 5 successive distinct cells.
 
     A track is the cells of its positions in order, without repeating one that it stays in. Each place in a track where
@@ -67,11 +67,11 @@ def compare_patterns(true: Movements, told: Movements, cell_m: float) -> Pattern
     return Patterns(f1=f1, support=float(np.mean(np.abs(counts[1][a] - counts[0][a]) / counts[0][a])))
 
 
-def measure_diameters(movements: Movements) -> Float:
+def measure_diameters(tracks: Tracks) -> Float:
     """Measure the greatest distance within each track: float64[tracks]."""
-    begin = np.flatnonzero(_mark_begins(movements))
+    begin = np.flatnonzero(_mark_begins(tracks))
     greatest = np.empty(len(begin))
-    _fill_diameters(movements.x, movements.y, np.append(begin, len(movements.x)), greatest)
+    _fill_diameters(tracks.x, tracks.y, np.append(begin, len(tracks.x)), greatest)
     return greatest
 
 
@@ -99,19 +99,19 @@ def _fill_diameters(x: Any, y: Any, begin: Any, greatest: Any) -> None:
         greatest[track] = most
 
 
-def _mark_begins(movements: Movements) -> Bool:
+def _mark_begins(tracks: Tracks) -> Bool:
     """Tell which positions are the first of their track."""
-    track = movements.track
-    return np.append(np.ones(min(1, len(track)), np.bool_), track[1:] != track[:-1])
+    person = tracks.person
+    return np.append(np.ones(min(1, len(person)), np.bool_), person[1:] != person[:-1])
 
 
-def _measure_lengths(movements: Movements) -> Float:
-    begin = _mark_begins(movements)
-    step = np.hypot(np.diff(movements.x, prepend=np.nan), np.diff(movements.y, prepend=np.nan))[: len(begin)]
+def _measure_lengths(tracks: Tracks) -> Float:
+    begin = _mark_begins(tracks)
+    step = np.hypot(np.diff(tracks.x, prepend=np.nan), np.diff(tracks.y, prepend=np.nan))[: len(begin)]
     return sum_weights(np.cumsum(begin) - 1, np.where(begin, 0.0, step), 0)
 
 
-def _compare(true: Movements, a: Float, told: Movements, e: Float) -> float | None:
+def _compare(true: Tracks, a: Float, told: Tracks, e: Float) -> float | None:
     if not len(a):
         return None
     edges = np.linspace(a.min(), a.max(), BUCKETS + 1)[1:-1]
@@ -121,7 +121,7 @@ def _compare(true: Movements, a: Float, told: Movements, e: Float) -> float | No
     ))  # fmt: skip
 
 
-def _count_patterns(true: Movements, told: Movements, cell_m: float) -> tuple[Float, Float]:
+def _count_patterns(true: Tracks, told: Tracks, cell_m: float) -> tuple[Float, Float]:
     """Count every sequence that occurs, in truth and as published: float64[patterns] each."""
     cell, track, weight, is_told = _list_visits(true, told, cell_m)
     found: list[tuple[Float, Float]] = [(np.empty(0), np.empty(0))]
@@ -141,7 +141,7 @@ def _count_patterns(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
     return np.concatenate([a for a, _ in found]), np.concatenate([e for _, e in found])
 
 
-def _list_visits(true: Movements, told: Movements, cell_m: float) -> tuple[Int, Int, Float, Bool]:
+def _list_visits(true: Tracks, told: Tracks, cell_m: float) -> tuple[Int, Int, Float, Bool]:
     """List the visits of cells, first true, then published ones: cell, track, weight, and whether it is published."""
     both = (true, told)
     column, row = (

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from dbanon.base.trajectory import Float, Int
 
@@ -48,7 +49,7 @@ def measure_trip_jsd(true: Tally, told: Tally) -> float | None:
 
 
 def measure_tally_error(true: Tally, told: Tally) -> float | None:
-    """Sum |e - a| / sum a over all keys of either: `flow_error` of pairs of zones, `dwell_error` of classes of time.
+    """Sum |e - a| / sum a over all keys of either: such as `flow_error` of pairs of zones.
 
     None if there are no people in truth.
     """
@@ -68,8 +69,6 @@ def measure_location_tau_b(true: Tally, told: Tally) -> float | None:
 
     Source: Kendall: The Treatment of Ties in Ranking Problems, Biometrika 33(3), 1945.
     """
-    from scipy import stats  # slow to import, and seldom needed
-
     _, a, e = _align(true, told)
     there = (a > 0) | (e > 0)
     if len(np.unique(a[there])) < 2 or len(np.unique(e[there])) < 2:
@@ -92,22 +91,6 @@ def measure_divergence(a: Float, e: Float) -> float:
     m = (p + q) / 2
     parts = sum(np.sum(s[s > 0] * np.log2(s[s > 0] / m[s > 0])) for s in (p, q))
     return float(np.clip(parts / 2, 0, 1))
-
-
-def find_weighted_quantiles(
-    values: Float, weights: Float, at: tuple[float, ...] = (0.1, 0.5, 0.9)
-) -> list[float | None]:
-    """Find weighted quantiles: the least values with at least those shares of the weight at or below them.
-
-    All are None if there is no weight.
-    """
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order])
-    if not len(below) or below[-1] <= 0:
-        return [None for _ in at]
-    # Slightly less, so that rounding of the sum does not skip a value that is just enough.
-    found = np.searchsorted(below, np.array(at) * below[-1] * (1 - 1e-12))
-    return [float(value) for value in values[order][np.minimum(found, len(below) - 1)]]
 
 
 def sum_weights(number: Int, weights: Float, size: int) -> Float:

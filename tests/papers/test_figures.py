@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.base.figures import Movements
-from dbanon.metrics import distributions, sequences
-from dbanon.metrics.distributions import Tally, find_weighted_quantiles, measure_divergence
-from tests.unit.test_metrics_counts import NOTHING, make_movements
+from benchmarks.figures import sequences, tallies
+from benchmarks.figures.files import Tracks
+from benchmarks.figures.tallies import Tally, measure_divergence
+from benchmarks.figures.unicity import measure_unicity
 
 Counts = dict[tuple[int, int], int]
 
@@ -48,20 +48,20 @@ counts = st.dictionaries(keys, st.integers(1, 5), min_size=1, max_size=10)
 @given(counts, counts)
 def test_figures_of_tallies_are_those_of_plain_python(a: Counts, e: Counts) -> None:
     true, told = make_tally(a), make_tally(e)
-    assert distributions.measure_trip_jsd(true, told) == pytest.approx(compute_plain_jsd(a, e), abs=1e-12)
+    assert tallies.measure_trip_jsd(true, told) == pytest.approx(compute_plain_jsd(a, e), abs=1e-12)
     off = sum(abs(a.get(key, 0) - e.get(key, 0)) for key in {*a, *e})
-    assert distributions.measure_tally_error(true, told) == pytest.approx(off / sum(a.values()))
+    assert tallies.measure_tally_error(true, told) == pytest.approx(off / sum(a.values()))
     by_hour = []
     for hour in {key[0] for key in a}:
         own = [{key: value for key, value in of.items() if key[0] == hour} for of in (a, e)]
         by_hour.append(compute_plain_jsd(*own) if own[1] else 1)
-    assert distributions.measure_density_jsd(true, told) == pytest.approx(np.mean(by_hour))
+    assert tallies.measure_density_jsd(true, told) == pytest.approx(np.mean(by_hour))
     both = sorted({*a, *e})
     values = [[own.get(key, 0) for key in both] for own in (a, e)]
     if all(len(set(own)) > 1 for own in values):
-        assert distributions.measure_location_tau_b(true, told) == pytest.approx(compute_plain_tau_b(*values))
+        assert tallies.measure_location_tau_b(true, told) == pytest.approx(compute_plain_tau_b(*values))
     else:
-        assert distributions.measure_location_tau_b(true, told) is None
+        assert tallies.measure_location_tau_b(true, told) is None
 
 
 def test_the_divergence_is_not_its_root_and_at_most_one_bit() -> None:
@@ -73,55 +73,16 @@ def test_the_divergence_is_not_its_root_and_at_most_one_bit() -> None:
     assert measure_divergence(np.zeros(2), np.ones(2)) == 1
 
 
-def test_keys_may_be_texts_and_stand_twice() -> None:
-    true = Tally(keys=np.array([["a", "b"], ["a", "b"], ["b", "a"]]), values=np.array([1.0, 2.0, 1.0]))
-    told = Tally(keys=np.array([["b", "b"], ["a", "b"]]), values=np.array([1.0, 3.0]))
-    assert distributions.measure_tally_error(true, told) == pytest.approx((0 + 1 + 1) / 4)
-
-
 def test_tallies_of_nothing_cannot_be_compared() -> None:
     none, some = make_tally({}), make_tally({(0, 0): 3})
     for of in (
-        distributions.measure_density_jsd, distributions.measure_trip_jsd, distributions.measure_tally_error,
-        distributions.measure_location_tau_b,
+        tallies.measure_density_jsd, tallies.measure_trip_jsd, tallies.measure_tally_error,
+        tallies.measure_location_tau_b,
     ):  # fmt: skip
         assert of(none, some) is None
         assert of(none, none) is None
-    assert distributions.measure_trip_jsd(some, none) == distributions.measure_density_jsd(some, none) == 1
-    assert distributions.measure_location_tau_b(some, some) is None  # one cell has no order
-
-
-def test_an_order_with_ties_is_the_same_as_itself() -> None:
-    """The field's programs give 0.659-like values here: they keep ties in the denominator, and order cells anyhow."""
-    values = [9, 4, 4, 4, 2, 2, 1, 1, 1, 1]
-    same = make_tally({(0, cell): value for cell, value in enumerate(values)})
-    assert distributions.measure_location_tau_b(same, same) == pytest.approx(1)
-    assert compute_field_tau(values, values) == pytest.approx(0.78, abs=0.01)
-
-
-def compute_field_tau(a: list[float], e: list[float]) -> float:
-    """Kendall's tau as AdaTrace and LDPTrace compute it: over all pairs, ties among them."""
-    pairs = list(itertools.combinations(range(len(a)), 2))
-    agree = sum((a[i] > a[j] and e[i] > e[j]) or (a[i] < a[j] and e[i] < e[j]) for i, j in pairs)
-    reverse = sum((a[i] > a[j] and e[i] < e[j]) or (a[i] < a[j] and e[i] > e[j]) for i, j in pairs)
-    return (agree - reverse) / len(pairs)
-
-
-# ---- quantiles -------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=20))
-def test_weighted_quantiles_are_those_of_values_written_out(rows: list[tuple[int, int]]) -> None:
-    written = sorted(value for value, weight in rows for _ in range(weight))
-    by_hand = [written[max(0, math.ceil(len(written) * share / 10) - 1)] for share in (1, 5, 9)]
-    values, weights = np.array(rows, float).T
-    assert find_weighted_quantiles(values, weights) == by_hand
-
-
-def test_quantiles_of_nothing_cannot_be_said() -> None:
-    assert find_weighted_quantiles(np.empty(0), np.empty(0)) == [None] * 3
-    assert find_weighted_quantiles(np.ones(2), np.zeros(2)) == [None] * 3
+    assert tallies.measure_trip_jsd(some, none) == tallies.measure_density_jsd(some, none) == 1
+    assert tallies.measure_location_tau_b(some, some) is None  # one cell has no order
 
 
 # ---- tracks ----------------------------------------------------------------------------------------------------------
@@ -140,8 +101,9 @@ def list_tracks(rows: Rows) -> list[list[tuple[int, int]]]:
     return list(by_track.values())
 
 
-def make_moved(rows: Rows) -> Movements:
-    return make_movements([(track, track, t, x, y) for track, t, x, y in rows])
+def make_tracks(rows: Rows) -> Tracks:
+    person, t, x, y = np.array(sorted(rows)).T
+    return Tracks(person=person, t=t.astype(float), x=x.astype(float), y=y.astype(float), weight=np.ones(len(t)))
 
 
 def count_plain_buckets(sizes: list[float], like: list[float]) -> Counter[int]:
@@ -154,13 +116,13 @@ def count_plain_buckets(sizes: list[float], like: list[float]) -> Counter[int]:
 def test_lengths_and_diameters_are_those_of_plain_python(a: Rows, e: Rows) -> None:
     lengths = [[sum(map(math.dist, own, own[1:])) for own in list_tracks(of)] for of in (a, e)]
     extents = [[max(math.dist(p, q) for p in own for q in own) for own in list_tracks(of)] for of in (a, e)]
-    assert sequences.measure_diameters(make_moved(a)) == pytest.approx(extents[0])
+    assert sequences.measure_diameters(make_tracks(a)) == pytest.approx(extents[0])
     if not any(find_near_edge(lengths)):
         expected = compute_plain_jsd(*(count_plain_buckets(own, lengths[0]) for own in lengths))
-        assert sequences.measure_length_jsd(make_moved(a), make_moved(e)) == pytest.approx(expected, abs=1e-9)
+        assert sequences.measure_length_jsd(make_tracks(a), make_tracks(e)) == pytest.approx(expected, abs=1e-9)
     if not any(find_near_edge(extents)):
         expected = compute_plain_jsd(*(count_plain_buckets(own, extents[0]) for own in extents))
-        assert sequences.measure_diameter_jsd(make_moved(a), make_moved(e)) == pytest.approx(expected, abs=1e-9)
+        assert sequences.measure_diameter_jsd(make_tracks(a), make_tracks(e)) == pytest.approx(expected, abs=1e-9)
 
 
 def find_near_edge(sizes: list[list[float]]) -> list[bool]:
@@ -171,15 +133,15 @@ def find_near_edge(sizes: list[list[float]]) -> list[bool]:
 
 def test_the_longest_tracks_are_in_a_bucket_too() -> None:
     """Twice the greatest true length is in the last bucket, with the greatest."""
-    true = make_moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (1, 1, 1, 0)])
-    told = make_moved([(0, 0, 0, 0), (0, 1, 20, 0), (1, 0, 0, 0), (1, 1, 0, 0)])
+    true = make_tracks([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (1, 1, 1, 0)])
+    told = make_tracks([(0, 0, 0, 0), (0, 1, 20, 0), (1, 0, 0, 0), (1, 1, 0, 0)])
     assert sequences.measure_length_jsd(true, told) == 0
 
 
 def test_a_track_counts_as_many_people_as_it_stands_for() -> None:
-    true = make_moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (2, 0, 5, 5)])
-    heavy = make_moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0)])
-    weighted = Movements(**(vars(heavy) | {"weight": np.array([1.0, 1.0, 2.0])}))
+    true = make_tracks([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (2, 0, 5, 5)])
+    heavy = make_tracks([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0)])
+    weighted = Tracks(**(vars(heavy) | {"weight": np.array([1.0, 1.0, 2.0])}))
     assert sequences.measure_length_jsd(true, weighted) == pytest.approx(0)
     assert sequences.measure_length_jsd(true, heavy) > 0.01
 
@@ -198,7 +160,7 @@ def find_plain_patterns(of: list[list[tuple[int, int]]]) -> Counter[tuple[tuple[
 def test_patterns_are_those_of_plain_python(a: Rows, e: Rows) -> None:
     """With fewer than 100 patterns, none is cut off."""
     true, told = find_plain_patterns(list_tracks(a)), find_plain_patterns(list_tracks(e))
-    found = sequences.compare_patterns(make_moved(a), make_moved(e), 2)
+    found = sequences.compare_patterns(make_tracks(a), make_tracks(e), 2)
     if not true:
         assert found.f1 is None
         assert found.support is None
@@ -213,29 +175,30 @@ def test_only_the_hundred_most_frequent_patterns_count() -> None:
     again = [(1000 + i, t, x, y) for i, t, x, y in often]
     once = [(2000 + i, t, 5000 + 10 * i + t, 0) for i in range(50) for t in (0, 1)]
     told = [*often[:100], *once]
-    found = sequences.compare_patterns(make_moved([*often, *again, *once]), make_moved(told), 1)
+    found = sequences.compare_patterns(make_tracks([*often, *again, *once]), make_tracks(told), 1)
     assert found.f1 == pytest.approx(2 * 50 / 200)
     assert found.support == pytest.approx((50 * 0.5 + 50 * 1) / 100)
 
 
-def test_patterns_that_have_nothing_in_common_have_no_f1() -> None:
-    found = sequences.compare_patterns(
-        make_moved([(0, 0, 0, 0), (0, 1, 5, 0)]), make_moved([(0, 0, 0, 5), (0, 1, 5, 5)]), 1
-    )
-    assert (found.f1, found.support) == (0, 1)
-
-
-def test_nothing_that_moves_has_no_figures() -> None:
-    one = make_moved([(0, 0, 1, 1)])
-    assert sequences.measure_length_jsd(NOTHING, one) is sequences.measure_diameter_jsd(NOTHING, one) is None
-    assert sequences.measure_length_jsd(one, NOTHING) == sequences.measure_diameter_jsd(one, NOTHING) == 1
-    assert sequences.measure_length_jsd(one, one) == sequences.measure_diameter_jsd(one, one) == 0
-    assert sequences.compare_patterns(NOTHING, NOTHING, 1) == sequences.compare_patterns(one, one, 1)
-
-
 def test_the_same_data_have_the_best_figures() -> None:
     rng = np.random.default_rng(2)
-    walk = make_moved([(i, t, *rng.integers(0, 9, 2)) for i in range(30) for t in range(40)])
+    walk = make_tracks([(i, t, *rng.integers(0, 9, 2)) for i in range(30) for t in range(40)])
     found = sequences.compare_patterns(walk, walk, 3)
     assert (found.f1, found.support) == (1, 0)
     assert sequences.measure_length_jsd(walk, walk) == sequences.measure_diameter_jsd(walk, walk) == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows, st.integers(0, 9))
+def test_all_points_of_a_person_single_out_those_whose_points_no_other_has(rows: Rows, seed: int) -> None:
+    """With as many points as a person has there is nothing at random."""
+    points: dict[int, set[tuple[int, int, int]]] = {}
+    for person, t, x, y in rows:
+        points.setdefault(person, set()).add((t // 2, x // 2, y // 2))
+    found = measure_unicity(make_tracks(rows), np.random.default_rng(seed), points=range(1, 30), cell_m=2, slot_s=2)
+    for p, figure in enumerate(found, 1):
+        exactly = [person for person, own in points.items() if len(own) == p]
+        more = [person for person, own in points.items() if len(own) > p]
+        unique = [person for person in exactly if sum(points[person] <= own for own in points.values()) == 1]
+        if not more:
+            assert figure.value == (pytest.approx(len(unique) / len(exactly)) if exactly else None)
