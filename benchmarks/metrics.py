@@ -12,8 +12,8 @@ import time
 import numpy as np
 
 from benchmarks import _measure
-from dbanon.base.figures import Movements, Questions
 from dbanon.metrics.questions import count_true_answers, draw_questions
+from dbanon.results.figures import Movements, Questions
 
 TOWN_M = 12_000.0
 ONE_IN = 20

@@ -57,8 +57,8 @@ from benchmarks._measure import run_dbanon, run_private_server
 from benchmarks.figures import FIGURES, evaluate_file, files
 from benchmarks.figures.files import Rectangles, Tracks
 from benchmarks.figures.unicity import measure_unicity
-from dbanon.base.figures import Figure
 from dbanon.methods import METHODS
+from dbanon.results.figures import Figure
 from dbanon.runs import reading
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.figures import Evaluation, Figure
-from dbanon.base.sweep import Setting, Sweep
-from dbanon.metrics import settings as judging
+from dbanon.evaluation import settings as judging
+from dbanon.results.figures import Evaluation, Figure
+from dbanon.results.sweep import Setting, Sweep
 
 
 def draw_replicates(error: float, *, noise: float = 0.001, questions: str = "q") -> dict[str, Any]:

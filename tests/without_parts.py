@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from dbanon.base.parts import PACKAGES, Part
+from dbanon.base.extras import PACKAGES, Part
 from tests.acceptance.commands import Done
 
 ALSO: dict[Part, tuple[str, ...]] = {"files": ("pandas",), "compute": ("llvmlite",), "dask": ()}

@@ -13,15 +13,15 @@ from benchmarks.figures import answers, sequences, tallies
 from benchmarks.figures.answers import Counted, Points, Span, Table, Told
 from benchmarks.figures.files import Rectangles, Tracks, read
 from benchmarks.figures.tallies import Tally
-from dbanon.base.figures import Answers, Figure, Questions
 from dbanon.base.trajectory import Float, Trajectories
+from dbanon.evaluation._measurement import SPAN_S, Box
+from dbanon.evaluation._truth import Truth, find_window
 from dbanon.metrics.counts import measure_counts
 from dbanon.metrics.questions import count_true_answers, draw_questions
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import connect, find_postgis_schema
+from dbanon.results.figures import Answers, Figure, Questions
 from dbanon.runs import reading, stored
-from dbanon.runs._measurement import SPAN_S, Box
-from dbanon.runs._truth import Truth, find_window
 
 CELL_M, ZONE_M = 1000.0, 3000.0
 TRIP_SPANS, TRIP_S = 6, 1800.0

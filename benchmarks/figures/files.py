@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyproj
 
-from dbanon.base.figures import Movements
 from dbanon.base.trajectory import Float, Int
+from dbanon.results.figures import Movements
 
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.figures.files import Tracks
-from dbanon.base.figures import Figure
 from dbanon.base.trajectory import Bool, Int
 from dbanon.metrics.counts import compute_exact_interval
+from dbanon.results.figures import Figure
 
 
 def measure_unicity(

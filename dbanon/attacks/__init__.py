@@ -17,7 +17,7 @@ from dbanon.base.errors import DataError
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories, freeze
 
 if TYPE_CHECKING:
-    from dbanon.attacks.shared.frame import Attack
+    from dbanon.attacks.shared.clauses import Attack
 
 Kind = TypeVar("Kind", bound="Evidence")
 

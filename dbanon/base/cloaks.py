@@ -141,7 +141,8 @@ class Cloaks:
     member_record : int64[m]
     member_trajectory : int64[m]
         trajectory ids (database keys), sorted by (record, trajectory). A person is in one record at a time, or in
-        several with the very same members (`dbanon.attacks.once`); where hiding sets overlap, the owner alone.
+        several with the very same members (`dbanon.attacks.overlapping_records`); where hiding sets overlap, the
+        owner alone.
     member_start, member_end : int64[m], optional
         The stretch the record carries the trajectory for; None, or a start that is the end: the whole record.
     hiding : Hiding, optional

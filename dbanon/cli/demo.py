@@ -17,10 +17,11 @@ from psycopg import sql
 from dbanon import methods, synth
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import report
+from dbanon.evaluation import evaluating
 from dbanon.options.reporting import Reporting
 from dbanon.postgres.connection import find_postgis_schema, translate_errors
-from dbanon.releases import reporting
-from dbanon.runs import evaluating, stored
+from dbanon.reports import reporting
+from dbanon.runs import stored
 
 if TYPE_CHECKING:
     from dbanon.database import Database, RunResult

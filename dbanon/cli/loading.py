@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbanon.base import parts
+from dbanon.base import extras
 from dbanon.base.errors import ParameterError
 from dbanon.base.progress import Display
 from dbanon.cli._options import add_options
@@ -129,7 +129,7 @@ def generate(
     bus, bicycle, pedestrian) or the street allows. The streets are those of a small built-in city, or of any network
     given as two files. No person in the data is real.
     """
-    parts.demand("files", "compute")
+    extras.demand("files", "compute")
     from dbanon import synth
     from dbanon.cli import report
 

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon.base.console import make_visible
-from dbanon.base.described import Described, name_verdict
 from dbanon.base.errors import format_count
-from dbanon.base.figures import ASKED_WORDS, round_percent
 from dbanon.pages import words
 from dbanon.pages.charts import format_metres
+from dbanon.results.described import Described, name_verdict
+from dbanon.results.figures import ASKED_WORDS, round_percent
 
 if TYPE_CHECKING:
-    from dbanon.base.figures import Asked, Evaluation, Figure
-    from dbanon.base.sweep import Setting, Sweep
     from dbanon.database import RunResult
     from dbanon.load import LoadReport
     from dbanon.methods import Method
+    from dbanon.results.figures import Asked, Evaluation, Figure
+    from dbanon.results.sweep import Setting, Sweep
     from dbanon.runs.stored import PlanItem
     from dbanon.synth import SynthReport
 

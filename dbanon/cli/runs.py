@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dbanon.base import parts
+from dbanon.base import extras
 from dbanon.base.errors import format_count
 from dbanon.cli._options import add_options
 from dbanon.cli._shared import GLOBAL_EPILOG, Dataset, app, everywhere, open_database, say, show
@@ -164,7 +164,7 @@ def worker(
 @app.command("_compile", hidden=True)
 def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="METHOD...")] = None) -> None:
     """Compile for this machine the code of these families. Default: all, at low priority."""
-    parts.demand("compute")
+    extras.demand("compute")
     from dbanon.runs import compiling
 
     compiling.compile_ahead(families or ())
@@ -326,7 +326,7 @@ def demo(
     ] = True,
 ) -> None:
     """Generate a small city, anonymise, attack and publish it, show rows of the published view, and make a page."""
-    parts.demand("files", "compute")
+    extras.demand("files", "compute")
     from dbanon.cli import demo as whole_way
 
     with open_database() as database:

@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 
 from dbanon import releases, schema
-from dbanon.base import parts
+from dbanon.base import extras
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
-from dbanon.base.figures import Evaluation
-from dbanon.base.parts import needs
+from dbanon.base.extras import needs
 from dbanon.base.progress import Display, Progress, finish_progress
-from dbanon.base.sweep import Sweep
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
 from dbanon.options import evaluating, list_fields, publishing, reporting, scheduling, sweeping, take_keywords
@@ -32,6 +30,8 @@ from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, translate_errors
 from dbanon.releases import export
 from dbanon.releases.published import Params
+from dbanon.results.figures import Evaluation
+from dbanon.results.sweep import Sweep
 from dbanon.runs import jobs, queue, stored
 from dbanon.runs.stored import RunResult
 from dbanon.runs.watch import Watch
@@ -39,7 +39,7 @@ from dbanon.runs.watch import Watch
 if TYPE_CHECKING:
     import geopandas
 
-    from dbanon.releases import reporting as pages
+    from dbanon.reports import reporting as pages
 
 __all__ = ["Database", "RunResult", "open_database"]
 
@@ -159,7 +159,7 @@ class Database(Datasets):
 
         Returns
         -------
-        dbanon.base.sweep.Sweep
+        dbanon.results.sweep.Sweep
             Its `settings` are one a combination, also of those that cannot be, which say why; `frame` makes a table.
 
         Raises
@@ -267,14 +267,14 @@ class Database(Datasets):
 
     def _may_compute(self) -> bool:
         """Whether runs are computed in this process: the part for it is installed, and the login may."""
-        return not parts.list_missing("compute") and queue.may_compute(self.connection)
+        return not extras.list_missing("compute") and queue.may_compute(self.connection)
 
     def _demand_worker(self) -> None:
         """Raise an error where this process does not compute and no worker is up."""
         if queue.has_worker(self.connection):
             return
         if queue.may_compute(self.connection):
-            parts.demand("compute", what="To compute a run while no worker is up, this machine")
+            extras.demand("compute", what="To compute a run while no worker is up, this machine")
         raise queue.make_no_worker_error()
 
     def _run_here(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
@@ -295,8 +295,9 @@ class Database(Datasets):
     def _finish_run(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
         from dbanon.runs import pipeline  # with Arrow
 
+        url, measure = self.target.url, self._measure_run
         return pipeline.finish_run(
-            self.connection, self.target.url, holder, claim, watch, asked=asked, tasks=self.tasks
+            self.connection, url, holder, claim, watch, asked=asked, tasks=self.tasks, evaluate=measure
         )
 
     @take_keywords(publishing.Publishing)
@@ -402,7 +403,7 @@ class Database(Datasets):
 
         Returns
         -------
-        dbanon.base.figures.Evaluation
+        dbanon.results.figures.Evaluation
             A release that grows gives the evaluation of its newest part whose data are as they were. `others` has those
             of the other live parts, and `notes` name the parts whose data are gone.
 
@@ -411,7 +412,7 @@ class Database(Datasets):
         VerificationFailed
             If a true count lies outside the bounds that are told, which is a defect of dbanon.
         """
-        from dbanon.runs import evaluating as evaluation  # with Numba
+        from dbanon.evaluation import evaluating as evaluation  # with Numba
 
         return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
 
@@ -516,7 +517,7 @@ class Database(Datasets):
         DataError
             If the file cannot be written: then nothing is left of it.
         """
-        from dbanon.releases import reporting as pages  # with NumPy
+        from dbanon.reports import reporting as pages  # with NumPy
 
         self.progress("reading rows", 0, None)
         private = self._open_private() if asked.with_truth else None
@@ -526,9 +527,9 @@ class Database(Datasets):
         return pages.write(asked.output, html, private=asked.with_truth)
 
     def _open_private(self) -> "pages.Private":
-        parts.demand("compute", what="--with-truth")
-        from dbanon.releases import reporting as pages
-        from dbanon.runs import evaluating as evaluation  # with Numba
+        extras.demand("compute", what="--with-truth")
+        from dbanon.evaluation import evaluating as evaluation  # with Numba
+        from dbanon.reports import reporting as pages
 
         return pages.Private(
             choose_part=partial(evaluation.choose_part, self.connection),
@@ -536,10 +537,11 @@ class Database(Datasets):
             evaluate=self._measure_run,
         )
 
-    def _measure_run(self, run_id: int) -> Evaluation:
-        from dbanon.runs import evaluating as evaluation
+    def _measure_run(self, run_id: int, progress: Progress | None = None) -> Evaluation:
+        from dbanon.evaluation import evaluating as evaluation  # with SciPy
 
-        return evaluation.evaluate(self.connection, self.target.url, run_id, evaluating.Evaluating(), self.progress)
+        asked = evaluating.Evaluating()
+        return evaluation.evaluate(self.connection, self.target.url, run_id, asked, progress or self.progress)
 
     @finish_progress
     @take_keywords(reporting.Writing)
@@ -549,7 +551,7 @@ class Database(Datasets):
         Those of different methods are not ranked. Returns the page; or, with `output`, the file that it was written
             to.
         """
-        from dbanon.releases import reporting as pages
+        from dbanon.reports import reporting as pages
 
         self.progress("reading rows", 0, None)
         html = pages.compare(self.connection, one, other, asked)

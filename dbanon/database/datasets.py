@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from dbanon import load, releases
-from dbanon.base.parts import needs
+from dbanon.base.extras import needs
 from dbanon.base.progress import Progress, finish_progress
 from dbanon.load import retention
 from dbanon.options import generating, loading, take_keywords

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbanon import methods
-from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
     DataError,
     DbanonError,
@@ -22,15 +21,17 @@ from dbanon.base.errors import (
     choose_one,
     format_count,
 )
-from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Progress
-from dbanon.base.sweep import Minute, Setting, Sweep, Want
-from dbanon.metrics import METRICS, settings
+from dbanon.base.trajectory import DatasetRow
+from dbanon.evaluation import evaluating, evaluation_store, sample_map, settings, sweep_session
+from dbanon.metrics import METRICS
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
 from dbanon.options.sweeping import Sweeping
 from dbanon.postgres.connection import Connection
-from dbanon.runs import evaluating, kept, minute, queue, stored, tied
+from dbanon.results.figures import Evaluation
+from dbanon.results.sweep import Minute, Setting, Sweep, Want
+from dbanon.runs import queue, stored
 from dbanon.runs.stored import RunResult
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class _Combination:
     varied: Mapping[str, Any]
     promise: Mapping[str, Any]
     strength: tuple[float, ...]
-    key: kept.Key
+    key: evaluation_store.Key
 
     @property
     def name(self) -> str:
@@ -95,7 +96,7 @@ def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
     missing = {place: one for place, one in enumerate(combinations) if place not in found}
     if missing:
         with (
-            tied.open_session(database.lock_url, database.target.url) as lock_key,
+            sweep_session.open_session(database.lock_url, database.target.url) as lock_key,
             _show_progress(database, len(combinations)) as clock,
         ):
             work = _Work(database, family, algorithm, asked, lock_key)
@@ -136,7 +137,10 @@ def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
 
 def _find_measured(connection: Connection, combinations: list[_Combination], asked: Sweeping) -> dict[int, Setting]:
     """Find the settings that were measured earlier, by their places among all."""
-    kept_ones = ((place, one, kept.find(connection, one.key, asked.dataset)) for place, one in enumerate(combinations))
+    kept_ones = (
+        (place, one, evaluation_store.find(connection, one.key, asked.dataset))
+        for place, one in enumerate(combinations)
+    )
     return {
         place: _make_setting(one, known, is_earlier=True)
         for place, one, known in kept_ones
@@ -155,7 +159,7 @@ def _list_combinations(
         checked = stored.complete_params(connection, family.name, algorithm, given)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
-        key = kept.Key(
+        key = evaluation_store.Key(
             dataset_id=dataset.dataset_id,
             revision=dataset.revision,
             method=family.name,
@@ -185,7 +189,7 @@ class _Work:
         self.first: Minute | None = None
         if asked.sample is not None:
             database.progress(f"drawing {format_count(asked.sample, 'person', 'people')}", 0, None)
-            self.dataset = tied.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
+            self.dataset = sweep_session.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
 
     def measure(self, one: _Combination) -> Evaluation:
         """Compute, attack and ask one setting, keep its figures, and drop its run."""
@@ -201,12 +205,12 @@ class _Work:
         self._demand_unchanged(one.key.revision)
         about = {
             "version": importlib.metadata.version("dbanon"),
-            "releases": kept.count_releases(self.database.connection, one.key.dataset_id),
+            "releases": evaluation_store.count_releases(self.database.connection, one.key.dataset_id),
             "seconds": round(time.perf_counter() - began, 3),
         }
         run_id = ids[-1] if self.asked.keep and ids else None
         measured = replace(measured, run_id=run_id, dataset=self.asked.dataset, run={**measured.run, **about})
-        kept.keep(self.database.connection, one.key, measured)
+        evaluation_store.keep(self.database.connection, one.key, measured)
         for dropped in () if self.asked.keep else ids:
             stored.drop_run(self.database.connection, dropped)
         return measured
@@ -227,7 +231,7 @@ class _Work:
             run_id = queue.submit_run(connection, self.family.name, asked)
             ids.append(run_id)
             if not self.asked.keep:
-                tied.tie_run(connection, run_id, self.lock_key)
+                sweep_session.tie_run(connection, run_id, self.lock_key)
             return run_id
 
         return self.database._run_here(submit, self.asked)
@@ -243,7 +247,7 @@ class _Work:
         measured = evaluating.measure(self.database.target.url, run_id, asked, self.database.progress)
         if measured.questions is not None:
             k = int(one.promise.get("k") or 2)
-            self.minute = minute.draw(connection, run_id, k, measured.questions, self.first)
+            self.minute = sample_map.draw(connection, run_id, k, measured.questions, self.first)
             self.first = self.first or self.minute
         run = {
             "attack": dict(result.verdict.figures),

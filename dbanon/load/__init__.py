@@ -16,11 +16,11 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from dbanon.base import parts
+from dbanon.base import extras
 from dbanon.base.errors import DataError, choose_one
 from dbanon.base.progress import Progress, report_nothing
-from dbanon.load._given import ArrowStream, Table
-from dbanon.load._reported import LOAD_COLUMNS, LoadReport, collect_notices, report
+from dbanon.load._columns import ArrowStream, Table
+from dbanon.load._load_report import LOAD_COLUMNS, LoadReport, collect_notices, report
 from dbanon.load.datasets import LOADING_RECORD
 from dbanon.options.loading import ImportingTrajectories, name_as_sql
 from dbanon.postgres.connection import PIN_PATH, Connection, make_jsonb, translate_errors
@@ -55,7 +55,7 @@ _IMPORT_QUERY = f"SELECT {LOAD_COLUMNS} FROM dbanon_internal.import_fixes(%(tabl
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    parts.demand("files")
+    extras.demand("files")
     return getattr(importlib.import_module(f"dbanon.load.{_MODULES[name]}"), name)
 
 

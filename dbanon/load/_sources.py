@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.load import _arrow, _files, _geometry, _gis, _kinds, _mf_json, _names, _tracks
-from dbanon.load._files import Batch
-from dbanon.load._given import Table
+from dbanon.load import _columns, _geometry
+from dbanon.load._columns import Table
+from dbanon.load.formats import arrow, gis, kinds, mf_json, tabular, tracks
+from dbanon.load.formats.tabular import Batch
 from dbanon.options.loading import LoadingPlaces, LoadingTrajectories
 
 
@@ -69,11 +70,11 @@ class File:
 
     @cached_property
     def geometries(self) -> _geometry.Geometries:
-        schema = _files.read_parquet_schema(self.path)
+        schema = tabular.read_parquet_schema(self.path)
         return _geometry.Geometries({}) if schema is None else _geometry.find_geometries(schema)
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
-        return _files.read_batches(
+        return tabular.read_batches(
             self.path, names, options=wanted.options, may_break=wanted.may_break, geometry=wanted.geometry,
             numbers=wanted.numbers,
         )  # fmt: skip
@@ -109,14 +110,14 @@ class Layer(File):
 
     @cached_property
     def geometries(self) -> _geometry.Geometries:
-        crs = _gis.read_features(self.path, layer=self.layer, look=True).crs
+        crs = gis.read_features(self.path, layer=self.layer, look=True).crs
         return _geometry.Geometries({"geometry": _geometry.Geometry("geometry", crs)}, ("geometry",))
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         columns = list(dict.fromkeys(name for name in names if name != "geometry"))
-        parts = _gis.read_features(self.path, layer=self.layer, columns=columns).parts
+        parts = gis.read_features(self.path, layer=self.layer, columns=columns).parts
         read = ((dict(zip(["geometry", *columns], part.columns, strict=True)), 0) for part in parts)
-        yield from _files.number_rows(self.name, read, "features")
+        yield from tabular.number_rows(self.name, read, "features")
 
 
 class Frame:
@@ -146,14 +147,14 @@ class Frame:
         self.geometries = _geometry.find_geometries(self._reader.schema, primary)
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
-        _names.demand_columns(self.name, self._reader.schema.names, names, wanted.options)
+        _columns.demand_columns(self.name, self._reader.schema.names, names, wanted.options)
         names = list(dict.fromkeys(names))
-        read = _arrow.select_columns(self.name, self._rows, names, geometry=wanted.geometry)
+        read = arrow.select_columns(self.name, self._rows, names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
-        yield from _files.number_rows(self.name, parts, "rows to load (a stream that was read before has none left)")
+        yield from tabular.number_rows(self.name, parts, "rows to load (a stream that was read before has none left)")
 
     def read_first(self, name: str, wanted: Wanted) -> Any:
-        _names.demand_columns(self.name, self._reader.schema.names, [name], wanted.options)
+        _columns.demand_columns(self.name, self._reader.schema.names, [name], wanted.options)
         held, cell = [], None
         for batch in self._rows:
             held.append(batch)
@@ -191,15 +192,15 @@ def open_fixes(given: Table, layer: str | None = None) -> Source:
     """Take a table as `open_table` does, tracks, MF-JSON, or points of a geographic file, of which `layer` chooses."""
     taken = open_table(given)
     if isinstance(taken, File):
-        path, head = taken.path, _kinds.read_head(taken.path)
-        if _kinds.is_json(head) and _mf_json.has_motion(path):
-            taken = FixesFile(path, _mf_json.read_batches)
-        elif _kinds.is_gis(head) and (b'"Feature' in head or b'"features"' in head or not _kinds.is_json(head)):
+        path, head = taken.path, kinds.read_head(taken.path)
+        if kinds.is_json(head) and mf_json.has_motion(path):
+            taken = FixesFile(path, mf_json.read_batches)
+        elif kinds.is_gis(head) and (b'"Feature' in head or b'"features"' in head or not kinds.is_json(head)):
             return Layer(path, layer)
-        elif _tracks.are_tracks(path):
-            taken = FixesFile(path, _tracks.read_batches)
+        elif tracks.are_tracks(path):
+            taken = FixesFile(path, tracks.read_batches)
         else:
-            _kinds.demand_known(path, head, fixes=True)
+            kinds.demand_known(path, head, fixes=True)
     demand_no_layer(taken, layer)
     return taken
 

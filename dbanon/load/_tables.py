@@ -18,10 +18,11 @@ from psycopg.rows import dict_row
 
 from dbanon.base.errors import DataError, format_count
 from dbanon.base.progress import Progress, report_nothing
-from dbanon.load import _crs, _files, _geometry, _gis, _kinds, _parse, _sources, _staging, _trajectories
-from dbanon.load._given import Table
-from dbanon.load._reported import LoadReport, collect_notices
+from dbanon.load import _crs, _geometry, _parse, _sources, _staging, _trajectories
+from dbanon.load._columns import Table
+from dbanon.load._load_report import LoadReport, collect_notices
 from dbanon.load.datasets import LOADING_RECORD
+from dbanon.load.formats import gis, kinds, tabular
 from dbanon.options.loading import (
     Box,
     LoadingCells,
@@ -70,7 +71,7 @@ def load_places(
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         srid = _claim_dataset(connection, asked.dataset)
         source = _sources.open_table(given)
-        if isinstance(source, _sources.File) and _kinds.is_gis(_kinds.read_head(source.path)):
+        if isinstance(source, _sources.File) and kinds.is_gis(kinds.read_head(source.path)):
             rows, crs = _read_features(source.path, asked)
             swap = "The shapes have y first. Write them with x first."
             _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_describe_others(asked)}.")
@@ -210,7 +211,7 @@ def _read_placed(source: _sources.Source, asked: LoadingPlaces, crs: str, progre
 def _read_features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
     _sources.demand_no_position(file.name, asked)
-    found = _gis.read_features(file, layer=asked.layer, columns=[] if asked.name is None else [asked.name])
+    found = gis.read_features(file, layer=asked.layer, columns=[] if asked.name is None else [asked.name])
     return _make_feature_rows(found.parts, asked.name), _crs.choose_system(file.name, found.crs, asked.crs)
 
 
@@ -236,8 +237,8 @@ def _read_area(file: Path) -> str:
 
     Raises `DataError` if there is no such file, or one of its features is no valid polygon.
     """
-    _files.demand_readable(file)
-    found = _gis.read_features(file, layer=None) if _kinds.is_gis(_kinds.read_head(file)) else None
+    tabular.demand_readable(file)
+    found = gis.read_features(file, layer=None) if kinds.is_gis(kinds.read_head(file)) else None
     if found is None:
         raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them. Check --area.")
     crs = _crs.choose_system(file.name, found.crs, None)
@@ -381,11 +382,11 @@ def _copy(connection: Connection, source: str, cells: int | None, rows: Rows, *r
         _staging.copy_rows(connection, "pg_temp.dbanon_file", columns)
 
 
-def _read_texts(batch: _files.Batch, name: str) -> pa.Array:
+def _read_texts(batch: tabular.Batch, name: str) -> pa.Array:
     return _parse.replace_nul(_parse.parse_texts(batch.columns[name]))
 
 
-def _read_known(batch: _files.Batch) -> list[binary_copy.Column]:
+def _read_known(batch: tabular.Batch) -> list[binary_copy.Column]:
     """Number the rows of a batch, and keep their cells as they were read."""
     return [batch.line.to_numpy().astype(np.int64), binary_copy.encode_jsonb(_parse.format_json(batch.columns))]
 

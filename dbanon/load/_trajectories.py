@@ -14,11 +14,12 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, report_nothing
-from dbanon.load import _arrow, _bbox, _crs, _files, _geometry, _moving, _parse, _sources, _staging
-from dbanon.load._given import Table
-from dbanon.load._reported import LOAD_COLUMNS, LoadReport, collect_notices, report
+from dbanon.load import _crs, _geometry, _parse, _sources, _staging
+from dbanon.load._columns import Table
+from dbanon.load._load_report import LOAD_COLUMNS, LoadReport, collect_notices, report
 from dbanon.load.datasets import LOADING_RECORD
-from dbanon.options.loading import LoadingTrajectories, name_as_sql
+from dbanon.load.formats import arrow, moving, tabular
+from dbanon.options.loading import Box, LoadingTrajectories, name_as_sql
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
@@ -128,7 +129,7 @@ class Fixes:
                 _crs.demand_same(source.name, read.systems, self.crs)
                 placed = placed or read.x.null_count < len(read.x)
                 shaped = shaped or read.shaped
-                for start in range(0, len(read.line), _arrow.ROWS_PER_SLICE):
+                for start in range(0, len(read.line), arrow.ROWS_PER_SLICE):
                     part = read.slice(start)
                     self._stage_batch(connection, begun, part, file=len(counted), before=sum(counted) + rows)
                     rows += len(part.line)
@@ -140,7 +141,7 @@ class Fixes:
             counted.append(rows)
         return counted
 
-    def _read(self, batch: _files.Batch, where: _Position, times: _parse.Times) -> "_Rows":
+    def _read(self, batch: tabular.Batch, where: _Position, times: _parse.Times) -> "_Rows":
         """Take rows for fixes."""
         systems, shaped = batch.systems, False
         if where.is_geometry:
@@ -155,10 +156,10 @@ class Fixes:
             t = pc.if_else(pa.array(times.missing), _parse.MISSING_S, t)
         return _Rows(line, t, x, y, times.repeated, batch.columns, systems, shaped)
 
-    def _take_apart(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
+    def _take_apart(self, batch: tabular.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
         """Take rows apart into their fixes, which are numbered from `first`."""
         (name,) = where.columns
-        found = _moving.read_instants(batch.columns[name], times)
+        found = moving.read_instants(batch.columns[name], times)
         row = pa.array(found.row)
         columns = {other: cells.take(row) for other, cells in batch.columns.items() if other != name}
         systems = frozenset(f"EPSG:{srid}" for srid in found.srids if srid)
@@ -198,7 +199,7 @@ class Fixes:
         odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S) & (time <= begun.last_s))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
         if self.asked.bbox is not None:
-            odd |= ~_bbox.is_inside(east, north, self.asked.bbox)
+            odd |= ~_is_inside(east, north, self.asked.bbox)
         return np.asarray(~odd)
 
 
@@ -220,7 +221,7 @@ class _Rows:
 
     def slice(self, start: int) -> "_Rows":
         """Cut out some fixes from `start` on."""
-        end = start + _arrow.ROWS_PER_SLICE
+        end = start + arrow.ROWS_PER_SLICE
         t, x, y = (column[start:end] for column in (self.t, self.x, self.y))
         columns = {name: column[start:end] for name, column in self.columns.items()}
         return _Rows(self.line[start:end], t, x, y, self.repeated[start:end], columns, self.systems)
@@ -332,7 +333,7 @@ def demand_different(named: list[str], what: str) -> None:
 
 def report_batches(
     source: _sources.Source, names: list[str], wanted: _sources.Wanted, progress: Progress
-) -> Iterator[_files.Batch]:
+) -> Iterator[tabular.Batch]:
     """Read the batches of a source and report how much of it is done, in MB."""
     stage = f"reading {source.name}, MB"
     progress(stage, 0, None)
@@ -367,3 +368,10 @@ def load_trajectories(
             loads = cursor.execute(_FINISH_QUERY, arguments).fetchall()
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
     return report(asked.dataset, source.recorded, loads, notices)
+
+
+def _is_inside(x: NDArray[np.float64], y: NDArray[np.float64], bbox: Box) -> NDArray[np.bool_]:
+    """Where positions lie in a box; one whose least x is the greater crosses the antimeridian."""
+    west, south, east, north = bbox
+    across = (x >= west) & (x <= east) if west <= east else (x >= west) | (x <= east)
+    return np.asarray(across & (y >= south) & (y <= north))

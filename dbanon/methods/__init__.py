@@ -23,7 +23,7 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import DataError, ParameterError, choose_one
-from dbanon.base.parts import needs
+from dbanon.base.extras import needs
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import parsing

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from dbanon.base.figures import Answers, Asked, Figure, Questions
 from dbanon.base.trajectory import Bool, Float
+from dbanon.results.figures import Answers, Asked, Figure, Questions
 
 REPLICATES = 1000
 INTERVAL_QUANTILES = (0.05, 0.95)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.figures import Movements, Questions
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
+from dbanon.results.figures import Movements, Questions
 
 _POSITIONS_PER_PART = 1_000_000  # positions that a thread counts at a time, and a few more
 

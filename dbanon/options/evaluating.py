@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from dbanon.base.figures import Against
 from dbanon.options import Option
+from dbanon.results.figures import Against
 
 MIN_QUERIES, ENOUGH_QUERIES = 100, 400
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from dbanon.base.errors import ParameterError
-from dbanon.base.sweep import Want
 from dbanon.options import Option
 from dbanon.options.evaluating import Questioning
 from dbanon.options.loading import Dataset
 from dbanon.options.publishing import parse_parameters
 from dbanon.options.reading import Reading
+from dbanon.results.sweep import Want
 
 MAX_SETTINGS = 200
 

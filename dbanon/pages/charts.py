@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from dbanon.base.figures import Figure
 from dbanon.pages.svg import FIGURE_WIDTH, format_number, make_element, make_figure
+from dbanon.results.figures import Figure
 
 Kind = Literal["published", "published-wash", "private", "private-wash", "gone"]
 Point = tuple[float, float, float, float]

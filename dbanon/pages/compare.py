@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from dbanon.base.described import Described, count_verdicts
 from dbanon.base.errors import format_count
-from dbanon.base.figures import format_percent
-from dbanon.pages import frame, maps, words
-from dbanon.pages.drawn import draw_sizes
-from dbanon.pages.shown import Shown
+from dbanon.pages import layout, maps, words
+from dbanon.pages.disclosure import Shown
+from dbanon.pages.map_section import draw_sizes
+from dbanon.results.described import Described, count_verdicts
+from dbanon.results.figures import format_percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
     sides = {"A": one, "B": other}
     names = [side.record.name for side in sides.values()]
     is_same = one.promised == other.promised
-    around = frame.Frame(
+    around = layout.Frame(
         title=f"{names[0]} beside {names[1]}",
         band="To choose between two. Shows no true position.",
         head="to choose between two",
@@ -47,27 +47,28 @@ def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
         else "They promise different things, so neither is better by a figure of this page."
     )
     about = [f"{letter}: {side.record.name}" for letter, side in sides.items()]
-    return frame.make_document(
+    return layout.make_document(
         around,
-        frame.make_header(f"{names[0]} beside {names[1]}", lead, *about),
-        frame.make_section(
-            "The two promises", frame.make_columns(*(_make_promise(letter, side) for letter, side in sides.items()))
+        layout.make_header(f"{names[0]} beside {names[1]}", lead, *about),
+        layout.make_section(
+            "The two promises", layout.make_columns(*(_make_promise(letter, side) for letter, side in sides.items()))
         ),
-        frame.make_section("Figures", frame.make_table(["figure", "A", "B"], _make_rows(list(sides.values()), zone))),
-        frame.make_section(
-            "Rows at one moment", frame.make_columns(*(_draw_map(letter, side, zone) for letter, side in sides.items()))
+        layout.make_section("Figures", layout.make_table(["figure", "A", "B"], _make_rows(list(sides.values()), zone))),
+        layout.make_section(
+            "Rows at one moment",
+            layout.make_columns(*(_draw_map(letter, side, zone) for letter, side in sides.items())),
         ),
-        frame.make_section(
-            "Regions", frame.make_columns(*(_draw_sizes(letter, side) for letter, side in sides.items()))
+        layout.make_section(
+            "Regions", layout.make_columns(*(_draw_sizes(letter, side) for letter, side in sides.items()))
         ),
-        frame.make_section("Strengths and costs", frame.make_columns(*_make_advice(one, other))),
+        layout.make_section("Strengths and costs", layout.make_columns(*_make_advice(one, other))),
     )
 
 
 def _make_promise(letter: str, side: Side) -> Markup:
     record = side.record
     k = f", k = {record.k}" if record.k is not None else ""
-    return frame.make_card(f"{letter}: {record.method}{k}", words.insert_k(record.promise, record.k), record.rows_are)
+    return layout.make_card(f"{letter}: {record.method}{k}", words.insert_k(record.promise, record.k), record.rows_are)
 
 
 def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
@@ -75,7 +76,7 @@ def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
     times = [
         words.format_span(*(None if t is None else t.astimezone(zone) for t in (r.since, r.until))) for r in records
     ]
-    settings = [frame.isolate(words.format_settings(r.parameters) or "-") for r in records]
+    settings = [layout.isolate(words.format_settings(r.parameters) or "-") for r in records]
     return [
         ["clauses of the attack", *(" ".join(count_verdicts(r.clauses)) for r in records)],
         ["notices", *(str(len(r.notices)) for r in records)],
@@ -108,7 +109,7 @@ def _describe_share(record: Described) -> str:
 def _draw_map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
     moment, window = side.shown.moment, side.shown.window
     if moment is None or window is None:
-        return frame.make_card(letter, "There are no rows that hide people, so there is nothing to draw.")
+        return layout.make_card(letter, "There are no rows that hide people, so there is nothing to draw.")
     at = f"{moment.at.astimezone(zone):%H:%M}"
     drawn = maps.draw_map(
         f"map-{letter.lower()}",
@@ -117,7 +118,7 @@ def _draw_map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
         window,
         maps.draw_regions(moment.regions),
     )
-    return frame.make_picture(
+    return layout.make_picture(
         drawn,
         f"{letter}: {side.record.name} at {at}, {moment.said} of {format_count(moment.rows, 'row')} that hide people.",
         class_="map",
@@ -126,9 +127,9 @@ def _draw_map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
 
 def _draw_sizes(letter: str, side: Side) -> Markup:
     if not side.shown.sizes:
-        return frame.make_card(letter, "There are no rows that hide people.")
+        return layout.make_card(letter, "There are no rows that hide people.")
     drawn = draw_sizes(f"sizes-{letter.lower()}", f"{letter}: how long the regions are", side.shown)
-    return frame.make_picture(drawn, f"{letter}: share of people and time. The last bar is open.")
+    return layout.make_picture(drawn, f"{letter}: share of people and time. The last bar is open.")
 
 
 def _make_advice(one: Side, other: Side) -> list[Markup]:
@@ -136,7 +137,7 @@ def _make_advice(one: Side, other: Side) -> list[Markup]:
     cards = []
     if both:
         cards.append(
-            frame.make_card(
+            layout.make_card(
                 "Publish one of the two",
                 "Both are of the same people. Where they speak of the same time, a reader of both may find fewer "
                 "than k people for a row. dbanon measures that before it publishes the second one. If fewer than k "
@@ -144,7 +145,7 @@ def _make_advice(one: Side, other: Side) -> list[Markup]:
             )
         )
     cards.append(
-        frame.make_card(
+        layout.make_card(
             "How far off answers are",
             "This page has no figure that was held against true positions. dbanon evaluate measures that for each, "
             "with the same questions.",

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.base.described import count_verdicts
+from dbanon.results.described import count_verdicts
 
 
 def make_view(title: str, clauses: Sequence[Any], facts: Mapping[str, Any]) -> str:

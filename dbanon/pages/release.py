@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from dbanon.base.described import Described
-from dbanon.base.figures import Evaluation
-from dbanon.pages import frame, words
-from dbanon.pages.blocks import localise
-from dbanon.pages.drawn import Drawn
-from dbanon.pages.shown import Shown, Truth
-from dbanon.pages.told import Told
+from dbanon.pages import layout, words
+from dbanon.pages.disclosure import Shown, Truth
+from dbanon.pages.map_section import Drawn
+from dbanon.pages.sections import Told
 from dbanon.pages.utility import Utility
+from dbanon.pages.words import localise
+from dbanon.results.described import Described
+from dbanon.results.figures import Evaluation
 
 Audience = Literal["file", "analysts", "operators"]
 
@@ -51,7 +51,7 @@ def make_page(
         "file": "To file with the impact assessment. Shows the shares left out, and no true position.",
         "analysts": f"For readers of {record.name}. Made from the view alone: no true position went into it.",
         "operators": Markup("PRIVATE: shows true positions. For operators of the dataset {}. Do not forward.").format(
-            frame.isolate(record.dataset)
+            layout.isolate(record.dataset)
         ),
     }[audience]
     head = {
@@ -59,14 +59,14 @@ def make_page(
         "analysts": "for its readers",
         "operators": f"for operators of {record.dataset}",
     }[audience]
-    around = frame.Frame(
+    around = layout.Frame(
         title=f"{record.name}: promise and contents",
         band=band,
         head=head,
         foot=_write_foot(record),
         private=private,
     )
-    return frame.make_document(around, _write_header(record, zone), *body)
+    return layout.make_document(around, _write_header(record, zone), *body)
 
 
 def _write_foot(record: Described) -> str:
@@ -80,12 +80,12 @@ def _write_header(record: Described, zone: ZoneInfo) -> Markup:
     known = [
         f"Method {record.method}" + (f" ({record.algorithm})" if record.algorithm else ""),
         f"k = {record.k}" if record.k is not None else "",
-        Markup("dataset {}").format(frame.isolate(record.dataset)) if record.dataset else "",
+        Markup("dataset {}").format(layout.isolate(record.dataset)) if record.dataset else "",
         words.format_span(localise(record.since, zone), localise(record.until, zone)),
         f"{record.rows:,} rows" if record.rows is not None else "",
         f"published {words.format_moment(localise(record.published_at, zone))}" if record.published_at else "",
     ]
-    return frame.make_header(record.name, words.insert_k(record.promise, record.k), *filter(None, known))
+    return layout.make_header(record.name, words.insert_k(record.promise, record.k), *filter(None, known))
 
 
 class _Page(Drawn, Told, Utility):
@@ -95,9 +95,9 @@ class _Page(Drawn, Told, Utility):
 def _list_file_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.make_facts(),
-        frame.make_section(
+        layout.make_section(
             "Published rows",
-            frame.make_wide_columns(
+            layout.make_wide_columns(
                 page.draw_map(),
                 page.describe_rows(),
                 page.describe_intruder(),
@@ -106,11 +106,11 @@ def _list_file_blocks(page: _Page) -> Iterable[Markup]:
             ),
         ),
         page.make_tests(),
-        frame.make_signature_lines("assessed by", "approved by (data protection officer)", "date", "next review"),
+        layout.make_signature_lines("assessed by", "approved by (data protection officer)", "date", "next review"),
         page.list_clauses(),
         page.join_pictures(),
-        frame.make_section(
-            "Other releases, and the source", frame.make_columns(page.describe_overlap(), page.describe_source())
+        layout.make_section(
+            "Other releases, and the source", layout.make_columns(page.describe_overlap(), page.describe_source())
         ),
         page.list_parts(),
         page.write_commands(),
@@ -120,9 +120,9 @@ def _list_file_blocks(page: _Page) -> Iterable[Markup]:
 def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.make_facts(),
-        frame.make_section(
+        layout.make_section(
             "Published rows",
-            frame.make_wide_columns(
+            layout.make_wide_columns(
                 page.draw_map(), page.describe_rows(), page.describe_left_out(), page.draw_questions()
             ),
         ),
@@ -132,10 +132,10 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
         page.list_columns(),
         page.list_parts(),
         page.make_tests(),
-        frame.make_section(
+        layout.make_section(
             "Withdrawal, and the source",
-            frame.make_columns(
-                frame.make_card(
+            layout.make_columns(
+                layout.make_card(
                     "If a query says that the view does not exist",
                     "The release was withdrawn, or is now for other readers: ask the administrator. If it was "
                     "replaced while you asked, ask again. Numbers of records are drawn again in each release: do not "
@@ -150,12 +150,12 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
 def _list_operator_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.make_facts(),
-        frame.make_section("Private and published positions", page.draw_pair(), page.describe_part()),
+        layout.make_section("Private and published positions", page.draw_pair(), page.describe_part()),
         page.make_utility(),
         page.make_tests(),
-        frame.make_section(
+        layout.make_section(
             "On record",
-            frame.make_columns(
+            layout.make_columns(
                 page.describe_intruder(), page.describe_left_out(), page.describe_readers(), page.describe_overlap()
             ),
         ),
@@ -163,6 +163,6 @@ def _list_operator_blocks(page: _Page) -> Iterable[Markup]:
         page.join_pictures(),
         page.list_clauses(),
         page.list_parts(),
-        frame.make_section("Source", page.describe_source()),
+        layout.make_section("Source", page.describe_source()),
         page.write_commands(),
     ]

@@ -11,21 +11,21 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.base.errors import format_count
-from dbanon.base.figures import ASKED_WORDS, Figure, format_percent
-from dbanon.base.sweep import Setting, Sweep, find_lines
-from dbanon.pages import charts, frame, maps, words
+from dbanon.pages import charts, layout, maps, words
 from dbanon.pages.charts import Axis, Line, draw_text, format_metres
 from dbanon.pages.svg import FIGURE_WIDTH, make_element, make_figure
+from dbanon.results.figures import ASKED_WORDS, Figure, format_percent
+from dbanon.results.sweep import Setting, Sweep, find_lines
 
 _MAX_LINES = 12
 
 
 def make_page(sweep: Sweep, *, version: str = "") -> str:
     """Make the page of a sweep."""
-    around = frame.Frame(
+    around = layout.Frame(
         title=f"Sweep of {sweep.method} over {sweep.dataset}",
         band=Markup("PRIVATE: shows errors against the true data. For operators of the dataset {}.").format(
-            frame.isolate(sweep.dataset)
+            layout.isolate(sweep.dataset)
         ),
         head="errors against the true data",
         foot=f"dbanon {version}: {sweep.method} ({sweep.algorithm}) on {sweep.dataset}",
@@ -38,7 +38,7 @@ def make_page(sweep: Sweep, *, version: str = "") -> str:
         _write_grid(sweep),
         _write_commands(sweep),
     ]
-    return frame.make_document(around, _write_header(sweep), *blocks)
+    return layout.make_document(around, _write_header(sweep), *blocks)
 
 
 def _write_header(sweep: Sweep) -> Markup:
@@ -47,9 +47,9 @@ def _write_header(sweep: Sweep) -> Markup:
     people = format_count(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
     lead = Markup("{} of {} ({}) on {} of {}, each computed, attacked and asked the same questions. {}").format(
         format_count(len(sweep.settings), "setting"), sweep.method, sweep.algorithm, people,
-        frame.isolate(sweep.dataset), "Nothing was published.",
+        layout.isolate(sweep.dataset), "Nothing was published.",
     )  # fmt: skip
-    return frame.make_header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
+    return layout.make_header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
 
 
 def _write_answer(sweep: Sweep) -> Iterator[Markup]:
@@ -57,13 +57,13 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
     pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
     said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
     paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_note_coverage(sweep), *sweep.notes)]
-    yield frame.make_section("Effect of each parameter", *paragraphs)
+    yield layout.make_section("Effect of each parameter", *paragraphs)
     chosen = sweep.chosen
     if chosen is None:
         why = f"meets all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
-        yield frame.make_section("No setting is chosen", frame.make_card("Reason", f"No setting {why}."))
+        yield layout.make_section("No setting is chosen", layout.make_card("Reason", f"No setting {why}."))
         return
-    found: list[frame.Fact] = [
+    found: list[layout.Fact] = [
         (chosen.name, "the setting", ""),
         (_write_percent(chosen.share), "of people and times published", ""),
         (_write_error(chosen.error), f"counts in {sweep.squares} are off", "private"),
@@ -74,7 +74,7 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
         f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. On their "
         "front, it chose the setting with the least upper end of the interval of the count error."
     )
-    yield frame.make_section("The chosen setting", frame.make_fact_list(found), lead=lead)
+    yield layout.make_section("The chosen setting", layout.make_fact_list(found), lead=lead)
 
 
 def _note_coverage(sweep: Sweep) -> Iterator[str]:
@@ -101,8 +101,8 @@ def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]
         "Filled: on the (Pareto) front, where no other of its promise is as good in both figures and better in one. "
         "Hollow: not on the front. Ringed: the chosen one. Lines join settings that differ in one parameter."
     )
-    left = frame.make_picture(_draw_net(sweep, compared, names), caption)
-    yield frame.make_section("Gains and losses", frame.make_wide_columns(left, *right), note=sweep.method)
+    left = layout.make_picture(_draw_net(sweep, compared, names), caption)
+    yield layout.make_section("Gains and losses", layout.make_wide_columns(left, *right), note=sweep.method)
 
 
 def _draw_minutes(sweep: Sweep) -> Markup:
@@ -115,7 +115,7 @@ def _draw_minutes(sweep: Sweep) -> Markup:
             "Maps show only settings that were computed in the same call. These were measured earlier, and their rows "
             "are not kept with their figures."
         )
-        return frame.make_section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
+        return layout.make_section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
     first = shown[0].minute
     when = datetime.fromtimestamp(first.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     window = maps.Window(**dict(zip(("x0", "y0", "x1", "y1"), first.window, strict=True)))
@@ -124,7 +124,9 @@ def _draw_minutes(sweep: Sweep) -> Markup:
         '<div class="columns" style="grid-template-columns:repeat(auto-fit,minmax(min(240px,100%),1fr))">{}</div>'
     )
     lead = f"{when}. Each region hides as many people as its setting promises, or more."
-    return frame.make_section("The same minute at several settings", beside.format(Markup("").join(figures)), lead=lead)
+    return layout.make_section(
+        "The same minute at several settings", beside.format(Markup("").join(figures)), lead=lead
+    )
 
 
 def _differs_in_promise(one: Setting, chosen: Setting) -> bool:
@@ -142,8 +144,8 @@ def _draw_minute(place: int, one: Setting, window: maps.Window) -> Markup:
     if one.minute is not None and len(paths) < one.minute.rows:
         rows += f" (drawn: {len(paths):,})"
     said = Markup("{}: {}{}. Counts are off by {}.")
-    caption = said.format(frame.make_bold(one.name), rows, sides, error)
-    return frame.make_picture(drawn, caption, class_="map")
+    caption = said.format(layout.make_bold(one.name), rows, sides, error)
+    return layout.make_picture(drawn, caption, class_="map")
 
 
 def _draw_net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Markup:
@@ -234,7 +236,7 @@ def _draw_limits(compared: Sequence[Setting]) -> Markup:
     free = [name for name in compared[0].varied if all(_has_one_share(line) for line in find_lines(compared, name))]
     if free and len(groups) > 1:
         caption += f" No share is lost to {' or '.join(free)}."
-    return frame.make_block("Limits of the share", frame.make_picture(picture, caption))
+    return layout.make_block("Limits of the share", layout.make_picture(picture, caption))
 
 
 def _name_common(group: Sequence[Setting]) -> str:
@@ -268,9 +270,9 @@ def _draw_cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
         lines.append(Line(name=others, points=points, kind="private", dashed=place > 0))
     y = charts.make_axis(max(high for line in lines for *_, high in line.points), unit=" %", steps=3)
     about = f"How far counts in {sweep.squares} are off by {name}, with intervals (90 %)."
-    return frame.make_block(
+    return layout.make_block(
         f"The cost of {name}",
-        frame.make_picture(charts.draw_lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
+        layout.make_picture(charts.draw_lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
     )
 
 
@@ -295,7 +297,7 @@ def _write_grid(sweep: Sweep) -> Markup:
         "may be published",
         "limited by",
     ]
-    table = frame.make_table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
+    table = layout.make_table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
     asked = f"{format_count(sweep.queries, 'question')} of each kind"
     note = (
         f"● on the front of its promise. Each setting was asked {asked} at random places and times, about "
@@ -303,7 +305,7 @@ def _write_grid(sweep: Sweep) -> Markup:
         "true counts of published people, with its 90 % interval in brackets. Usable resolution: the side from which "
         "on counts are off by at most 20 %."
     )
-    return frame.make_section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
+    return layout.make_section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
 
 
 def _write_row(one: Setting, worst: float) -> list[Any]:
@@ -348,7 +350,7 @@ def _write_commands(sweep: Sweep) -> Markup:
         if sweep.chosen is not None
         else Markup("")
     )
-    return frame.make_section("Make it again", frame.make_code_block("\n".join(lines)), note)
+    return layout.make_section("Make it again", layout.make_code_block("\n".join(lines)), note)
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

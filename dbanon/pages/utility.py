@@ -5,9 +5,9 @@ from datetime import datetime
 import numpy as np
 from markupsafe import Markup
 
-from dbanon.base.figures import ASKED_WORDS, Asked, Evaluation, Figure, Questions
-from dbanon.pages import charts, frame, words
-from dbanon.pages.blocks import Blocks
+from dbanon.pages import charts, layout, words
+from dbanon.pages.words import Blocks
+from dbanon.results.figures import ASKED_WORDS, Asked, Evaluation, Figure, Questions
 
 _MAX_ROWS = 12
 
@@ -19,7 +19,7 @@ class Utility(Blocks):
         """Report how far answers are off from the true counts; private."""
         evaluation = self.evaluation
         if evaluation is None:
-            return frame.make_section("How far off are answers?", self._excuse())
+            return layout.make_section("How far off are answers?", self._excuse())
         rows = [
             (
                 one.name,
@@ -30,15 +30,15 @@ class Utility(Blocks):
             )
             for one in evaluation.figures
         ]
-        table = frame.make_table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
+        table = layout.make_table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
         lead = (
             f"Random squares at random times, {evaluation.queries} for each size. Errors are given in percent of the "
             "mean true count, each with its 90 % interval."
         )
-        notes = [frame.make_card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
-        return frame.make_section(
+        notes = [layout.make_card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
+        return layout.make_section(
             "How far off are answers?",
-            frame.make_columns(self.draw_errors(evaluation), self.draw_asked(evaluation)),
+            layout.make_columns(self.draw_errors(evaluation), self.draw_asked(evaluation)),
             *notes,
             table,
             note="computed from true positions: private",
@@ -48,10 +48,10 @@ class Utility(Blocks):
     def _excuse(self) -> Markup:
         """Give the reason that there are no figures."""
         if self.unmeasured:
-            return frame.make_card("Not measured", self.unmeasured)
-        command = frame.make_code_name(f"dbanon evaluate {self.record.release or self.record.run_id}")
+            return layout.make_card("Not measured", self.unmeasured)
+        command = layout.make_code_name(f"dbanon evaluate {self.record.release or self.record.run_id}")
         said = Markup("This page shows how far answers are off once {} has measured it.").format(command)
-        return frame.make_card("Not measured yet", said)
+        return layout.make_card("Not measured yet", said)
 
     def draw_errors(self, evaluation: Evaluation) -> Markup:
         """Draw how far counts are off by the size of the area."""
@@ -85,7 +85,7 @@ class Utility(Blocks):
             private=True,
         )
         caption = Markup('<b class="is-private">Private.</b> Error of counts, in percent of the mean true count.')
-        return frame.make_block("By the size of the area", frame.make_picture(drawn, caption))
+        return layout.make_block("By the size of the area", layout.make_picture(drawn, caption))
 
     def draw_asked(self, evaluation: Evaluation) -> Markup:
         """Draw some of the questions with the truth."""
@@ -114,8 +114,8 @@ class Utility(Blocks):
             '<b class="is-private">Private.</b> Bar: <code>at_least</code> to <code>at_most</code>. '
             '<b class="is-published">Dot: expected.</b> <b class="is-private">Diamond: true.</b>'
         )
-        return frame.make_block(
-            f"{words.spell_number(len(rows)).capitalize()} of the questions", frame.make_picture(drawn, caption)
+        return layout.make_block(
+            f"{words.spell_number(len(rows)).capitalize()} of the questions", layout.make_picture(drawn, caption)
         )
 
     def _name_question(self, questions: Questions, q: int) -> str:

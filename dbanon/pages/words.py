@@ -5,10 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from dbanon.base.described import Described
-from dbanon.base.figures import Figure
 from dbanon.pages.charts import format_metres as to_metres
+from dbanon.pages.disclosure import Shown, Truth
+from dbanon.results.described import Described
+from dbanon.results.figures import Evaluation, Figure
 
 _NUMBER_WORDS = (
     "zero",
@@ -102,3 +104,26 @@ def join_names(names: Sequence[str], last: str = "and") -> str:
 def format_settings(parameters: Mapping[str, Any]) -> str:
     """Write the parameters of a run; there is no seed among them."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items() if value is not None)
+
+
+class Blocks:
+    """Blocks of pages about one release or run; `truth` and `evaluation` are for private pages alone."""
+
+    def __init__(
+        self,
+        record: Described,
+        shown: Shown,
+        zone: ZoneInfo,
+        *,
+        truth: Truth | None,
+        evaluation: Evaluation | None,
+        unmeasured: str = "",
+        chosen: Sequence[str] = (),
+    ) -> None:
+        self.record, self.shown, self.zone = record, shown, zone
+        self.truth, self.evaluation, self.unmeasured, self.chosen = truth, evaluation, unmeasured, chosen
+
+
+def localise(time: datetime | None, zone: ZoneInfo) -> datetime | None:
+    """Bring a time into a zone; None stays None."""
+    return None if time is None else time.astimezone(zone)

@@ -10,12 +10,12 @@ from typing import Any, cast
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from dbanon.base.described import read_clause
 from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
 from dbanon.pages import notebook
 from dbanon.postgres.connection import Connection, collect_notices, fetch_value, find_postgis_schema, translate_errors
 from dbanon.releases import published
+from dbanon.results.described import read_clause
 
 
 def demand_publishable(connection: Connection, name: str, asked: Publishing) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from psycopg import sql
 
-from dbanon.base import parts
+from dbanon.base import extras
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, report_nothing
 from dbanon.postgres.connection import Connection, make_sql
@@ -42,7 +42,7 @@ def write(
     """
     suffix = file.suffix.lower()
     if suffix in _ARROW_SUFFIXES:
-        parts.demand("files")
+        extras.demand("files")
         from dbanon.releases import frames
 
         with (

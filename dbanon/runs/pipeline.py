@@ -17,19 +17,18 @@ import numpy as np
 import psycopg
 
 from dbanon import methods
-from dbanon.attacks import Evidence, Verdict, import_attacker, once, together
-from dbanon.attacks.shared.frame import make_refusal
+from dbanon.attacks import Evidence, Verdict, import_attacker, overlapping_records, together
+from dbanon.attacks.shared.clauses import make_refusal
 from dbanon.base import (
     kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions/runs.md says why
     memory,
 )
 from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, StoreError
+from dbanon.base.progress import Progress
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Trajectories
-from dbanon.options.evaluating import Evaluating
+from dbanon.base.trajectory import DatasetRow, Trajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, translate_errors
@@ -51,6 +50,7 @@ def finish_run(
     *,
     asked: Reading,
     tasks: Tasks = HERE,
+    evaluate: Callable[[int, Progress], object],
 ) -> stored.RunResult:
     """Do what is to be done for a claimed run.
 
@@ -68,6 +68,8 @@ def finish_run(
         Which server datasets are read from.
     tasks : Tasks
         Does the method's tasks.
+    evaluate : callable
+        Measures the run of an id, whose part a job has published.
 
     Returns
     -------
@@ -86,8 +88,9 @@ def finish_run(
             run = _Run(
                 connection, url, claim, stored.find_run(connection, claim.run_id), watch, asked=asked, tasks=tasks
             )
-            todo = {"compute": run.compute, "verify": run.verify, "evaluate": run.evaluate}
-            return todo[claim.todo]()
+            if claim.todo == "evaluate":
+                return run.evaluate(evaluate)
+            return run.compute() if claim.todo == "compute" else run.verify()
     finally:
         queue.unlock(holder, claim)
 
@@ -151,12 +154,10 @@ class _Run:
         refusal = self._record(verdict, digest)
         return self._make_result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
 
-    def evaluate(self) -> stored.RunResult:
+    def evaluate(self, evaluate: Callable[[int, Progress], object]) -> stored.RunResult:
         """Measure a run whose part a job has published."""
-        from dbanon.runs import evaluating  # with SciPy
-
         with self.stopwatch("total_s"):
-            evaluating.evaluate(self.connection, self.url, self.claim.run_id, Evaluating(), self.progress)
+            evaluate(self.claim.run_id, self.progress)
         queue.set_status(self.connection, self.claim, None)
         self.watch.settle()
         verdict = stored.find_latest_verdict(self.connection, self.claim.run_id)
@@ -273,7 +274,7 @@ class _Run:
         self.ready.result()
         with compiling.notify(self._report_compiling):
             verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
-        verdict = once.add_clauses(verdict, evidence, counts_days=self.family.has_days)
+        verdict = overlapping_records.add_clauses(verdict, evidence, counts_days=self.family.has_days)
         return together.add_figures(verdict, evidence)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
     DataError,
     DbanonError,
@@ -18,11 +17,12 @@ from dbanon.base.errors import (
     VerificationFailed,
     choose_one,
 )
-from dbanon.base.figures import format_percent
+from dbanon.base.trajectory import DatasetRow
 from dbanon.options.publishing import Planning
 from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, fetch_value, make_jsonb, translate_errors
+from dbanon.results.figures import format_percent
 from dbanon.runs import queue
 
 if TYPE_CHECKING:

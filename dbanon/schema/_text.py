@@ -284,10 +284,10 @@ def _format_json(value: Any, indent: str = "    ") -> str:
 def _list_words(method: "Method") -> dict[str, Any]:
     """Give the plain words of a family's clauses by name, the test that each is of, and what each test leaves open."""
     from dbanon import attacks
-    from dbanon.attacks import once
+    from dbanon.attacks import overlapping_records
 
     attack = attacks.import_attacker(method.attack).attack
-    known = (*attack.clauses, *once.CLAUSES)
+    known = (*attack.clauses, *overlapping_records.CLAUSES)
     clauses = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in known}
     return {"clauses": clauses, "left_open": dict(attack.left_open)}
 

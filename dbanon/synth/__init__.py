@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
-from dbanon.base.parts import demand
+from dbanon.base.extras import demand
 
 demand("files", "compute", what="dbanon.synth")
 import numpy as np
@@ -31,9 +31,9 @@ import shapely
 from dbanon import load
 from dbanon.base import memory
 from dbanon.base.background import run_in_background
-from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, report_nothing
+from dbanon.base.trajectory import DatasetRow
 from dbanon.load import datasets
 from dbanon.options import list_fields
 from dbanon.options.generating import Generating, OfDataset, Plan

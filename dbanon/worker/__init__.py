@@ -24,7 +24,7 @@ from typing import Any
 from psycopg import sql
 
 from dbanon import schema
-from dbanon.base import parts
+from dbanon.base import extras
 from dbanon.base.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.base.tasks import Processes, Tasks
 from dbanon.database import Database, RunResult, open_database
@@ -121,7 +121,7 @@ def serve(
     SchemaMismatch
         If the schema is of another revision.
     """
-    parts.demand("compute")
+    extras.demand("compute")
     events, reading = Log(log), reading or Reading()
 
     def announce(line: str) -> None:

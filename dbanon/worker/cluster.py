@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
-from dbanon.base import cores, parts
+from dbanon.base import cores, extras
 from dbanon.base.errors import DataError, StoreError, format_count
 from dbanon.base.tasks import share_tasks
 
@@ -42,7 +42,7 @@ class Cluster:
     """
 
     def __init__(self, address: str) -> None:
-        parts.demand("dask", what="--scheduler")
+        extras.demand("dask", what="--scheduler")
         self._address = address
 
     def announce_processes(self, say: Callable[[str], None]) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dbanon import synth
-from dbanon.base.figures import Answers, Evaluation, Figure, Questions
 from dbanon.database import Database, open_database
 from dbanon.postgres.programs import find_installations
 from dbanon.postgres.server import Target
+from dbanon.results.figures import Answers, Evaluation, Figure, Questions
 from dbanon.testing import cloned_database, database_url, logins, shared_database
 from tests.acceptance import commands
 

@@ -23,10 +23,10 @@ import shapely
 import dbanon
 from dbanon.base.progress import report_nothing
 from dbanon.cli import report
+from dbanon.evaluation import evaluating
 from dbanon.methods import METHODS
 from dbanon.pages import words
 from dbanon.postgres.server import Target
-from dbanon.runs import evaluating
 from dbanon.testing import database_url, logins, shared_database
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance.analyst_places import SRID, Place

@@ -14,15 +14,15 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, sync_playwright
 
-from dbanon.base.described import Described
-from dbanon.base.figures import Evaluation
 from dbanon.database import open_database
+from dbanon.evaluation import evaluating
 from dbanon.options.reporting import Reporting
 from dbanon.pages import release, sweep
+from dbanon.pages.disclosure import Moment, Shown
 from dbanon.pages.maps import Window
-from dbanon.pages.shown import Moment, Shown
-from dbanon.releases import reporting
-from dbanon.runs import evaluating
+from dbanon.reports import reporting
+from dbanon.results.described import Described
+from dbanon.results.figures import Evaluation
 from tests.acceptance.conftest import CHROMIUM
 from tests.sweeps import GRID, make_sweep
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dbanon.base.figures import Evaluation, Figure
 from dbanon.database import Database
-from dbanon.runs import _measurement
+from dbanon.evaluation import _measurement
+from dbanon.results.figures import Evaluation, Figure
 from tests.facts import demand_named
 
 pytestmark = [pytest.mark.db, pytest.mark.stress]

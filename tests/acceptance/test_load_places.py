@@ -16,7 +16,7 @@ import pytest
 import shapely
 
 from dbanon.database import open_database
-from dbanon.load import _gis
+from dbanon.load.formats import gis
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, read_json, start, wait_for_end
@@ -366,7 +366,7 @@ def test_addresses_are_names_of_files_that_are_not_there(unchanged: str, kind: s
 def test_a_geographic_file_that_is_too_large_is_refused_before_it_is_read(
     unchanged: str, bad: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_gis, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(gis, "MAX_FILE_BYTES", 100)
     done = _load(unchanged, "cells", bad / "whole.gpkg")
     assert (done.code, "MB" in done.sentence) == (3, True)
 

@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.base.figures import Evaluation
 from dbanon.cli import sweep_file
 from dbanon.database import Database, open_database
 from dbanon.postgres.server import Target
-from dbanon.releases import reporting
+from dbanon.reports import reporting
+from dbanon.results.figures import Evaluation
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, read_json
 from tests.facts import expect_refusal

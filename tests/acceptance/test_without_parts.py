@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from typer.main import get_command
 
-from dbanon.base.parts import PACKAGES
+from dbanon.base.extras import PACKAGES
 from dbanon.cli.main import app
 from tests.acceptance.commands import Done
 from tests.without_parts import list_absent, run

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from dbanon.attacks import Evidence, import_attacker, once
+from dbanon.attacks import Evidence, import_attacker, overlapping_records
 from dbanon.base.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
@@ -102,7 +102,9 @@ def attack_cloaks(family, algorithm, params, data, cloaks, *, given=None):
 def verify_cloaks(family, algorithm, params, data, cloaks, *, given=None):
     """Judge cloaks as a verification does: by the attack, then by the clauses of core."""
     verdict = attack_cloaks(family, algorithm, params, data, cloaks, given=given)
-    return once.add_clauses(verdict, store_cloaks(family, algorithm, params, data, cloaks), counts_days=family.has_days)
+    return overlapping_records.add_clauses(
+        verdict, store_cloaks(family, algorithm, params, data, cloaks), counts_days=family.has_days
+    )
 
 
 def store_cloaks(family, algorithm, params, data, cloaks):

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from dbanon.attacks import import_attacker, once
-from dbanon.attacks.shared.frame import DECIDABLE, TESTS
+from dbanon.attacks import import_attacker, overlapping_records
+from dbanon.attacks.shared.clauses import DECIDABLE, TESTS
 from dbanon.methods import METHODS
 
 MAX_WORDS = 30
@@ -24,7 +24,7 @@ def demand_sentences(text):
 def test_the_clauses_say_what_they_mean_and_which_test_they_serve(family):
     attack = import_attacker(family.attack).attack
     assert (attack.name, attack.clauses[0]) == (family.name, DECIDABLE)
-    clauses = (*attack.clauses, *once.CLAUSES)
+    clauses = (*attack.clauses, *overlapping_records.CLAUSES)
     assert len({clause.name for clause in clauses}) == len(clauses)
     for clause in clauses:
         demand_sentences(clause.plain)

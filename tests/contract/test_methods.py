@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dbanon.attacks import import_attacker, once
+from dbanon.attacks import import_attacker, overlapping_records
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding
 from dbanon.base.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
@@ -193,12 +193,12 @@ def test_moving_everything_by_whole_cells_moves_the_cloaks_and_changes_nothing_e
 @every_algorithm
 def test_duplicate_times_across_trajectories_of_a_subject_count_as_one_person(family, algorithm):
     once = make_people(40)
-    n, m = len(once.trajectory_id), once.fixes
+    n, m = len(overlapping_records.trajectory_id), overlapping_records.fixes
     twice = dataclasses.replace(
         once,
         trajectory_id=np.arange(2 * n),
-        subject=np.tile(once.subject, 2),
-        offset=np.concatenate([once.offset, once.offset[1:] + m]),
+        subject=np.tile(overlapping_records.subject, 2),
+        offset=np.concatenate([overlapping_records.offset, overlapping_records.offset[1:] + m]),
         **{name: np.tile(getattr(once, name), 2) for name in ("t", "x", "y")},
     )
     cloaks = run(family, algorithm, twice)
@@ -408,7 +408,11 @@ def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
 def find_broken_clauses(family, algorithm, data, cloaks):
     """Name the clauses of core that cloaks break."""
     evidence = store_cloaks(family, algorithm, family.parse(family.example), data, cloaks)
-    return {clause.name for clause in once.decide_clauses(evidence, counts_days=family.has_days) if not clause.passed}
+    return {
+        clause.name
+        for clause in overlapping_records.decide_clauses(evidence, counts_days=family.has_days)
+        if not clause.passed
+    }
 
 
 @every_algorithm

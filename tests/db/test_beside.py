@@ -18,7 +18,7 @@ from dbanon.database import open_database
 from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect
-from dbanon.runs import _beside, _rows, pipeline, queue, reading, stored
+from dbanon.runs import _parallel_snapshots, _rows, pipeline, queue, reading, stored
 from tests.facts import expect_refusal
 
 OTHERS = (
@@ -129,7 +129,7 @@ def test_where_the_server_gives_no_more_connections_one_session_reads_all(
     with reading.open_reader(database) as reader:
         whole, digest = reader.read_evidence(run)
         assert reader.call_beside(_find_pid, run).result() != reader._snapshot.connection.info.backend_pid
-    monkeypatch.setattr(_beside, "connect", full)
+    monkeypatch.setattr(_parallel_snapshots, "connect", full)
     with reading.open_reader(database) as reader:
         assert reader.call_beside(_find_pid, run).result() == reader._snapshot.connection.info.backend_pid
         again, same = reader.read_evidence(run)

@@ -10,14 +10,15 @@ import pytest
 import dbanon
 from benchmarks.figures import FIGURES, evaluate_file
 from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
-from dbanon.base.figures import Evaluation
 from dbanon.base.progress import report_nothing
 from dbanon.cli import report
 from dbanon.database import Database
+from dbanon.evaluation import evaluating, evaluation_store
 from dbanon.metrics import METRICS
 from dbanon.postgres.connection import connect
 from dbanon.postgres.server import Target
-from dbanon.runs import evaluating, kept, stored
+from dbanon.results.figures import Evaluation
+from dbanon.runs import stored
 from dbanon.testing import cloned_database, logins
 
 pytestmark = pytest.mark.db
@@ -153,7 +154,9 @@ def test_a_release_has_its_name_while_it_is_live_and_a_seed_asks_the_same(
 def test_what_was_measured_outlives_the_run_and_not_the_dataset(database: str, run: int, measured: Evaluation) -> None:
     with dbanon.connect(database) as own:
         own.progress = report_nothing
-        kept.keep(own.connection, kept.make_key(stored.find_run(own.connection, 1), measured), measured)
+        evaluation_store.keep(
+            own.connection, evaluation_store.make_key(stored.find_run(own.connection, 1), measured), measured
+        )
         own.drop(1)
         found = own.connection.execute("SELECT run_id, params ->> 'k' FROM dbanon.evaluation").fetchall()
         assert found == [(None, "5")]

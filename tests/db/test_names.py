@@ -138,7 +138,7 @@ def test_floats_beside_other_names_stay(source, names):
 
 
 def test_a_whole_column_decides_also_where_it_comes_in_batches(connection, tmp_path, monkeypatch):
-    monkeypatch.setattr("dbanon.load._arrow.ROWS_PER_SLICE", 100)
+    monkeypatch.setattr("dbanon.load.formats.arrow.ROWS_PER_SLICE", 100)
     names = [f"{i % 50}.0" for i in range(1000)]
     source = Source(connection, tmp_path, "file")
     source.load(names)

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dbanon.base.described import Described
-from dbanon.base.figures import round_percent
 from dbanon.methods import METHODS
+from dbanon.results.described import Described
+from dbanon.results.figures import round_percent
 from tests.db.methods import change_methods
 from tests.facts import demand_named
 

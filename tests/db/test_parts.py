@@ -19,10 +19,11 @@ from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
 from dbanon.base.progress import report_nothing
 from dbanon.cli.report import format_evaluation
+from dbanon.evaluation import evaluating
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
-from dbanon.releases import published, reporting
-from dbanon.runs import evaluating
+from dbanon.releases import published
+from dbanon.reports import reporting
 from tests import here
 from tests.db.methods import change_methods
 from tests.db.parts import find_day, publish_part, run_of

@@ -12,10 +12,10 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from dbanon import releases
-from dbanon.base.figures import round_percent
 from dbanon.database import Database
 from dbanon.options.publishing import Publishing
 from dbanon.postgres.server import parse
+from dbanon.results.figures import round_percent
 from dbanon.runs import stored
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, read_json

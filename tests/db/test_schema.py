@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from dbanon import schema
-from dbanon.attacks import import_attacker, once
+from dbanon.attacks import import_attacker, overlapping_records
 from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS
 from dbanon.schema import _text
@@ -125,7 +125,7 @@ def test_every_method_of_the_registry_is_in_the_database(connection: psycopg.Con
     assert rows == {method.name: json.loads(json.dumps(method.traits)) for method in METHODS.values()}
     for method in METHODS.values():
         attack = import_attacker(method.attack).attack
-        clauses = (*attack.clauses, *once.CLAUSES)
+        clauses = (*attack.clauses, *overlapping_records.CLAUSES)
         known = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in clauses}
         assert words[method.name] == {"clauses": known, "left_open": dict(attack.left_open)}
 

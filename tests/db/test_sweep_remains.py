@@ -5,7 +5,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon.runs import queue, tied
+from dbanon.evaluation import sweep_session
+from dbanon.runs import queue
 from tests.facts import demand_named
 
 Login = Callable[[str], str]
@@ -22,15 +23,15 @@ def count_tables(connection: psycopg.Connection) -> dict[str, int]:
 def submit_run(connection: psycopg.Connection, holder: int, dataset: str = "ten") -> int:
     with connection.transaction():
         run = connection.execute(SUBMIT.replace("'ten'", "%s"), [dataset]).fetchone()[0]
-        tied.tie_run(connection, run, holder)
+        sweep_session.tie_run(connection, run, holder)
     return run
 
 
 def test_runs_and_samples_go_when_the_session_of_their_sweep_ends(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         before = count_tables(connection)
-        with tied.open_session(database, database) as holder:
-            sample = tied.sample_people(connection, "ten", 4, holder)
+        with sweep_session.open_session(database, database) as holder:
+            sample = sweep_session.sample_people(connection, "ten", 4, holder)
             submit_run(connection, holder)
             submit_run(connection, holder, sample)
             during = count_tables(connection)
@@ -46,7 +47,7 @@ def test_what_a_killed_session_leaves_goes_when_anybody_looks(database: str, run
         before = count_tables(connection)
         killed = psycopg.connect(database, autocommit=True)
         holder = killed.execute("SELECT (dbanon_internal.hold_lock()).lock_key").fetchone()[0]
-        tied.sample_people(connection, "ten", 4, holder)
+        sweep_session.sample_people(connection, "ten", 4, holder)
         submit_run(connection, holder)
         connection.execute("SELECT pg_terminate_backend(%s, 10000)", [killed.info.backend_pid])
         killed.close()
@@ -60,7 +61,7 @@ def test_what_a_killed_session_leaves_goes_when_anybody_looks(database: str, run
 
 def test_a_run_that_was_published_meanwhile_stays(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        with tied.open_session(database, database) as holder:
+        with sweep_session.open_session(database, database) as holder:
             connection.execute(
                 "UPDATE dbanon.run SET tied_to = dbanon_internal.find_holder(%s) WHERE run_id = %s", [holder, run]
             )
@@ -72,7 +73,10 @@ def test_a_run_that_was_published_meanwhile_stays(database: str, run: int) -> No
 def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_places(database: str, run: int) -> None:
     people = "SELECT array_agg(DISTINCT t.subject ORDER BY t.subject) FROM dbanon.trajectory t JOIN dbanon.dataset d " \
         "USING (dataset_id) WHERE d.name = %s"  # fmt: skip
-    with psycopg.connect(database, autocommit=True) as connection, tied.open_session(database, database) as holder:
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
+        sweep_session.open_session(database, database) as holder,
+    ):
         connection.execute(
             "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) "
             "SELECT dataset_id, subject, to_timestamp(first_s), '{}' FROM dbanon.trajectory WHERE dataset_id = 1; "
@@ -81,11 +85,11 @@ def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_
         )
         for wrong in (1, 10, 11, None):
             with pytest.raises(psycopg.Error) as refused:
-                tied.sample_people(connection, "ten", wrong, holder)  # type: ignore[arg-type]
+                sweep_session.sample_people(connection, "ten", wrong, holder)  # type: ignore[arg-type]
             assert refused.value.sqlstate == "DA011"
             demand_named(str(refused.value.diag.message_primary), 10)
         places = count_tables(connection)["site"]
-        first, again = (tied.sample_people(connection, "ten", 4, holder) for _ in range(2))
+        first, again = (sweep_session.sample_people(connection, "ten", 4, holder) for _ in range(2))
         drawn = connection.execute(people, [first]).fetchone()[0]
         assert len(drawn) == 4
         assert connection.execute(people, [again]).fetchone() == (drawn,)
@@ -99,8 +103,11 @@ def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_
 
 
 def test_a_run_of_a_sample_is_never_published(database: str, run: int) -> None:
-    with psycopg.connect(database, autocommit=True) as connection, tied.open_session(database, database) as holder:
-        sample = tied.sample_people(connection, "ten", 4, holder)
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
+        sweep_session.open_session(database, database) as holder,
+    ):
+        sample = sweep_session.sample_people(connection, "ten", 4, holder)
         made = submit_run(connection, holder, sample)
         connection.execute("UPDATE dbanon.run SET status = 'verified', todo = NULL WHERE run_id = %s", [made])
         with pytest.raises(psycopg.Error) as refused:
@@ -110,8 +117,11 @@ def test_a_run_of_a_sample_is_never_published(database: str, run: int) -> None:
 
 
 def test_whoever_is_forgotten_is_in_no_sample_either(database: str, run: int) -> None:
-    with psycopg.connect(database, autocommit=True) as connection, tied.open_session(database, database) as holder:
-        sample = tied.sample_people(connection, "ten", 9, holder)
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
+        sweep_session.open_session(database, database) as holder,
+    ):
+        sample = sweep_session.sample_people(connection, "ten", 9, holder)
         who = connection.execute(
             "SELECT subject FROM dbanon.trajectory ORDER BY trajectory_id DESC LIMIT 1"
         ).fetchone()[0]
@@ -122,14 +132,17 @@ def test_whoever_is_forgotten_is_in_no_sample_either(database: str, run: int) ->
 
 def test_a_login_ties_only_what_it_submitted(database: str, run: int, login: Login) -> None:
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
-        with tied.open_session(database, database) as holder, psycopg.connect(database, autocommit=True) as owner:
+        with (
+            sweep_session.open_session(database, database) as holder,
+            psycopg.connect(database, autocommit=True) as owner,
+        ):
             waiting = owner.execute(SUBMIT).fetchone()[0]
             with pytest.raises(psycopg.Error) as refused:
-                tied.tie_run(operator, waiting, holder)
+                sweep_session.tie_run(operator, waiting, holder)
             assert refused.value.sqlstate == "DA013"
             mine = submit_run(operator, holder)
         assert operator.execute(
             "SELECT count(*) FROM dbanon.run WHERE run_id IN (%s, %s)", [waiting, mine]
         ).fetchone() == (1,)
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst, pytest.raises(psycopg.Error):
-        tied.sample_people(analyst, "ten", 4, 1)
+        sweep_session.sample_people(analyst, "ten", 4, 1)

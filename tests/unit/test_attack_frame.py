@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from dbanon.attacks import Clause, Verdict
-from dbanon.attacks.shared.claims import UndecidableError
-from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Attack, Condition
+from dbanon.attacks.shared.clauses import DECIDABLE, LEFT_OUT, Attack, Condition
+from dbanon.attacks.shared.run_statements import UndecidableError
 from dbanon.base.errors import DataError
 
 SIZE = Condition(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from dbanon.pages import charts, frame, maps, svg
+from dbanon.pages import charts, layout, maps, svg
 
 HOSTILE = '</style><script>alert("x")</script>]]>&\'"\u202e\u2066' + "x" * 200
 SCHEMES = ("light", "dark", "print")
@@ -109,18 +109,18 @@ class _Seen(HTMLParser):
 
 
 def test_a_hostile_name_is_text_everywhere_on_a_page() -> None:
-    around = frame.Frame(title=HOSTILE, band=HOSTILE, head=HOSTILE, foot=HOSTILE, private=True)
+    around = layout.Frame(title=HOSTILE, band=HOSTILE, head=HOSTILE, foot=HOSTILE, private=True)
     blocks = [
-        frame.make_section(
-            HOSTILE, frame.make_table([HOSTILE, "b"], [[HOSTILE, HOSTILE]], caption=HOSTILE), note=HOSTILE
+        layout.make_section(
+            HOSTILE, layout.make_table([HOSTILE, "b"], [[HOSTILE, HOSTILE]], caption=HOSTILE), note=HOSTILE
         ),
-        frame.make_columns(
-            frame.make_card(HOSTILE, HOSTILE), frame.make_block(HOSTILE, frame.make_code_block(HOSTILE))
+        layout.make_columns(
+            layout.make_card(HOSTILE, HOSTILE), layout.make_block(HOSTILE, layout.make_code_block(HOSTILE))
         ),
-        frame.make_fact_list([(HOSTILE, HOSTILE, True)]),
-        *(frame.make_picture(figure, HOSTILE) for figure in draw_charts(HOSTILE)),
+        layout.make_fact_list([(HOSTILE, HOSTILE, True)]),
+        *(layout.make_picture(figure, HOSTILE) for figure in draw_charts(HOSTILE)),
     ]
-    html = frame.make_document(around, frame.make_header(HOSTILE, HOSTILE, HOSTILE), *blocks)
+    html = layout.make_document(around, layout.make_header(HOSTILE, HOSTILE, HOSTILE), *blocks)
     seen = _Seen()
     seen.feed(html)
     assert "script" not in seen.tags
@@ -136,8 +136,8 @@ def read_style_string(css: str) -> str:
 
 @pytest.mark.parametrize("title", ["été (2) / a & b", 'a" b', "(a) b1", "x\\ c", "published.x: what"])
 def test_the_margin_of_a_printed_page_says_the_title_as_it_is(title: str) -> None:
-    around = frame.Frame(title=title, band="b", head=title, foot="f")
-    html = frame.make_document(around, frame.make_header("x", "y", "z"))
+    around = layout.Frame(title=title, band="b", head=title, foot="f")
+    html = layout.make_document(around, layout.make_header("x", "y", "z"))
     margins = re.findall(r'content:"([^"]*)"', html)
     assert [read_style_string(css) for css in margins[:2]] == [title, title]
 
@@ -145,20 +145,22 @@ def test_the_margin_of_a_printed_page_says_the_title_as_it_is(title: str) -> Non
 def test_direction_marks_of_a_name_turn_nothing_around_it() -> None:
     marks = "\u202e\u2066\u2069\u200f"
     name = f"a{marks}b"
-    around = frame.Frame(title=name, band=frame.isolate(name), head=name, foot=name)
-    html = frame.make_document(
-        around, frame.make_header(name, frame.isolate(name), frame.make_code_name(name)), frame.make_code_block(name)
+    around = layout.Frame(title=name, band=layout.isolate(name), head=name, foot=name)
+    html = layout.make_document(
+        around,
+        layout.make_header(name, layout.isolate(name), layout.make_code_name(name)),
+        layout.make_code_block(name),
     )
     assert not set(marks) & set(html)
     assert "a\\u202e\\u2066\\u2069\\u200fb" in html
-    assert frame.isolate("שלום 5") == "<bdi>שלום 5</bdi>"
+    assert layout.isolate("שלום 5") == "<bdi>שלום 5</bdi>"
 
 
 def test_a_page_forbids_what_it_does_not_need_and_says_when_it_is_private() -> None:
     for private in (False, True):
-        around = frame.Frame(title="x", band="For operators.", head="of cabs", foot="made by dbanon", private=private)
-        html = frame.make_document(around, frame.make_header("x", "y", "z"))
-        assert f'http-equiv="Content-Security-Policy" content="{frame.POLICY}"' in html.replace("&#39;", "'")
+        around = layout.Frame(title="x", band="For operators.", head="of cabs", foot="made by dbanon", private=private)
+        html = layout.make_document(around, layout.make_header("x", "y", "z"))
+        assert f'http-equiv="Content-Security-Policy" content="{layout.POLICY}"' in html.replace("&#39;", "'")
         assert ("<title>[PRIVATE] x</title>" in html) == private
         assert ("PRIVATE" in html) == private
         assert "http://" not in html

@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from dbanon.base.figures import Figure
-from dbanon.runs import kept
+from dbanon.evaluation import evaluation_store
+from dbanon.results.figures import Figure
 
 
 @pytest.mark.parametrize("value", [0.25, None, math.inf])
 def test_a_kept_figure_is_read_as_it_was(value: float | None) -> None:
     figure = Figure(name="count_error", value=value, side_m=500.0, asked="moment")
-    assert kept._read_figure(json.loads(json.dumps(kept._write_figure(figure)))) == figure
+    assert evaluation_store._read_figure(json.loads(json.dumps(evaluation_store._write_figure(figure)))) == figure

@@ -9,7 +9,8 @@ import pytest
 import shapely
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.load import _bbox, _files, _geometry, _parse, _tables
+from dbanon.load import _bbox, _geometry, _parse, _tables
+from dbanon.load.formats import tabular
 from dbanon.options.loading import LoadingSites
 from tests.facts import demand_named, expect_refusal
 
@@ -19,7 +20,7 @@ def _is_out_of_range(seconds):
 
 
 def _read(path, *names):
-    parts = list(_files.read_batches(path, names, options="--x"))
+    parts = list(tabular.read_batches(path, names, options="--x"))
     return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}, [
         line for part in parts for line in part.line.to_pylist()
     ]
@@ -27,7 +28,7 @@ def _read(path, *names):
 
 def _catch_refusal(path, *names):
     with pytest.raises(DataError) as refused:
-        list(_files.read_batches(path, names, options="--x"))
+        list(tabular.read_batches(path, names, options="--x"))
     return str(refused.value)
 
 
@@ -178,7 +179,7 @@ def test_subjects_lose_blanks_and_empty_ones_are_null():
 
 
 def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(tabular, "BLOCK_BYTES", 64)
     path = tmp_path / "fixes.csv"
     path.write_text("a,b\n" + "".join(f"{i},{i * i}\n" for i in range(100)))
     columns, lines = _read(path, "b")
@@ -189,7 +190,7 @@ def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch)
 def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n"x, y","1\n2"\r\n')
-    (batch,) = _files.read_batches(path, ["a", "b"], options="--a", may_break=["b"])
+    (batch,) = tabular.read_batches(path, ["a", "b"], options="--a", may_break=["b"])
     assert {name: column.to_pylist() for name, column in batch.columns.items()} == {"a": ["x, y"], "b": ["1\n2"]}
 
 

@@ -14,7 +14,7 @@ import pytest
 import shapely
 
 from dbanon.base.errors import DataError
-from dbanon.load import _gis
+from dbanon.load.formats import gis
 from tests.facts import expect_refusal
 
 COUNT = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -58,7 +58,7 @@ def _rename(path: Path, table: str, new: str) -> None:
 
 def _read(path: Path, label: str | None = "name") -> int:
     return sum(
-        len(part) for part in _gis.read_features(path, layer=None, columns=[] if label is None else [label]).parts
+        len(part) for part in gis.read_features(path, layer=None, columns=[] if label is None else [label]).parts
     )
 
 
@@ -155,7 +155,7 @@ def test_an_archive_that_begins_as_another_file_is_not_unpacked(package: Path, t
 
 
 def test_a_file_that_takes_too_long_is_given_up(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_gis.LIMITS, "cpu_s", 1)
+    monkeypatch.setitem(gis.LIMITS, "cpu_s", 1)
     _change(package, f"ALTER TABLE places ADD COLUMN slow TEXT GENERATED ALWAYS AS ({SLOW}) VIRTUAL")
     with expect_refusal(DataError, "places.gpkg", "1 s"):
         _read(package, "slow")
@@ -163,7 +163,7 @@ def test_a_file_that_takes_too_long_is_given_up(package: Path, monkeypatch: pyte
 
 @pytest.mark.stress
 def test_a_file_that_waits_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_gis.LIMITS, "time_s", 3)
+    monkeypatch.setitem(gis.LIMITS, "time_s", 3)
     path = _write_shapefile(tmp_path)
     path.with_suffix(".dbf").unlink()
     os.mkfifo(path.with_suffix(".dbf"))
@@ -174,7 +174,7 @@ def test_a_file_that_waits_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_file_that_holds_too_much_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = 50_000
     _change(package, f"ALTER TABLE places ADD COLUMN big TEXT GENERATED ALWAYS AS (hex(zeroblob({size}))) VIRTUAL")
-    monkeypatch.setitem(_gis.LIMITS, "output_bytes", 5 * size)
+    monkeypatch.setitem(gis.LIMITS, "output_bytes", 5 * size)
     with expect_refusal(DataError, "places.gpkg", "MB"):
         _read(package, "big")
 

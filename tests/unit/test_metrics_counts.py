@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.base.figures import Answers, Figure, Movements, Questions
 from dbanon.metrics import METRICS
 from dbanon.metrics.counts import (
     compute_exact_interval,
@@ -19,6 +18,7 @@ from dbanon.metrics.counts import (
     measure_counts,
 )
 from dbanon.metrics.questions import choose_compared_side, count_true_answers, draw_questions, note_sides
+from dbanon.results.figures import Answers, Figure, Movements, Questions
 
 
 def make_movements(rows: list[tuple[int, float, float, float]]) -> Movements:

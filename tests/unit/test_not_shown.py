@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dbanon.base.described import Described
-from dbanon.pages import compare, release, shown
+from dbanon.pages import compare, disclosure, release
 from dbanon.pages.maps import Window
+from dbanon.results.described import Described
 
 K, ZONE, SINCE = 5, ZoneInfo("UTC"), datetime(2026, 1, 5, 8, tzinfo=UTC)
 SECRETS = {
@@ -70,18 +70,18 @@ def make_card() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make_picture(**more: Any) -> shown.Shown:
-    moment = shown.Moment(at=SINCE, regions=["M0 0h9v9h-9z"], rows=7)
+def make_picture(**more: Any) -> disclosure.Shown:
+    moment = disclosure.Moment(at=SINCE, regions=["M0 0h9v9h-9z"], rows=7)
     hours = [(SINCE, {1: "M0 0h9v9h-9z"})]
     given = {"window": Window(x0=0, y0=0, x1=3600, y1=3600), "moment": moment, "hours": hours, "cell_m": 500}
-    return shown.Shown(k=K, **{**given, **more})
+    return disclosure.Shown(k=K, **{**given, **more})
 
 
-def make_analyst_page(record: Described, drawn: shown.Shown) -> str:
+def make_analyst_page(record: Described, drawn: disclosure.Shown) -> str:
     return release.make_page(replace(record, run_id=None, dataset=None), drawn, "analysts", ZONE)
 
 
-PAGES: dict[str, Callable[[Described, shown.Shown], str]] = {
+PAGES: dict[str, Callable[[Described, disclosure.Shown], str]] = {
     "file": lambda record, drawn: release.make_page(record, drawn, "file", ZONE),
     "analysts": make_analyst_page,
     "compare": lambda record, drawn: compare.make_page(*2 * [compare.Side(record=record, shown=drawn)], ZONE),
@@ -97,7 +97,7 @@ def read_words(html: str) -> str:
 
 @every_page
 def test_no_page_for_others_has_a_seed_a_person_a_request_a_small_count_or_what_was_held_against_the_truth(
-    made: Callable[[Described, shown.Shown], str],
+    made: Callable[[Described, disclosure.Shown], str],
 ) -> None:
     text = read_words(made(Described.from_card(make_card()), make_picture()))
     for what, secret in SECRETS.items():
@@ -107,7 +107,7 @@ def test_no_page_for_others_has_a_seed_a_person_a_request_a_small_count_or_what_
 
 
 @every_page
-def test_small_counts_change_no_page_for_others(made: Callable[[Described, shown.Shown], str]) -> None:
+def test_small_counts_change_no_page_for_others(made: Callable[[Described, disclosure.Shown], str]) -> None:
     """Of each a page is made twice, with one person and with four: the same."""
     pages = set()
     for count in (1, 4):
@@ -130,7 +130,7 @@ def test_hours_with_few_left_out_are_on_the_page_as_sql_joined_them() -> None:
 
 
 def test_no_region_is_marked_as_that_of_a_group() -> None:
-    moment = shown.Moment(at=SINCE, regions=["M0 0h9v9h-9z"], rows=7, marked=0)
+    moment = disclosure.Moment(at=SINCE, regions=["M0 0h9v9h-9z"], rows=7, marked=0)
     for audience in ("file", "analysts"):
         with pytest.raises(ValueError, match="private"):
             PAGES[audience](Described.from_card(make_card()), make_picture(moment=moment))
@@ -143,19 +143,23 @@ def test_no_region_is_marked_as_that_of_a_group() -> None:
 
 
 @every_page
-def test_where_rows_are_exact_no_map_has_a_tint_of_fewer_than_k(made: Callable[[Described, shown.Shown], str]) -> None:
+def test_where_rows_are_exact_no_map_has_a_tint_of_fewer_than_k(
+    made: Callable[[Described, disclosure.Shown], str],
+) -> None:
     html = made(Described.from_card(make_card()), make_picture(exact=0.3))
     assert 'class="class-0"' not in html
     assert "fewer than 5 people" not in html
 
 
 @every_page
-def test_neither_the_least_nor_the_greatest_region_is_on_a_page(made: Callable[[Described, shown.Shown], str]) -> None:
-    usual = [shown.Bin(shown.BIN_FACTOR**n, shown.BIN_FACTOR ** (n + 1), 9, 9) for n in range(20, 30)]
+def test_neither_the_least_nor_the_greatest_region_is_on_a_page(
+    made: Callable[[Described, disclosure.Shown], str],
+) -> None:
+    usual = [disclosure.Bin(disclosure.BIN_FACTOR**n, disclosure.BIN_FACTOR ** (n + 1), 9, 9) for n in range(20, 30)]
     pages = set()
     for least, greatest in ((3.0, 70_000.0), (7.0, 90_000.0)):
-        ends = [shown.Bin(least, least + 1, 0.01, 1), *usual, shown.Bin(greatest, greatest + 9, 0.01, 1)]
-        sizes = shown.make_bars(shown.join_bins(ends, K))
-        drawn = make_picture(sizes=sizes, sides=shown.compute_quantiles(ends))
+        ends = [disclosure.Bin(least, least + 1, 0.01, 1), *usual, disclosure.Bin(greatest, greatest + 9, 0.01, 1)]
+        sizes = disclosure.make_bars(disclosure.join_bins(ends, K))
+        drawn = make_picture(sizes=sizes, sides=disclosure.compute_quantiles(ends))
         pages.add(made(Described.from_card(make_card()), drawn))
     assert len(pages) == 1

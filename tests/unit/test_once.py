@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dbanon.attacks import Evidence, once
+from dbanon.attacks import Evidence, overlapping_records
 from dbanon.base.trajectory import Trajectories
 
 LAST = 8
@@ -50,7 +50,7 @@ class Run:
         )  # fmt: skip
 
     def find_broken(self, *, counts_days: bool = False) -> dict[str, int]:
-        found = once.decide_clauses(self.make_evidence(), counts_days=counts_days)
+        found = overlapping_records.decide_clauses(self.make_evidence(), counts_days=counts_days)
         assert all(clause.passed == (clause.violations == 0) for clause in found)
         return {clause.name: clause.violations for clause in found if not clause.passed}
 

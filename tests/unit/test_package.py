@@ -16,7 +16,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 import dbanon
 from dbanon import schema, testing
-from dbanon.base.parts import PACKAGES
+from dbanon.base.extras import PACKAGES
 from dbanon.database import Database
 
 ROOT = Path(__file__).parents[2]

@@ -13,25 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.attacks import import_attacker
-from dbanon.base.described import ClauseFound, Described, LeftOut, Part
 from dbanon.base.errors import format_count
-from dbanon.base.figures import Figure, round_percent
 from dbanon.methods import METHODS, Method
-from dbanon.pages import compare, release, shown, words
+from dbanon.pages import compare, disclosure, release, words
 from dbanon.pages.maps import Window
+from dbanon.results.described import ClauseFound, Described, LeftOut, Part
+from dbanon.results.figures import Figure, round_percent
 
 K = 5
 
 
-def make_bins(people: list[int]) -> list[shown.Bin]:
-    """Bins of factors of `shown.BIN_FACTOR`, a unit of weight for each person."""
-    edges = [shown.BIN_FACTOR**n for n in range(len(people) + 1)]
-    return [shown.Bin(edges[n], edges[n + 1], float(p), float(p)) for n, p in enumerate(people)]
+def make_bins(people: list[int]) -> list[disclosure.Bin]:
+    """Bins of factors of `disclosure.BIN_FACTOR`, a unit of weight for each person."""
+    edges = [disclosure.BIN_FACTOR**n for n in range(len(people) + 1)]
+    return [disclosure.Bin(edges[n], edges[n + 1], float(p), float(p)) for n, p in enumerate(people)]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=40), st.integers(2, 20))
 def test_no_bin_is_of_fewer_than_k_people_and_the_last_is_open(people: list[int], k: int) -> None:
-    made = shown.join_bins(make_bins(people), k)
+    made = disclosure.join_bins(make_bins(people), k)
     if sum(people) < k:
         assert made == []
         return
@@ -43,23 +43,23 @@ def test_no_bin_is_of_fewer_than_k_people_and_the_last_is_open(people: list[int]
 
 def test_the_region_of_one_group_far_off_is_in_a_last_bin_that_begins_where_the_others_end() -> None:
     usual = make_bins([100] * 10)
-    far = shown.Bin(shown.BIN_FACTOR**60, shown.BIN_FACTOR**61, 5, 5)
-    made = shown.join_bins([*usual, far], K)
+    far = disclosure.Bin(disclosure.BIN_FACTOR**60, disclosure.BIN_FACTOR**61, 5, 5)
+    made = disclosure.join_bins([*usual, far], K)
     assert made[-1].since == usual[-1].until
     assert far.since not in [one.since for one in made]
 
 
 def test_the_least_region_is_not_where_the_bars_begin() -> None:
-    small = shown.Bin(1.0, shown.BIN_FACTOR, 5, 5)
+    small = disclosure.Bin(1.0, disclosure.BIN_FACTOR, 5, 5)
     usual = [one._replace(since=one.since * 100, until=one.until * 100) for one in make_bins([100] * 10)]
-    made = shown.join_bins([small, *usual], K)
+    made = disclosure.join_bins([small, *usual], K)
     assert made[0].since == usual[0].since
 
 
 @given(st.dictionaries(st.integers(K, 500), st.integers(1, 300), min_size=1, max_size=40))
 def test_the_fullest_group_is_in_an_open_bar(rows: dict[int, int]) -> None:
     crowds = [(crowd, float(n), float(n * crowd)) for crowd, n in sorted(rows.items())]
-    bars = shown.make_crowd_bars(crowds, K)
+    bars = disclosure.make_crowd_bars(crowds, K)
     assert sum(share for _, share in bars) == pytest.approx(1)
     assert bars[-1][0].endswith(" or more")
     fewer = {n for crowd in rows if crowd < max(rows) for n in (crowd, crowd + 1, 2 * crowd, 2 * crowd + 1)}
@@ -67,33 +67,40 @@ def test_the_fullest_group_is_in_an_open_bar(rows: dict[int, int]) -> None:
 
 
 def test_the_last_bar_of_crowds_begins_where_the_others_end() -> None:
-    assert [word for word, _ in shown.make_crowd_bars([(5, 98, 500), (6, 1, 60), (9, 1, 9)], K)] == [
+    assert [word for word, _ in disclosure.make_crowd_bars([(5, 98, 500), (6, 1, 60), (9, 1, 9)], K)] == [
         "5 people",
         "6 or more",
     ]
-    assert [word for word, _ in shown.make_crowd_bars([(5, 98, 500), (400, 2, 400)], K)] == ["5 to 9", "10 or more"]
-    assert shown.make_crowd_bars([(5, 1, 4)], K) == []
+    assert [word for word, _ in disclosure.make_crowd_bars([(5, 98, 500), (400, 2, 400)], K)] == [
+        "5 to 9",
+        "10 or more",
+    ]
+    assert disclosure.make_crowd_bars([(5, 1, 4)], K) == []
 
 
 def test_cells_of_fewer_than_k_have_one_tint_or_none() -> None:
     window = Window(x0=0, y0=0, x1=3600, y1=3600)
     cells = [(0.0, 0.0, 0.1), (600.0, 0.0, 4.9), (1200.0, 0.0, 5.0), (1800.0, 0.0, 79.0), (9000.0, 0.0, 50.0)]
-    drawn = shown.draw_squares(cells, 600, window, K, tints_few=True)
+    drawn = disclosure.draw_squares(cells, 600, window, K, tints_few=True)
     assert {level: path.count("M") for level, path in drawn.items()} == {0: 2, 1: 1, 4: 1}
-    assert 0 not in shown.draw_squares(cells, 600, window, K, tints_few=False)
-    assert shown.name_levels(K) == ["fewer than 5", "5 to 10", "10 to 20", "20 to 40", "40 and more"]
-    assert [shown.find_level(people, K) for people in (0, 4.99, 5, 9.99, 10, 40, 1e6)] == [0, 0, 1, 1, 2, 4, 4]
+    assert 0 not in disclosure.draw_squares(cells, 600, window, K, tints_few=False)
+    assert disclosure.name_levels(K) == ["fewer than 5", "5 to 10", "10 to 20", "20 to 40", "40 and more"]
+    assert [disclosure.find_level(people, K) for people in (0, 4.99, 5, 9.99, 10, 40, 1e6)] == [0, 0, 1, 1, 2, 4, 4]
 
 
 def test_no_question_is_shown_to_which_the_rows_tell_fewer_than_k_people() -> None:
-    told = [shown.Question("a", 0, 4.9, 90), shown.Question("b", 2, 5, 9), shown.Question("c", 9, 20, 30)]
-    assert [one.label for one in shown.select_questions(told, K)] == ["c", "b"]
+    told = [
+        disclosure.Question("a", 0, 4.9, 90),
+        disclosure.Question("b", 2, 5, 9),
+        disclosure.Question("c", 9, 20, 30),
+    ]
+    assert [one.label for one in disclosure.select_questions(told, K)] == ["c", "b"]
 
 
 def test_quantiles_are_read_off_bins() -> None:
-    low, half, high = shown.compute_quantiles(make_bins([10] * 20))
+    low, half, high = disclosure.compute_quantiles(make_bins([10] * 20))
     assert low < half < high
-    assert half == pytest.approx(shown.BIN_FACTOR**10)
+    assert half == pytest.approx(disclosure.BIN_FACTOR**10)
 
 
 def test_figures_are_said_as_people_read_them() -> None:
@@ -113,17 +120,17 @@ def test_every_family_has_a_page_for_each_audience_that_asks_only_what_its_rows_
         rows_are="", k=K, holds=family.holds, rows=9, since=since, until=until, srid=32610, clauses=(), left_open={},
         left_out=LeftOut(meaning=""),
     )  # fmt: skip
-    drawn = shown.Shown(
+    drawn = disclosure.Shown(
         k=K,
         window=Window(x0=0, y0=0, x1=3600, y1=3600),
-        moment=shown.Moment(at=since, regions=["M0 0h9v9h-9z"], rows=9),
+        moment=disclosure.Moment(at=since, regions=["M0 0h9v9h-9z"], rows=9),
     )
     zone = ZoneInfo("UTC")
     assert release.make_page(record, drawn, "file", zone).endswith("</html>\n")
     analysts = unescape(release.make_page(record, drawn, "analysts", zone))
     assert ("at => '" in analysts) == ("at a moment" in analysts) == (family.holds == "instant")
     for align, said in (("last", "last known"), ("linear", "between the fix"), ("exact", "a fix at that time")):
-        truth = shown.Truth(places=[(1, 1)], people=1, align=align)
+        truth = disclosure.Truth(places=[(1, 1)], people=1, align=align)
         private = release.make_page(record, drawn, "operators", zone, truth=truth, parts=["One of two."])
         assert said in private
         assert "One of two." in private
@@ -160,7 +167,7 @@ def make_clause(name: str, violations: int = 0, by: str = "") -> ClauseFound:
 
 
 def make_file_page(record: Described, **drawn: Any) -> str:
-    return unescape(release.make_page(record, shown.Shown(k=K, **drawn), "file", ZoneInfo("UTC")))
+    return unescape(release.make_page(record, disclosure.Shown(k=K, **drawn), "file", ZoneInfo("UTC")))
 
 
 def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_hides_k_people() -> None:
@@ -173,7 +180,7 @@ def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_
     assert html.index('warn-fact"><b>') < html.index("<b>5 or more<")
     broken = make_described(clauses=(make_clause("size", 9), make_clause("covers")))
     assert "people hidden by a row" not in make_file_page(broken)
-    side = compare.Side(record=make_described(), shown=shown.Shown(k=K, exact=0.4))
+    side = compare.Side(record=make_described(), shown=disclosure.Shown(k=K, exact=0.4))
     assert "5 or more, except exact rows" in compare.make_page(side, side, ZoneInfo("UTC"))
 
 
@@ -201,12 +208,18 @@ def test_a_clause_broken_by_fewer_than_k_does_not_say_by_how_many() -> None:
 
 def test_the_last_bar_is_as_wide_wherever_the_greatest_group_is_and_no_other_bar_is_cut() -> None:
     usual = make_bins([100] * 10)
-    far = [shown.Bin(shown.BIN_FACTOR**n, shown.BIN_FACTOR ** (n + 1), 5, 5) for n in (11, 60)]
-    assert len({tuple(end for _, end, _ in shown.make_bars(shown.join_bins([*usual, one], K))) for one in far}) == 1
-    wide = [shown.Bin(1, shown.BIN_FACTOR**5, 10, 10), shown.Bin(shown.BIN_FACTOR**5, math.inf, 10, 10)]
-    assert [bar[:2] for bar in shown.make_bars(wide)] == [
-        (1, shown.BIN_FACTOR**5),
-        (shown.BIN_FACTOR**5, shown.BIN_FACTOR**7),
+    far = [disclosure.Bin(disclosure.BIN_FACTOR**n, disclosure.BIN_FACTOR ** (n + 1), 5, 5) for n in (11, 60)]
+    assert (
+        len({tuple(end for _, end, _ in disclosure.make_bars(disclosure.join_bins([*usual, one], K))) for one in far})
+        == 1
+    )
+    wide = [
+        disclosure.Bin(1, disclosure.BIN_FACTOR**5, 10, 10),
+        disclosure.Bin(disclosure.BIN_FACTOR**5, math.inf, 10, 10),
+    ]
+    assert [bar[:2] for bar in disclosure.make_bars(wide)] == [
+        (1, disclosure.BIN_FACTOR**5),
+        (disclosure.BIN_FACTOR**5, disclosure.BIN_FACTOR**7),
     ]
 
 

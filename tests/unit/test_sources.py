@@ -19,7 +19,8 @@ import pytest
 import shapely
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.load import _arrow, _geometry, _moving, _parse, _sources, _trajectories
+from dbanon.load import _geometry, _parse, _sources, _trajectories
+from dbanon.load.formats import arrow, moving
 from dbanon.options.loading import LoadingTrajectories
 from tests.facts import expect_refusal
 
@@ -98,15 +99,15 @@ def test_a_stream_is_read_batch_by_batch_and_cut_into_bounded_slices() -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for _ in range(4):
             made[0] += 1
-            yield pa.record_batch([np.zeros(_arrow.ROWS_PER_SLICE + 1)], schema=schema)
+            yield pa.record_batch([np.zeros(arrow.ROWS_PER_SLICE + 1)], schema=schema)
 
     source = _sources.open_table(pa.RecordBatchReader.from_batches(schema, batches()))
     seen = []
     for batch in source.read_batches(["x"], _sources.Wanted("--x")):
         seen.append((len(batch), made[0]))
         assert batch.line[0].as_py() == 1 + sum(rows for rows, _ in seen[:-1])
-    assert sum(rows for rows, _ in seen) == 4 * (_arrow.ROWS_PER_SLICE + 1)
-    assert max(rows for rows, _ in seen) <= _arrow.ROWS_PER_SLICE + 1
+    assert sum(rows for rows, _ in seen) == 4 * (arrow.ROWS_PER_SLICE + 1)
+    assert max(rows for rows, _ in seen) <= arrow.ROWS_PER_SLICE + 1
     assert seen[0][1] < 4
 
 
@@ -128,7 +129,7 @@ def _make_failing() -> pa.RecordBatchReader:
     schema = pa.schema([("x", pa.float64())])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([np.zeros(_arrow.ROWS_PER_SLICE)], schema=schema)
+        yield pa.record_batch([np.zeros(arrow.ROWS_PER_SLICE)], schema=schema)
         raise ValueError("ysolde was here")
 
     return pa.RecordBatchReader.from_batches(schema, batches())
@@ -414,7 +415,7 @@ def test_json_that_is_broken_is_refused_in_one_sentence(tmp_path: Path, text: st
 
 
 def _read_instants(*texts: str | None, tz: str | None = "UTC") -> list[tuple[Any, ...]]:
-    read = _moving.read_instants(pa.array(texts, pa.string()), _parse.Times(tz))
+    read = moving.read_instants(pa.array(texts, pa.string()), _parse.Times(tz))
     return list(zip(read.row.tolist(), read.t.to_pylist(), read.x.to_pylist(), read.y.to_pylist(), strict=True))
 
 
@@ -462,7 +463,7 @@ def test_places_that_are_no_numbers_are_not_finite_and_systems_are_told() -> Non
     assert np.isnan(x)
     wkb = shapely.to_wkb(shapely.set_srid(shapely.Point(1, 2), 25832), hex=True, include_srid=True)
     texts = pa.array(["SRID=4326;POINT(1 2)@1970-01-01", f"{wkb}@1970-01-01"])
-    assert _moving.read_instants(texts, _parse.Times("UTC")).srids == {4326, 25832}
+    assert moving.read_instants(texts, _parse.Times("UTC")).srids == {4326, 25832}
 
 
 def test_times_of_moving_points_need_a_zone_as_others_do() -> None:
@@ -659,12 +660,12 @@ def test_the_person_of_a_moving_point_alone_is_the_file(tmp_path: Path) -> None:
 def test_instants_and_sets_of_sequences_are_read_as_mobilitydb_writes_them(tmp_path: Path) -> None:
     one = {"type": "MovingPoint", "coordinates": [12.6, 55.6], "datetimes": "2024-03-04T10:00:00+00"}
     path = tmp_path / "a.json"
-    for moving, x, time in (
+    for point, x, time in (
         (one, [12.6], ["2024-03-04T10:00:00+00"]),
         (one | {"datetimes": 5}, [12.6], [5.0]),
         ({"type": "MovingPoint", "sequences": [PIECE, PIECE]}, [12.6, 12.61] * 2, BARE["datetimes"] * 2),
     ):
-        for written in (moving, {"type": "Feature", "properties": {"subject": "a"}, "temporalGeometry": moving}):
+        for written in (point, {"type": "Feature", "properties": {"subject": "a"}, "temporalGeometry": point}):
             path.write_text(json.dumps(written))
             assert _read(path, "subject", "time", "x") == {"subject": ["a"] * len(x), "time": time, "x": x}
     uneven = {"type": "MovingPoint", "sequences": [PIECE, PIECE | {"coordinates": [[1, 2]]}]}

@@ -12,11 +12,11 @@ import pytest
 
 from dbanon import methods
 from dbanon.base.errors import ParameterError
-from dbanon.base.figures import Answers, Evaluation, Questions
-from dbanon.base.sweep import Minute, Setting, Want
-from dbanon.metrics import settings as judging
+from dbanon.evaluation import settings as judging
 from dbanon.options.sweeping import Sweeping, parse_wants
 from dbanon.pages.sweep import make_page
+from dbanon.results.figures import Answers, Evaluation, Questions
+from dbanon.results.sweep import Minute, Setting, Want
 from tests.sweeps import GRID, IMPOSSIBLE, draw_replicates, make_setting, make_sweep
 
 

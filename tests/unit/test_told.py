@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dbanon.base.described import ClauseFound, Described, LeftOut, count_verdicts, name_verdict
 from dbanon.cli import demo
-from dbanon.pages import compare, release, shown
+from dbanon.pages import compare, disclosure, release
+from dbanon.results.described import ClauseFound, Described, LeftOut, count_verdicts, name_verdict
 
 K = 5
 HOLDS = ClauseFound(name="size", passed=True, violations=0, sentence="", plain="It holds.", test="attack")
@@ -27,7 +27,9 @@ def make_described(**more: object) -> Described:
 
 
 def make_file_page(exact: float = 0, **more: object) -> str:
-    return unescape(release.make_page(make_described(**more), shown.Shown(k=K, exact=exact), "file", ZoneInfo("UTC")))
+    return unescape(
+        release.make_page(make_described(**more), disclosure.Shown(k=K, exact=exact), "file", ZoneInfo("UTC"))
+    )
 
 
 def list_tiles(html: str) -> list[str]:
@@ -39,8 +41,8 @@ def test_two_that_do_not_promise_the_same_are_not_said_to(other: dict[str, objec
     promise = other.get("promise", {"instants": 5})
     about = {name: value for name, value in other.items() if name != "promise"}
     sides = [
-        compare.Side(record=make_described(), shown=shown.Shown(k=K), promise={"instants": 5}),
-        compare.Side(record=make_described(**about), shown=shown.Shown(k=K), promise=promise),  # type: ignore[arg-type]
+        compare.Side(record=make_described(), shown=disclosure.Shown(k=K), promise={"instants": 5}),
+        compare.Side(record=make_described(**about), shown=disclosure.Shown(k=K), promise=promise),  # type: ignore[arg-type]
     ]
     html = compare.make_page(sides[0], sides[1], ZoneInfo("UTC"))
     assert "Both keep the same promise" not in html
@@ -89,7 +91,7 @@ def test_a_clause_over_nothing_that_is_broken_is_broken() -> None:
 
 def test_readers_are_told_what_is_not_broken_and_not_what_was_tested() -> None:
     record = make_described(clauses=(replace(HOLDS, tested=None),))
-    html = release.make_page(record, shown.Shown(k=K), "analysts", ZoneInfo("UTC"))
+    html = release.make_page(record, disclosure.Shown(k=K), "analysts", ZoneInfo("UTC"))
     assert any("not broken" in tile for tile in list_tiles(html))
     assert "holds" not in html
 
@@ -161,19 +163,19 @@ def test_names_and_texts_of_users_turn_no_text_around_them(given: dict[str, obje
     """In a paragraph a name that is read from right to left would take the numbers and signs beside it with it."""
     record = make_described(**given)
     for audience in ("file", "operators", "analysts"):
-        html = release.make_page(record, shown.Shown(k=K), audience, ZoneInfo("UTC"))  # type: ignore[arg-type]
+        html = release.make_page(record, disclosure.Shown(k=K), audience, ZoneInfo("UTC"))  # type: ignore[arg-type]
         body = re.sub(r"<pre>.*?</pre>", "", html.partition("<body>")[2], flags=re.DOTALL)
         assert body.count("מוניות") == len(re.findall(r"<bdi>(?:since )?מוניות</bdi>", body))
 
 
 def test_of_too_many_regions_small_and_large_ones_are_drawn() -> None:
     paths = [f"{place:04}" for place in range(1000)]
-    assert shown.sample_paths(paths, 400, 10_000)[:3] == ["0000", "0002", "0005"]
-    few = shown.sample_paths(paths, 400, 1000)
+    assert disclosure.sample_paths(paths, 400, 10_000)[:3] == ["0000", "0002", "0005"]
+    few = disclosure.sample_paths(paths, 400, 1000)
     assert (len(few), few[0], few[-1]) == (200, "0000", "0995")
-    assert shown.sample_paths(paths[:3], 400, 1000) == paths[:3]
-    assert shown.sample_paths(["x" * 2000], 400, 1000) == shown.sample_paths([], 400, 1000) == []
-    moment = shown.Moment(at=datetime(2026, 1, 5, tzinfo=UTC), regions=few, rows=1000, undrawn=800)
+    assert disclosure.sample_paths(paths[:3], 400, 1000) == paths[:3]
+    assert disclosure.sample_paths(["x" * 2000], 400, 1000) == disclosure.sample_paths([], 400, 1000) == []
+    moment = disclosure.Moment(at=datetime(2026, 1, 5, tzinfo=UTC), regions=few, rows=1000, undrawn=800)
     assert moment.said == "200 of 1,000 regions"
 
 

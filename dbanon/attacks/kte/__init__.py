@@ -15,9 +15,9 @@ Trajectory Data, 2017, sections II-B and II-C.
 import numpy as np
 
 from dbanon.attacks import Evidence, Source
-from dbanon.attacks.kte._claims import HIDE, MERGE
 from dbanon.attacks.kte._clauses import CLAUSES, LEFT_OPEN
-from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.attacks.kte._run_statements import HIDE, MERGE
+from dbanon.attacks.shared.clauses import Attack, Counts
 from dbanon.base.trajectory import Trajectories
 
 __all__ = ["attack", "prepare", "read"]

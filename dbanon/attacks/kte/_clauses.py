@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from dbanon.attacks.kte._claims import HIDE, MERGE
-from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
+from dbanon.attacks.kte._run_statements import HIDE, MERGE
+from dbanon.attacks.shared.clauses import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
 
 CLAUSES = (
     DECIDABLE,

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.kte._claims import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.kte._groups import count_group_clauses
 from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples, build_rows, find_cover, find_members, find_samples
+from dbanon.attacks.kte._run_statements import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.kte._sets import examine_picks, read_picks
 from dbanon.attacks.kte._windows import build_scene, build_timetable, find_exposed, find_speaking
-from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
-from dbanon.attacks.shared.frame import Counts
+from dbanon.attacks.shared.clauses import Counts
 from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.run_statements import count_misstated_hours, select_considered
 from dbanon.base.trajectory import Int
 
 

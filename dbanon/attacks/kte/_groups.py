@@ -3,8 +3,8 @@
 import numpy as np
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._rows import Members
+from dbanon.attacks.kte._run_statements import Rules
 from dbanon.attacks.shared.keys import find, sort_distinct
 
 

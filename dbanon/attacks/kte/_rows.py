@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.kte._claims import Rules, demand_near
-from dbanon.attacks.shared.claims import LARGEST_NUMBER
+from dbanon.attacks.kte._run_statements import Rules, demand_near
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import find_region_cells
+from dbanon.attacks.shared.run_statements import LARGEST_NUMBER
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.kte._claims import Rules
+from dbanon.attacks.kte._run_statements import Rules
 from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, mark_fitting
-from dbanon.attacks.shared.claims import LARGEST_NUMBER
 from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.run_statements import LARGEST_NUMBER
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples
-from dbanon.attacks.shared.claims import demand
+from dbanon.attacks.kte._run_statements import Rules
 from dbanon.attacks.shared.keys import find
 from dbanon.attacks.shared.replay import join_ranges
+from dbanon.attacks.shared.run_statements import demand
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 

@@ -12,7 +12,7 @@ Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB
 
 from dbanon.attacks.mob._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.mob.evidence import ObjectEvidence, read
-from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.attacks.shared.clauses import Attack, Counts
 
 __all__ = ["attack", "prepare", "read"]
 

@@ -1,6 +1,6 @@
 """What the attack on mob demands of a run, in words, and what it leaves open."""
 
-from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
+from dbanon.attacks.shared.clauses import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
 
 CLAUSES = (
     DECIDABLE,

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.mob._claims import Rules, read_rules, read_stated, select_considered
 from dbanon.attacks.mob._graph import Remaining, count_below_k_at_speed, find_remaining
 from dbanon.attacks.mob._known import count_misstated, find_own_instants, read_sets
 from dbanon.attacks.mob._rows import Classes, Truth, compare_rows, find_positions, lay_out_rows, measure_classes
+from dbanon.attacks.mob._run_statements import Rules, read_rules, read_stated, select_considered
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.attacks.shared.frame import Counts
+from dbanon.attacks.shared.clauses import Counts
 from dbanon.base.trajectory import Bool, QuasiIdentifiers, Trajectories
 
 

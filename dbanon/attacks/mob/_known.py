@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.mob._claims import EXACT, FEW_PARTNERS, UNSEEN, Rules, Stated
 from dbanon.attacks.mob._rows import ABSENT, Own, Positions, Shown
+from dbanon.attacks.mob._run_statements import EXACT, FEW_PARTNERS, UNSEEN, Rules, Stated
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.attacks.shared.claims import count_misstated_hours
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Timetable
+from dbanon.attacks.shared.run_statements import count_misstated_hours
 from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.mob._claims import Rules, demand_near
+from dbanon.attacks.mob._run_statements import Rules, demand_near
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import find_region_cells

@@ -16,7 +16,7 @@ and II-C.
 
 from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.semantic.evidence import RegionEvidence, read
-from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.attacks.shared.clauses import Attack, Counts
 
 __all__ = ["attack", "prepare", "read"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.semantic._fixes import Fixes
 from dbanon.attacks.semantic._groups import Groups
 from dbanon.attacks.semantic._regions import Regions, count_pois, is_far, mark_revealing, measure_divergence
+from dbanon.attacks.semantic._run_statements import Rules
 from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Cells, Int

@@ -13,15 +13,15 @@ from dbanon.attacks.semantic._atoms import (
     measure_parts,
     number_classes,
 )
-from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._fixes import Fixes, count_misstated, trace_fixes
 from dbanon.attacks.semantic._groups import Groups, find_groups
 from dbanon.attacks.semantic._regions import Regions, is_far, mark_revealing, measure_divergence, measure_regions
+from dbanon.attacks.semantic._run_statements import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._units import Units, find_units
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.claims import LARGEST_NUMBER, demand
-from dbanon.attacks.shared.frame import Counts
+from dbanon.attacks.shared.clauses import Counts
 from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.run_statements import LARGEST_NUMBER, demand
 from dbanon.base.trajectory import Bool, Int
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.semantic._claims import COARSE, FEW, REASONS, Rules, Stated
 from dbanon.attacks.semantic._groups import Groups
 from dbanon.attacks.semantic._regions import Regions
+from dbanon.attacks.semantic._run_statements import COARSE, FEW, REASONS, Rules, Stated
 from dbanon.attacks.semantic._units import Units, has_few_atoms
-from dbanon.attacks.shared.claims import count_misstated_hours
 from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.run_statements import count_misstated_hours
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 PUBLISHED = len(REASONS)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.semantic._claims import Rules
+from dbanon.attacks.semantic._run_statements import Rules
 from dbanon.attacks.semantic._units import Units, count_subjects, has_few_atoms
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.keys import find, sort_distinct

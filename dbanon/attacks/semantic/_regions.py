@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.semantic._claims import MM2_PER_M2, Rules
+from dbanon.attacks.semantic._run_statements import MM2_PER_M2, Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.base.trajectory import Bool, Cells, Float, Int

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.semantic._claims import Rules
+from dbanon.attacks.semantic._run_statements import Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.claims import demand
 from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.attacks.shared.replay import number_slots
+from dbanon.attacks.shared.run_statements import demand
 from dbanon.base.trajectory import Bool, Float, Int
 
 _MAX_SPAN_SLOTS = 1 << 40

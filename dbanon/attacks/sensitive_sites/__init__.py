@@ -15,13 +15,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, find_snapshot, read_rules, read_stated
 from dbanon.attacks.sensitive_sites._clauses import CLAUSES, LEFT_OPEN
+from dbanon.attacks.sensitive_sites._run_statements import (
+    ABSENT,
+    Rules,
+    Snapshot,
+    find_snapshot,
+    read_rules,
+    read_stated,
+)
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
-from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
-from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.attacks.shared.clauses import Attack, Counts
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import count_meeting, find_cells, find_holding, find_region_cells, hold
+from dbanon.attacks.shared.run_statements import count_misstated_hours, select_considered
 from dbanon.base.trajectory import Bool, Int
 
 __all__ = ["attack", "read"]

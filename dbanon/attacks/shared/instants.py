@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.attacks.shared.claims import (
+from dbanon.attacks.shared.replay import Timetable, find_end_slots
+from dbanon.attacks.shared.run_statements import (
     count_slots,
     demand,
     read_choice,
@@ -12,7 +13,6 @@ from dbanon.attacks.shared.claims import (
     read_moment,
     read_parameter,
 )
-from dbanon.attacks.shared.replay import Timetable, find_end_slots
 from dbanon.base.trajectory import Trajectories
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
-from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.attacks.shared.clauses import Attack, Counts
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Sighting, map_sightings
+from dbanon.attacks.shared.run_statements import count_misstated_hours, select_considered
 from dbanon.attacks.tp_aware import _requests, _stored
-from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
+from dbanon.attacks.tp_aware._run_statements import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.base.trajectory import Float, Int, Trajectories

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbanon.attacks.shared.claims import is_in_own_time
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Timetable
+from dbanon.attacks.shared.run_statements import is_in_own_time
 from dbanon.attacks.tp_aware import _contents
-from dbanon.attacks.tp_aware._claims import Rules
+from dbanon.attacks.tp_aware._run_statements import Rules
 from dbanon.attacks.tp_aware._stored import Members, Records, Shown
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base import cores

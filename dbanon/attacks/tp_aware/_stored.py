@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Timetable, join_ranges
-from dbanon.attacks.tp_aware._claims import Rules
+from dbanon.attacks.tp_aware._run_statements import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base.trajectory import Bool, Int
 
