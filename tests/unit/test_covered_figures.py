@@ -46,11 +46,9 @@ COMPUTED = {
 MEASURED = {
     "docs/methods/kte.md": ("results/kte_hide.md", "results/kte_cabs.md", "results/k_merge.md", "RESULTS.md"),
     "docs/methods/mob.md": ("results/mob.md",),
-    "docs/methods/mob-inside.md": ("../docs/developers/papers.md",),
     "docs/methods/semantic.md": ("results/semantic.md",),
     "docs/methods/sensitive-sites.md": ("results/sensitive_sites.md",),
     "docs/methods/tp-aware.md": ("results/tp_aware.md", "results/senders.md", "RESULTS.md"),
-    "docs/methods/tp-aware-inside.md": ("results/tp_aware.md",),
 }
 """Files of benchmarks/ that have the figures of a page."""
 CONSTANTS = {
@@ -61,7 +59,6 @@ CONSTANTS = {
     ("docs/methods/mob-inside.md", "4,096"): "mob._improve._OBJECTS_PER_BLOCK",
     ("docs/methods/sensitive-sites-inside.md", "1,000"): "sensitive_sites._improve.CANDIDATES_PER_SITE",
     ("docs/methods/sensitive-sites-inside.md", "0.5"): "sensitive_sites._improve.MIN_GAIN_SHARE",
-    ("docs/methods/sensitive-sites-inside.md", "32"): "sensitive_sites._monochromatic.REMEMBERED_GROUPS",
     ("docs/methods/semantic-inside.md", "1.2"): "sql/70_methods/semantic.sql: 0.0012",
     ("docs/methods/semantic.md", "50"): "dbanon/attacks/semantic/_atoms.py: _MAX_LISTED_ATOMS = 50",
     ("docs/methods/tp-aware.md", "100,000"): "tp_aware._bundles.MAX_WINDOWS",
@@ -86,7 +83,7 @@ COPIES = {
     "1 h later": ("1 h later",),
 }
 """The rows of the table of near copies in security.md, and the rows of results/copies.md that each puts together."""
-_DEFINING = ("Example", "Promise", "Privacy claim", "Adversary", "Algorithm", "Alignment", "References")
+_DEFINING = ("Example", "Promise", "Privacy claim", "Adversary", "Alignment", "References")
 _COMPARED = ("Published rows", "Parameters")
 """Sections by the numbers of an example, and those that `test_figures` and `test_docs` compare."""
 

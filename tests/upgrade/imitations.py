@@ -1,7 +1,7 @@
 """Servers set up as managed ones are: a superuser whom only the provider knows, and a login that is less than one.
 
 What a provider does inside of its own build of PostgreSQL is done here with roles, rights and event triggers, as
-strictly as its documents say, and more strictly where they are silent. ``docs/administrators/managed`` says
+strictly as its documents say, and more strictly where they are silent. ``docs/administrators/managed.md`` says
 which sentences rest on documents alone.
 """
 
@@ -45,8 +45,8 @@ class Provider:
 
     Attributes
     ----------
-    page : str
-        Name of its page in ``docs/administrators/managed``.
+    column : str
+        Head of its column in ``docs/administrators/managed.md``.
     superuser, admin : str
         The login of the provider, and the one that a customer is given.
     roles : str
@@ -59,7 +59,7 @@ class Provider:
         What is refused there beside `FORBIDDEN`.
     """
 
-    page: str
+    column: str
     superuser: str
     admin: str
     roles: str
@@ -70,7 +70,7 @@ class Provider:
 
 # Where documents name memberships that read all settings (pg_monitor), the login here reads statistics alone.
 RDS = Provider(
-    page="amazon-rds",
+    column="Amazon RDS and Aurora",
     superuser="rdsadmin",
     admin="postgres",
     roles="""
@@ -90,7 +90,7 @@ AURORA_WAL = """
         $$BEGIN RAISE EXCEPTION 'wal_level must be set to ''logical''' USING ERRCODE = '55000'; END$$;
 """
 CLOUD_SQL = Provider(
-    page="google-cloud-sql",
+    column="Google Cloud SQL",
     superuser="cloudsqladmin",
     admin="postgres",
     roles="""
@@ -102,7 +102,7 @@ CLOUD_SQL = Provider(
     """,
 )
 AZURE = Provider(
-    page="azure",
+    column="Azure, flexible server",
     superuser="azuresu",
     admin="azureadmin",
     roles="""
@@ -127,7 +127,7 @@ AZURE = Provider(
     also_forbidden=("CREATE EXTENSION pg_trgm",),
 )
 PLAIN = Provider(
-    page="plain-server",
+    column="a colleague's server",
     superuser="dba",
     admin="geo_owner",
     roles="CREATE ROLE dba LOGIN SUPERUSER PASSWORD {secret}",

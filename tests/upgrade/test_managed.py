@@ -1,4 +1,4 @@
-"""The pages of ``docs/administrators/managed``, carried out by the logins they name, on imitated servers."""
+"""``docs/administrators/managed.md``, carried out by the logins it names, on imitated servers."""
 
 import re
 import shlex
@@ -22,7 +22,8 @@ from tests.upgrade.imitations import Managed, Provider
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
-PAGES = ROOT / "docs" / "administrators" / "managed"
+PAGE = ROOT / "docs" / "administrators" / "managed.md"
+OWNER = "geo_owner"  # of the page, for the login of a provider
 LOGINS = ("olga", "wanda", "anna")
 _DSN = re.compile(r'"(host=[^"]*)"')
 _LEFT = """
@@ -36,7 +37,7 @@ JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published') AND p.prosecdef
 """
 
-providers = pytest.mark.parametrize("provider", imitations.PROVIDERS, ids=lambda provider: provider.page)
+providers = pytest.mark.parametrize("provider", imitations.PROVIDERS, ids=lambda provider: provider.column)
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +46,16 @@ def target() -> Iterator["Target"]:
         yield made
 
 
-def list_sections(provider: Provider) -> dict[str, list[tuple[str, str]]]:
-    """Give the blocks of a page by the heading they are below: the kind of each, and its text."""
+def list_sections() -> dict[str, list[tuple[str, str]]]:
+    """Give the blocks of the page by the heading they are below: the kind of each, and its text."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for heading, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", read_page(provider), re.MULTILINE | re.DOTALL):
+    for heading, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL):
         found[heading] = split(text)
     return found
 
 
-def read_page(provider: Provider) -> str:
-    return (PAGES / f"{provider.page}.md").read_text()
-
-
 class Reader:
-    """Who reads a page and does what it says."""
+    """Reads the page and does what it says, with the login of a provider for `OWNER`."""
 
     def __init__(self, managed: Managed, folder: Path) -> None:
         self.managed, self.folder, self.database = managed, folder, "postgres"
@@ -66,7 +63,7 @@ class Reader:
 
     def do(self, *headings: str) -> None:
         for heading in headings:
-            for kind, text in list_sections(self.managed.provider)[heading]:
+            for kind, text in list_sections()[heading]:
                 if kind == "sh":
                     for command in text.replace("\\\n", " ").splitlines():
                         self.command(command)
@@ -76,6 +73,7 @@ class Reader:
     def type(self, login: str, text: str) -> list[list[tuple[object, ...]]]:
         """Type statements as a login, each a transaction; gives the rows of each that has some."""
         rows = []
+        login = self.find_login(login)
         for line in filter(None, map(str.strip, text.replace("\\connect geo\n", "\\connect geo;\n").split(";\n"))):
             if line == "\\connect geo":
                 self.database = "geo"
@@ -115,32 +113,47 @@ class Reader:
     def reached(self, dsn: str) -> str:
         """Put the imitation's address into a connection string; its TLS is not imitated."""
         words = psycopg.conninfo.conninfo_to_dict(dsn)
-        return self.managed.url(str(words["user"]), str(words["dbname"]))
+        return self.managed.url(self.find_login(str(words["user"])), str(words["dbname"]))
+
+    def find_login(self, name: str) -> str:
+        return self.managed.provider.admin if name == OWNER else name
 
     def worker(self) -> str:
         """Give the connection of the worker, which the page starts."""
-        [(_, text)] = list_sections(self.managed.provider)["Start a worker"]
+        [(_, text)] = list_sections()["Start a worker"]
         [dsn] = _DSN.findall(text)
         assert text.replace(f'"{dsn}"', "") == "DBANON_DSN= dbanon worker\n"
         return self.reached(dsn)
 
 
-INSTALLING = ("Make the database", "Install dbanon", "Make the logins")
+INSTALLING = ("Install dbanon", "Make the logins")
 
 
-@providers
-def test_each_block_of_a_page_is_below_a_heading_whose_blocks_are_typed(provider: Provider) -> None:
-    blocks = {heading: found for heading, found in list_sections(provider).items() if found}
-    assert {*blocks} - {"Without CREATEROLE"} == {*INSTALLING, "Start a worker", "Check"}
+def list_headings(provider: Provider) -> tuple[str, ...]:
+    where = "on a colleague's server" if provider is imitations.PLAIN else "at a provider"
+    return (f"Make the database {where}", *INSTALLING)
+
+
+def test_each_block_of_the_page_is_below_a_heading_whose_blocks_are_typed() -> None:
+    blocks = {heading: found for heading, found in list_sections().items() if found}
+    typed = {heading for provider in imitations.PROVIDERS for heading in list_headings(provider)}
+    assert {*blocks} == {*typed, "Find your column", "Start a worker", "Check", "Without CREATEROLE"}
     kinds = {kind for found in blocks.values() for kind, _ in found}
     assert {kind for kind in kinds if not kind.startswith("sql ")} <= {"sh", "text"}  # text has words to replace
 
 
+def test_the_table_of_the_page_has_the_login_of_each_provider() -> None:
+    rows = re.findall(r"^\|(.*)\|$", PAGE.read_text().partition("## Find your column")[2], re.MULTILINE)
+    columns, _, logins = ([cell.strip(" `") for cell in row.split("|")[1:]] for row in rows[:3])
+    expected = {provider.column: provider.admin for provider in imitations.PROVIDERS}
+    assert dict(zip(columns, logins, strict=True)) == expected
+
+
 @providers
-def test_a_page_is_carried_out_as_written(target: "Target", provider: Provider, tmp_path: Path) -> None:
+def test_the_page_is_carried_out_as_written(target: "Target", provider: Provider, tmp_path: Path) -> None:
     with imitations.imitate_provider(target, provider) as managed:
         reader = Reader(managed, tmp_path)
-        reader.do(*INSTALLING)
+        reader.do(*list_headings(provider))
         assert schema.is_current(managed.look("geo"))
         with psycopg.connect(managed.look("geo"), autocommit=True) as look:
             assert look.execute(_DEFINERS).fetchall() == [("dbanon_admin", False)]
@@ -158,7 +171,7 @@ def test_a_page_is_carried_out_as_written(target: "Target", provider: Provider, 
 def test_a_worker_needs_nothing_but_a_login(target: "Target", provider: Provider, tmp_path: Path) -> None:
     with imitations.imitate_provider(target, provider) as managed:
         reader = Reader(managed, tmp_path)
-        reader.do(*INSTALLING)
+        reader.do(*list_headings(provider))
         olga = managed.url("olga", "geo")
         city = ("synth", "--dataset", "city", "--objects", "40", "--blocks", "4", "--instants", "5")
         assert call(olga, *city).code == 0
@@ -166,7 +179,7 @@ def test_a_worker_needs_nothing_but_a_login(target: "Target", provider: Provider
             query = "SELECT m.roleid::regrole::text FROM pg_auth_members m WHERE m.member = 'wanda'::regrole"
             assert look.execute(query).fetchall() == [("dbanon_worker",)]
         with workers.keep_up(reader.worker(), tmp_path / "log"):
-            [(_, text)] = list_sections(provider)["Check"]
+            [(_, text)] = list_sections()["Check"]
             [seen, health] = reader.type("olga", text)
             assert (len(seen), health) == (1, [])
             done = call(olga, "run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5")
@@ -207,24 +220,14 @@ def remove(managed: Managed) -> None:
         assert look.execute(_LEFT).fetchall() == []
 
 
-def test_common_steps_have_the_same_words_on_all_pages() -> None:
-    def common(provider: Provider) -> list[str]:
-        text = _DSN.sub("DSN", read_page(provider)).replace(provider.admin, "ADMIN")
-        return re.findall(r"^## (?:Install dbanon|Start a worker|Check)\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
-
-    expected = common(imitations.PLAIN)
-    assert len(expected) == 3
-    assert [common(provider) for provider in imitations.PROVIDERS] == [expected] * len(imitations.PROVIDERS)
-
-
 def test_a_database_that_a_console_made_serves_as_well(target: "Target", tmp_path: Path) -> None:
     with imitations.imitate_provider(target, imitations.CLOUD_SQL) as managed:
         with psycopg.connect(managed.first, autocommit=True) as first:
             first.execute("CREATE DATABASE geo OWNER cloudsqlsuperuser")
         reader = Reader(managed, tmp_path)
-        [(login, text)] = list_sections(imitations.CLOUD_SQL)["Make the database"]
+        [(login, text)] = list_sections()["Make the database at a provider"]
         reader.type(login.removeprefix("sql "), text.removeprefix("CREATE DATABASE geo;\n"))
-        reader.do("Install dbanon", "Make the logins")
+        reader.do(*INSTALLING)
         assert schema.is_current(managed.look("geo"))
         with psycopg.connect(managed.look("geo"), autocommit=True) as first:
             first.execute("ALTER SCHEMA postgis OWNER TO postgres")
@@ -241,12 +244,12 @@ def test_an_owner_without_createrole_installs_with_roles_that_a_superuser_made(
 ) -> None:
     with imitations.imitate_provider(target, imitations.PLAIN) as managed:
         reader = Reader(managed, tmp_path)
-        reader.do("Make the database")
+        reader.do(list_headings(imitations.PLAIN)[0])
         with psycopg.connect(managed.look("geo"), autocommit=True) as first:
             first.execute("ALTER ROLE geo_owner NOCREATEROLE; REVOKE pg_signal_backend FROM geo_owner")
         reader.do("Without CREATEROLE", "Install dbanon")
         assert schema.is_current(managed.look("geo"))
-        [(_, text)] = list_sections(imitations.PLAIN)["Make the logins"]
+        [(_, text)] = list_sections()["Make the logins"]
         reader.type("dba", text)
         olga = managed.url("olga", "geo")
         assert call(olga, "datasets").code == 0
