@@ -51,6 +51,7 @@ ELSEWHERE = {
     ("taxis", "console"): f"{ACCEPTANCE}/test_taxis.py",
     ("several-releases", "console"): f"{ACCEPTANCE}/test_pages.py",
     ("several-releases", "console refused"): f"{ACCEPTANCE}/test_pages.py",
+    **{("managed", kind): "tests/upgrade/test_managed.py" for kind in ("sh", "sql dba", "sql geo_owner", "sql olga")},
     **{("psql-alone", kind): f"{ACCEPTANCE}/test_from_nothing.py" for kind in ("sh worker", "sh server")},
     **{
         ("psql-alone", f"sql {of}"): f"{ACCEPTANCE}/test_from_nothing.py"
