@@ -512,7 +512,7 @@ TABLES = {
 """How the rows of a figure are computed, and a family's own column with its default."""
 
 
-def format_table(family: str, most: int = 10) -> str:
+def format_table(family: str, most: int = 4) -> str:
     """Write the first published rows of a family's figure, as a table of its page."""
     compute, own, default = TABLES[family]
     cloaks = compute()
