@@ -32,6 +32,8 @@ LOCK_WAIT_S = 30.0
 _INSTALLED = Path(__file__).parents[1]
 _REPOSITORY = _INSTALLED.parent
 _FUNCTIONS_FILE = "00_before/20_functions.sql"
+_DROPPING = "sql/86_removed.sql"
+_COMMENT = re.compile(r"^COMMENT ON FUNCTION [\w.]+ IS\s'(?:[^']|'')*';\n", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,17 +105,22 @@ _SCRIPT_HEAD = """\
 --   00_before  refusals, roles and schemas
 --   05         tables
 --   10 to 80   functions and views
---   85 to 90   triggers, dropping of old helpers, and rights
+--   85 to 90   triggers, dropping of old helpers, what functions do, and rights
 --   95_after   records of the installation, and notices of work that is left to do
 """
 
 
 def _build_sections(marks: dict[str, str]) -> Iterator[str]:
     yield _fill_marks(_SCRIPT_HEAD, marks)
+    held: list[str] = []
     for file in sorted(locate_folder("sql").rglob("*.sql")):
         title = f"sql/{file.relative_to(locate_folder('sql')).as_posix()}"
-        text = _fill_marks(file.read_text(encoding="utf-8"), marks)
-        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
+        text = file.read_text(encoding="utf-8")
+        held += _COMMENT.findall(text)
+        text = _COMMENT.sub("", text)
+        if title == _DROPPING:  # each name is of one function now
+            text = "\n".join([text, *held])
+        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{_fill_marks(text, marks).rstrip()}\n"
 
 
 def _fill_marks(text: str, marks: dict[str, str]) -> str:

@@ -4,20 +4,17 @@
 -- word themselves are names (of datasets, populations, releases, roles, sets of quasi-identifiers) and reasons of overlaps that were allowed.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_audit() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'Table dbanon.audit must only grow. Got % on it.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = 'The record of actions must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_audit() IS
-'Refuses every change of what dbanon.audit holds.';
+COMMENT ON FUNCTION dbanon_internal.guard_audit IS 'Refuses every change of what dbanon.audit holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_dataset() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -40,12 +37,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_dataset() IS
+COMMENT ON FUNCTION dbanon_internal.audit_dataset IS
 'Writes who made, deleted, renamed or regridded a dataset, or gave it another population or settle time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_load() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Not source and quarantined: a file may be called after a person, and both can be read in dbanon.load.
@@ -56,12 +52,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_load() IS
-'Writes who loaded what kind of rows and how many, once they are counted.';
+COMMENT ON FUNCTION dbanon_internal.audit_load IS 'Writes who loaded what kind of rows and how many, once they are counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.strip_texts(params jsonb) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- The set of quasi-identifiers of a run need not exist when it is submitted, so its name may be anything.
@@ -70,12 +64,11 @@ AS $$
         SELECT FROM ONLY dbanon.method met CROSS JOIN LATERAL jsonb_array_elements(met.parameters) par
         WHERE par ->> 'name' = pair.key AND par -> 'choices' @> pair.value)
 $$;
-COMMENT ON FUNCTION dbanon_internal.strip_texts(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.strip_texts IS
 'The parameters of a run but for texts that are no number, no time and no choice that a method offers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -97,13 +90,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_run() IS
+COMMENT ON FUNCTION dbanon_internal.audit_run IS
 'Writes who submitted, cancelled or dropped a run, or asked for its verification or evaluation, with its parameters but without its
 seed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_rows() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     of_releases CONSTANT text := 'SELECT r.dataset_id, count(*) AS rows FROM %I c LEFT JOIN ONLY dbanon.release l USING (release_id) '
@@ -127,12 +119,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_rows() IS
+COMMENT ON FUNCTION dbanon_internal.audit_rows IS
 'Writes which table a statement changed and how many rows of each dataset, a load or forgetting too: a line a dataset and statement.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_verification() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, detail)
@@ -146,12 +137,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_verification() IS
-'Writes who recorded which verdict on a run.';
+COMMENT ON FUNCTION dbanon_internal.audit_verification IS 'Writes who recorded which verdict on a run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_release() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
@@ -166,5 +155,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_release() IS
+COMMENT ON FUNCTION dbanon_internal.audit_release IS
 'Writes who published or withdrew a release, with the figures and the reason where it overlaps others.';

@@ -7,17 +7,14 @@
 -- ---- the dataset
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_dataset(dataset text) RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pg_advisory_xact_lock(hashtextextended('dbanon.load ' || dataset, 0))
 $$;
-COMMENT ON FUNCTION dbanon_internal.lock_dataset(text) IS
-'Waits for other loads into a dataset of this name, and holds it until the transaction ends.';
+COMMENT ON FUNCTION dbanon_internal.lock_dataset IS 'Waits for other loads into a dataset of this name, and holds it until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset(dataset text) RETURNS dbanon.dataset
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found_row dbanon.dataset;
@@ -33,14 +30,12 @@ BEGIN
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_dataset(text) IS
-'Looks up a dataset.';
+COMMENT ON FUNCTION dbanon_internal.demand_dataset IS 'Looks up a dataset.';
 
 -- ---- arguments
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_different(named text[], what text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     twice text;
@@ -59,12 +54,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_different(text[], text) IS
-'Refuses columns of which one is to be two things, or one is not named.';
+COMMENT ON FUNCTION dbanon_internal.demand_different IS 'Refuses columns of which one is to be two things, or one is not named.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_zone(tz text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west. The list reads 600 files: 40 ms, which UTC need not wait for.
@@ -75,13 +68,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_zone(text) IS
-'Refuses a time zone that there is not.';
+COMMENT ON FUNCTION dbanon_internal.demand_zone IS 'Refuses a time zone that there is not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_reference_system(
     crs text, OUT srid integer, OUT geographic boolean, OUT metric boolean, OUT meridian double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     parts text[] := regexp_match(btrim(crs), '^(?:([A-Za-z]+):)?([0-9]{1,6})$');
@@ -101,14 +92,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_reference_system(text) IS
-'Looks up a reference system.';
+COMMENT ON FUNCTION dbanon_internal.demand_reference_system IS 'Looks up a reference system.';
 
 -- ---- the source
 
 CREATE OR REPLACE FUNCTION dbanon_internal.suggest_coordinates(types jsonb) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('Name the columns of coordinates instead: x => %L, y => %L', x.name, y.name)
         || CASE WHEN p.degrees THEN '.' ELSE ', and their reference system, for example crs => ''EPSG:32610''.' END
@@ -118,13 +107,12 @@ AS $$
         JOIN jsonb_object_keys(types) y (name) ON y.name ~* p.y
     ORDER BY p.nth, x.name COLLATE "C", y.name COLLATE "C" LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon_internal.suggest_coordinates(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.suggest_coordinates IS
 'Says which columns of a table are called like coordinates, where it lacks the column of points; nothing if none are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_source(
     source regclass, columns text[], subject text DEFAULT NULL, geom text DEFAULT NULL, OUT qualified text, OUT types jsonb)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -208,13 +196,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_source(regclass, text[], text, text) IS
-'Looks up a table or view to import, and refuses one that cannot be read whole by this login.';
+COMMENT ON FUNCTION dbanon_internal.describe_source IS 'Looks up a table or view to import, and refuses one that cannot be read whole by this login.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_file(called text, cells integer, swap_remedy text DEFAULT NULL, check_remedy text DEFAULT NULL)
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Two loads may be of one transaction.
@@ -234,29 +220,27 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_file(text, integer, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.make_file IS
 'Makes pg_temp.dbanon_file, empty, into which a file of this name is copied for an import of places (cells NULL) or of events with
 so many cells; swap_remedy is what to do if x and y are the wrong way round, or for events the file''s name of their times.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_rows(
     source regclass, qualified text, OUT is_file boolean, OUT called text, OUT line text, OUT content text, OUT swap_remedy text,
     OUT check_remedy text)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT f.is_file, CASE WHEN f.is_file THEN obj_description(source, 'pg_class') ELSE 'table ' || qualified END,
         CASE WHEN f.is_file THEN 'line' ELSE 'row_number() OVER ()' END, CASE WHEN f.is_file THEN 'content' ELSE 'NULL::jsonb' END,
         CASE WHEN f.is_file THEN col_description(source, 4) END, CASE WHEN f.is_file THEN col_description(source, 3) END
     FROM (SELECT coalesce(source = to_regclass('pg_temp.dbanon_file'), false) AS is_file) f
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_rows(regclass, text) IS
+COMMENT ON FUNCTION dbanon_internal.describe_rows IS
 'Says how the rows of a source are known in the record of a load: whether it is pg_temp.dbanon_file, what the source is called,
 expressions of a row''s number and of the row as it was read (NULL: by the columns named), and what to do if x and y are the wrong
 way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_reading_error(qualified text, state text, context text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -284,12 +268,11 @@ BEGIN
               HINT = CASE WHEN missing <> '{}' THEN format('Name other columns than those that it lacks: %s.', array_to_string(missing, ', ')) ELSE 'Select all of it in psql to see why.' END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.raise_reading_error(text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.raise_reading_error IS
 'Raises that the source, which may be a view of anything, cannot be read, if this SQLSTATE comes from it; otherwise does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- Rows come in the order of the table, which decides between contradicting fixes.
 SET synchronize_seqscans = off
 AS $$
@@ -311,12 +294,11 @@ EXCEPTION WHEN others THEN
     RAISE;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.ask_source(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.ask_source IS
 'Runs statements that read a source, the last of which selects one number. Raises an error if the source cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_geometry(types jsonb, geom text, source regclass) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -339,12 +321,10 @@ BEGIN
             'Make points in a view, with ST_SetSRID(ST_MakePoint(lon, lat), 4326), and import that.');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_geometry(jsonb, text, regclass) IS
-'Refuses a column that holds no geometries.';
+COMMENT ON FUNCTION dbanon_internal.demand_geometry IS 'Refuses a column that holds no geometries.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_source_crs(qualified text, geom text, chosen text, place text DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     srid CONSTANT double precision := dbanon_internal.ask_source(format(
@@ -359,15 +339,14 @@ BEGIN
     RETURN coalesce(srid, 4326);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_source_crs(text, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_source_crs IS
 'Names the reference system of the first geometry of a column, or of what place writes, among the rows chosen: WGS 84 where there is none. Raises an
 error if its SRID is 0.';
 
 -- ---- what columns mean, as expressions
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_text_expression(argument text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- One name in two spellings of Unicode would count as two people. The blanks are those that Arrow trims.
@@ -377,24 +356,21 @@ AS $$
         quote_literal(E'\t\n\u000b\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007'
                       '\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'))
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_text_expression(text) IS
+COMMENT ON FUNCTION dbanon_internal.build_text_expression IS
 'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_number_expression(argument text, kind text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     -- A numeric may be too large or too small for a double.
     SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e-300 THEN 0 WHEN abs(%1$s) >= 1e300 AND %1$s::text NOT IN (''NaN'', ''Infinity'', ''-Infinity'') '
                                                 'THEN 1e300 ELSE %1$s::float8 END)' ELSE '(%1$s::float8)' END, argument)
     WHERE kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_number_expression(text, text) IS
-'Writes a number of some type as a double; NULL where the type is none of numbers.';
+COMMENT ON FUNCTION dbanon_internal.build_number_expression IS 'Writes a number of some type as a double; NULL where the type is none of numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_middle_expression(argument text, axis text, geographic boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format(CASE WHEN axis = 'y' THEN '(@postgis@.ST_YMin(@postgis@.Box3D(%1$s)) + @postgis@.ST_YMax(@postgis@.Box3D(%1$s))) / 2'
         WHEN NOT geographic THEN '(@postgis@.ST_XMin(@postgis@.Box3D(%1$s)) + @postgis@.ST_XMax(@postgis@.Box3D(%1$s))) / 2'
@@ -405,43 +381,36 @@ AS $$
              'CASE WHEN @postgis@.ST_XMax(@postgis@.Box3D(%1$s)) - @postgis@.ST_XMin(@postgis@.Box3D(%1$s)) > 180 '
              'THEN @postgis@.ST_ShiftLongitude(%1$s) ELSE %1$s END) AS b) box) sides)' END, argument)
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_middle_expression(text, text, boolean) IS
-'Writes the middle of the bounds of a shape on one axis.';
+COMMENT ON FUNCTION dbanon_internal.build_middle_expression IS 'Writes the middle of the bounds of a shape on one axis.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_name_reasons(argument text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT format('WHEN %s ~ %L THEN ''control-characters''', argument, E'[\u0001-\u001f\u007f-\u009f]')
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_name_reasons(text) IS
-'Writes what may be wrong with a name, as a branch of a CASE.';
+COMMENT ON FUNCTION dbanon_internal.build_name_reasons IS 'Writes what may be wrong with a name, as a branch of a CASE.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_null_names(asked dbanon_internal.loading) RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT CASE WHEN (asked).nulls IS NULL THEN ARRAY['NA', 'N/A', 'NULL', 'nan', 'None', '\N'] ELSE
         ARRAY(SELECT normalize(btrim(ele.name), NFC) FROM unnest((asked).nulls) ele (name) WHERE btrim(ele.name) <> '') END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_null_names(dbanon_internal.loading) IS
-'The texts that a load takes for nobody where a name should be, beside the empty text.';
+COMMENT ON FUNCTION dbanon_internal.list_null_names IS 'The texts that a load takes for nobody where a name should be, beside the empty text.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_last_time(asked dbanon_internal.loading) RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     -- Clocks differ by minutes, and wrong zones by an hour or more.
     SELECT CASE WHEN (asked).allow_future THEN 1e11 ELSE extract(epoch FROM now())::float8 + 3600 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_last_time(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.find_last_time IS
 'The unix second after which a time is of the future: an hour after the server''s clock, unless a load allows the future.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_event_reasons(asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT format('WHEN subject IS NULL THEN ''missing-subject'' WHEN octet_length(subject) <= %s AND subject = ANY (%L::text[]) THEN ''nobody'' ',
@@ -454,12 +423,11 @@ AS $$
            || format('WHEN t > %L::float8 THEN ''future-time''', dbanon_internal.find_last_time(asked))
     FROM (SELECT dbanon_internal.list_null_names(asked) AS nobody) nul
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_event_reasons(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.build_event_reasons IS
 'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_position_reasons(expected_srid integer, geographic boolean, missing text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('WHEN srid NOT IN (0, %s) THEN ''other-reference-system'' '
                   'WHEN x IS NULL OR y IS NULL THEN CASE WHEN %s THEN ''missing-position'' ELSE ''unparsable-position'' END '
@@ -468,14 +436,13 @@ AS $$
                   ' WHEN abs(x) <= 90 AND abs(y) > 90 AND abs(y) <= 180 THEN ''swapped-axes'' '
                   'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_position_reasons(integer, boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_position_reasons IS
 'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts. missing says there is none.';
 
 -- ---- staged rows
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_staging(columns text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     old text;
@@ -491,13 +458,12 @@ BEGIN
     CREATE TEMP TABLE dbanon_before (quarantine_id bigint, reason text, content jsonb, subject text COLLATE "C", t double precision) ON COMMIT DROP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
+COMMENT ON FUNCTION dbanon_internal.make_staging IS
 'Makes the temporary tables of a load, empty, with a column t for unix seconds and one that says whether that may be of an hour that comes twice; they
 end with the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text, query text DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     EXECUTE format(
@@ -506,13 +472,12 @@ BEGIN
         ' USING (' || query || ') found', condition, reason, dbanon_internal.list_counted_reasons(), content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out IS
 'Moves the staged rows sta that meet a condition, perhaps on what a query found, to those left out; of those that go to quarantine with their content.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(
     rows_read bigint, remedy text, may_be_none boolean DEFAULT false, cells jsonb DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     lost bigint;
@@ -543,12 +508,11 @@ BEGIN
                   || CASE WHEN counts LIKE '%future-time%' THEN ' Load rows of the future with allow_future => true.' ELSE '' END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_usable_rows(bigint, text, boolean, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.demand_usable_rows IS
 'Refuses a load of which nothing is left, and counts the reasons; where there may be nothing new, only one of which no row could be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unswapped(rows_read bigint[], remedy text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     swapped bigint;
@@ -562,8 +526,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_unswapped(bigint[], text) IS
-'Refuses a load of which most rows of a file have x and y the wrong way round.';
+COMMENT ON FUNCTION dbanon_internal.demand_unswapped IS 'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
 -- ---- records
 --
@@ -571,19 +534,16 @@ COMMENT ON FUNCTION dbanon_internal.demand_unswapped(bigint[], text) IS
 -- owner, since no login writes dbanon.load: the record says what is stored, and not what a login claims.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_loaded_table(kind text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE kind WHEN 'trajectories' THEN 'trajectory' WHEN 'requests' THEN 'request' WHEN 'quasi-identifiers' THEN 'quasi_identifier'
         WHEN 'sites' THEN 'site' WHEN 'pois' THEN 'poi' WHEN 'cells' THEN 'cell' WHEN 'stations' THEN 'cell' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_loaded_table(text) IS
-'The table that loads of a kind are stored in; NULL for what is no kind.';
+COMMENT ON FUNCTION dbanon_internal.find_loaded_table IS 'The table that loads of a kind are stored in; NULL for what is no kind.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_record(
     dataset_id bigint, kind text, sources text[], units_per_s double precision DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     source text;
@@ -607,7 +567,7 @@ BEGIN
     RETURN drawn;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.begin_record(bigint, text, text[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.begin_record IS
 'Writes a row of dbanon.load for each source of a load, without counts and with at most 1,000 characters of its name, and returns the number of the
 first, which rows of all of them carry. Raises an error if there is no such dataset or kind, if a source has no name, or if the units are not above
 0.';
@@ -615,8 +575,7 @@ first, which rows of all of them carry. Raises an error if there is no such data
 CREATE OR REPLACE FUNCTION dbanon_internal.count_record(
     drawn bigint, counted bigint[], without jsonb DEFAULT NULL, judged bigint[] DEFAULT '{}', newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     first dbanon.load;
@@ -683,14 +642,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb, bigint[], timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.count_record IS
 'Counts what a load stored and left out into its rows of dbanon.load (without: of each source the counts by reason of what is in no quarantine),
 and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; the
 quarantined rows of earlier loads that it judged again leave their quarantines. newest: the newest time stored that an honest clock said.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_losses(drawn bigint) RETURNS SETOF text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     -- Of several sources, the one that lost the greatest share.
     SELECT format('%s of %s became %s. Usual causes: %s. To see some: SELECT line, content FROM dbanon.quarantine WHERE load_id = %s AND reason = %L LIMIT 10',
@@ -719,13 +677,12 @@ AS $$
         ('invalid-polygon', 'polygons cross themselves. Repair them in a view, with ST_MakeValid'), ('outside-area', 'the area is of another place')) cau (reason, cause) USING (reason)
     ORDER BY lost.n DESC, lost.reason
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_losses(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_losses IS
 'Words for which reasons more than 5 percent of the rows of a source are in quarantine, with usual causes and the query that shows such rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     uncopied CONSTANT text[] := dbanon_internal.list_counted_reasons();
@@ -744,14 +701,13 @@ BEGIN
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_losses(drawn) note (notice);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[], timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.write_load IS
 'Writes to dbanon.quarantine what could not be used of a load''s sources, counts the load, and says which reasons took many rows.';
 
 -- ---- places
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reproject(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     shifted @postgis@.geometry;
@@ -765,13 +721,11 @@ EXCEPTION WHEN internal_error THEN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.reproject(@postgis@.geometry, integer) IS
-'Reprojects a geometry.';
+COMMENT ON FUNCTION dbanon_internal.reproject IS 'Reprojects a geometry.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_middle_span(places double precision[], narrowest double precision, OUT low double precision,
     OUT high double precision)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     n integer := cardinality(places);
@@ -784,14 +738,13 @@ BEGIN
     high := ordered[n - cut] + margin;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_middle_span(double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_middle_span IS
 'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent around
 them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_trajectory_bounds(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     most CONSTANT double precision := 100000;
@@ -824,5 +777,4 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_trajectory_bounds(bigint) IS
-'Finds what does not lie far outside where the trajectories of a dataset are.';
+COMMENT ON FUNCTION dbanon_internal.find_trajectory_bounds IS 'Finds what does not lie far outside where the trajectories of a dataset are.';

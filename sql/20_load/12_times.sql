@@ -3,8 +3,7 @@
 -- ---- what is asked
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_time_forms(time_format text) RETURNS TABLE (form text, iso text)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -57,37 +56,32 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_time_forms(text) IS
+COMMENT ON FUNCTION dbanon_internal.list_time_forms IS
 'Lists patterns of times and what makes ISO 8601 of them: those that a text in a format matches one of, or without a format those that are replaced one
 after the other. Raises an error if the format leaves a part of a time open.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_local_time(what text) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. %.', what
         USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.', HINT = 'Give the zone, for example tz => ''UTC''.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_local_time(text) IS
-'Refuses a time without a zone where none is given.';
+COMMENT ON FUNCTION dbanon_internal.refuse_local_time IS 'Refuses a time without a zone where none is given.';
 
 -- ---- numbers
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_text(kind text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT kind ~ '^(text|character|character varying|name|(.*\.)?citext)$'
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_text(text) IS
-'Says whether a type is one of texts.';
+COMMENT ON FUNCTION dbanon_internal.is_text IS 'Says whether a type is one of texts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_time_number(argument text, kind text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT CASE WHEN dbanon_internal.is_text(kind)
@@ -95,13 +89,11 @@ AS $$
                     dbanon_internal.build_number_expression(format('(%s::text::numeric)', argument), 'numeric'))
         ELSE dbanon_internal.build_number_expression(argument, kind) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_number(text, text) IS
-'Writes a number of some type, or a text of one, as a double.';
+COMMENT ON FUNCTION dbanon_internal.build_time_number IS 'Writes a number of some type, or a text of one, as a double.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_units(
     chosen text, qualified text, kind text, asked dbanon_internal.loading, loaded text, called text) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     number CONSTANT text := dbanon_internal.build_time_number('raw_time', kind);
@@ -135,13 +127,12 @@ BEGIN
     RETURN units_per_s;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, dbanon_internal.loading, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_units IS
 'How many of the numbers are a second of a source, which loads of a kind call by a name: as asked, else as in the last of these loads, else the median
 of the first of them decides; NULL where times are no numbers. Raises an error if that would place times before 1990 or after 2100.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_counted_expression(number text, units_per_s double precision, said boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     -- What is out of bounds was counted in another unit, or is no time.
@@ -151,14 +142,13 @@ AS $$
     FROM (SELECT CASE WHEN units_per_s < 1 THEN format('round((%s - 25569) * 8640000) / 100', number) ELSE format('%s / %s', number, units_per_s) END AS seconds,
                  CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END AS since) s
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_counted_expression(text, double precision, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_counted_expression IS
 'Writes a time that is a number of some unit as unix seconds, out of range before 1990 and after 2100 unless somebody said the unit.';
 
 -- ---- texts
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_localised_expression(argument text, tz text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     -- The earlier of two, and none where clocks were set forward: AT TIME ZONE gives another time of day there.
     SELECT format('CASE WHEN NOT isfinite(%1$s) THEN ''Infinity''::float8 '
@@ -169,13 +159,12 @@ AS $$
     FROM (SELECT g.ord, format('((%s::timestamp AT TIME ZONE %L) - interval %L)', argument, tz, g.gap) AS moment
           FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_localised_expression(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_localised_expression IS
 'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, -1e300 where they are set forward and
 leave it out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_iso_expression(word text, time_format text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -196,22 +185,19 @@ BEGIN
     RETURN CASE WHEN time_format IS NOT NULL THEN written ELSE format('CASE WHEN %1$s ~ %2$L THEN %1$s ELSE %3$s END', word, @iso_time@, written) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_iso_expression(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_iso_expression IS
 'Writes a text of a time as ISO 8601 that the server reads; NULL where it is none. Raises an error if the format leaves a part of a time open.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_time_word(argument text, kind text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT dbanon_internal.build_text_expression(format(CASE WHEN dbanon_internal.is_text(kind) THEN '(%s::text)' ELSE 'trim_scale(%s::numeric)::text' END, argument))
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_word(text, text) IS
-'Writes a text or a number that is a time as text, numbers without zeros after the point.';
+COMMENT ON FUNCTION dbanon_internal.build_time_word IS 'Writes a text or a number that is a time as text, numbers without zeros after the point.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_time_expression(
     argument text, types jsonb, asked dbanon_internal.loading, units_per_s double precision) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -244,15 +230,14 @@ BEGIN
     RETURN dbanon_internal.build_localised_expression(argument, asked.tz);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_expression(text, jsonb, dbanon_internal.loading, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.build_time_expression IS
 'Writes a time as unix seconds: NULL where it is none, -1e300 where clocks left it out, infinite or NaN where it is not finite. Raises an error if the
 column holds no times, or times without a zone where none is given.';
 
 -- ---- hours that come twice, and that never come
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_repeated_condition(argument text, kind text, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- Times in a format are looked at when they are ISO 8601: before, a day at their end may look like a zone.
@@ -261,12 +246,10 @@ AS $$
             dbanon_internal.build_time_word(argument, kind), (asked).time_format), @zoned_time@)
         WHEN dbanon_internal.is_text(kind) THEN format('%s::text !~ %L', argument, '(?i)[0-9m] *(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)\s*$') ELSE 'false' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_repeated_condition(text, text, dbanon_internal.loading) IS
-'Writes whether a time names no zone, so that it may be of an hour that comes twice.';
+COMMENT ON FUNCTION dbanon_internal.build_repeated_condition IS 'Writes whether a time names no zone, so that it may be of an hour that comes twice.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_repeated_hours(tz text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     span record;
@@ -330,15 +313,14 @@ BEGIN
         tz, dbanon_internal.format_quantity(undecided, 'row')) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_repeated_hours(text) IS
+COMMENT ON FUNCTION dbanon_internal.settle_repeated_hours IS
 'Decides by the order of each person''s staged rows which times without a zone are of the second of two equal hours, and says of how many it cannot be
 decided.';
 
 -- ---- what could not be read
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_first_cell(cells jsonb) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- 9 stands for each digit and A for each letter of its first 40 characters: what is no digit, blank or sign of ASCII may be a letter.
@@ -354,6 +336,6 @@ BEGIN
     WHERE most.reason IN ('unparsable-time', 'unparsable-position'));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_first_cell(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.describe_first_cell IS
 'Words how the first time or position is written that could not be read, where that is what is wrong with most rows; cells names the columns of what
 was staged.';

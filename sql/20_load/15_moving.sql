@@ -4,8 +4,7 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.read_moving_instants(
     value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 SET standard_conforming_strings = on
 AS $$
@@ -64,18 +63,16 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_moving_instants(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.read_moving_instants IS
 'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written; a text with a mistake is one fix without a place.
 Raises an error if a time has no zone and none is given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_moving_source(qualified text, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('(SELECT %1$s AS dbanon_moving, * FROM %2$s) s '
                   'CROSS JOIN LATERAL dbanon_internal.read_moving_instants(s.dbanon_moving, %3$L) instant',
                   format('%I::text', (asked).geom), qualified, (asked).tz)
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_moving_source(text, dbanon_internal.loading) IS
-'Writes the rows of a table, each as often as the column of moving points has instants.';
+COMMENT ON FUNCTION dbanon_internal.build_moving_source IS 'Writes the rows of a table, each as often as the column of moving points has instants.';
 

@@ -2,8 +2,7 @@
 -- staging tables are made. dbanon_internal.finish_load (20_load/50_import.sql) ends it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset_options(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.
@@ -24,32 +23,26 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_dataset_options(dbanon_internal.loading) IS
-'Refuses what no dataset can be called or have for a grid.';
+COMMENT ON FUNCTION dbanon_internal.demand_dataset_options IS 'Refuses what no dataset can be called or have for a grid.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_day_zone(asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     -- Midnight is that of the zone of times that name none.
     SELECT CASE WHEN (asked).subject_per_day THEN coalesce((asked).tz, 'UTC') END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_day_zone(dbanon_internal.loading) IS
-'The time zone in which a load cuts subjects into days; NULL where it does not.';
+COMMENT ON FUNCTION dbanon_internal.find_day_zone IS 'The time zone in which a load cuts subjects into days; NULL where it does not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.makes_dataset(asked dbanon_internal.loading) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT (asked).mode IN ('create', 'new') AND NOT EXISTS (
         SELECT FROM dbanon.dataset d WHERE d.name = (asked).dataset AND d.dropped_at IS NULL)
 $$;
-COMMENT ON FUNCTION dbanon_internal.makes_dataset(dbanon_internal.loading) IS
-'Whether a load makes its dataset.';
+COMMENT ON FUNCTION dbanon_internal.makes_dataset IS 'Whether a load makes its dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(asked dbanon_internal.loading, day_zone text) RETURNS dbanon.dataset
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     old dbanon.dataset;
@@ -106,13 +99,12 @@ BEGIN
     RETURN dbanon_internal.set_people(old, asked);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.claim_dataset(dbanon_internal.loading, text) IS
+COMMENT ON FUNCTION dbanon_internal.claim_dataset IS
 'Keeps others from loading into a dataset until the transaction ends, and gives one that exists the population and settle time named. Raises an error
 if the mode, the grid, the days or the naming of people do not fit it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer) RETURNS dbanon.dataset
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known dbanon.dataset;
@@ -148,13 +140,12 @@ BEGIN
     RETURN dbanon_internal.demand_dataset(asked.dataset);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer) IS
+COMMENT ON FUNCTION dbanon_internal.write_dataset IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays; returns its row.
 Raises an error if its sites are in another reference system, or if a run of it is being worked on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_metric(srid numeric) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF NOT (dbanon_internal.demand_reference_system('EPSG:' || srid)).metric THEN
@@ -164,14 +155,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_metric(numeric) IS
-'Refuses a reference system in which distances are no metres on a plane.';
+COMMENT ON FUNCTION dbanon_internal.demand_metric IS 'Refuses a reference system in which distances are no metres on a plane.';
 
 -- ---- boxes
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_box(bbox double precision[], geographic boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
@@ -185,64 +174,56 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_box(double precision[], boolean) IS
-'Refuses a box that is none.';
+COMMENT ON FUNCTION dbanon_internal.demand_box IS 'Refuses a box that is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_box_condition(x text, y text, bbox double precision[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     -- One whose least x is the greater crosses the antimeridian.
     SELECT format('((%1$s >= %3$L::float8 %7$s %1$s <= %5$L::float8) AND %2$s >= %4$L::float8 AND %2$s <= %6$L::float8)',
                   x, y, bbox[1], bbox[2], bbox[3], bbox[4], CASE WHEN bbox[1] <= bbox[3] THEN 'AND' ELSE 'OR' END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_box_condition(text, text, double precision[]) IS
-'Writes that a position lies in a box.';
+COMMENT ON FUNCTION dbanon_internal.build_box_condition IS 'Writes that a position lies in a box.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_box_reasons(bbox double precision[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN bbox IS NULL THEN '' ELSE format(
         ' WHEN NOT %1$s AND %2$s THEN ''swapped-axes'' WHEN NOT %1$s THEN ''outside-bbox''',
         dbanon_internal.build_box_condition('x', 'y', bbox), dbanon_internal.build_box_condition('y', 'x', bbox)) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_box_reasons(double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.build_box_reasons IS
 'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y.';
 
 -- ---- shapes
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_endless(shape @postgis@.geometry) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     -- A corner that is no number may not show in the bounds, but it does in the text; bounds beyond half of the greatest double have no middle.
     SELECT @postgis@.ST_AsText(@postgis@.ST_Force2D(shape)) ~* 'nan|inf'
         OR greatest(@postgis@.ST_XMax(b), -@postgis@.ST_XMin(b), @postgis@.ST_YMax(b), -@postgis@.ST_YMin(b)) > 8e307
     FROM (SELECT @postgis@.Box3D(shape) AS b) box
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_endless(@postgis@.geometry) IS
-'Says whether a coordinate of a shape is not finite, or too great to be halved.';
+COMMENT ON FUNCTION dbanon_internal.is_endless IS 'Says whether a coordinate of a shape is not finite, or too great to be halved.';
 
 -- ---- staged rows
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_stage(stage text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
     PERFORM dbanon_internal.report_rows(stage);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.report_stage(text) IS
+COMMENT ON FUNCTION dbanon_internal.report_stage IS
 'Reports the stage of a load, to callers that set client_min_messages to debug1, and to other sessions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_rows(stage text, done bigint DEFAULT NULL, total double precision DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     -- Any login may read it, so rows have two digits, as the planner's estimates have them, and few rows are not counted. The server
     -- cuts the text after 63 bytes.
@@ -251,12 +232,11 @@ AS $$
             || CASE WHEN total >= done THEN format(' (%s %%)', floor(100 * done / total)) ELSE '' END END,
         floor(extract(epoch FROM clock_timestamp() - now())) || ' s'), true) IS NULL THEN 'null'::jsonb END
 $$;
-COMMENT ON FUNCTION dbanon_internal.report_rows(text, bigint, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.report_rows IS
 'Shows other sessions the stage of a load, its rows and the seconds since it began, as the name of the application in pg_stat_activity, and returns NULL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_notice(notice text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF notice IS NOT NULL THEN
@@ -264,13 +244,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.raise_notice(text) IS
-'Raises a notice with the text, unless it is null.';
+COMMENT ON FUNCTION dbanon_internal.raise_notice IS 'Raises a notice with the text, unless it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     asked dbanon_internal.loading, OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     old dbanon.dataset;
@@ -310,6 +288,6 @@ BEGIN
         t double precision, x double precision, y double precision, content jsonb) ON COMMIT DROP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.begin_load(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.begin_load IS
 'Claims the dataset for a load of trajectories, and makes the staging tables. Raises an error if an option is out of
 its bounds, or does not fit the dataset.';

@@ -5,12 +5,11 @@ CREATE OR REPLACE FUNCTION dbanon_internal.list_name_forms(name text) RETURNS te
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ARRAY[name] || CASE WHEN name ~ '^-?(0|[1-9][0-9]*)([.]0+)?$' THEN array_remove(
     ARRAY[split_part(name, '.', 1), split_part(name, '.', 1) || '.0', split_part(name, '.', 1) || '.00'], name) END;
-COMMENT ON FUNCTION dbanon_internal.list_name_forms(text) IS
+COMMENT ON FUNCTION dbanon_internal.list_name_forms IS
 'A name, and if it is a whole number the other forms in which a source may have it: 7, 7.0 and 7.00.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_known_names(population_id bigint, subjects text[]) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH dataset AS MATERIALIZED (
         SELECT dat.dataset_id FROM ONLY dbanon.dataset dat WHERE dat.population_id = find_known_names.population_id AND NOT dat.own_subjects
@@ -35,24 +34,21 @@ AS $$
                             UNION ALL
                             SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = rel.release_id) said JOIN named nam USING (code))
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_known_names(bigint, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_known_names IS
 'Those of some names that a population has in loaded or published rows, or among the people who were forgotten.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_population_of_load(asked dbanon_internal.loading) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pop.population_id
     FROM dbanon.population pop LEFT JOIN dbanon.dataset dat ON dat.name = (asked).dataset AND dat.dropped_at IS NULL
     WHERE CASE WHEN (asked).population IS NULL AND dat.population_id IS NOT NULL THEN pop.population_id = dat.population_id
                ELSE pop.name = coalesce((asked).population, 'default') END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_population_of_load(dbanon_internal.loading) IS
-'The population whose people a load brings; NULL if the load makes it.';
+COMMENT ON FUNCTION dbanon_internal.find_population_of_load IS 'The population whose people a load brings; NULL if the load makes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_names(asked dbanon_internal.loading, relations text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     whole CONSTANT text := '^-?(0|[1-9][0-9]*)[.]0+$';
@@ -85,12 +81,11 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_names(dbanon_internal.loading, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.settle_names IS
 'Makes staged names that are floats whole where all are, or where the population knows only the whole number and the source has nobody of that name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_nobody(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     n bigint;
@@ -105,13 +100,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_nobody(dbanon_internal.loading) IS
-'Counts the rows that were left out since a word for nobody stands for their name, and says so.';
+COMMENT ON FUNCTION dbanon_internal.note_nobody IS 'Counts the rows that were left out since a word for nobody stands for their name, and says so.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_rounding(relation text, load_id bigint, kept bigint, first_time timestamptz, last_time timestamptz)
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     there boolean;
@@ -126,5 +119,5 @@ BEGIN
         'are not, the column of times is another, or its times have lost digits.', dbanon_internal.format_quantity(kept, 'row')) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_rounding(text, bigint, bigint, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.note_rounding IS
 'Says that names are numbers with an exponent, which a spreadsheet has rounded, and that all rows kept have one time.';

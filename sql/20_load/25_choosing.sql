@@ -4,19 +4,16 @@
 -- who was forgotten. Such rows are in pg_temp.dbanon_rejected without their content.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_counted_reasons() RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY['known', 'late', 'forgotten', 'forgotten-time', 'no-time', 'outside-period']
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_counted_reasons() IS
-'The reasons for which rows are left out and counted, but not put into quarantine.';
+COMMENT ON FUNCTION dbanon_internal.list_counted_reasons IS 'The reasons for which rows are left out and counted, but not put into quarantine.';
 
 -- ---- what may be asked
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_window(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF asked.since >= asked.until THEN
@@ -34,12 +31,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_window(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.demand_window IS
 'Refuses a span or a unit of time that is none, and to look for new rows that cannot be told from known ones.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_filter(qualified text, filter text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -79,12 +75,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_filter(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_filter IS
 'Refuses a filter that is no condition on rows of a source, or not the same each time; with the rights of the caller, and without its text.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_newest_time(kind text, dataset_id bigint, set_name text) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     -- A row that is later than its own load has a wrong clock. Loads of trajectories keep their newest time, since a path may hold some such rows,
     -- and loads that did not are looked at.
@@ -104,15 +99,13 @@ AS $$
         ELSE (SELECT max(qid.at) FROM dbanon.quasi_identifier qid LEFT JOIN dbanon.load load ON load.load_id = qid.load_id
               WHERE qid.dataset_id = find_newest_time.dataset_id AND qid.set_name = find_newest_time.set_name AND qid.at <= coalesce(load.loaded_at, now())) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_newest_time(text, bigint, text) IS
-'The last time of what a dataset has of a kind, as an honest clock said it.';
+COMMENT ON FUNCTION dbanon_internal.find_newest_time IS 'The last time of what a dataset has of a kind, as an honest clock said it.';
 
 -- ---- conditions in the source
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_time_bound(
     types jsonb, units_per_s double precision, asked dbanon_internal.loading, moment timestamptz, upper boolean) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     iso CONSTANT text := 'YYYY-MM-DD HH24:MI:SS.US';
@@ -145,13 +138,12 @@ BEGIN
         ELSE format('%L::numeric', number) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_bound(jsonb, double precision, dbanon_internal.loading, timestamptz, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_time_bound IS
 'Writes that a column of times, as it is, lies on one side of a moment, so that its index serves; NULL where there is no bound.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_chosen_rows(
     qualified text, types jsonb, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- Rows without a time are read, too, to be counted.
@@ -160,12 +152,10 @@ AS $$
     FROM (SELECT dbanon_internal.build_time_bound(types, units_per_s, asked, (asked).since, false) AS low,
                  dbanon_internal.build_time_bound(types, units_per_s, asked, (asked).until, true) AS high) b
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_chosen_rows(text, jsonb, double precision, dbanon_internal.loading) IS
-'Writes what follows FROM where the rows of a source are chosen by filter and time.';
+COMMENT ON FUNCTION dbanon_internal.build_chosen_rows IS 'Writes what follows FROM where the rows of a source are chosen by filter and time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_missing_index(source regclass, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     -- Of a view or a foreign table it cannot be said, and a small table is read fast without one.
     SELECT format('Table %s has no index on %I, so all of it was read: CREATE INDEX ON %1$s (%2$I).', c.oid::regclass, (asked).time_column)
@@ -175,14 +165,12 @@ AS $$
         AND NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
                         WHERE i.indrelid = c.oid AND i.indisvalid AND a.attname = (asked).time_column)
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_missing_index(regclass, dbanon_internal.loading) IS
-'Words that a large table from which a span of time is read has no index on its times.';
+COMMENT ON FUNCTION dbanon_internal.describe_missing_index IS 'Words that a large table from which a span of time is read has no index on its times.';
 
 -- ---- times that are published
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_published_periods(dataset_id bigint) RETURNS SETOF tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
     -- All of the time that a part is about, beyond which it has no row (dbanon_internal.find_series_of_part). Where it has none within, too: that
     -- nobody is in it is said of that time, which no other part can take. A release of one run leaves the time without rows to others.
@@ -190,23 +178,19 @@ AS $$
     FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
     WHERE r.dataset_id = list_published_periods.dataset_id AND NOT isempty(coalesce(l.bounds, l.span))
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_published_periods(bigint) IS
-'The times of which releases of a dataset speak, live or withdrawn, one by one.';
+COMMENT ON FUNCTION dbanon_internal.list_published_periods IS 'The times of which releases of a dataset speak, live or withdrawn, one by one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_published_times(dataset_id bigint) RETURNS tstzmultirange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(range_agg(p.period), '{}') FROM dbanon_internal.list_published_periods(dataset_id) p (period)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_published_times(bigint) IS
-'All times of which releases of a dataset speak, live or withdrawn.';
+COMMENT ON FUNCTION dbanon_internal.find_published_times IS 'All times of which releases of a dataset speak, live or withdrawn.';
 
 -- ---- who was forgotten
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_forgotten(population_id bigint, subjects text[]) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY(
         SELECT s.name
@@ -216,12 +200,11 @@ AS $$
                 SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = find_forgotten.population_id)
         GROUP BY s.name)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_forgotten(bigint, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_forgotten IS
 'Those of some names in a population that belong to people who were forgotten, under this name or as the same whole number.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_forgotten() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     back bigint;
@@ -243,14 +226,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_forgotten() IS
-'Refuses rows of people who were forgotten, however they are written.';
+COMMENT ON FUNCTION dbanon_internal.guard_forgotten IS 'Refuses rows of people who were forgotten, however they are written.';
 
 -- ---- rows that are left out
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_aside(asked dbanon_internal.loading, relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -276,13 +257,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.set_aside(dbanon_internal.loading, text) IS
+COMMENT ON FUNCTION dbanon_internal.set_aside IS
 'Leaves out, before they are judged, rows of another time than was asked for, of people and times that were forgotten, and where what is new is
 looked for, rows without a time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_rejected(condition text, relation text DEFAULT 'dbanon_staged') RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off  -- nobody has counted the rows of temporary tables
 AS $$
 BEGIN
@@ -295,13 +275,11 @@ BEGIN
         'INSERT INTO pg_temp.dbanon_rejected SELECT * FROM gone', relation, condition);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_rejected(text, text) IS
-'Leaves out rows sta that an earlier load rejected (bef), for the reason that it had.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_rejected IS 'Leaves out rows sta that an earlier load rejected (bef), for the reason that it had.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rejected(
     asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relation text DEFAULT 'dbanon_staged') RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
 AS $$
 DECLARE
@@ -329,14 +307,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_rejected(dbanon_internal.loading, text, text[], boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_rejected IS
 'Finds the rows that an earlier load of the same sources put into quarantine, into dbanon_before; leaves out those that were of the future then, unless
 the load allows the future or names a time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_staged(
     asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relations text[] DEFAULT '{dbanon_staged}') RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     relation text;
@@ -357,13 +334,12 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_staged(dbanon_internal.loading, text, text[], boolean, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.settle_staged IS
 'Decides over all staged rows what single ones do not tell: which names are one, which times clocks left out or had twice, and what is left out before
 rows are judged.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_late(dataset_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     published CONSTANT text := format('%L::tstzmultirange @> to_timestamp(t)', dbanon_internal.find_published_times(dataset_id));
@@ -373,12 +349,11 @@ BEGIN
     PERFORM dbanon_internal.leave_out(published, '''late''', 'content');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_late(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out_late IS
 'Leaves out staged rows of times that were published: those that an earlier load rejected as it did, the others as late.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_late_rows(dataset_id bigint) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     counted jsonb;
@@ -393,12 +368,10 @@ BEGIN
     RETURN coalesce(counted, '[]');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_late_rows(bigint) IS
-'Counts the rows that were left out as late by the published period that they are of.';
+COMMENT ON FUNCTION dbanon_internal.count_late_rows IS 'Counts the rows that were left out as late by the published period that they are of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_left_out(rows_read bigint, kept bigint, looked_for_new boolean, kept_since timestamptz) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 3
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 3 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN QUERY
@@ -419,14 +392,13 @@ BEGIN
         JOIN out_ ON out_.reason = told.reason;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_left_out(bigint, bigint, boolean, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.describe_left_out IS
 'Words what was left out of a load although nothing else is wrong with it, and that there was nothing new.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_main_counts(left_out jsonb, OUT known bigint, OUT late bigint, OUT forgotten bigint)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce((left_out ->> 'known')::bigint, 0), coalesce((left_out ->> 'late')::bigint, 0), coalesce((left_out ->> 'forgotten')::bigint, 0)
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_main_counts(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.read_main_counts IS
 'How many rows of a load were there already, are of published times, and are of people who were forgotten.';

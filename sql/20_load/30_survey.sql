@@ -8,8 +8,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.draw_sample(
     staged bigint, most integer DEFAULT 100000, OUT x double precision[], OUT y double precision[], OUT t double precision[])
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Numbers that would overflow are cut off. They stay as far outside, or as near zero, as before.
@@ -20,23 +19,19 @@ BEGIN
     FROM pg_temp.dbanon_staged s TABLESAMPLE BERNOULLI (least(100, 100.0 * most / greatest(staged, 1))) REPEATABLE (1);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.draw_sample(bigint, integer) IS
-'Draws some of the staged fixes, all of them where there are few.';
+COMMENT ON FUNCTION dbanon_internal.draw_sample IS 'Draws some of the staged fixes, all of them where there are few.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT array_agg(p.x), array_agg(p.y)
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_distinct_places(double precision[], double precision[], double precision) IS
-'Finds the places among positions.';
+COMMENT ON FUNCTION dbanon_internal.find_distinct_places IS 'Finds the places among positions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_axis_order_bounds(x double precision[], y double precision[], unit double precision) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -70,13 +65,12 @@ BEGIN
                               'x_is_greater', x_is_greater);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_axis_order_bounds(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_axis_order_bounds IS
 'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
     x double precision[], y double precision[], t double precision[], geographic boolean) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -121,24 +115,20 @@ BEGIN
         'home', home);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.survey_shape(double precision[], double precision[], double precision[], boolean) IS
-'Finds the bounds of what is not far outside the rest.';
+COMMENT ON FUNCTION dbanon_internal.survey_shape IS 'Finds the bounds of what is not far outside the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_span_condition(staged text, span jsonb, turns boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT format('(%s)', string_agg(format('%I BETWEEN %L::float8 AND %L::float8', staged, (span -> 0)::float8 + turn,
                                             (span -> 1)::float8 + turn), ' OR '))
     FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_span_condition(text, jsonb, boolean) IS
-'Writes that a value lies in a span.';
+COMMENT ON FUNCTION dbanon_internal.build_span_condition IS 'Writes that a value lies in a span.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     turns boolean := shape -> 'turns';
@@ -153,24 +143,21 @@ BEGIN
                     dbanon_internal.build_span_condition('y', home -> 'x', false), dbanon_internal.build_span_condition('x', home -> 'y', false)) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_survey_conditions(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.build_survey_conditions IS
 'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest.';
 
 -- ---- where that is on Earth
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_degrees_apart(lon double precision, other double precision) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_degrees_apart(double precision, double precision) IS
-'How far two longitudes are apart, the short way round.';
+COMMENT ON FUNCTION dbanon_internal.measure_degrees_apart IS 'How far two longitudes are apart, the short way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     place @postgis@.geometry;
@@ -185,33 +172,27 @@ EXCEPTION WHEN internal_error THEN
     NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.try_degrees(double precision, double precision, integer, boolean) IS
-'Longitude and latitude of a place.';
+COMMENT ON FUNCTION dbanon_internal.try_degrees IS 'Longitude and latitude of a place.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_axes(remedy text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
         USING ERRCODE = 'DA011', DETAIL = 'The positions are where they should be only if the two are exchanged.', HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_axes(text) IS
-'Refuses a source whose x and y are the wrong way round.';
+COMMENT ON FUNCTION dbanon_internal.refuse_axes IS 'Refuses a source whose x and y are the wrong way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_utm_zone(lon double precision, lat double precision) RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_utm_zone(double precision, double precision) IS
-'The SRID of the UTM zone of a place on WGS 84.';
+COMMENT ON FUNCTION dbanon_internal.find_utm_zone IS 'The SRID of the UTM zone of a place on WGS 84.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(shape jsonb, crs text, target integer, remedy text) RETURNS integer
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     meant CONSTANT record := dbanon_internal.demand_reference_system(crs);
@@ -242,15 +223,14 @@ BEGIN
     RETURN target;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, integer, text) IS
+COMMENT ON FUNCTION dbanon_internal.survey_place IS
 'The reference system of the dataset: the one given, else the UTM zone of the staged fixes. Raises an error if they lie outside the area of theirs, or
 if x and y are swapped.';
 
 -- ---- what becomes of it
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_honest_time(shape jsonb, t double precision[]) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     -- A clock that was ahead shows by a gap of more than a day, which is what the next load reads again; few rows lie beyond it.
     WITH bound AS MATERIALIZED (
@@ -264,12 +244,11 @@ AS $$
     SELECT to_timestamp(coalesce(min(step.before) FILTER (WHERE step.beyond < 0.1 * step.every AND step.first > step.before + 86400), max(step.last)))
     FROM step
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_honest_time(jsonb, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_honest_time IS
 'The newest of the times in a sample of a load that a clock without faults can have said; NULL where there is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('%s kept: load with drop_outliers => true to leave %s out',
                   dbanon_internal.format_quantity(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),
@@ -277,13 +256,11 @@ AS $$
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
     WHERE n > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_far(bigint, text) IS
-'Words what was kept although it lies far outside the rest.';
+COMMENT ON FUNCTION dbanon_internal.describe_far IS 'Words what was kept although it lies far outside the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_stretch(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -301,5 +278,5 @@ BEGIN
         'dataset, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_stretch(double precision[], double precision[], jsonb, text, integer) IS
+COMMENT ON FUNCTION dbanon_internal.describe_stretch IS
 'Words that a reference system is stretched too far. Raises an error if a reference system is unknown.';

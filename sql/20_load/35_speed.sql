@@ -5,8 +5,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.choose_longest_chain(
     fixes bigint[], first double precision[], last double precision[], max_speed_kmh double precision) RETURNS integer[]
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     parts CONSTANT integer := cardinality(fixes);
@@ -40,13 +39,12 @@ BEGIN
     RETURN chain;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.choose_longest_chain(bigint[], double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.choose_longest_chain IS
 'Chooses, among the parts of a subject''s path in the order of time, those with the most fixes of which each is near enough to the one before;
 their numbers; a part is how many fixes it has, and {unix seconds, longitude, latitude} of its first and of its last.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, known dbanon.dataset, source_srid integer) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -106,12 +104,11 @@ BEGIN
         asked.mode IN ('append', 'new'), known.dataset_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.mark_too_fast(dbanon_internal.loading, dbanon.dataset, integer) IS
+COMMENT ON FUNCTION dbanon_internal.mark_too_fast IS
 'Marks the staged fixes without which no subject would be faster than asked for, beside what is stored. Raises an error if the reference system is unknown.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_too_fast(n bigint, max_speed_kmh double precision) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT format('%s more than %s km/h from the fix before and %s kept. Load with drop_outliers => true to leave %s out.',
@@ -119,5 +116,4 @@ AS $$
                   CASE n WHEN 1 THEN 'it' ELSE 'them' END)
     WHERE n > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_too_fast(bigint, double precision) IS
-'Words which fixes were kept although somebody would have been too fast.';
+COMMENT ON FUNCTION dbanon_internal.describe_too_fast IS 'Words which fixes were kept although somebody would have been too fast.';

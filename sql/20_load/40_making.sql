@@ -2,21 +2,18 @@
 -- the rows that it does not store from pg_temp.dbanon_staged to pg_temp.dbanon_rejected, with their reason.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_staged_middle(target integer) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     -- Source and target need not be parallel, so the middle is that of the rectangle stored.
     SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, sta.t), %s)',
                   dbanon_internal.build_middle_expression('sta.place', 'x', false),
                   dbanon_internal.build_middle_expression('sta.place', 'y', false), target)
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_staged_middle(integer) IS
-'Writes the middle of the rectangle of a row sta of dbanon_staged, with its time as M.';
+COMMENT ON FUNCTION dbanon_internal.build_staged_middle IS 'Writes the middle of the rectangle of a row sta of dbanon_staged, with its time as M.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_stored(
     known dbanon.dataset, source_srid integer, shaped boolean, repeated text, content text, only_same boolean DEFAULT false) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 AS $$
 DECLARE
@@ -43,13 +40,12 @@ BEGIN
             'WHERE @postgis@.ST_M(point.geom) BETWEEN span.low AND span.high OFFSET 0', known.dataset_id));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_stored(dbanon.dataset, integer, boolean, text, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out_stored IS
 'Leaves out staged rows of a subject and time that the dataset has already, or only those that have the same position, too: the same rows added twice
 add nothing; repeated: the reason of the latter.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_known(known dbanon.dataset, source_srid integer, content text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM dbanon_internal.leave_out_stored(known, source_srid, false, 'known', content, true);
@@ -59,25 +55,23 @@ EXCEPTION WHEN internal_error THEN
     RETURN (SELECT count(*) FROM pg_temp.dbanon_staged);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_known(dbanon.dataset, integer, text) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out_known IS
 'Leaves out staged fixes that the dataset has, before the others are judged; returns how many are left.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_cut(asked dbanon_internal.loading, most bigint DEFAULT 100000) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN asked.split_gap_s IS NOT NULL OR EXISTS (
         SELECT FROM pg_temp.dbanon_staged sta GROUP BY sta.subject, sta.trip HAVING count(*) > most);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_cut(dbanon_internal.loading, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.is_cut IS
 'Whether a load cuts a path of somebody in parts: where gaps do, or where it has more than so many fixes.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_line_fixes(
     split_gap_s double precision, day_zone text, cut boolean, most bigint DEFAULT 100000) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     -- Most loads cut nothing; then rows are read as they are, without two window functions over all of them.
@@ -92,14 +86,13 @@ AS $$
             coalesce(split_gap_s, 'Infinity'), most, whole.day) END
     FROM (SELECT CASE WHEN day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(t) AT TIME ZONE %L)::date', day_zone) END AS day) whole
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_line_fixes(double precision, text, boolean, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.build_line_fixes IS
 'Writes what lines are made of: the staged fixes, with their days, and their parts numbered where gaps or their length cut them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
     asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, load_id bigint, cut boolean,
     OUT trajectories bigint, OUT subjects bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET client_min_messages = error
 AS $$
 DECLARE
@@ -130,15 +123,14 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.insert_lines(dbanon_internal.loading, dbanon.dataset, integer, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.insert_lines IS
 'Stores the staged fixes as trajectories, in the reference system of the dataset. Raises an error if that system shows no place for one, or if two of
 a line have the same time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_staged(
     asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, cut boolean, looks_for_twins boolean, content text,
     load_id bigint, OUT trajectories bigint, OUT subjects bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     -- Where what is new is looked for, known rows are counted, and go to no quarantine.
@@ -181,13 +173,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_staged(dbanon_internal.loading, dbanon.dataset, integer, boolean, boolean, boolean, text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.store_staged IS
 'Leaves out what is there and twins, and stores the rest. Raises an error if a fix cannot be shown in the reference system, or if there are twins that
 were not looked for.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- By thousands first, one by one only where a thousand failed.
@@ -201,14 +192,12 @@ BEGIN
         'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, ''position-out-of-range'', %3$s, t FROM gone', source_srid, target, content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced(integer, integer, text) IS
-'Finds the staged fixes that a projection cannot show, and leaves them out.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced IS 'Finds the staged fixes that a projection cannot show, and leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
     asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, content text, load_id bigint,
     OUT trajectories bigint, OUT subjects bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 SET work_mem = '256MB'
 AS $$
@@ -249,14 +238,13 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_trajectories(dbanon_internal.loading, dbanon.dataset, integer, boolean, text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.make_trajectories IS
 'Makes trajectories of the staged fixes; twins, and those that the projection cannot show, are left out.';
 
 -- ---- copies
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_repeats(dataset_id bigint, newest_before bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 AS $$
 DECLARE
@@ -291,6 +279,6 @@ BEGIN
             'copies of themselves: load without copies.', dbanon_internal.format_quantity(repeats, 'row repeats', 'rows repeat')) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_repeats(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_repeats IS
 'Says how many trajectories of a load, each a row that is a separate subject, repeat the time and place of an earlier row of the dataset: a subject
 hidden only by its own copy is not hidden. Raises an error if at least half of them repeat an earlier load.';

@@ -6,8 +6,7 @@
 -- Triggers write them, so that no way of writing trajectories leaves them out.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.code_fixes() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     seed bigint;
@@ -61,12 +60,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.code_fixes() IS
+COMMENT ON FUNCTION dbanon_internal.code_fixes IS
 'Keeps the codes of trajectories that are written, and deletes those of subjects of which nothing is left, in datasets never published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.recode_people() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     -- As dbanon_internal.find_dataset_key made it, which sees the new row.
@@ -81,13 +79,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.recode_people() IS
-'Gives the codes of a dataset the people of its new population.';
+COMMENT ON FUNCTION dbanon_internal.recode_people IS 'Gives the codes of a dataset the people of its new population.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_copies(dataset_id bigint, newest_before bigint DEFAULT NULL)
 RETURNS TABLE (of_dataset_id bigint, codes bigint, people bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET enable_nestloop = off
 AS $$
@@ -196,14 +192,13 @@ AS $$
     FROM mine JOIN doubled ON doubled.dataset_id = find_copies.dataset_id AND doubled.kind = 'all' AND mine.names BETWEEN 2 AND doubled.names
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_copies(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_copies IS
 'Finds the datasets, the same one too, of which this one has fixes under other names, or its trajectories since a number have: how many codes
 are shared, by how many people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_published_copies(dataset_id bigint) RETURNS TABLE (
     of_dataset_id bigint, name text, codes bigint, people bigint)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c.of_dataset_id, d.name, c.codes, c.people
     FROM dbanon_internal.find_copies(dataset_id) c
@@ -212,13 +207,12 @@ AS $$
         OR EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = c.of_dataset_id)
     ORDER BY c.of_dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_published_copies(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_published_copies IS
 'Finds what a release of this dataset needs a reason for: the datasets with releases, withdrawn ones too, of which it has fixes under other
 names; and itself, where people have several names in it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_subjects(dataset_id bigint) RETURNS SETOF text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 1000
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 1000 SET search_path = pg_catalog, pg_temp
 AS $$
     -- From one name to the next along the index: a dataset that grows has few names and very many trajectories.
     WITH RECURSIVE named (subject) AS (
@@ -229,13 +223,11 @@ AS $$
     )
     SELECT n.subject FROM named n WHERE n.subject IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_subjects(bigint) IS
-'Lists the names of a dataset''s subjects, each once.';
+COMMENT ON FUNCTION dbanon_internal.list_subjects IS 'Lists the names of a dataset''s subjects, each once.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_named_populations(dataset_id bigint, newest_before bigint) RETURNS TABLE (
     population_id bigint, name text, subjects bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     -- Nothing is compared unless the load brought a name that is new to the population, and of another population no more than up to the
     -- first name that it does not have.
@@ -275,12 +267,11 @@ AS $$
                 AND (pop.population_id, dbanon_internal.hash_person(pop.key, named.subject))
                     NOT IN (SELECT dropped.population_id, dropped.person FROM dropped))
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_named_populations(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_named_populations IS
 'Finds the other populations in which there are all names of a dataset, if trajectories since a number brought one that its own had not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_copies(dataset_id bigint, newest_before bigint, load_id bigint DEFAULT NULL) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found CONSTANT bigint[] := ARRAY(SELECT cop.of_dataset_id FROM dbanon_internal.find_copies(dataset_id, newest_before) cop ORDER BY 1);
@@ -315,5 +306,5 @@ BEGIN
     WHERE nam.population_id NOT IN (SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = ANY (found)) HAVING count(*) > 0;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_copies(bigint, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.note_copies IS
 'Says of which datasets this one is a copy under other names, except what an earlier load has said, and that its names are those of another population.';

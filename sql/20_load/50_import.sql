@@ -9,8 +9,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.finish_load(
     units_per_s double precision DEFAULT NULL)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -116,26 +115,24 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.finish_load IS
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it. Raises an error if no row can be used, or if axes are
 swapped.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean, missing text)
 RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT concat_ws(' ', dbanon_internal.build_event_reasons(asked), dbanon_internal.build_name_reasons('trip'),
                      dbanon_internal.build_position_reasons(source_srid, geographic, missing), dbanon_internal.build_box_reasons((asked).bbox))
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_fix_reasons(dbanon_internal.loading, integer, boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.build_fix_reasons IS
 'Writes what may be wrong with a fix by itself, as branches of a CASE over columns subject, trip, t, srid, x and y; the first
 counts. missing is the condition under which there is no position.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(
     asked dbanon_internal.loading, geographic boolean, places text[], sources text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM dbanon_internal.settle_staged(asked, 'trajectories', sources, num_nonnulls(asked.since, asked.until) > 0, '{dbanon_staged,dbanon_suspect}');
@@ -152,15 +149,14 @@ BEGIN
     PERFORM dbanon_internal.note_nobody(asked);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean, text[], text[]) IS
+COMMENT ON FUNCTION dbanon_internal.judge_suspects IS
 'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are, with positions in the columns of
 places: stages them or leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
     asked dbanon_internal.loading, qualified text, chosen text, types jsonb, units_per_s double precision, source_srid integer,
     geographic boolean, first_number bigint, names_time boolean) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
@@ -217,13 +213,11 @@ BEGIN
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_fixes(
-    dbanon_internal.loading, text, text, jsonb, double precision, integer, boolean, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.stage_fixes IS
 'Copies the usable rows of a table, chosen as dbanon_internal.build_chosen_rows says, into dbanon_staged, the others into dbanon_rejected.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_columns(asked dbanon_internal.loading, moving boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF num_nonnulls(asked.x, asked.y) + 2 * num_nonnulls(asked.geom) <> 2 THEN
@@ -245,12 +239,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_columns(dbanon_internal.loading, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_columns IS
 'Refuses columns of a table that give no position or two, of which one is to be two things, or of which another than the subject''s is ''-''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_uncut(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF (asked.trip IS NOT NULL OR asked.split_gap_s IS NOT NULL) AND EXISTS (SELECT FROM pg_temp.dbanon_staged s WHERE s.shape IS NOT NULL) THEN
@@ -261,12 +254,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_uncut(dbanon_internal.loading) IS
-'Refuses to cut trajectories each of which is a single fix.';
+COMMENT ON FUNCTION dbanon_internal.demand_uncut IS 'Refuses to cut trajectories each of which is a single fix.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_numbers(source regclass, types jsonb, named text[]) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     others CONSTANT text[] := ARRAY(
@@ -282,14 +273,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_numbers(regclass, jsonb, text[]) IS
-'Refuses columns of coordinates that hold no numbers.';
+COMMENT ON FUNCTION dbanon_internal.demand_numbers IS 'Refuses columns of coordinates that hold no numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(source regclass, asked dbanon_internal.loading)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
@@ -366,8 +355,7 @@ BEGIN
         'Check which columns are named, crs, bbox and the times.', units_per_s);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.import_fixes(regclass, dbanon_internal.loading) IS
-'Does the work of dbanon.import_trajectories, and raises its errors.';
+COMMENT ON FUNCTION dbanon_internal.import_fixes IS 'Does the work of dbanon.import_trajectories, and raises its errors.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
     source regclass, dataset text, subject text DEFAULT 'subject', time_column text DEFAULT 'time', geom text DEFAULT NULL,
@@ -380,8 +368,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, known bigint, late bigint, forgotten bigint,
     left_out jsonb, late_periods jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     -- In PL/pgSQL no result could be called srid, as an argument is. The record is made by name.
@@ -394,9 +381,7 @@ AS $$
     CROSS JOIN dbanon_internal.import_fixes(source, jsonb_populate_record(NULL::dbanon_internal.loading, to_jsonb(asked))) f
     CROSS JOIN dbanon_internal.read_main_counts(f.left_out) n
 $$;
-COMMENT ON FUNCTION dbanon.import_trajectories(
-    regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.import_trajectories IS
 'Loads trajectories from a table or view, one fix a row. It reads the source with the rights of the caller.
 Arguments:
 - source: table or view of the same database.

@@ -7,8 +7,7 @@
 -- ---- places
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_place_reasons(kind text, source_srid integer, geographic boolean, is_file boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT concat_ws(' ',
         CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END,
@@ -20,15 +19,14 @@ AS $$
             WHEN 'pois' THEN 'WHEN type_name !~ ''^(MULTI)?(POINT|LINESTRING|POLYGON)$'' THEN ''unparsable-position'''
             WHEN 'stations' THEN 'WHEN type_name <> ''POINT'' THEN ''unparsable-position''' END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_place_reasons(text, integer, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_place_reasons IS
 'Writes what may be wrong with a place by itself, as branches of a CASE over columns label, raw_geom, srid, x, y (its middle) and type_name;
 the first counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_places(
     kind text, source regclass, qualified text, label text, geom text, source_srid integer, geographic boolean, bbox double precision[])
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     rows CONSTANT record := dbanon_internal.describe_rows(source, qualified);
@@ -56,23 +54,19 @@ BEGIN
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_places(text, regclass, text, text, text, integer, boolean, double precision[]) IS
-'Reads places into the staging tables, and leaves out those that cannot be used by themselves.';
+COMMENT ON FUNCTION dbanon_internal.stage_places IS 'Reads places into the staging tables, and leaves out those that cannot be used by themselves.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lies_within(
     place @postgis@.geometry, west double precision, east double precision, south double precision, north double precision) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT @postgis@.ST_XMin(b) >= west AND @postgis@.ST_XMax(b) <= east AND @postgis@.ST_YMin(b) >= south AND @postgis@.ST_YMax(b) <= north
     FROM (SELECT @postgis@.Box3D(place) AS b) box
 $$;
-COMMENT ON FUNCTION dbanon_internal.lies_within(@postgis@.geometry, double precision, double precision, double precision, double precision) IS
-'Says whether the bounds of a geometry lie within others.';
+COMMENT ON FUNCTION dbanon_internal.lies_within IS 'Says whether the bounds of a geometry lie within others.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_places(kind text, dataset_id bigint, target integer, drop_outliers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     box CONSTANT record := dbanon_internal.find_trajectory_bounds(dataset_id);
@@ -92,13 +86,12 @@ BEGIN
     PERFORM dbanon_internal.leave_out(CASE WHEN drop_outliers THEN 'reason IS NOT NULL' ELSE 'reason <> ''far-position''' END, 'reason', 'content');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_places(text, bigint, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.settle_places IS
 'Reprojects the staged places, and leaves out those that cannot be, that would be where the trajectories are only with x and y
 exchanged, and cells that cover nothing or cross themselves; marks those far outside.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_places(kind text, dataset_id bigint, replace boolean, load_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     relation CONSTANT text := dbanon_internal.find_loaded_table(kind);
@@ -124,12 +117,10 @@ BEGIN
                    relation, label) USING dataset_id, load_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean, bigint) IS
-'Stores the staged places that the dataset has not got.';
+COMMENT ON FUNCTION dbanon_internal.store_places IS 'Stores the staged places that the dataset has not got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far_places(kind text, far bigint) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('%s kept%s: load with drop_outliers => true to leave %s out%s.',
                   dbanon_internal.format_quantity(far,
@@ -141,15 +132,13 @@ AS $$
                   CASE kind WHEN 'sites' THEN ', or keep to an area (bbox => ...)' END)
     WHERE far > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_far_places(text, bigint) IS
-'Words which places were kept although they lie far outside where the trajectories are.';
+COMMENT ON FUNCTION dbanon_internal.describe_far_places IS 'Words which places were kept although they lie far outside where the trajectories are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
     kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean,
     bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, area @postgis@.geometry DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, far bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
@@ -205,21 +194,18 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.import_places(
-    text, regclass, text, text, text, text, boolean, double precision[], boolean, @postgis@.geometry) IS
-'Does the work of the imports of places, and raises their errors.';
+COMMENT ON FUNCTION dbanon_internal.import_places IS 'Does the work of the imports of places, and raises their errors.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_pois(
     source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL,
     drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('pois', source, dataset, category, geom, crs, replace, drop_outliers => import_pois.drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_pois(regclass, text, text, text, text, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_pois IS
 'Adds points of interest from a table or view to a dataset that exists.
 Arguments:
 - source: table or view of the same database.
@@ -241,13 +227,12 @@ CREATE OR REPLACE FUNCTION dbanon.import_sites(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
     bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('sites', source, dataset, import_sites.name, geom, crs, replace, bbox, drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_sites IS
 'Adds sensitive sites from a table or view, one a row, to a dataset that exists. It reads the source with the rights of the caller.
 Arguments:
 - source: table or view of the same database.
@@ -270,13 +255,12 @@ CREATE OR REPLACE FUNCTION dbanon.import_cells(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
     drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('cells', source, dataset, import_cells.name, geom, crs, replace, drop_outliers => import_cells.drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_cells(regclass, text, text, text, text, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_cells IS
 'Adds coverage polygons of base stations from a table or view to a dataset that exists.
 Arguments:
 - source: table or view of the same database.
@@ -298,14 +282,13 @@ CREATE OR REPLACE FUNCTION dbanon.import_stations(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
     area @postgis@.geometry DEFAULT NULL, drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('stations', source, dataset, import_stations.name, geom, crs, replace,
         drop_outliers => import_stations.drop_outliers, area => import_stations.area) p
 $$;
-COMMENT ON FUNCTION dbanon.import_stations(regclass, text, text, text, text, @postgis@.geometry, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_stations IS
 'Adds base stations from a table or view, one a row, to a dataset that exists and has no cells. Each station gets a cell in dbanon.cell: all places
 that are nearer to it than to any other station (a Voronoi cell).
 Arguments:
@@ -333,8 +316,7 @@ Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''ta
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
     source regclass, asked dbanon_internal.loading, kind text, set_name text, columns text[], keys text[],
     OUT known dbanon.dataset, OUT called text, OUT counted bigint, OUT units_per_s double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
@@ -398,14 +380,13 @@ BEGIN
     PERFORM dbanon_internal.report_stage('storing ' || kind);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, dbanon_internal.loading, text, text, text[], text[]) IS
+COMMENT ON FUNCTION dbanon_internal.stage_events IS
 'Locks the dataset, reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Raises an error if
 what was asked for cannot be read so, or if no row can be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(
     asked dbanon_internal.loading, known dbanon.dataset, counted bigint, there text, twin text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     looked_for_new CONSTANT boolean := asked.mode = 'new';
@@ -420,13 +401,12 @@ BEGIN
     PERFORM dbanon_internal.note_rounding('pg_temp.dbanon_staged', NULL, count(*), min(sta.at), max(sta.at)) FROM pg_temp.dbanon_staged sta;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, dbanon.dataset, bigint, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out_events IS
 'Leaves out staged rows that meet a condition, which says that they are there already, under a name of the reason; where what is new is looked for,
 late ones, too, and both without a copy. Raises an error if no row can be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_request_columns(subject text, time_column text, columns text[]) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF cardinality(columns) = 0 THEN
@@ -443,12 +423,10 @@ BEGIN
     PERFORM dbanon_internal.demand_different(columns, 'the content');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_request_columns(text, text, text[]) IS
-'Refuses columns of which a request cannot be made.';
+COMMENT ON FUNCTION dbanon_internal.demand_request_columns IS 'Refuses columns of which a request cannot be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_sender_columns(dataset_id bigint, span tstzrange) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     WITH sender AS (
@@ -469,15 +447,14 @@ AS $$
                   'possible senders of a request. Leave such columns out.', string_agg(among.key, ', ' ORDER BY among.key COLLATE "C"))
     FROM among WHERE among.by_chance >= 10 AND among.changed <= among.by_chance / 10 HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_sender_columns(bigint, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.describe_sender_columns IS
 'Names the columns of requests in a time that are properties of their senders: among people that sent twice, at most a tenth as many as by chance
 have two values.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
     source regclass, asked dbanon_internal.loading, columns text[], keys text[])
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     staged record := dbanon_internal.stage_events(source, asked, 'requests', NULL, columns, keys);
@@ -499,7 +476,7 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.take_requests(regclass, dbanon_internal.loading, text[], text[]) IS
+COMMENT ON FUNCTION dbanon_internal.take_requests IS
 'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_requests(
@@ -509,8 +486,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_requests(
     allow_future boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
     forgotten bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -526,7 +502,7 @@ BEGIN
         FROM dbanon_internal.take_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.read_main_counts(taken.left_out) cnt;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.import_requests IS
 'Adds requests to location-based services from a table or view to a dataset that exists. Name only columns of what was asked for. A column that says
 something of the sender, such as an age group or a device, breaks the promise of a release: a reader that knows the ages of people finds fewer than k
 possible senders. A notice names columns that hardly change for one sender. Requests are kept whatever their time and sender. A run counts those that
@@ -561,8 +537,7 @@ Raises: DA001, DA011, DA012, DA014.
 Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_set_name(set_name text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- As the table has it.
@@ -574,8 +549,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_set_name(text) IS
-'Refuses what no set of quasi-identifiers can be called.';
+COMMENT ON FUNCTION dbanon_internal.demand_set_name IS 'Refuses what no set of quasi-identifiers can be called.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
     source regclass, dataset text, subject text DEFAULT 'subject', time_column text DEFAULT 'time', tz text DEFAULT NULL,
@@ -585,8 +559,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
     allow_future boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
     forgotten bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -624,7 +597,7 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.import_quasi_identifiers IS
 'Adds the times at which an adversary may know where a person was, from a table or view, to a set of a dataset that exists.
 Arguments:
 - source: table or view of the same database.

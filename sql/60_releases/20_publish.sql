@@ -1,8 +1,7 @@
 -- The gate between a verified run and the schema analysts read.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_release_name(name text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET quote_all_identifiers = off
 AS $$
 BEGIN
@@ -17,12 +16,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_release_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_release_name IS
 'Refuses a name that would need quotes as a view''s name, and those of the views that list the releases.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_publishable(run_id bigint, OUT digest bytea, OUT content bytea)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     run dbanon.run;
@@ -82,13 +80,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_publishable(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_publishable IS
 'Refuses a run unless the registry is that of the last upgrade, its algorithm gives the guarantee, its status is verified, and the latest verification of its
 method''s attack passed on exactly the rows stored now; gives its digest, and the content that this is made of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_clean_transaction() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     written text;
@@ -115,14 +112,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_clean_transaction() IS
+COMMENT ON FUNCTION dbanon_internal.demand_clean_transaction IS
 'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts
 or methods; and one with an old snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT col.ord, col.value ->> 'name', typ.sql_type,
         CASE typ.sql_type
@@ -137,13 +133,11 @@ AS $$
     CROSS JOIN LATERAL (SELECT format_type((col.value ->> 'sql_type')::regtype, NULL) AS sql_type) typ
     WHERE met.name = list_release_columns.method
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_release_columns(text) IS
-'The method''s own columns of a release, as SQL.';
+COMMENT ON FUNCTION dbanon_internal.list_release_columns IS 'The method''s own columns of a release, as SQL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(
     run_id bigint, release_id bigint, prefix integer, bounds tstzrange, OUT rows bigint, OUT longest_s double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
@@ -195,14 +189,13 @@ BEGIN
     longest_s := dbanon_internal.finish_table(target, bounds);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copy_release(bigint, bigint, integer, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.copy_release IS
 'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an
 order drawn from a cryptographic source; those of a part with its prefix before their numbers; returns how many there are, and how many seconds
 the longest holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     release dbanon.release;
@@ -232,13 +225,12 @@ BEGIN
     PERFORM dbanon.clear_withdrawn();
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.show_release(bigint, text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.show_release IS
 'Makes the view published.<name> over a release''s table, with the guarantee as its comment, and lets its readers read it; where a part is
 there, adds the table to what the view shows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name_taken(name text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = refuse_name_taken.name AND rel.withdrawn_at IS NULL) THEN
@@ -253,12 +245,10 @@ BEGIN
               HINT = 'Choose another, or drop that one. If it is a withdrawn release, SELECT dbanon.clear_withdrawn() says why it is still there.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
-'Raises the error of a release name that another view or release has.';
+COMMENT ON FUNCTION dbanon_internal.refuse_name_taken IS 'Raises the error of a release name that another view or release has.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_free_name(name text, replace boolean, grow boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     grows CONSTANT boolean := (dbanon_internal.find_live_series(demand_free_name.name)).series_id IS NOT NULL;
@@ -283,12 +273,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_free_name(text, boolean, boolean) IS
-'Refuses a name that cannot be given to a new release, or a new part.';
+COMMENT ON FUNCTION dbanon_internal.demand_free_name IS 'Refuses a name that cannot be given to a new release, or a new part.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_population(dataset_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.population p
@@ -301,7 +289,7 @@ EXCEPTION WHEN lock_not_available THEN
               HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.lock_population(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.lock_population IS
 'Keeps other publications of a dataset''s population waiting until the transaction ends. Raises an error if another publication keeps it for 30
 seconds.';
 
@@ -309,8 +297,7 @@ CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
     end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
@@ -432,7 +419,7 @@ BEGIN
     RETURN copied.rows;
 END
 $$;
-COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.publish IS
 'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run if its rows changed since the verification. It
 refuses a run that, read together with earlier releases of the population, leaves a person fewer candidates than promised, or places without the promised l and t. It
 copies the rows into an immutable table. It lets @analyst@ or the given readers read the view.

@@ -3,8 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_query_evidence(run_id bigint) RETURNS TABLE (
     start_s double precision, xmin double precision, ymin double precision, xmax double precision, ymax double precision,
     possibly bigint, definitely bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- The rows were just written and no statistics know of them.
 SET enable_nestloop = on
 SET enable_hashjoin = on
@@ -109,6 +108,6 @@ AS $$
     CROSS JOIN rectangle rect
     LEFT JOIN counted ON counted.period_no = instant.period_no AND counted.no = rect.no
 $$;
-COMMENT ON FUNCTION dbanon_internal.gather_query_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_query_evidence IS
 'How many rows of a run are possibly and definitely inside random rectangles at random instants: 100 times 100 queries, the same for every
 run that covers the same area and time.';
