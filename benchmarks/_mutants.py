@@ -112,7 +112,7 @@ MUTANTS = [
         "tests/db/test_jobs.py",
     ),
     Mutant(
-        "sql/20_load/10_source.sql",  # any time zone is taken
+        "sql/20_load/11_arguments.sql",  # any time zone is taken
         "IF tz <> 'UTC' AND NOT EXISTS",
         "IF tz = '' AND NOT EXISTS",
         "tests/db/test_job_changes.py",

@@ -144,72 +144,97 @@ COMMENT ON FUNCTION dbanon_internal.write_dataset IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays; returns its row.
 Raises an error if its sites are in another reference system, or if a run of it is being worked on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_metric(srid numeric) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF NOT (dbanon_internal.demand_reference_system('EPSG:' || srid)).metric THEN
-        RAISE EXCEPTION 'A dataset must be in a projected reference system in metres. SRID % is not.', srid
-            USING ERRCODE = 'DA011', DETAIL = 'Areas and distances are those of a plane.',
-                  HINT = 'Leave it out for the UTM zone of the data, or give one such as srid => 32610.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.demand_metric IS 'Refuses a reference system in which distances are no metres on a plane.';
-
--- ---- boxes
-
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_box(bbox double precision[], geographic boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
-        OR EXISTS (SELECT FROM unnest(bbox) ele (side) WHERE NOT abs(ele.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
-        RAISE EXCEPTION 'A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.format_quantity(cardinality(bbox), 'number')),
-            HINT = 'Write it like bbox => ''{8,53,9,54}''.';
-    ELSIF bbox[1] >= bbox[3] AND NOT geographic THEN
-        RAISE EXCEPTION 'A box in metres must have XMIN below XMAX. Only one in degrees can cross the antimeridian. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = 'It is in units of the source.', HINT = 'Exchange its sides.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.demand_box IS 'Refuses a box that is none.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_box_condition(x text, y text, bbox double precision[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-    -- One whose least x is the greater crosses the antimeridian.
-    SELECT format('((%1$s >= %3$L::float8 %7$s %1$s <= %5$L::float8) AND %2$s >= %4$L::float8 AND %2$s <= %6$L::float8)',
-                  x, y, bbox[1], bbox[2], bbox[3], bbox[4], CASE WHEN bbox[1] <= bbox[3] THEN 'AND' ELSE 'OR' END)
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_box_condition IS 'Writes that a position lies in a box.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_box_reasons(bbox double precision[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-    SELECT CASE WHEN bbox IS NULL THEN '' ELSE format(
-        ' WHEN NOT %1$s AND %2$s THEN ''swapped-axes'' WHEN NOT %1$s THEN ''outside-bbox''',
-        dbanon_internal.build_box_condition('x', 'y', bbox), dbanon_internal.build_box_condition('y', 'x', bbox)) END
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_box_reasons IS
-'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y.';
-
--- ---- shapes
-
-CREATE OR REPLACE FUNCTION dbanon_internal.is_endless(shape @postgis@.geometry) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
-    -- A corner that is no number may not show in the bounds, but it does in the text; bounds beyond half of the greatest double have no middle.
-    SELECT @postgis@.ST_AsText(@postgis@.ST_Force2D(shape)) ~* 'nan|inf'
-        OR greatest(@postgis@.ST_XMax(b), -@postgis@.ST_XMin(b), @postgis@.ST_YMax(b), -@postgis@.ST_YMin(b)) > 8e307
-    FROM (SELECT @postgis@.Box3D(shape) AS b) box
-$$;
-COMMENT ON FUNCTION dbanon_internal.is_endless IS 'Says whether a coordinate of a shape is not finite, or too great to be halved.';
-
 -- ---- staged rows
+--
+-- Staged rows are in pg_temp.dbanon_staged (its first columns are file, line), those left out in pg_temp.dbanon_rejected (file, line, reason,
+-- content).
+
+CREATE OR REPLACE FUNCTION dbanon_internal.make_staging(columns text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    old text;
+BEGIN
+    -- Two loads may be of one transaction.
+    FOREACH old IN ARRAY ARRAY['pg_temp.dbanon_staged', 'pg_temp.dbanon_rejected', 'pg_temp.dbanon_before'] LOOP
+        IF to_regclass(old) IS NOT NULL THEN
+            EXECUTE 'DROP TABLE ' || old;
+        END IF;
+    END LOOP;
+    EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, t double precision, %s, repeated boolean) ON COMMIT DROP', columns);
+    CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb, t double precision) ON COMMIT DROP;
+    CREATE TEMP TABLE dbanon_before (quarantine_id bigint, reason text, content jsonb, subject text COLLATE "C", t double precision) ON COMMIT DROP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.make_staging IS
+'Makes the temporary tables of a load, empty, with a column t for unix seconds and one that says whether that may be of an hour that comes twice; they
+end with the transaction.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text, query text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format(
+        'WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta%s WHERE %s RETURNING sta.*, %s AS why) '
+        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, why, CASE WHEN why <> ALL (%L::text[]) THEN %s END, t FROM gone',
+        ' USING (' || query || ') found', condition, reason, dbanon_internal.list_counted_reasons(), content);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_out IS
+'Moves the staged rows sta that meet a condition, perhaps on what a query found, to those left out; of those that go to quarantine with their content.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(
+    rows_read bigint, remedy text, may_be_none boolean DEFAULT false, cells jsonb DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    lost bigint;
+    counts text;
+    known boolean;
+    expected boolean;
+BEGIN
+    -- Rows left out by reason. If all were left out as repetitions, the same file was loaded before.
+    SELECT coalesce(sum(tally.n), 0), string_agg(format('%s %s', tally.n, tally.reason), ', ' ORDER BY tally.reason),
+        bool_and(tally.reason LIKE 'duplicate-%' OR tally.reason = 'contradicting-fix'),
+        bool_or(tally.reason NOT IN ('no-time', 'outside-period') AND (
+            tally.reason = ANY (dbanon_internal.list_counted_reasons() || '{future-time,too-fast}'::text[]) OR tally.reason LIKE 'duplicate-%'))
+    INTO lost, counts, known, expected
+    FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason) tally;
+    -- Where what is new is looked for there may be nothing, but what was there must not be unusable.
+    IF lost < rows_read OR (may_be_none AND (rows_read = 0 OR expected)) THEN
+        RETURN;
+    ELSIF known THEN
+        RAISE EXCEPTION 'There is nothing to add. The dataset already has all rows of % (%).',
+                dbanon_internal.format_quantity(rows_read, 'row'), counts
+            USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')),
+                  HINT = 'If the source was loaded before, there is nothing to do.';
+    END IF;
+    RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
+            dbanon_internal.format_quantity(rows_read, 'row'), coalesce(' (' || counts || ')', '')
+        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')),
+              HINT = coalesce(dbanon_internal.describe_first_cell(cells), remedy)
+                  || CASE WHEN counts LIKE '%future-time%' THEN ' Load rows of the future with allow_future => true.' ELSE '' END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_usable_rows IS
+'Refuses a load of which nothing is left, and counts the reasons; where there may be nothing new, only one of which no row could be used.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_unswapped(rows_read bigint[], remedy text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    swapped bigint;
+BEGIN
+    SELECT tally.n INTO swapped
+    FROM (SELECT rej.file, count(*) AS n FROM pg_temp.dbanon_rejected rej WHERE rej.reason = 'swapped-axes' GROUP BY rej.file) tally
+    WHERE 2 * tally.n > rows_read[tally.file + 1] LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
+            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.format_quantity(swapped, 'row has', 'rows have')), HINT = remedy;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_unswapped IS 'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_stage(stage text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
