@@ -3,8 +3,7 @@
 -- ---- what may be asked
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fits_interval(value interval, low interval, high interval) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Months less days may be more or less than nothing.
     SELECT coalesce(value BETWEEN low AND high
         AND least(extract(month FROM value) + 12 * extract(year FROM value), extract(day FROM value), extract(epoch FROM value)) >= 0, false)
@@ -51,8 +50,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_job_arguments IS
 'Refuses a job of which an argument is of the wrong kind or outside its limits, and names that one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_load_words(load jsonb) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     known CONSTANT text[] := ARRAY(
         SELECT att.attname FROM pg_attribute att
@@ -69,23 +67,27 @@ BEGIN
                 USING ERRCODE = 'DA011', DETAIL = 'Jobs hold no passwords: the file of services of the worker''s machine explains the name.',
                       HINT = 'Write it like load => ''{"read_dsn": "service=replica"}''.';
         END IF;
-        BEGIN
-            PERFORM jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(word.key, word.value));
-        EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range OR datatype_mismatch OR invalid_parameter_value THEN
-            RAISE EXCEPTION 'The word % of a job''s load must be of the type %. Got something else.', word.key, (
-                    SELECT format_type(att.atttypid, att.atttypmod) FROM pg_attribute att
-                    WHERE att.attrelid = 'dbanon_internal.loading'::regclass AND att.attname = word.key)
-                USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
-                      HINT = 'Write it like load => ''{"grid_m": 10, "subject_per_day": true, "bbox": [8, 53, 9, 54]}''.';
-        END;
+    END LOOP;
+    PERFORM jsonb_populate_record(NULL::dbanon_internal.loading, load);
+EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range OR datatype_mismatch OR invalid_parameter_value THEN
+    -- Which word it is, each says by itself.
+    FOR word IN SELECT pair.key, pair.value, count(*) OVER () AS words FROM jsonb_each(load) pair ORDER BY pair.key COLLATE "C" LOOP
+        IF word.words > 1 THEN
+            PERFORM dbanon_internal.demand_load_words(jsonb_build_object(word.key, word.value));
+            CONTINUE;
+        END IF;
+        RAISE EXCEPTION 'The word % of a job''s load must be of the type %. Got something else.', word.key, (
+                SELECT format_type(att.atttypid, att.atttypmod) FROM pg_attribute att
+                WHERE att.attrelid = 'dbanon_internal.loading'::regclass AND att.attname = word.key)
+            USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
+                  HINT = 'Write it like load => ''{"grid_m": 10, "subject_per_day": true, "bbox": [8, 53, 9, 54]}''.';
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_load_words IS 'Refuses words of a load that dbanon.import_trajectories does not take, or not so.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_import_words(kind text) RETURNS TABLE (word text, listed boolean, needed boolean)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Those that a job says for itself are left out.
     SELECT p.proargnames[a.place], y.typcategory = 'A', a.place <= p.pronargs - p.pronargdefaults
     FROM pg_proc p
@@ -98,8 +100,7 @@ COMMENT ON FUNCTION dbanon_internal.list_import_words IS
 'The arguments of an import that a further load of a job may have: which are lists, and which must be given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_further_loads(further jsonb) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     example CONSTANT text := 'Write it like further => ''[{"kind": "requests", "source": "public.asked", "columns": ["poi"]}]''.';
     asked jsonb;
@@ -128,12 +129,10 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_further_loads IS
-'Refuses further loads that no import does, or with words that their import does not take.';
+COMMENT ON FUNCTION dbanon_internal.demand_further_loads IS 'Refuses further loads that no import does, or with words that their import does not take.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_known_figures(job dbanon.job) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- What the family says of itself, what is counted over all parts, and what its last run had.
     known CONSTANT text[] := ARRAY(
@@ -156,8 +155,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_known_figures IS 'Refuses limits on figures that no run of the method has, which would hold every period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_valid_job(job dbanon.job) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.demand_release_name(job.name);
     PERFORM dbanon_internal.demand_zone(coalesce(job.tz, ''));
@@ -173,8 +171,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_valid_job IS 'Refuses a job that cann
 -- ---- what each period would be refused for
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_release(job dbanon.job) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     live CONSTANT dbanon.series := dbanon_internal.find_live_series(job.name);
     readers CONSTANT text[] := dbanon_internal.choose_readers(job.name, true, job.readers);
@@ -204,8 +201,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_job_release IS 'Refuses a job whose release could not be published, or take no part of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_further_statement(job dbanon.job, asked jsonb, since timestamptz, until timestamptz) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- By the names of the import's own arguments, which has a default for what is not said; but times that name no zone are of the job's.
     SELECT format('SELECT i.load_id FROM dbanon.import_%s(source => %s::pg_catalog.oid, %s) i', asked ->> 'kind',
                   dbanon_internal.demand_job_source(asked ->> 'source')::oid, string_agg(format('%I => %s', w.key, CASE jsonb_typeof(w.value)
@@ -252,8 +248,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.try_loads IS 'Refuses a job whose loads would be refused: begins each and undoes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_reach(job dbanon.job, checked jsonb) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reach CONSTANT interval := dbanon_internal.compute_job_history(job);
 BEGIN
@@ -271,8 +266,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_reach IS 'Refuses a job whose periods follow one another within reach of what they show exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH own AS (
         SELECT dat.* FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL
     ), same AS MATERIALIZED (
@@ -300,8 +294,7 @@ COMMENT ON FUNCTION dbanon_internal.find_rivals IS
 'The other jobs and releases that speak of people of a job at times of its periods, and whether they stand alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_period_params(job dbanon.job, period tstzrange) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- After a part that shows people exactly, rows begin where that no longer says where they are; on the raster of the parts before.
     SELECT job.params || jsonb_build_object('until', extract(epoch FROM upper(period))::bigint, 'since', extract(epoch FROM lower(period))::bigint
         + coalesce((SELECT ceil(greatest(0, extract(epoch FROM upper(l.bounds) + l.reach - lower(period))) / coalesce(l.step_s, d.grid_s))::bigint
@@ -313,8 +306,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.make_period_params IS 'The parameters of the run of a period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_start(job dbanon.job) RETURNS timestamptz
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended CONSTANT timestamptz := (SELECT max(upper(rel.bounds)) FROM dbanon.release rel WHERE rel.name = job.name AND rel.withdrawn_at IS NULL);
     first timestamptz;
@@ -336,16 +328,14 @@ COMMENT ON FUNCTION dbanon_internal.find_start IS
 -- ---- writing
 
 CREATE OR REPLACE FUNCTION dbanon_internal.may_act_for(owner text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((SELECT pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
                      FROM pg_roles r WHERE r.rolname = owner), false)
 $$;
 COMMENT ON FUNCTION dbanon_internal.may_act_for IS 'Whether this login is a role or may become it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job(name text) RETURNS dbanon.job
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job dbanon.job;
 BEGIN
@@ -411,8 +401,7 @@ COMMENT ON FUNCTION dbanon_internal.write_job IS
 error if the job is not valid, or if the login may not become its owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_job() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Neither source nor load: a filter may name people.
     INSERT INTO dbanon.audit (action, dataset, release, detail)
@@ -472,8 +461,7 @@ COMMENT ON FUNCTION dbanon_internal.fill_job IS
 is taken, if a new job has no source, load or method, or if there is no such algorithm.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.announce_job(job dbanon.job, came boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     bounds CONSTANT tstzrange := dbanon_internal.find_next_period(job);
     rivals text;
@@ -571,8 +559,7 @@ method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data
 -- ---- steering
 
 CREATE OR REPLACE FUNCTION dbanon_internal.steer_whole_job(job dbanon.job, action text) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF action = 'remove' AND NOT dbanon_internal.may_act_for(job.owner) AND EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = job.owner) THEN
         RAISE EXCEPTION 'A job must be removed by its owner. That of % is %.', job.name, job.owner
@@ -591,8 +578,7 @@ COMMENT ON FUNCTION dbanon_internal.steer_whole_job IS
 'Pauses, resumes or removes a job; returns 1 if that changed it. Raises an error if a login that may not act for the owner removes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.steer_periods(job dbanon.job, action text, since timestamptz, reason text) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     bounds CONSTANT tstzrange := dbanon_internal.find_next_period(job);
     steered dbanon.job_period[];
