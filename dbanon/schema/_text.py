@@ -6,6 +6,7 @@ these files and nowhere else. No server is asked: the text says what it expects,
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -134,7 +135,14 @@ def _list_fixed_marks() -> dict[str, str]:
         **_list_option_words(),
         "@iso_time@": _format_literal(times.ISO),
         "@zoned_time@": _format_literal(times.ZONED),
-        "@time_forms@": ", ".join(f"({_format_literal(form)}, {_format_literal(iso)})" for form, iso in times.FORMS),
+        "@iso_of_word@": functools.reduce(
+            lambda word, form: f"regexp_replace({word}, {_format_literal(form[0])}, {_format_literal(form[1])})",
+            times.FORMS,
+            "cel.word",
+        ),
+        "@first_s@": str(times.FIRST_S),
+        "@last_s@": f"{times.LAST_S:g}",
+        "@skipped_s@": f"{times.SKIPPED_S:g}",
         "@earliest_s@": str(times.EARLIEST_S),
         "@latest_s@": str(times.LATEST_S),
         "@odd_numbers@": ", ".join(

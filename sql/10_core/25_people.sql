@@ -1,8 +1,7 @@
 -- Who is who: people are compared across datasets by a keyed hash of their names, never by the names.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_dataset_key(dataset_id bigint) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN d.own_subjects THEN sha256(p.key || int8send(d.dataset_id)) ELSE p.key END
     FROM ONLY dbanon.dataset d JOIN ONLY dbanon.population p ON p.population_id = d.population_id
     WHERE d.dataset_id = find_dataset_key.dataset_id

@@ -1,15 +1,13 @@
 -- Whose turn it is to load into a dataset, what lies far outside of it, and the record that a load leaves.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_dataset(dataset text) RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_advisory_xact_lock(hashtextextended('dbanon.load ' || dataset, 0))
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_dataset IS 'Waits for other loads into a dataset of this name, and holds it until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset(dataset text) RETURNS dbanon.dataset
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found_row dbanon.dataset;
 BEGIN
@@ -18,8 +16,9 @@ BEGIN
         RETURN found_row;
     END IF;
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quote_text(dataset), 'NULL')
-        USING ERRCODE = 'DA001', DETAIL = format('There %s.', (SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.format_quantity(count(*), 'dataset')
-                                           FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)),
+        USING ERRCODE = 'DA001', DETAIL = format('There %s.', (
+                  SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.format_quantity(count(*), 'dataset')
+                  FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)),
               HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT dat.name FROM dbanon.dataset dat WHERE dat.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
@@ -30,8 +29,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_dataset IS 'Looks up a dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_middle_span(places double precision[], narrowest double precision, OUT low double precision,
     OUT high double precision)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n integer := cardinality(places);
     -- 96 percent of many places, fewer of few, so that a single wild one is no part of the middle.
@@ -49,8 +47,7 @@ them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_trajectory_bounds(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most CONSTANT double precision := 100000;
     trajectories bigint;
@@ -90,8 +87,7 @@ COMMENT ON FUNCTION dbanon_internal.find_trajectory_bounds IS 'Finds what does n
 -- owner, since no login writes dbanon.load: the record says what is stored, and not what a login claims.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_loaded_table(kind text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE kind WHEN 'trajectories' THEN 'trajectory' WHEN 'requests' THEN 'request' WHEN 'quasi-identifiers' THEN 'quasi_identifier'
         WHEN 'sites' THEN 'site' WHEN 'pois' THEN 'poi' WHEN 'cells' THEN 'cell' WHEN 'stations' THEN 'cell' END
 $$;
@@ -99,8 +95,7 @@ COMMENT ON FUNCTION dbanon_internal.find_loaded_table IS 'The table that loads o
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_record(
     dataset_id bigint, kind text, sources text[], units_per_s double precision DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     source text;
     latest bigint;
@@ -131,8 +126,7 @@ first, which rows of all of them carry. Raises an error if there is no such data
 CREATE OR REPLACE FUNCTION dbanon_internal.count_record(
     drawn bigint, counted bigint[], without jsonb DEFAULT NULL, judged bigint[] DEFAULT '{}', newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first dbanon.load;
     relation text;
@@ -204,8 +198,7 @@ and refuses it unless that is all the rows its sources are said to have; one of 
 quarantined rows of earlier loads that it judged again leave their quarantines. newest: the newest time stored that an honest clock said.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_losses(drawn bigint) RETURNS SETOF text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Of several sources, the one that lost the greatest share.
     SELECT format('%s of %s became %s. Usual causes: %s. To see some: SELECT line, content FROM dbanon.quarantine WHERE load_id = %s AND reason = %L LIMIT 10',
                   dbanon_internal.format_count(lost.n), dbanon_internal.format_quantity(lost.rows_read, 'row'), lost.reason,
@@ -230,7 +223,8 @@ AS $$
         ('far-position', 'devices without reception report 0, or the source has several areas'), ('not-a-polygon', 'the column of shapes is another'),
         ('contradicting-fix', 'several people have one name, or times lost their digits or seconds'),
         ('empty-request', 'the columns of requests are others'), ('duplicate-station', 'several antennas stand at one place'),
-        ('invalid-polygon', 'polygons cross themselves. Repair them in a view, with ST_MakeValid'), ('outside-area', 'the area is of another place')) cau (reason, cause) USING (reason)
+        ('invalid-polygon', 'polygons cross themselves. Repair them in a view, with ST_MakeValid'), ('outside-area', 'the area is of another place')
+    ) cau (reason, cause) USING (reason)
     ORDER BY lost.n DESC, lost.reason
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_losses IS
@@ -238,13 +232,12 @@ COMMENT ON FUNCTION dbanon_internal.describe_losses IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     uncopied CONSTANT text[] := dbanon_internal.list_counted_reasons();
 BEGIN
     INSERT INTO dbanon.quarantine (load_id, line, reason, content, at)
-        SELECT load.load_id, rej.line, rej.reason, rej.content, CASE WHEN rej.t >= -62135596800 AND rej.t < 1e11 THEN to_timestamp(rej.t) END
+        SELECT load.load_id, rej.line, rej.reason, rej.content, CASE WHEN dbanon_internal.is_time(rej.t) THEN to_timestamp(rej.t) END
         FROM (SELECT load.load_id, row_number() OVER (ORDER BY load.load_id) - 1 AS file FROM dbanon.load load
               WHERE drawn IN (load.load_id, load.part_of)) load
         JOIN pg_temp.dbanon_rejected rej ON rej.file = load.file AND rej.reason <> ALL (uncopied) ORDER BY load.file, rej.line;

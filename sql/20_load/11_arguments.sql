@@ -1,8 +1,7 @@
 -- What a load is asked for, checked before anything is read.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_different(named text[], what text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     twice text;
 BEGIN
@@ -23,8 +22,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_different IS 'Refuses columns of which one is to be two things, or one is not named.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_zone(tz text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west. The list reads 600 files: 40 ms, which UTC need not wait for.
     IF tz <> 'UTC' AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
@@ -38,8 +36,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_zone IS 'Refuses a time zone that the
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_reference_system(
     crs text, OUT srid integer, OUT geographic boolean, OUT metric boolean, OUT meridian double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     parts text[] := regexp_match(btrim(crs), '^(?:([A-Za-z]+):)?([0-9]{1,6})$');
 BEGIN
@@ -61,8 +58,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_reference_system IS 'Looks up a reference system.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_metric(srid numeric) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT (dbanon_internal.demand_reference_system('EPSG:' || srid)).metric THEN
         RAISE EXCEPTION 'A dataset must be in a projected reference system in metres. SRID % is not.', srid
@@ -74,8 +70,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_metric IS 'Refuses a reference system in which distances are no metres on a plane.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_box(bbox double precision[], geographic boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
         OR EXISTS (SELECT FROM unnest(bbox) ele (side) WHERE NOT abs(ele.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
@@ -100,10 +95,9 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.list_null_names IS 'The texts that a load takes for nobody where a name should be, beside the empty text.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_last_time(asked dbanon_internal.loading) RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Clocks differ by minutes, and wrong zones by an hour or more.
-    SELECT CASE WHEN (asked).allow_future THEN 1e11 ELSE extract(epoch FROM now())::float8 + 3600 END
+    SELECT CASE WHEN (asked).allow_future THEN @last_s@ ELSE extract(epoch FROM now())::float8 + 3600 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_last_time IS
 'The unix second after which a time is of the future: an hour after the server''s clock, unless a load allows the future.';

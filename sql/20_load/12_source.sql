@@ -1,8 +1,12 @@
 -- What a source holds: a table, a view, or a file that was copied into pg_temp.dbanon_file. Files are counted from 0, and a table is file 0.
+--
+-- A load reads it through the view pg_temp.dbanon_source, which has columns of known names and is its only statement that is made of texts. The
+-- caller made it, so it reads with the rights of the caller, and what its columns call was looked up when it was made. A view may call functions of
+-- others that name PostGIS's by the search path, which therefore leads there while rows are read. What reads them then has no name or operator that
+-- is looked up by the path: its expressions are functions that are bound (13_expressions).
 
 CREATE OR REPLACE FUNCTION dbanon_internal.suggest_coordinates(types jsonb) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('Name the columns of coordinates instead: x => %L, y => %L', x.name, y.name)
         || CASE WHEN p.degrees THEN '.' ELSE ', and their reference system, for example crs => ''EPSG:32610''.' END
     FROM (VALUES (1, true, '^(lon|lng|long|longitude)$', '^(lat|latitude)$'), (2, false, '^(x|east|easting)$', '^(y|north|northing)$'))
@@ -104,8 +108,7 @@ COMMENT ON FUNCTION dbanon_internal.describe_source IS 'Looks up a table or view
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_file(called text, cells integer, swap_remedy text DEFAULT NULL, check_remedy text DEFAULT NULL)
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_file') IS NOT NULL THEN
@@ -131,8 +134,7 @@ so many cells; swap_remedy is what to do if x and y are the wrong way round, or 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_rows(
     source regclass, qualified text, OUT is_file boolean, OUT called text, OUT line text, OUT content text, OUT swap_remedy text,
     OUT check_remedy text)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT f.is_file, CASE WHEN f.is_file THEN obj_description(source, 'pg_class') ELSE 'table ' || qualified END,
         CASE WHEN f.is_file THEN 'line' ELSE 'row_number() OVER ()' END, CASE WHEN f.is_file THEN 'content' ELSE 'NULL::jsonb' END,
         CASE WHEN f.is_file THEN col_description(source, 4) END, CASE WHEN f.is_file THEN col_description(source, 3) END
@@ -153,7 +155,8 @@ DECLARE
 BEGIN
     -- Classes of what a view can do wrong; that the disk is full is none. A view may call functions of ours, and raise what they say; only of
     -- moving points and of texts the statement calls one itself.
-    IF left(state, 2) NOT IN ('21', '22', '38', '39', '42', 'DA', 'P0', 'XX') OR split_part(context, E'\n', 1) ~ 'dbanon_internal\.(read_moving_instants|refuse_local_time)\(' THEN
+    IF left(state, 2) NOT IN ('21', '22', '38', '39', '42', 'DA', 'P0', 'XX')
+        OR split_part(context, E'\n', 1) ~ 'dbanon_internal\.(read_moving_instants|refuse_local_time)\(' THEN
         RETURN;
     END IF;
     -- A foreign table has columns that the other server may have renamed: reading each by itself tells which.
@@ -169,11 +172,23 @@ BEGIN
     END LOOP;
     RAISE EXCEPTION 'The table must be readable to its last row. Reading % stopped with SQLSTATE %.', qualified, state
         USING ERRCODE = 'DA012', DETAIL = 'The server''s own words may quote a row.',
-              HINT = CASE WHEN missing <> '{}' THEN format('Name other columns than those that it lacks: %s.', array_to_string(missing, ', ')) ELSE 'Select all of it in psql to see why.' END;
+              HINT = CASE WHEN missing <> '{}' THEN format('Name other columns than those that it lacks: %s.', array_to_string(missing, ', '))
+                  ELSE 'Select all of it in psql to see why.' END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.raise_reading_error IS
 'Raises that the source, which may be a view of anything, cannot be read, if this SQLSTATE comes from it; otherwise does nothing.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.show_source(query text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF to_regclass('pg_temp.dbanon_source') IS NOT NULL THEN
+        DROP VIEW pg_temp.dbanon_source;
+    END IF;
+    EXECUTE 'CREATE TEMP VIEW dbanon_source AS ' || query;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.show_source IS 'Makes the view pg_temp.dbanon_source, through which a load reads; whoever reads it drops it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
@@ -228,8 +243,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_geometry IS 'Refuses a column that holds no geometries.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_source_crs(qualified text, geom text, chosen text, place text DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     srid CONSTANT double precision := dbanon_internal.ask_source(format(
         'SELECT @postgis@.ST_SRID(g) FROM (SELECT %s AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',

@@ -2,8 +2,7 @@
 -- staging tables are made. dbanon_internal.finish_load (20_load/50_import.sql) ends it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset_options(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.
     IF asked.dataset IS NULL OR btrim(asked.dataset) = '' OR length(asked.dataset) > 200
@@ -26,24 +25,21 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_dataset_options IS 'Refuses what no dataset can be called or have for a grid.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_day_zone(asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Midnight is that of the zone of times that name none.
     SELECT CASE WHEN (asked).subject_per_day THEN coalesce((asked).tz, 'UTC') END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_day_zone IS 'The time zone in which a load cuts subjects into days; NULL where it does not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.makes_dataset(asked dbanon_internal.loading) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT (asked).mode IN ('create', 'new') AND NOT EXISTS (
         SELECT FROM dbanon.dataset d WHERE d.name = (asked).dataset AND d.dropped_at IS NULL)
 $$;
 COMMENT ON FUNCTION dbanon_internal.makes_dataset IS 'Whether a load makes its dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(asked dbanon_internal.loading, day_zone text) RETURNS dbanon.dataset
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old dbanon.dataset;
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
@@ -92,7 +88,8 @@ BEGIN
     -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release rel JOIN dbanon.run run USING (run_id) WHERE run.dataset_id = old.dataset_id;
     IF releases > 0 THEN
-        RAISE EXCEPTION 'A dataset to replace must have no releases, since published rows stay known. ''%'' has %, withdrawn ones included.', asked.dataset, releases
+        RAISE EXCEPTION 'A dataset to replace must have no releases, since published rows stay known. ''%'' has %, withdrawn ones included.',
+                asked.dataset, releases
             USING ERRCODE = 'DA011', DETAIL = 'The published groups must stay known here, too.',
                   HINT = 'Add to it with mode => ''append''. The same people in another dataset are compared with these releases, too.';
     END IF;
@@ -104,8 +101,7 @@ COMMENT ON FUNCTION dbanon_internal.claim_dataset IS
 if the mode, the grid, the days or the naming of people do not fit it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer) RETURNS dbanon.dataset
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     known dbanon.dataset;
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
@@ -150,8 +146,7 @@ Raises an error if its sites are in another reference system, or if a run of it 
 -- content).
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_staging(columns text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old text;
 BEGIN
@@ -170,23 +165,34 @@ COMMENT ON FUNCTION dbanon_internal.make_staging IS
 'Makes the temporary tables of a load, empty, with a column t for unix seconds and one that says whether that may be of an hour that comes twice; they
 end with the transaction.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text, query text DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_marked(but text DEFAULT '') RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    EXECUTE format(
-        'WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta%s WHERE %s RETURNING sta.*, %s AS why) '
-        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, why, CASE WHEN why <> ALL (%L::text[]) THEN %s END, t FROM gone',
-        ' USING (' || query || ') found', condition, reason, dbanon_internal.list_counted_reasons(), content);
+    WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta WHERE sta.reason <> but RETURNING sta.*)
+    INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, gone.reason, gone.content, gone.t FROM gone;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out IS
-'Moves the staged rows sta that meet a condition, perhaps on what a query found, to those left out; of those that go to quarantine with their content.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_marked IS 'Moves the staged rows with a reason against them, but for one reason, to those left out.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_staged(
+    cells jsonb, subject text, trip text, t double precision, x double precision, y double precision, shape @postgis@.geometry)
+RETURNS TABLE (content jsonb)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT ROWS 1
+BEGIN ATOMIC
+    SELECT jsonb_object_agg(cel.key, CASE cel.value WHEN 'subject' THEN subject WHEN 'trip' THEN trip WHEN 't' THEN t::text
+        WHEN 'x' THEN x::text WHEN 'y' THEN y::text ELSE coalesce(@postgis@.ST_AsText(shape), 'POINT(' || x || ' ' || y || ')') END)
+    FROM jsonb_each_text(cells) cel;
+END;
+COMMENT ON FUNCTION dbanon_internal.copy_staged IS 'What was read of a staged fix, by the names of the columns it was read from.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_reported(line bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN line % 100000 = 0;
+COMMENT ON FUNCTION dbanon_internal.is_reported IS 'Whether other sessions are shown that a load has come to a row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(
     rows_read bigint, remedy text, may_be_none boolean DEFAULT false, cells jsonb DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     lost bigint;
     counts text;
@@ -220,8 +226,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_usable_rows IS
 'Refuses a load of which nothing is left, and counts the reasons; where there may be nothing new, only one of which no row could be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unswapped(rows_read bigint[], remedy text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     swapped bigint;
 BEGIN
@@ -230,26 +235,24 @@ BEGIN
     WHERE 2 * tally.n > rows_read[tally.file + 1] LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
-            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.format_quantity(swapped, 'row has', 'rows have')), HINT = remedy;
+            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.format_quantity(swapped, 'row has', 'rows have')),
+                  HINT = remedy;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_unswapped IS 'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_stage(stage text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
     PERFORM dbanon_internal.report_rows(stage);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.report_stage IS
-'Reports the stage of a load, to callers that set client_min_messages to debug1, and to other sessions.';
+COMMENT ON FUNCTION dbanon_internal.report_stage IS 'Reports the stage of a load, to callers that set client_min_messages to debug1, and to other sessions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_rows(stage text, done bigint DEFAULT NULL, total double precision DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Any login may read it, so rows have two digits, as the planner's estimates have them, and few rows are not counted. The server
     -- cuts the text after 63 bytes.
     SELECT CASE WHEN set_config('application_name', concat_ws(', ', 'dbanon: ' || left(stage, 25),
@@ -261,8 +264,7 @@ COMMENT ON FUNCTION dbanon_internal.report_rows IS
 'Shows other sessions the stage of a load, its rows and the seconds since it began, as the name of the application in pg_stat_activity, and returns NULL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_notice(notice text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF notice IS NOT NULL THEN
         RAISE NOTICE USING MESSAGE = notice, ERRCODE = 'DA018';
@@ -273,8 +275,7 @@ COMMENT ON FUNCTION dbanon_internal.raise_notice IS 'Raises a notice with the te
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     asked dbanon_internal.loading, OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old dbanon.dataset;
     meant record;

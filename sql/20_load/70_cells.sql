@@ -41,14 +41,14 @@ COMMENT ON FUNCTION dbanon_internal.find_cell_neighbours IS
 'Gives the pairs of cells of a dataset that share an edge, not only a corner; the lesser cell_id first.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hash_cell(geom @postgis@.geometry) RETURNS bytea
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT sha256(@postgis@.ST_AsEWKB(geom, 'NDR'))
 $$;
 COMMENT ON FUNCTION dbanon_internal.hash_cell IS
 'By what a cell is known again when it is loaded anew or into another dataset: a hash of its polygon, byte by byte, and SRID.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_stored_atoms(dataset_id bigint, l double precision, t double precision) RETURNS TABLE (cell_id bigint, atom integer)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_stored_atoms(dataset_id bigint, l double precision, t double precision)
+RETURNS TABLE (cell_id bigint, atom integer)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET enable_nestloop = off

@@ -85,8 +85,7 @@ equal for the very same sets and regions of the same people; large: the digests 
 their blocks, else they are read here.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_run_digest(run_id bigint, content bytea DEFAULT NULL) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Binary send functions and UTF-8 text: nothing here depends on TimeZone, DateStyle, bytea_output or client_encoding.
     -- record_send frames every value with its type and length, so two different rows never look alike.
     SELECT sha256(

@@ -2,8 +2,7 @@
 -- a separate connection, and registers that session: what has a worker whose session does not hold its lock is dead.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_lock() RETURNS dbanon.session
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held dbanon.session;
 BEGIN
@@ -14,12 +13,10 @@ BEGIN
     RETURN held;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.hold_lock IS
-'Takes an advisory lock with a key drawn at random, which the session holds until it releases it or ends.';
+COMMENT ON FUNCTION dbanon_internal.hold_lock IS 'Takes an advisory lock with a key drawn at random, which the session holds until it releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_held(held_by dbanon.session) RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Within a transaction the server shows the sessions as they were when it was first asked.
     SELECT pg_stat_clear_snapshot();
     -- Any login can see the keys of locks, from other databases of the server at least, and take them; and a number of a
@@ -38,16 +35,13 @@ start; the same lock held by others does not count; on a standby, which does not
 session counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.wake_workers() RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_notify(w.channel, '') FROM dbanon.worker w
 $$;
-COMMENT ON FUNCTION dbanon_internal.wake_workers IS
-'Notifies every worker that there is something to do, each on its own channel, which others cannot name.';
+COMMENT ON FUNCTION dbanon_internal.wake_workers IS 'Notifies every worker that there is something to do, each on its own channel, which others cannot name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.register_worker(name text) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     drawn CONSTANT text := 'dbanon_' || replace(gen_random_uuid()::text, '-', '');
 BEGIN
@@ -75,8 +69,7 @@ so that the same run again gives the same groups, and another time others.';
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen CONSTANT text := dbanon_internal.demand_algorithm(method, algorithm);
     checked CONSTANT jsonb := dbanon_internal.complete_params(method, chosen, params);
@@ -111,8 +104,7 @@ Example: SELECT dbanon.submit_run(''taxi'', ''METHOD'', ''{"k": 20}'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
     claimed_run bigint, lock_key bigint, attempt integer, todo text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     next dbanon.run;
     held dbanon.session;
@@ -142,8 +134,7 @@ releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN
@@ -165,12 +156,10 @@ BEGIN
     RETURN CASE WHEN state.cancel_requested_at IS NULL THEN 'go on' ELSE 'cancel' END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.watch_run IS
-'Writes how far a worker is with a run, and returns whether it is to go on; workers call it at intervals.';
+COMMENT ON FUNCTION dbanon_internal.watch_run IS 'Writes how far a worker is with a run, and returns whether it is to go on; workers call it at intervals.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.abandon_attempt(run dbanon.run, over boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF run.todo = 'compute' THEN
         -- A half-computed run has rows that no digest covers.
@@ -198,8 +187,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.abandon_attempt IS 'Takes a run from its worker and deletes what it wrote.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.requeue_run(run_id bigint, attempt integer) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN
@@ -218,15 +206,13 @@ COMMENT ON FUNCTION dbanon_internal.requeue_run IS
 requested, it is cancelled.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_lost_worker() RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'The process that computed the run ended before the run was done, and the rows it wrote were deleted. Start another run.'
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_lost_worker IS 'The error of a run whose worker ended early for the last time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     dead dbanon.run;
 BEGIN
@@ -244,8 +230,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.reap_run IS 'Takes a run from a worker whose session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_runs() RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     candidate bigint;
     reaped integer := 0;
@@ -273,8 +258,7 @@ last attempt, or cancelled where that was requested; deletes the workers, sample
 read, as on a standby, it does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_run(run_id bigint) RETURNS dbanon.run
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN
@@ -292,8 +276,7 @@ COMMENT ON FUNCTION dbanon_internal.lock_run IS
 no such run.';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(cancel_run.run_id);
 BEGIN
@@ -333,8 +316,7 @@ Raises: DA001. DA013 if there is nothing to cancel.
 Example: SELECT dbanon.cancel_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.verify_run(run_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(verify_run.run_id);
 BEGIN
@@ -369,8 +351,7 @@ Raises: DA001. DA011 if the run was not computed, or its dataset was dropped. DA
 Example: SELECT dbanon.verify_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_evaluation(run_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE dbanon.run run
         SET todo = 'evaluate', error = NULL, most_attempts = run.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
@@ -386,8 +367,7 @@ COMMENT ON FUNCTION dbanon_internal.ask_evaluation IS
 'Asks the next free worker to measure a run, as dbanon evaluate does; false where there is nothing to measure, or the run has other work to be done.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'The run must exist. There is no run %.', coalesce(run_id::text, 'NULL')
         USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';

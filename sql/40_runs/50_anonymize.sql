@@ -1,8 +1,7 @@
 -- The whole way from psql: submit, wait for a worker to finish, publish.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_commit_error() RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     COMMIT;  -- always fails: a function cannot commit
     RETURN NULL;
@@ -48,8 +47,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_submittable IS 'Refuses a call of dba
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_release_options(
     name text, replace boolean, end_readers boolean, readers text[], grow boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.demand_release_name(demand_release_options.name);
     PERFORM dbanon_internal.demand_replacement(end_readers, replace);
@@ -90,8 +88,7 @@ COMMENT ON FUNCTION dbanon_internal.note_refusal IS
 CREATE OR REPLACE FUNCTION dbanon_internal.try_publish(
     run_id bigint, name text, replace boolean, allow_overlap boolean, reason text, end_readers boolean, readers text[], grow boolean,
     OUT rows bigint, OUT state text, OUT message text, OUT detail text, OUT hint text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     rows := dbanon.publish(run_id, name, replace, allow_overlap, reason, end_readers, readers, grow);
 EXCEPTION WHEN OTHERS OR query_canceled THEN
@@ -103,8 +100,7 @@ COMMENT ON FUNCTION dbanon_internal.try_publish IS
 'Publishes as dbanon.publish does; if that is refused, notes it and returns the error, which the caller raises in a later transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_refusal(state text, message text, detail text, hint text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '%', message USING ERRCODE = state, DETAIL = detail, HINT = hint;
 END
@@ -112,8 +108,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.raise_refusal IS 'Raises an error that dbanon_internal.try_publish returned.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_progress(run_id bigint, said text, OUT line text, OUT ended boolean)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.runs;
 BEGIN
@@ -130,8 +125,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_progress IS 'How far a run is, for dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_verified(run_id bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN

@@ -16,8 +16,7 @@ COMMENT ON FUNCTION dbanon_internal.measure_data IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_inputs(dataset_id bigint, traits jsonb, params jsonb) RETURNS TABLE (
     input text, rows bigint, needed boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT inp.input, CASE inp.input
             WHEN 'requests' THEN (SELECT count(*) FROM ONLY dbanon.request req WHERE req.dataset_id = count_inputs.dataset_id)
             WHEN 'sites' THEN (SELECT count(*) FROM ONLY dbanon.site site WHERE site.dataset_id = count_inputs.dataset_id)
@@ -36,8 +35,7 @@ COMMENT ON FUNCTION dbanon_internal.count_inputs IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_planned_span(
     traits jsonb, params jsonb, grid_s integer, first_s double precision, last_s double precision) RETURNS tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The instant looked at; or from where a parameter says that rows begin, else from the first slot of the data, to the end.
     SELECT CASE WHEN s.begins < s.ends THEN tstzrange(to_timestamp(s.begins), to_timestamp(s.ends)) END
     FROM (SELECT (params ->> (traits ->> 'instant'))::double precision AS instant) i
@@ -53,8 +51,7 @@ COMMENT ON FUNCTION dbanon_internal.find_planned_span IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_lacking_history(
     traits jsonb, params jsonb, grid_s integer, first_s double precision, OUT begins timestamptz, OUT history_s double precision, OUT start text)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- Where neither is given, a run begins late enough by itself.
     asked CONSTANT double precision := coalesce(params ->> 'start', params ->> 'since')::double precision;
@@ -76,8 +73,7 @@ absent for want of earlier positions; NULL where enough came before, or position
 CREATE OR REPLACE FUNCTION dbanon_internal.estimate_from_earlier(
     method text, algorithm text, k jsonb, dataset_id bigint, fixes bigint) RETURNS TABLE (
     item text, value numeric, exact boolean, note text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH earlier AS MATERIALIZED (
         SELECT run.*, dat.name AS dataset, CASE run.dataset_id WHEN estimate_from_earlier.dataset_id THEN 1
             ELSE estimate_from_earlier.fixes

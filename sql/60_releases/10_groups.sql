@@ -1,8 +1,11 @@
 -- Who is hidden with whom in a run, and what of it is kept permanently once the run is published.
+--
+-- In all files of this folder: FROM ONLY, since rows of a child table of somebody's would otherwise be taken for ours. #variable_conflict, since the
+-- columns that a function returns have the names of those it reads. A query of a function's own stands in PL/pgSQL with a plan_cache_mode where a
+-- session keeps the plan: to make it takes longer than to measure ten people.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_span(run_id bigint) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (
     SELECT tstzrange(min(lower(p.period)), max(upper(p.period))) FROM ONLY dbanon.period p
@@ -13,8 +16,7 @@ COMMENT ON FUNCTION dbanon_internal.find_run_span IS
 'From the start of a run''s first row to the end of its last, for operators too, who may not read the rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_extent(run_id bigint) RETURNS double precision[]
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY[@postgis@.ST_XMin(b.box), @postgis@.ST_YMin(b.box), @postgis@.ST_XMax(b.box), @postgis@.ST_YMax(b.box)]
     FROM (SELECT @postgis@.ST_3DExtent(g.region) AS box FROM ONLY dbanon.region g WHERE g.run_id = find_run_extent.run_id) b
     WHERE b.box IS NOT NULL
@@ -23,8 +25,7 @@ COMMENT ON FUNCTION dbanon_internal.find_run_extent IS 'The box around all regio
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_row_meaning(
     run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Without step_s rows are of one moment. Which one, in a row longer than a slot, is not said: as where each person has one fix of any time.
     SELECT CASE WHEN e.step_s IS NULL AND (SELECT upper(s.span) - lower(s.span) > make_interval(secs => d.grid_s)
                                         FROM dbanon_internal.find_run_span(r.run_id) s (span))
@@ -40,8 +41,7 @@ COMMENT ON FUNCTION dbanon_internal.find_row_meaning IS
 'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_traits(run_id bigint) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Exact rows show where people are, as a snapshot does.
     RETURN (
@@ -54,8 +54,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_traits IS 'The traits of a run''s method; of a run with exact rows, those of a snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_run_reach(run_id bigint) RETURNS interval
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (
     SELECT dbanon_internal.compute_method_reach(dbanon_internal.find_run_traits(r.run_id), r.params, dbanon_internal.find_settle_s(d.population_id))
@@ -63,8 +62,7 @@ BEGIN
     WHERE r.run_id = compute_run_reach.run_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_run_reach IS
-'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';
+COMMENT ON FUNCTION dbanon_internal.compute_run_reach IS 'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
@@ -274,8 +272,7 @@ COMMENT ON FUNCTION dbanon_internal.find_run_exposures IS
 dataset, or if a record has none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_groups(run_id bigint, release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     alone boolean := (SELECT dbanon_internal.stands_alone(r.method, r.algorithm) FROM ONLY dbanon.run r WHERE r.run_id = store_groups.run_id);
 BEGIN

@@ -22,8 +22,7 @@ COMMENT ON FUNCTION dbanon_internal.hash_row IS
 '64 bits of a keyed hash of a row of dbanon.grouping, exposure or asked: of its period, or content and windows, as they are sent, and its people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT sha256(convert_to(relation, 'UTF8') || int8send(release_id) || dbanon_internal.find_dataset_key(dataset_id))
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_groups_key IS
@@ -53,8 +52,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.compute_groups_sum IS 'The sum of keyed hashes of what is stored of whom a release speaks, as it is now.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_promise(run_id bigint) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
     SELECT coalesce(
         (SELECT jsonb_build_object('hides', coalesce(met.traits ->> 'hides', 'place'), 'hidden_by', met.traits -> 'hidden_by', 'k', run.params -> 'k',
@@ -79,8 +77,7 @@ COMMENT ON FUNCTION dbanon_internal.hash_promise IS
 '64 bits of a hash, with the key of its population, of all in the row of a release by which later runs are compared with it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.freeze_promise() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND OLD.promise IS NOT NULL THEN  -- taken away: it is not signed again
         RETURN NEW;
@@ -97,8 +94,7 @@ COMMENT ON FUNCTION dbanon_internal.freeze_promise IS
 'Stores what a release promises when it is published, or that of an earlier version at the upgrade, and the keyed hash of its row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_groups(run_id bigint, new_release bigint) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed dbanon.release;
 BEGIN
@@ -131,8 +127,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_unchanged_groups IS
 -- ---- guards
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_known(operation text, relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- To the server's log: a line of the audit would go with the transaction that the error ends.
     RAISE LOG 'dbanon: % was refused % on dbanon.%', session_user, operation, relation;
@@ -143,16 +138,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_known IS 'Refuses a change of what is known of releases, and writes the login into the server''s log.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hash_forgotten_person(dataset_id bigint) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT dbanon_internal.hash_person(dbanon_internal.find_dataset_key(dataset_id), nullif(current_setting('dbanon.forgotten', true), ''))
 $$;
 COMMENT ON FUNCTION dbanon_internal.hash_forgotten_person IS
 'The code in a dataset of the person whom the setting dbanon.forgotten names, which gives no right, since guards look whether that person is gone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_stand_in() RETURNS bigint
-LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- A hash, so that a caller who chooses the settings cannot make it the code of another person.
     SELECT dbanon_internal.hash_person(uuid_send(nullif(current_setting('dbanon.drawn', true), '')::uuid),
                                        nullif(current_setting('dbanon.forgotten', true), ''))
@@ -161,15 +154,13 @@ COMMENT ON FUNCTION dbanon_internal.make_stand_in IS
 'The code that takes the place of the person whom the setting dbanon.forgotten names, made from the random UUID in the setting dbanon.drawn.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.has_subject(dataset_id bigint, subject text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = has_subject.dataset_id AND t.subject = has_subject.subject)
 $$;
 COMMENT ON FUNCTION dbanon_internal.has_subject IS 'Whether a dataset has a trajectory of a subject.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_groups() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     said CONSTANT text := CASE TG_TABLE_NAME
         WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
@@ -230,8 +221,7 @@ COMMENT ON FUNCTION dbanon_internal.guard_groups IS
 another number; then carries dbanon.release.groups_sum on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_codes() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         PERFORM FROM ONLY dbanon.release;
@@ -252,8 +242,7 @@ COMMENT ON FUNCTION dbanon_internal.guard_codes IS
 'Keeps the hashes of fixes of a dataset that was ever published, except those of a person who was forgotten.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_key() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE TG_OP = 'TRUNCATE' OR TG_TABLE_NAME = 'installation' OR d.population_id = (to_jsonb(OLD) ->> 'population_id')::bigint;

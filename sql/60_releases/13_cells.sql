@@ -72,20 +72,17 @@ COMMENT ON FUNCTION dbanon_internal.store_cells IS
 cells. Raises an error if a region is not made of whole atoms.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_cells_sum(release_id bigint, dataset_id bigint) RETURNS numeric
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The length of what is appended to a shape is hashed, too, so that no other shape stands for both.
     SELECT coalesce(sum(dbanon_internal.hash_row(k.key, p.shape || convert_to(coalesce(p.pois, ''), 'UTF8'),
         ARRAY[p.atom, p.class] || CASE WHEN p.pois IS NULL THEN '{}' ELSE ARRAY[octet_length(p.pois)::bigint] END)), 0)
     FROM (SELECT dbanon_internal.make_groups_key('published_cell', compute_cells_sum.release_id, compute_cells_sum.dataset_id) OFFSET 0) k (key)
     CROSS JOIN (SELECT c.shape, c.atom, c.class, c.pois::text FROM ONLY dbanon.published_cell c WHERE c.release_id = compute_cells_sum.release_id) p
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_cells_sum IS
-'The sum of keyed hashes of what is stored of the cells that a release tells apart, as it is now.';
+COMMENT ON FUNCTION dbanon_internal.compute_cells_sum IS 'The sum of keyed hashes of what is stored of the cells that a release tells apart, as it is now.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_pois_at(release_id bigint, dataset_id bigint) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT o.loaded_at
     FROM (SELECT p.load_id FROM ONLY dbanon.poi p WHERE p.dataset_id = find_pois_at.dataset_id ORDER BY p.poi_id DESC LIMIT 1) p
     JOIN ONLY dbanon.load o ON o.load_id = p.load_id
@@ -96,8 +93,7 @@ COMMENT ON FUNCTION dbanon_internal.find_pois_at IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_cell_releases(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, is_new boolean, is_known boolean, l double precision, t double precision)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT rel.release_id, rel.is_new, rel.is_known, coalesce(rel.promise ->> 'l', '0')::double precision,
         coalesce(rel.promise ->> 't', 'Infinity')::double precision
     FROM (SELECT list_cell_releases.new_release AS release_id, list_cell_releases.run_id AS run_id, true AS is_new, false AS is_known,
@@ -189,8 +185,7 @@ COMMENT ON FUNCTION dbanon_internal.count_failing_classes IS
 the city of any release that speaks of them, and beside which releases.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_extent_shape(extent double precision[], srid integer) RETURNS @postgis@.geometry
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT @postgis@.ST_Transform(@postgis@.ST_MakeEnvelope(extent[1], extent[2], extent[3], extent[4], srid), 4326)
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_extent_shape IS 'The box around a release in degrees, to compare it with one in another reference system.';
@@ -234,8 +229,7 @@ COMMENT ON FUNCTION dbanon_internal.list_releases_of_other_cells IS
 'Which earlier releases of the same area are made of other polygons than a run, and which of all of its polygons and more; null where none is.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_cells(run_id bigint) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed dbanon.release;
 BEGIN
@@ -255,12 +249,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_unchanged_cells IS
-'Refuses to compare a run with a release whose stored cells have changed since it was published.';
+COMMENT ON FUNCTION dbanon_internal.demand_unchanged_cells IS 'Refuses to compare a run with a release whose stored cells have changed since it was published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_classes(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = demand_classes.run_id);
     others text[];

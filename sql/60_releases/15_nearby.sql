@@ -2,8 +2,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_within_a_day(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, run_id bigint, dataset_id bigint, hides_places boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT x.release_id, r.run_id, r.dataset_id, x.promise ->> 'hides' = 'place'
     FROM (SELECT list_releases_within_a_day.new_release AS release_id, list_releases_within_a_day.run_id AS run_id,
               dbanon_internal.make_promise(list_releases_within_a_day.run_id) AS promise

@@ -3,8 +3,7 @@
 -- takes for releases to all analysts, of all people, that stand alone.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_whereabouts() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The timeline is that of the log being written: the control file has the new one only once a checkpoint has ended.
     SELECT format('server %s, database %s, timeline %s', s.system_identifier, d.oid,
                   CASE WHEN pg_is_in_recovery() THEN (SELECT c.timeline_id FROM pg_control_checkpoint() c)
@@ -15,16 +14,14 @@ COMMENT ON FUNCTION dbanon_internal.read_whereabouts IS
 'Which server, database and timeline this is: a restored, copied, rewound or failed-over database has another.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_mark(writer xid, relation oid) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('transaction %s, table %s, releases %s', writer, relation, (SELECT count(*) FROM ONLY dbanon.release))
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_mark IS
 'What a dump carries and cannot reproduce: which transaction wrote the row of dbanon.installation, into which table, and how many releases there are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_marked() RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- VACUUM keeps the number of the transaction, also with FREEZE and FULL. So does pg_upgrade, with the number of the table.
     SELECT coalesce(bool_and(coalesce(ins.mark = dbanon_internal.make_mark(ins.xmin, ins.tableoid), true)), NOT EXISTS (
         SELECT FROM ONLY dbanon.release)) FROM ONLY dbanon.installation ins
@@ -33,8 +30,7 @@ COMMENT ON FUNCTION dbanon_internal.is_marked IS
 'Whether dbanon itself wrote the row of dbanon.installation where it is, or has not marked it yet: one that a restore wrote has another mark.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_mark(here text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     writer xid;
 BEGIN
@@ -82,8 +78,7 @@ COMMENT ON FUNCTION dbanon_internal.is_forked IS
 null where that cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_history() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     forked CONSTANT boolean := dbanon_internal.is_forked();
     strays CONSTANT record := dbanon_internal.find_strays();
@@ -141,8 +136,7 @@ COMMENT ON FUNCTION dbanon_internal.note_publication IS 'Writes a publication in
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_lost_releases(published jsonb) RETURNS TABLE (
     name text, population text, span tstzrange, reach_s double precision, digest bytea)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF jsonb_typeof(published) IS DISTINCT FROM 'array'
         OR EXISTS (SELECT FROM jsonb_array_elements(published) ele WHERE jsonb_typeof(ele) <> 'object' OR NOT ele ?& ARRAY['since', 'until']

@@ -59,8 +59,7 @@ COMMENT ON FUNCTION dbanon_internal.store_requests IS
 'Stores under the number of a release, for each content of its requests, who was in a group with it in how many of its windows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_chance(windows bigint, present numeric, met numeric, most bigint) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- A person of an average window is in one of the groups with this share. Where windows differ the binomial tail is an upper bound (Hoeffding,
     -- On the distribution of the number of successes, 1956). In logarithms, since PostgreSQL refuses very small numbers.
     SELECT (present / windows)::double precision * sum(exp(greatest(term.log, -600)))

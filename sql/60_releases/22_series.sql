@@ -5,15 +5,13 @@
 -- dbanon.release with a run, groups and a digest of its own, and is compared with all others as any release is.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_live_series(name text) RETURNS dbanon.series
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT s.* FROM ONLY dbanon.series s WHERE s.name = find_live_series.name AND s.withdrawn_at IS NULL
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_live_series IS 'The live release of a name that grows; NULL where there is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_series(name text) RETURNS dbanon.series
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     series CONSTANT dbanon.series := dbanon_internal.find_live_series(demand_series.name);
 BEGIN
@@ -30,8 +28,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_series IS 'The live release of a name that grows; refuses other names.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_withdrawal(release dbanon.release) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN release.series_id IS NULL THEN format('SELECT dbanon.unpublish(%L)', release.name)
                 ELSE format('SELECT dbanon.unpublish_part(%L, %L)', release.name, lower(release.bounds)) END
 $$;
@@ -39,8 +36,7 @@ COMMENT ON FUNCTION dbanon_internal.build_withdrawal IS 'What to type to withdra
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_releases(
     release_ids bigint[], OUT number bigint, OUT named text, OUT withdraw text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- A release that grows is named once, and withdrawn with all of its parts that are meant.
     SELECT count(*), string_agg(ser.name || CASE WHEN par.parts > 0
         THEN format(' (%s of %s)', ser.meant, dbanon_internal.format_quantity(par.parts, 'part')) ELSE '' END, ', ' ORDER BY ser.name),
@@ -60,14 +56,12 @@ AS $$
     CROSS JOIN LATERAL (SELECT count(*) AS parts, count(*) FILTER (WHERE rel.bounds <@ ser.extent) AS within
                         FROM ONLY dbanon.release rel WHERE rel.series_id = ser.series_id AND rel.withdrawn_at IS NULL) par
 $$;
-COMMENT ON FUNCTION dbanon_internal.name_releases IS
-'How many live releases some are or are parts of, their names, and what to type to withdraw them.';
+COMMENT ON FUNCTION dbanon_internal.name_releases IS 'How many live releases some are or are parts of, their names, and what to type to withdraw them.';
 
 -- ---- what a part must be
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_part_bounds(run_id bigint) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
     named tstzrange;
@@ -92,8 +86,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_part_bounds IS
 'The time that a run was asked for, which its part of a release takes: from since to until, or the slot of its instant; refuses a run without.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_series(run_id bigint, name text, readers text[]) RETURNS dbanon.series
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT NULL::bigint, find_run_series.name, r.method, r.algorithm, d.srid, d.grid_m, d.grid_s,
         ARRAY(SELECT format('%s %s', k.name, k.sql_type) FROM dbanon_internal.list_release_columns(r.method) k ORDER BY k.ord),
         s.step_s, s.window_s, s.day_zone, find_run_series.readers, NULL::timestamptz, NULL::text
@@ -118,8 +111,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.list_series_tables IS 'The tables that a release that grows has its rows in, and of which time each is.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_series_of_part(run_id bigint, name text, bounds tstzrange, readers text[]) RETURNS dbanon.series
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old CONSTANT dbanon.series := dbanon_internal.find_live_series(find_series_of_part.name);
     new CONSTANT dbanon.series := dbanon_internal.find_run_series(find_series_of_part.run_id, find_series_of_part.name, find_series_of_part.readers);
@@ -186,8 +178,7 @@ COMMENT ON FUNCTION dbanon_internal.find_series_of_part IS
 'The live release that a run can be a part of; or what it would begin, without a number; refuses a run that cannot be part of the one that is there.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_places_digest(run_id bigint) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Equal for the same places, whatever their order and numbers: a load that replaces them by themselves changes nothing.
     SELECT sha256(string_agg(dig.digest, ''::bytea ORDER BY dig.digest))
     FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method
@@ -205,8 +196,7 @@ COMMENT ON FUNCTION dbanon_internal.compute_places_digest IS
 'A digest of the sensitive sites, or of the cells and points of interest, that a run reads; null where it reads none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.draw_prefix(series_id bigint) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     drawn integer;
 BEGIN
@@ -223,8 +213,7 @@ COMMENT ON FUNCTION dbanon_internal.draw_prefix IS
 'Draws the upper bits of the keys of a new part, which no other part has or had: keys stay below 2^53, which is exact in JavaScript.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.prepare_part(run_id bigint, name text, readers text[], OUT bounds tstzrange, OUT prefix integer)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     bounds := dbanon_internal.demand_part_bounds(run_id);
     prefix := dbanon_internal.draw_prefix((dbanon_internal.find_series_of_part(
@@ -283,8 +272,7 @@ COMMENT ON FUNCTION dbanon_internal.finish_table IS
 seconds its longest row holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.join_series(run_id bigint, name text, bounds tstzrange, readers text[], release_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- Again, since another part may have been published while the rows were copied.
     series CONSTANT dbanon.series := dbanon_internal.find_series_of_part(run_id, name, bounds, readers);
@@ -321,8 +309,7 @@ COMMENT ON FUNCTION dbanon_internal.join_series IS
 'The number of the release that grows of which a run becomes a part; with its first part, makes it and the table of which parts are partitions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.attach_table(series_id bigint, relation text, bounds tstzrange) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Waits for no reader of the other parts, and makes none wait.
     EXECUTE format('ALTER TABLE dbanon.series_%s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', series_id, relation, lower(bounds), upper(bounds));

@@ -4,8 +4,7 @@
 -- a withdrawal depends on no lock but the view's own, whatever others have built on it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_replacement(end_readers boolean, replace boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF end_readers AND replace IS NOT TRUE THEN
         RAISE EXCEPTION 'A publication must replace a release to end its readers. Got end_readers => true without replace => true.'
@@ -92,8 +91,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_readers IS 'The sessions and prepared transactions that hold the view of a release, or wait for it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_readers(name text, retry text, end_readers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     readers text;
     by_hand text;
@@ -162,8 +160,7 @@ their sessions, all at once, and so on for 5 seconds, since a login whose sessio
 the lock.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.revoke_rights(relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     given record;
 BEGIN
@@ -186,8 +183,7 @@ too; waits for no reader; without rights on the table no view of its owner shows
 no reader can be in the way of that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hide_view(relation text, release_name text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     no_rows text;
 BEGIN
@@ -210,8 +206,7 @@ COMMENT ON FUNCTION dbanon_internal.hide_view IS
 dbanon.withdrawn$<its table>: its name is free then, and what others have built on it is empty.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.replace_view(release_id bigint, replaced bigint, names text, end_readers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     release dbanon.release;
     query text;
@@ -273,8 +268,7 @@ COMMENT ON FUNCTION dbanon_internal.lock_releases IS
 'Keeps others from publishing and withdrawing until the transaction ends. Raises an error that names the sessions if others keep them too long.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_withdrawn_tables() RETURNS TABLE (relation text, name text, title text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('release_%s', l.release_id), l.name, format('%s (number %s)', l.name, l.release_id)
     FROM dbanon.release l WHERE l.withdrawn_at IS NOT NULL AND l.series_id IS NULL
     UNION ALL
@@ -284,8 +278,7 @@ COMMENT ON FUNCTION dbanon_internal.list_withdrawn_tables IS
 'The tables in schema dbanon that releases which were withdrawn had, whether they are there still or not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_strays(OUT named text, OUT remedy text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH unnamed AS MATERIALIZED (
         SELECT cla.oid, format('dbanon.%I', cla.relname) AS name, inh.inhparent
         FROM pg_class cla LEFT JOIN pg_inherits inh ON inh.inhrelid = cla.oid

@@ -14,12 +14,10 @@ BEGIN
     RETURN filled;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.fill_in IS
-'Puts figures into a sentence, each in place of its name in braces; NULL where one of them is not known.';
+COMMENT ON FUNCTION dbanon_internal.fill_in IS 'Puts figures into a sentence, each in place of its name in braces; NULL where one of them is not known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_warnings(run_id bigint, called bigint, known jsonb, joined_below numeric) RETURNS SETOF text
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
     traits jsonb;
@@ -92,8 +90,7 @@ data for its first window are missing; columns that say something of senders; th
 of, by the figures known or of its latest verification, each below joined_below told as fewer than that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH before AS MATERIALIZED (
         -- The last run that was asked for the very same. A publication is told what no publication was.
         SELECT max(earlier.run_id) AS run_id

@@ -2,8 +2,7 @@
 -- dbanon card, the pages of dbanon report and dbanon.release_card are made from it: add a new figure here.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_shares_left_out(run_id bigint, figures jsonb) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- No count below k is given, and shares are in whole percent, so that no small count is the difference of two others.
     SELECT coalesce(jsonb_object_agg(t.key, jsonb_build_object(
             'share', dbanon_internal.describe_share((figures ->> t.value)::numeric, s.left_out, (r.params ->> 'k')::integer),
@@ -95,8 +94,7 @@ BEGIN
         'paper', nullif(method.paper, ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_run IS
-'The one record of a run, and of its release where that is given, from which cards and pages are made.';
+COMMENT ON FUNCTION dbanon_internal.describe_run IS 'The one record of a run, and of its release where that is given, from which cards and pages are made.';
 
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -154,8 +152,7 @@ Raises: DA001.
 Example: SELECT dbanon.run_card(7) -> ''promise''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_page(run_id bigint, release text, sha256 text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF sha256 !~ '^[0-9a-f]{64}$' OR sha256 IS NULL THEN
         RAISE EXCEPTION 'The digest of a page must be 64 hexadecimal digits. Got others.'

@@ -1,8 +1,7 @@
 -- What can be taken back: a run that was never published, and a person.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_run(run_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.reap_run(run_id);
     -- Before the row is waited for: who writes the run's rows holds it for long.
@@ -17,8 +16,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.hold_run IS 'Keeps workers from a run until the transaction ends, unless one has it.';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_run(run_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     free boolean := dbanon_internal.hold_run(run_id);
     run dbanon.run;
@@ -65,8 +63,7 @@ AS $$
     SELECT normalize(btrim(name, E'\t\n\x0B\f\r\x1C\x1D\x1E\x1F \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
                                  '\u2007\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000'), NFC)
 $$;
-COMMENT ON FUNCTION dbanon_internal.normalise_name IS
-'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
+COMMENT ON FUNCTION dbanon_internal.normalise_name IS 'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_word_pattern(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
@@ -79,20 +76,17 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_word_pattern IS 'A regular expression that finds a name where no letter or digit touches it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.names_subject(content jsonb, name text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_path_query(content, 'strict $.** ? (@.type() == "string" || @.type() == "number")') v (value)
         CROSS JOIN LATERAL (SELECT dbanon_internal.normalise_name(v.value #>> '{}') AS said) s
         -- A number is found in too many places that mean something else, times above all: it has to be the whole.
         WHERE s.said = ANY (dbanon_internal.list_name_forms(name)) OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.build_word_pattern(name)))
 $$;
-COMMENT ON FUNCTION dbanon_internal.names_subject IS
-'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
+COMMENT ON FUNCTION dbanon_internal.names_subject IS 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_live_releases(release_ids bigint[], trajectories bigint[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     live CONSTANT record := dbanon_internal.name_releases(release_ids);
     -- Those that show the subject exactly.
@@ -119,8 +113,7 @@ COMMENT ON FUNCTION dbanon_internal.report_live_releases IS
 'Names the live releases among some, and those of them in which one of some trajectories is published exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.forget_statistics() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     source text;
 BEGIN
@@ -134,8 +127,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.forget_statistics IS 'Samples the columns that may hold names of subjects again.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_other_datasets(dataset_id bigint, subject text) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY(
         SELECT o.name
         FROM dbanon.dataset d JOIN dbanon.dataset o ON o.population_id = d.population_id AND o.dataset_id <> d.dataset_id
@@ -147,8 +139,7 @@ COMMENT ON FUNCTION dbanon_internal.list_other_datasets IS 'Names the other data
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(
     dataset_id bigint, subject text, person bigint, dropped_runs bigint[], stand_in bigint) RETURNS TABLE (what text, rows bigint)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH run AS (
         -- One statement, so that all of it sees the rows as they were: each part names the subject in another table.
         DELETE FROM dbanon.run run WHERE run.run_id = ANY (dropped_runs) RETURNING 1
@@ -205,8 +196,7 @@ COMMENT ON FUNCTION dbanon_internal.erase_subject IS
 dataset of the population has the name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held bigint;
     samples bigint[];
@@ -246,8 +236,7 @@ COMMENT ON FUNCTION dbanon_internal.hold_dataset IS
 is no such dataset, if a worker has a run of it, or if the transaction is not read committed.';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text, again boolean DEFAULT false) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held bigint := dbanon_internal.hold_dataset(dataset);
     given text := nullif(dbanon_internal.normalise_name(subject), '');
@@ -317,8 +306,7 @@ committed.
 Example: SELECT * FROM dbanon.forget_subject(''taxi'', ''p7'').';
 
 CREATE OR REPLACE FUNCTION dbanon.remember_subject(population text, subject text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     of_people dbanon.population;
     lifted boolean;

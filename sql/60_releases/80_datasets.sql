@@ -23,8 +23,7 @@ WHERE dat.dropped_at IS NULL;
 -- ---- what goes
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_unpublished(dataset_id bigint, since timestamptz) RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH dropped AS (
         -- One that waits in the queue has read nothing yet; one that began before may have read later.
         DELETE FROM dbanon.run r
@@ -38,8 +37,7 @@ COMMENT ON FUNCTION dbanon_internal.drop_unpublished IS
 'Deletes the runs of a dataset that were never published and may have read what came at a time; all of them where it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_data(dataset_id bigint, load_id bigint) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation text;
 BEGIN
@@ -102,8 +100,7 @@ COMMENT ON FUNCTION dbanon_internal.erase_before IS
 'Deletes what a dataset has from before a time, and the runs with any of it that were never published; trajectories that go on are cut.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_sources(dataset_id bigint, before timestamptz) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation text;
     filled bigint[] := '{}';
@@ -136,8 +133,7 @@ COMMENT ON FUNCTION dbanon_internal.erase_sources IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_live_releases(
     dataset_id bigint, computed_since timestamptz, shown_before timestamptz, OUT named text, OUT withdraw text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT n.named, n.withdraw
     FROM dbanon_internal.name_releases(ARRAY(
         SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
@@ -155,8 +151,7 @@ before it that had none from before the time at which data were forgotten last.'
 -- ---- what people call
 
 CREATE OR REPLACE FUNCTION dbanon.drop_load(load_id bigint) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first dbanon.load;
     about text;
@@ -202,8 +197,7 @@ worked on. DA015 in a transaction that is not read committed.
 Example: SELECT * FROM dbanon.drop_load(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_before(dataset text, before timestamptz) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held bigint;
     counts json;
@@ -245,8 +239,7 @@ transaction that is not read committed.
 Example: SELECT * FROM dbanon.forget_before(''taxi'', now() - interval ''30 days'').';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_dataset(name text) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held CONSTANT bigint := dbanon_internal.hold_dataset(name);
     live CONSTANT record := dbanon_internal.name_live_releases(held, NULL, NULL);

@@ -28,8 +28,7 @@ COMMENT ON FUNCTION dbanon_internal.gather_polygon_evidence IS
 that a row says it has (-1: no number).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_cell_evidence(run_id bigint) RETURNS TABLE (cell_id bigint, outline bytea)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.cell_id, @postgis@.ST_AsBinary(@postgis@.ST_ForcePolygonCCW(c.geom), 'NDR')
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.cell c ON c.dataset_id = r.dataset_id
@@ -39,8 +38,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.gather_cell_evidence IS 'The cells of a run''s dataset, their outlines counter-clockwise, holes clockwise.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_outline_evidence(run_id bigint) RETURNS TABLE (region_no integer, outline bytea, cells bytea)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- What is sent of an array is a header of 20 bytes, then the length of each element, 4 bytes, and the element, 8 bytes.
     SELECT g.region_no, @postgis@.ST_AsBinary(@postgis@.ST_ForcePolygonCCW(g.region), 'NDR'), substr(array_send(g.cells), 21)
     FROM ONLY dbanon.region g
@@ -84,8 +82,7 @@ COMMENT ON FUNCTION dbanon_internal.gather_held_evidence IS
 to the millimetre along its outline.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_atom_evidence(run_id bigint) RETURNS TABLE (cell_id bigint, atom integer)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.cell_id, a.atom FROM ONLY dbanon.atom a WHERE a.run_id = gather_atom_evidence.run_id ORDER BY a.cell_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.gather_atom_evidence IS 'The atom that a run says each cell is in.';

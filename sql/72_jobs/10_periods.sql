@@ -6,8 +6,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_bounds(
     starts timestamptz, every interval, tz text, moment timestamptz, OUT before timestamptz, OUT after timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Months are of unequal lengths, so the number of the bound is guessed, and looked for around that.
     SELECT max(b.bound) FILTER (WHERE b.bound <= moment), min(b.bound) FILTER (WHERE b.bound > moment)
     FROM (SELECT floor(extract(epoch FROM moment - starts) / extract(epoch FROM every))::bigint AS guess) g
@@ -24,15 +23,13 @@ COMMENT ON FUNCTION dbanon_internal.find_bounds IS
 'Finds the last bound of periods that is not after a moment, and the first one after it: days and more by the clock of a time zone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_period_from(starts timestamptz, every interval, tz text, since timestamptz) RETURNS tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT tstzrange(since, b.after) FROM dbanon_internal.find_bounds(starts, every, tz, since) b
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_period_from IS 'The period from an instant to the next bound after it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_next_period(job dbanon.job) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN dbanon_internal.find_period_from(job.starts, job.every, job.tz, greatest(job.starts, (
         SELECT max(upper(p.period)) FROM dbanon.job_period p WHERE p.job_id = job.job_id)));
@@ -45,8 +42,7 @@ COMMENT ON FUNCTION dbanon_internal.find_next_period IS
 'The first period of a job that has not come yet; NULL where the intervals or the time zone of the job give none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_job_history(job dbanon.job) RETURNS interval
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- What was said before a period and still counts in it; and what exact rows reach back to.
     SELECT make_interval(secs => greatest(
         coalesce((job.params ->> 'max_gap_s')::double precision, (
@@ -67,8 +63,7 @@ COMMENT ON FUNCTION dbanon_internal.compute_job_history IS 'How long before a pe
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_job_loading(job dbanon.job, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
 RETURNS dbanon_internal.loading
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- As dbanon.import_trajectories has it where nothing is said; but times that name no zone are of the job's.
     SELECT jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(
             'subject', 'subject', 'time_column', 'time', 'grid_m', 1, 'grid_s', 1, 'drop_outliers', false, 'subject_per_day', false, 'tz', job.tz,
@@ -78,8 +73,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.make_job_loading IS 'What a job asks a load of fixes for.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_source(named text) RETURNS regclass
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF to_regclass(named) IS NULL THEN
         RAISE EXCEPTION 'The source of a job must exist. There is no %.', coalesce(dbanon_internal.quote_text(named), 'NULL')
@@ -124,11 +118,11 @@ BEGIN
         described.types ->> asked.time_column, asked, 'trajectories', 'table ' || described.qualified);
     -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
     times := format(
-        '(SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
-        dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s), asked.time_column,
-        dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked),
-        CASE WHEN since IS NOT NULL THEN format(' AND t >= %L::float8', extract(epoch FROM since)) END,
-        CASE WHEN until IS NOT NULL THEN format(' AND t < %L::float8', extract(epoch FROM until)) END,
+        '(SELECT tim.t FROM (SELECT %I AS raw_time FROM %s) raw CROSS JOIN LATERAL %s WHERE tim.t > -1e11 AND tim.t < 1e11%s%s%s) a',
+        asked.time_column, dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked),
+        dbanon_internal.build_reading('raw.raw_time', described.types, asked, units_per_s),
+        CASE WHEN since IS NOT NULL THEN format(' AND tim.t >= %L::float8', extract(epoch FROM since)) END,
+        CASE WHEN until IS NOT NULL THEN format(' AND tim.t < %L::float8', extract(epoch FROM until)) END,
         CASE question WHEN 'any' THEN ' LIMIT 1' END);
     RETURN dbanon_internal.ask_source(CASE question
         WHEN 'gone' THEN format(
@@ -144,8 +138,7 @@ COMMENT ON FUNCTION dbanon_internal.ask_times IS
 seconds (first), or how many rows of some periods it has no longer (gone); refuses a source that the job could not load.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_gap_end(job dbanon.job, period tstzrange) RETURNS timestamptz
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     next_row timestamptz;
     watched_since timestamptz;

@@ -6,8 +6,7 @@
 -- ---- rows of periods
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_owner(job_id bigint) RETURNS dbanon.job
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job dbanon.job;
 BEGIN
@@ -22,8 +21,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_owner IS 'The job of a number, for its owner alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_job(job_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(claim_job.job_id);
     taken dbanon.job;
@@ -56,8 +54,7 @@ COMMENT ON FUNCTION dbanon_internal.claim_job IS
 job, or the job is paused or removed. Raises an error if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_job(job_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(leave_job.job_id);
 BEGIN
@@ -67,12 +64,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_job IS
-'Gives a job back that the calling session has taken. Raises an error if the login is not the owner.';
+COMMENT ON FUNCTION dbanon_internal.leave_job IS 'Gives a job back that the calling session has taken. Raises an error if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.open_period(job_id bigint) RETURNS dbanon.job_period
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(open_period.job_id);
     open dbanon.job_period;
@@ -125,8 +120,7 @@ COMMENT ON FUNCTION dbanon_internal.describe_error IS
 the job in their gaps and no other words; without one, the step and the SQLSTATE.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS dbanon.job_period
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
     ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
@@ -169,8 +163,7 @@ such period, or the run is of another dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fail_step(
     job dbanon.job, step dbanon.job_period, state text, message text, hint text, leads_to text DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Promises are not made again by waiting; what is in use is free one day, and a restored database waits for its administrator.
     SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(leads_to, CASE f.own WHEN 'DA005' THEN 'run' END, step.state) END,
         'tries', f.tries, 'sqlstate', state,
@@ -202,8 +195,7 @@ COMMENT ON FUNCTION dbanon_internal.is_foreign_error IS
 -- ---- the steps
 
 CREATE OR REPLACE FUNCTION dbanon_internal.load_further(job dbanon.job, since timestamptz, until timestamptz) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     load jsonb;
     new_id bigint;
@@ -219,8 +211,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.load_further IS 'Loads requests and quasi-identifiers of a span of time for a job.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.divide_gap(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first_end CONSTANT timestamptz := upper(dbanon_internal.find_period_from(job.starts, job.every, job.tz, lower(step.period)));
     first_row CONSTANT timestamptz := to_timestamp(dbanon_internal.ask_times(job, 'first', lower(step.period), upper(step.period)));
@@ -236,8 +227,7 @@ COMMENT ON FUNCTION dbanon_internal.divide_gap IS
 'Divides a gap of the source that is to be looked at again where the first row of it has come; without one it stays a gap.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.load_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept_since CONSTANT timestamptz := (SELECT dat.kept_since FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL);
     since CONSTANT timestamptz := greatest(kept_since, lower(step.period) - greatest(job.lateness, dbanon_internal.compute_job_history(job)));
@@ -307,8 +297,7 @@ COMMENT ON FUNCTION dbanon_internal.load_period IS
 or if the period has too few rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
 BEGIN
@@ -333,8 +322,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.compute_period IS 'Looks how far the run of a period is; NULL while it goes on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_limits(job dbanon.job, run_id bigint, release_id bigint) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     over record;
 BEGIN
@@ -357,8 +345,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_limits IS
 'Refuses a part if a figure of its run, of its attack or of all parts together is above the job''s limit for that figure, or is not known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     measured CONSTANT bigint := (SELECT rel.run_id FROM dbanon.release rel WHERE rel.release_id = step.release_id);
 BEGIN
@@ -373,12 +360,10 @@ BEGIN
         (SELECT run.error FROM dbanon.run run WHERE run.run_id = measured), 'The part was not measured.'));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_period IS
-'Looks whether the part of a period is measured, and notes why not; NULL while a worker measures it.';
+COMMENT ON FUNCTION dbanon_internal.measure_period IS 'Looks whether the part of a period is measured, and notes why not; NULL while a worker measures it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     outcome record;
     part bigint := (SELECT rel.release_id FROM dbanon.release rel
@@ -444,8 +429,7 @@ COMMENT ON FUNCTION dbanon_internal.drop_part_rows IS
 if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_needed(job dbanon.job) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT least(lower(n.next), min(lower(p.period))) - n.history
     FROM (SELECT dbanon_internal.find_next_period(job) AS next, dbanon_internal.compute_job_history(job) AS history) n
     LEFT JOIN dbanon.job_period p ON p.job_id = job.job_id AND (
@@ -505,8 +489,7 @@ COMMENT ON FUNCTION dbanon_internal.retain_period IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(advance_job.job_id);
     step CONSTANT dbanon.job_period := dbanon_internal.open_period(job.job_id);

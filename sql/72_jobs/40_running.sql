@@ -1,8 +1,7 @@
 -- Jobs: running what is due, and saying beforehand what would be.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_own_login() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- With SET ROLE, or SET SESSION AUTHORIZATION of a superuser, a function that a source calls could go back to the rights of the login.
     IF current_user <> session_user
@@ -42,8 +41,7 @@ COMMENT ON FUNCTION dbanon_internal.begin_jobs IS
 no such job.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_held(job_ids bigint[], strict boolean) RETURNS integer
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held CONSTANT integer := (SELECT count(*) FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held');
 BEGIN
@@ -59,8 +57,7 @@ COMMENT ON FUNCTION dbanon_internal.count_held IS
 'Counts the periods of some jobs that are held; if strict, raises an error for them, so that a caller such as pg_cron shows one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_settings(search_path text) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The search path is given, since here it is another.
     SELECT jsonb_object_agg(s.name, current_setting(s.name)) || jsonb_build_object('search_path', search_path)
     FROM pg_settings s WHERE s.context IN ('user', 'superuser')
@@ -68,8 +65,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.read_settings IS 'The settings that a session can change.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.restore_settings(settings jsonb, search_path text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed record;
 BEGIN
@@ -164,8 +160,7 @@ Example: CALL dbanon.run_jobs().';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_job(name text, periods integer DEFAULT 7) RETURNS TABLE (
     since timestamptz, until timestamptz, at_source bigint, due_at timestamptz, note text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner((dbanon_internal.demand_job(plan_job.name)).job_id);
     bounds tstzrange := dbanon_internal.find_next_period(job);
@@ -245,8 +240,7 @@ FROM dbanon.job_period p JOIN dbanon.job j ON j.job_id = p.job_id
 ORDER BY j.name, p.job_id, p.period;
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_job_findings() RETURNS TABLE (level integer, about text, what text, since timestamptz, remedy text)
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT fin.level, 'job ' || job.name, fin.what, fin.since, fin.remedy
     FROM dbanon.jobs job
     CROSS JOIN LATERAL (VALUES

@@ -10,8 +10,7 @@
 -- one part. Every query names the least and the greatest valid_from that it asks for, so that no other parts are looked at.
 
 CREATE OR REPLACE FUNCTION published.about(release regclass) RETURNS published.releases
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found published.releases;
     shown boolean;
@@ -47,12 +46,10 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
 -- A run's rows, and half of them, are temporary relations, which analysts can make, too, with other columns.
 RETURN CASE WHEN relation IN (to_regclass('pg_temp.asked_rows'), to_regclass('pg_temp.asked_half')) AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
             ELSE published.about(relation) END;
-COMMENT ON FUNCTION published.about_rows IS
-'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
+COMMENT ON FUNCTION published.about_rows IS 'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
 
 CREATE OR REPLACE FUNCTION published.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     fault CONSTANT text := CASE
         WHEN area IS NULL THEN 'NULL'
@@ -73,8 +70,7 @@ $$;
 COMMENT ON FUNCTION published.checked_area IS 'The area itself, in two dimensions, where it can be asked about. It refuses others.';
 
 CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'A coordinate system must be one of PostGIS''s spatial_ref_sys that can show where the release is. Got SRID %.', srid
         USING ERRCODE = 'DA011', DETAIL = 'The area of a question and the regions of a release are brought into one system.',
@@ -84,8 +80,7 @@ $$;
 COMMENT ON FUNCTION published.refuse_projection IS 'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
 
 CREATE OR REPLACE FUNCTION published.known_system(srid integer) RETURNS integer
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM @postgis@.spatial_ref_sys s WHERE s.srid = known_system.srid) THEN
         PERFORM published.refuse_projection(known_system.srid);
@@ -97,8 +92,7 @@ COMMENT ON FUNCTION published.known_system IS 'The SRID itself, where PostGIS kn
 
 CREATE OR REPLACE FUNCTION published.projected(shape @postgis@.geometry, step double precision, srid integer, asked_srid integer)
 RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     right_one @postgis@.geometry := @postgis@.ST_MakeEnvelope(0, 0, 1, 1, 4326);
 BEGIN
@@ -117,8 +111,7 @@ COMMENT ON FUNCTION published.projected IS
 'A shape in another coordinate system, its edges followed at steps. Where it has no place there, it refuses the system that was asked for.';
 
 CREATE OR REPLACE FUNCTION published.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     near CONSTANT double precision := 1000 + greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]) / 10;
 BEGIN
@@ -132,8 +125,7 @@ COMMENT ON FUNCTION published.surroundings IS
 'A box around a release in another coordinate system, a tenth and a kilometre beyond it, and the length of steps that follow edges there.';
 
 CREATE OR REPLACE FUNCTION published.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     checked CONSTANT @postgis@.geometry := published.checked_area(area);
     around record;
@@ -152,8 +144,7 @@ COMMENT ON FUNCTION published.fitted_area IS
 'An area in the coordinate system of a release. For an area in another system it returns the part near the release.';
 
 CREATE OR REPLACE FUNCTION published.in_slots(about published.releases, span tstzrange) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     whole CONSTANT tstzrange := span * tstzrange(about.since, about.until);
     first_slot numeric;
@@ -174,12 +165,10 @@ BEGIN
                      about.since + make_interval(secs => (last_slot * about.step_s)::double precision));
 END
 $$;
-COMMENT ON FUNCTION published.in_slots IS
-'The part of a span between the first and the last time of a release, in whole slots where it holds at instants.';
+COMMENT ON FUNCTION published.in_slots IS 'The part of a span between the first and the last time of a release, in whole slots where it holds at instants.';
 
 CREATE OR REPLACE FUNCTION published.spoken_s(about published.releases, span tstzrange) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(sum(extract(epoch FROM upper(m.met) - lower(m.met))), 0)::double precision
     FROM unnest(about.starts, about.ends) p (since, until) CROSS JOIN LATERAL (SELECT tstzrange(p.since, p.until) * span AS met) m
     WHERE NOT isempty(m.met)
@@ -187,8 +176,7 @@ $$;
 COMMENT ON FUNCTION published.spoken_s IS 'How many seconds of a span a release speaks of: gaps between its parts do not count.';
 
 CREATE OR REPLACE FUNCTION published.first_from(about published.releases, span tstzrange) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Rows lie within their part: none of a span begins before the part that the span begins in. Nor does one begin earlier than the longest
     -- row is long; in seconds, since a day may have 23 or 25 hours, and only where there is such a time.
     SELECT CASE WHEN NOT isfinite(lower(span)) OR NOT isfinite(p.start) THEN p.start
@@ -199,8 +187,7 @@ $$;
 COMMENT ON FUNCTION published.first_from IS 'The least valid_from that rows of a span can have.';
 
 CREATE OR REPLACE FUNCTION published.fitted_span(about published.releases, during tstzrange) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     span CONSTANT tstzrange := during * tstzrange(about.since, about.until);
     gaps bigint;
@@ -257,8 +244,7 @@ COMMENT ON FUNCTION published.phase_of IS
 person has one record in it. NULL where the row does not lie within one day.';
 
 CREATE OR REPLACE FUNCTION published.demand_rows(about published.releases, asked text, some_time boolean, one_moment boolean) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF about.holds = 'some time' AND NOT some_time THEN
         RAISE EXCEPTION '% must be asked of a release that holds at instants. % says only that people were seen at some time of each period.',

@@ -3,8 +3,7 @@
 -- Functions that are put into a reader's statement have no search_path of their own: they name the schema of their operators.
 
 CREATE OR REPLACE FUNCTION published.fitted_region(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
-LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF region IS NULL OR @postgis@.ST_IsEmpty(region) THEN
         RETURN @postgis@.ST_SetSRID(region, srid);
@@ -136,14 +135,12 @@ BEGIN
         INTO at_least, expected, at_most USING fitted, span, about, about.holds, published.first_from(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.count_inside_of IS
-'The answer of published.count_inside from a relation with rows and their row of published.releases.';
+COMMENT ON FUNCTION published.count_inside_of IS 'The answer of published.count_inside from a relation with rows and their row of published.releases.';
 
 CREATE OR REPLACE FUNCTION published.count_inside(
     release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
     OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.count_inside_of(NULL, release, area, at, during)
 $$;
 COMMENT ON FUNCTION published.count_inside IS

@@ -120,8 +120,7 @@ a part of it.';
 CREATE OR REPLACE FUNCTION published.density(
     release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
 RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.density_of(NULL, release, cell_m, during, by_hour, NULL)
 $$;
 COMMENT ON FUNCTION published.density IS

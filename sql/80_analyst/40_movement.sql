@@ -2,8 +2,7 @@
 
 CREATE OR REPLACE FUNCTION published.fitted_zones(
     zones regclass, zone_id name, about published.releases, OUT ids text[], OUT areas @postgis@.geometry[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     columns CONSTANT text[] := ARRAY(
         SELECT att.attname FROM pg_attribute att
@@ -95,8 +94,7 @@ COMMENT ON FUNCTION published.flows_of IS 'The answer of published.flows from a 
 
 CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.flows_of(NULL, release, zones, zone_id, during)
 $$;
 COMMENT ON FUNCTION published.flows IS
@@ -119,8 +117,7 @@ Raises: DA001, DA011. A notice says where zones overlap.
 Example: SELECT * FROM published.flows(''published.taxi_k5'', ''zones'', ''name'', ''[2026-01-05 08:00Z,2026-01-05 09:00Z)'').';
 
 CREATE OR REPLACE FUNCTION published.fitted_line(line @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     around record;
 BEGIN
@@ -303,8 +300,7 @@ COMMENT ON FUNCTION published.dwell_of IS 'The answer of published.dwell from a 
 
 CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.dwell_of(NULL, release, area, during)
 $$;
 COMMENT ON FUNCTION published.dwell IS

@@ -66,8 +66,7 @@ Raises: DA001, DA011.
 Example: SELECT length(published.tile(0, 0, 0, ''taxi_k5'')).';
 
 CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz;
 BEGIN

@@ -1,8 +1,7 @@
 -- A run that is asked as if it were a release: what it says of itself, a temporary table of its rows, and many questions at once.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_as_release(run_id bigint) RETURNS published.releases
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'run ' || run.run_id, run.method, CASE jsonb_typeof(run.params -> 'k') WHEN 'number' THEN (run.params -> 'k')::integer END,
         dbanon_internal.find_promise(met, run.algorithm),
         lower(spa.span), upper(spa.span), dat.srid,
@@ -22,8 +21,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_as_release IS 'What published.releases would say of a run if it were published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_asking() RETURNS regclass
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     CREATE TEMPORARY TABLE asked_rows (
         record_id bigint, seq integer, period tstzrange, region @postgis@.geometry, crowd integer, subjects integer,
@@ -75,8 +73,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.ask_rows(
     about published.releases, relation regclass, x double precision[], y double precision[], side_m double precision[],
     since_s double precision[], until_s double precision[])
 RETURNS TABLE (at_least double precision, expected double precision, at_most double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     FOR i IN 1 .. cardinality(x) LOOP
         SELECT c.at_least, c.expected, c.at_most INTO ask_rows.at_least, ask_rows.expected, ask_rows.at_most

@@ -65,7 +65,8 @@ read reap recode refuse register replace report reproject requeue restore retain
 stage stands steer store strip suggest sum survey take tie try unite wait wake watch write"""
 _HELPER = re.compile(r"FUNCTION (?:dbanon_internal|pg_temp)\.((?:dbanon_)?([a-z]+)\w*)\(")
 _BODY = re.compile(
-    r"CREATE OR REPLACE FUNCTION dbanon_internal\.((?!demand_|refuse_|guard_|raise_)\w+)\(.*?AS \$\$(.*?)\$\$",
+    r"CREATE OR REPLACE FUNCTION dbanon_internal\.((?!demand_|refuse_|guard_|raise_)\w+)"
+    r"\((?:(?!\nCOMMENT ON ).)*?AS \$\$(.*?)\$\$",
     re.DOTALL,
 )
 _ERROR = re.compile(r"\bRAISE EXCEPTION\b|(?<!EXECUTE FUNCTION )dbanon_internal\.(?:demand|refuse|raise(?!_notice))_")
