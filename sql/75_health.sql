@@ -1,9 +1,7 @@
 -- What an administrator sees: figures for a monitoring system, and what is wrong with what to do about it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_vitals() RETURNS TABLE (name text, about text, labels jsonb, value double precision)
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Any client of a worker may read them: they count processes and runs, never rows or people.
     SELECT 'workers', 'Processes of workers that are up.', '{}'::jsonb, count(*)::double precision FROM dbanon.workers
     UNION ALL
@@ -31,8 +29,7 @@ AS $$
             ('job_enabled', 'Whether the job is not paused.', (job.state <> 'paused')::integer)) mea (name, about, value)
         WHERE mea.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_vitals() IS
-'The figures that a worker with --listen shows at /metrics, a row each, and the only place that makes them.';
+COMMENT ON FUNCTION dbanon_internal.list_vitals IS 'The figures that a worker with --listen shows at /metrics, a row each, and the only place that makes them.';
 
 CREATE OR REPLACE VIEW dbanon.health AS
 SELECT 2 AS level, 'runs' AS about,

@@ -1,4 +1,5 @@
 -- Drops the helpers of an earlier version that have gone or have another name now. A program of that version is refused from here on.
+-- What functions do is written after this, by their names alone: until now an old helper may have the name of a new one.
 
 DO $$
 DECLARE

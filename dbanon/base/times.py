@@ -1,7 +1,7 @@
 """How times are written that mean one instant, for files and tables alike.
 
-The patterns are of what RE2 and PostgreSQL both understand, and stand in `dbanon_internal.list_time_forms` and in
-`dbanon_internal.build_iso_expression`, too: `dbanon.schema` puts them there.
+The patterns are of what RE2 and PostgreSQL both understand, and stand in `dbanon_internal.read_written`, too:
+`dbanon.schema` puts them there.
 """
 
 import sys
@@ -36,6 +36,12 @@ FORMS = (
     (r"(?i)(?: *[+-]00:?00)? *(?:utc|gmt)$", " Z"),
 )
 """Patterns and what they become, one after the other, where a text is not `ISO` yet."""
+
+FIRST_S, LAST_S = -62_135_596_800, 1e11
+"""The years 1 and 5138: what lies before or from there on is no time."""
+
+SKIPPED_S = -1e300
+"""Stands for a time of an hour that clocks left out."""
 
 EARLIEST_S, LATEST_S = 631_152_000, 4_102_444_800
 """1990 and 2100: numbers without a unit that would lie before or after are no unix times."""

@@ -15,18 +15,12 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.base.times import EARLIEST_S, FORMS, ISO, LATEST_S, ODD_NUMBERS
+from dbanon.base.times import EARLIEST_S, FIRST_S, FORMS, ISO, LAST_S, LATEST_S, ODD_NUMBERS
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
 from dbanon.postgres.connection import Connection
 from dbanon.postgres.sqlstate import adapt_to_command_line
 
 Forms = Sequence[tuple[str, str]]
-FIRST_S, LAST_S = -62_135_596_800.0, 1e11
-"""Unix seconds of the first and the last time that is read as one: the years 1 and 5138."""
-
-MISSING_S = -1e300
-"""What the SQL functions of a load take for a time that clocks left out."""
-
 MAX_SUBJECT_BYTES = 1000
 
 MAX_SHOWN_BYTES = 1000

@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, report_nothing
+from dbanon.base.times import FIRST_S, LAST_S, SKIPPED_S
 from dbanon.load import _crs, _geometry, _parse, _sources, _staging
 from dbanon.load._columns import Table
 from dbanon.load._load_report import LOAD_COLUMNS, LoadReport, collect_notices, report
@@ -153,7 +154,7 @@ class Fixes:
         line = batch.line.to_numpy().astype(np.int64)
         t = times.convert_to_unix_s(batch.columns[self.asked.time])
         if times.missing.any():
-            t = pc.if_else(pa.array(times.missing), _parse.MISSING_S, t)
+            t = pc.if_else(pa.array(times.missing), SKIPPED_S, t)
         return _Rows(line, t, x, y, times.repeated, batch.columns, systems, shaped)
 
     def _take_apart(self, batch: tabular.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
@@ -196,7 +197,7 @@ class Fixes:
         most_x, most_y = (180.0, 90.0) if begun.geographic else (greatest, greatest)
         odd = np.asarray(pc.is_in(subject, begun.nobody).to_numpy(zero_copy_only=False))
         odd |= _staging.is_null(subject) | _parse.is_too_long(subject) | _parse.has_control(subject)
-        odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S) & (time <= begun.last_s))
+        odd |= _parse.has_control(trip) | ~((time >= FIRST_S) & (time < LAST_S) & (time <= begun.last_s))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
         if self.asked.bbox is not None:
             odd |= ~_is_inside(east, north, self.asked.bbox)

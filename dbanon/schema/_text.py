@@ -6,6 +6,7 @@ these files and nowhere else. No server is asked: the text says what it expects,
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -32,6 +33,8 @@ LOCK_WAIT_S = 30.0
 _INSTALLED = Path(__file__).parents[1]
 _REPOSITORY = _INSTALLED.parent
 _FUNCTIONS_FILE = "00_before/20_functions.sql"
+_DROPPING = "sql/86_removed.sql"
+_COMMENT = re.compile(r"^COMMENT ON FUNCTION [\w.]+ IS\s'(?:[^']|'')*';\n", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,17 +106,22 @@ _SCRIPT_HEAD = """\
 --   00_before  refusals, roles and schemas
 --   05         tables
 --   10 to 80   functions and views
---   85 to 90   triggers, dropping of old helpers, and rights
+--   85 to 90   triggers, dropping of old helpers, what functions do, and rights
 --   95_after   records of the installation, and notices of work that is left to do
 """
 
 
 def _build_sections(marks: dict[str, str]) -> Iterator[str]:
     yield _fill_marks(_SCRIPT_HEAD, marks)
+    held: list[str] = []
     for file in sorted(locate_folder("sql").rglob("*.sql")):
         title = f"sql/{file.relative_to(locate_folder('sql')).as_posix()}"
-        text = _fill_marks(file.read_text(encoding="utf-8"), marks)
-        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
+        text = file.read_text(encoding="utf-8")
+        held += _COMMENT.findall(text)
+        text = _COMMENT.sub("", text)
+        if title == _DROPPING:  # each name is of one function now
+            text = "\n".join([text, *held])
+        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{_fill_marks(text, marks).rstrip()}\n"
 
 
 def _fill_marks(text: str, marks: dict[str, str]) -> str:
@@ -127,7 +135,14 @@ def _list_fixed_marks() -> dict[str, str]:
         **_list_option_words(),
         "@iso_time@": _format_literal(times.ISO),
         "@zoned_time@": _format_literal(times.ZONED),
-        "@time_forms@": ", ".join(f"({_format_literal(form)}, {_format_literal(iso)})" for form, iso in times.FORMS),
+        "@iso_of_word@": functools.reduce(
+            lambda word, form: f"regexp_replace({word}, {_format_literal(form[0])}, {_format_literal(form[1])})",
+            times.FORMS,
+            "cel.word",
+        ),
+        "@first_s@": str(times.FIRST_S),
+        "@last_s@": f"{times.LAST_S:g}",
+        "@skipped_s@": f"{times.SKIPPED_S:g}",
         "@earliest_s@": str(times.EARLIEST_S),
         "@latest_s@": str(times.LATEST_S),
         "@odd_numbers@": ", ".join(

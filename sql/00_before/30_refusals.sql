@@ -3,9 +3,7 @@
 -- A client may set a savepoint before each statement and go back to it after an error: then it would pass over every refusal below, and
 -- these two functions are not of one subtransaction.
 CREATE OR REPLACE FUNCTION pg_temp.is_whole() RETURNS boolean
-LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT count(DISTINCT p.xmin::text) = 1 FROM pg_proc p
     WHERE p.oid IN ('pg_temp.refuse_use()'::regprocedure, 'pg_temp.is_whole()'::regprocedure)
 $$;

@@ -1,12 +1,10 @@
 -- The rows of runs: which tables hold them, and the view that puts them together.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_tables() RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY['region', 'period', 'record', 'membership', 'hiding', 'atom']
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_run_tables() IS
+COMMENT ON FUNCTION dbanon_internal.list_run_tables IS
 'The one list of the private tables that hold what runs wrote, each with a column run_id: guards, deletion and grants follow it.';
 
 -- A deleted row has the number 0, which no period or region has: the join drops it.
@@ -18,9 +16,7 @@ JOIN ONLY dbanon.period p ON p.run_id = d.run_id AND p.period_no = e.period_no
 JOIN ONLY dbanon.region g ON g.run_id = d.run_id AND g.region_no = e.region_no;
 
 CREATE OR REPLACE FUNCTION dbanon_internal.number_region(cloak dbanon.cloak) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     number integer;
 BEGIN
@@ -38,13 +34,10 @@ BEGIN
     RETURN number;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.number_region(dbanon.cloak) IS
-'Finds or stores the region of a row, with its crowd, subjects and extra, and returns its region_no.';
+COMMENT ON FUNCTION dbanon_internal.number_region IS 'Finds or stores the region of a row, with its crowd, subjects and extra, and returns its region_no.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.number_period(cloak dbanon.cloak) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     number integer;
 BEGIN
@@ -59,13 +52,10 @@ BEGIN
     RETURN number;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.number_period(dbanon.cloak) IS
-'Finds or stores the period of a row, and returns its period_no.';
+COMMENT ON FUNCTION dbanon_internal.number_period IS 'Finds or stores the period of a row, and returns its period_no.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.put_row(cloak dbanon.cloak) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     period_no CONSTANT integer := dbanon_internal.number_period(cloak);
     region_no CONSTANT integer := dbanon_internal.number_region(cloak);
@@ -94,13 +84,10 @@ BEGIN
         ON CONFLICT (run_id, record_id) DO UPDATE SET periods = excluded.periods, regions = excluded.regions;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.put_row(dbanon.cloak) IS
-'Stores a row at its place in its record. Raises an error if its number is below 1, or if the place is taken.';
+COMMENT ON FUNCTION dbanon_internal.put_row IS 'Stores a row at its place in its record. Raises an error if its number is below 1, or if the place is taken.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_row(cloak dbanon.cloak) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held dbanon.record;
     rows integer;
@@ -121,13 +108,11 @@ BEGIN
     RETURN last;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.take_row(dbanon.cloak) IS
+COMMENT ON FUNCTION dbanon_internal.take_row IS
 'Takes a row from its record, whose other rows keep their places; returns whether its region or period was the last of the run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_unused(run_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     LOOP
         DELETE FROM dbanon.region reg
@@ -145,13 +130,11 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.drop_unused(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.drop_unused IS
 'Deletes the last regions and periods of a run that no record uses, so that undoing a change leaves what was there before.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_cloak() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     last boolean := false;
 BEGIN
@@ -184,14 +167,12 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_cloak() IS
+COMMENT ON FUNCTION dbanon_internal.write_cloak IS
 'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are written to the tables. Raises an
 error if a row has changed since the statement read it, if its place is taken, or if a column except extra is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.unite_cells(cells @postgis@.geometry) RETURNS @postgis@.geometry
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     united @postgis@.geometry := @postgis@.ST_UnaryUnion(cells);
     wider CONSTANT @postgis@.geometry := @postgis@.ST_Buffer(united, 0.001, 'join=mitre');
@@ -217,13 +198,10 @@ BEGIN
         WHERE part.area_m2 >= 1 OR part.size = 1);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.unite_cells(@postgis@.geometry) IS
-'Unites cells to valid polygons without parts or holes of less than a square metre.';
+COMMENT ON FUNCTION dbanon_internal.unite_cells IS 'Unites cells to valid polygons without parts or holes of less than a square metre.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_cells(run_id bigint, cell bigint[]) RETURNS TABLE (cell_id bigint, shape bytea)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     unknown bigint;
 BEGIN
@@ -239,14 +217,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_cells(bigint, bigint[]) IS
-'Gives the polygons of distinct cells. Raises an error if one is not a cell of the run''s dataset.';
+COMMENT ON FUNCTION dbanon_internal.read_cells IS 'Gives the polygons of distinct cells. Raises an error if one is not a cell of the run''s dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.add_cell_regions(
     run_id bigint, region_no integer[], size integer[], cell bigint[], crowd integer[], subjects integer[], extra jsonb[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dbanon.region (run_id, region_no, region, cells, crowd, subjects, extra)
         SELECT add_cell_regions.run_id, made.region_no, @postgis@.ST_Multi(uni.region), made.cells,
@@ -259,6 +234,6 @@ BEGIN
             FROM ONLY dbanon.cell cel WHERE cel.cell_id = ANY (made.cells)) uni;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.add_cell_regions(bigint, integer[], integer[], bigint[], integer[], integer[], jsonb[]) IS
+COMMENT ON FUNCTION dbanon_internal.add_cell_regions IS
 'Stores regions that are unions of cells, united here: of each its number, how many of the cells, which come one region after the
 other, are its own, crowd, subjects and extra.';

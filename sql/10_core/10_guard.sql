@@ -31,18 +31,14 @@
 --   DA023 The server, the database or the login lacks something that an upgrade or a removal needs.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_data_tables() RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier']
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_data_tables() IS
+COMMENT ON FUNCTION dbanon_internal.list_data_tables IS
 'The one list of the tables that hold what was loaded, each with a column dataset_id: triggers, deletion and grants follow it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.bump_revision() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched bigint[];
     found_rows bigint;
@@ -89,15 +85,13 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.bump_revision() IS
+COMMENT ON FUNCTION dbanon_internal.bump_revision IS
 'Raises dataset.revision whenever trajectories, requests, sites, points of interest, cells or quasi-identifiers of the
 dataset change, so that a verification of older data is known to be old; also checks that the dataset exists and that
 geometries are in its SRID.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_dataset() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.srid <> OLD.srid AND (
             EXISTS (SELECT FROM ONLY dbanon.trajectory tra WHERE tra.dataset_id = OLD.dataset_id)
@@ -118,14 +112,12 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_dataset() IS
+COMMENT ON FUNCTION dbanon_internal.guard_dataset IS
 'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that
 was ever published; raises its revision when its grid changes.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_people() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A publication that has begun holds the dataset, and comes first.
     IF EXISTS (SELECT FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id WHERE run.dataset_id = OLD.dataset_id)
@@ -140,25 +132,20 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_people() IS
+COMMENT ON FUNCTION dbanon_internal.guard_people IS
 'Keeps the population and the naming of subjects of a dataset that was ever published, and lets its settle time only grow.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_srid() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.demand_metric(NEW.srid);
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_srid() IS
-'Refuses a dataset in a reference system that imports refuse.';
+COMMENT ON FUNCTION dbanon_internal.guard_srid IS 'Refuses a dataset in a reference system that imports refuse.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_dataset_rows() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation text;
 BEGIN
@@ -170,13 +157,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.delete_dataset_rows() IS
-'Deletes everything that was loaded into a deleted dataset.';
+COMMENT ON FUNCTION dbanon_internal.delete_dataset_rows IS 'Deletes everything that was loaded into a deleted dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_rows(run_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     source text;
     found_some boolean;
@@ -190,25 +174,19 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.delete_rows(bigint) IS
-'Deletes what a run wrote: its rows in all of dbanon_internal.list_run_tables.';
+COMMENT ON FUNCTION dbanon_internal.delete_rows IS 'Deletes what a run wrote: its rows in all of dbanon_internal.list_run_tables.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_run_rows() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.delete_rows(OLD.run_id);
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.delete_run_rows() IS
-'Deletes what a deleted run wrote (a run with a release cannot be deleted).';
+COMMENT ON FUNCTION dbanon_internal.delete_run_rows IS 'Deletes what a deleted run wrote (a run with a release cannot be deleted).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run_rows() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched bigint[];
     there bigint[];
@@ -264,14 +242,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
+COMMENT ON FUNCTION dbanon_internal.guard_run_rows IS
 'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
 stay known permanently; rows of a dropped dataset, or of a part that was withdrawn, may be deleted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release r WHERE r.run_id = OLD.run_id) THEN
         RAISE EXCEPTION 'The data of a published run must stay. Run % was published.', OLD.run_id
@@ -281,13 +257,10 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_run() IS
-'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published.';
+COMMENT ON FUNCTION dbanon_internal.guard_run IS 'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_subject() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
@@ -298,14 +271,12 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_subject() IS
+COMMENT ON FUNCTION dbanon_internal.guard_subject IS
 'Keeps who is who in a dataset that was ever published: under another name, a subject would look new to the measure of
 what two releases reveal together.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_release() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     expected dbanon.release := OLD;
 BEGIN
@@ -331,13 +302,10 @@ BEGIN
               HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_release() IS
-'Keeps dbanon.release append-only: a release may be withdrawn once, and a trigger carries groups_sum on.';
+COMMENT ON FUNCTION dbanon_internal.guard_release IS 'Keeps dbanon.release append-only: a release may be withdrawn once, and a trigger carries groups_sum on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_series() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     expected dbanon.series := OLD;
 BEGIN
@@ -353,13 +321,10 @@ BEGIN
         USING ERRCODE = 'DA006', DETAIL = 'Its parts must agree with their release.', HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_series() IS
-'Keeps dbanon.series append-only: a release that grows may be withdrawn once.';
+COMMENT ON FUNCTION dbanon_internal.guard_series IS 'Keeps dbanon.series append-only: a release that grows may be withdrawn once.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_change() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE LOG 'dbanon: % was refused % on %.%', session_user, TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME;
     RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
@@ -370,13 +335,10 @@ BEGIN
                   'Withdraw the release, and publish another run.');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_change() IS
-'Refuses every change of a release''s own table.';
+COMMENT ON FUNCTION dbanon_internal.refuse_change IS 'Refuses every change of a release''s own table.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_part() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A key says of which part its row is. No key of another release has these upper bits in the table of this series.
     PERFORM FROM (SELECT DISTINCT changed.cloak_id >> 32 AS prefix FROM changed) pre
@@ -392,5 +354,4 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_part() IS
-'Refuses to delete rows of parts that are live.';
+COMMENT ON FUNCTION dbanon_internal.guard_part IS 'Refuses to delete rows of parts that are live.';

@@ -4,21 +4,16 @@
 -- word themselves are names (of datasets, populations, releases, roles, sets of quasi-identifiers) and reasons of overlaps that were allowed.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_audit() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'Table dbanon.audit must only grow. Got % on it.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = 'The record of actions must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_audit() IS
-'Refuses every change of what dbanon.audit holds.';
+COMMENT ON FUNCTION dbanon_internal.guard_audit IS 'Refuses every change of what dbanon.audit holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_dataset() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO dbanon.audit (action, dataset, detail)
@@ -40,13 +35,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_dataset() IS
-'Writes who made, deleted, renamed or regridded a dataset, or gave it another population or settle time.';
+COMMENT ON FUNCTION dbanon_internal.audit_dataset IS 'Writes who made, deleted, renamed or regridded a dataset, or gave it another population or settle time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_load() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Not source and quarantined: a file may be called after a person, and both can be read in dbanon.load.
     INSERT INTO dbanon.audit (action, dataset, detail)
@@ -56,12 +48,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_load() IS
-'Writes who loaded what kind of rows and how many, once they are counted.';
+COMMENT ON FUNCTION dbanon_internal.audit_load IS 'Writes who loaded what kind of rows and how many, once they are counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.strip_texts(params jsonb) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- The set of quasi-identifiers of a run need not exist when it is submitted, so its name may be anything.
@@ -70,13 +60,10 @@ AS $$
         SELECT FROM ONLY dbanon.method met CROSS JOIN LATERAL jsonb_array_elements(met.parameters) par
         WHERE par ->> 'name' = pair.key AND par -> 'choices' @> pair.value)
 $$;
-COMMENT ON FUNCTION dbanon_internal.strip_texts(jsonb) IS
-'The parameters of a run but for texts that are no number, no time and no choice that a method offers.';
+COMMENT ON FUNCTION dbanon_internal.strip_texts IS 'The parameters of a run but for texts that are no number, no time and no choice that a method offers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
@@ -97,14 +84,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_run() IS
+COMMENT ON FUNCTION dbanon_internal.audit_run IS
 'Writes who submitted, cancelled or dropped a run, or asked for its verification or evaluation, with its parameters but without its
 seed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_rows() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     of_releases CONSTANT text := 'SELECT r.dataset_id, count(*) AS rows FROM %I c LEFT JOIN ONLY dbanon.release l USING (release_id) '
         'LEFT JOIN ONLY dbanon.run r USING (run_id) GROUP BY r.dataset_id';
@@ -127,13 +112,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_rows() IS
+COMMENT ON FUNCTION dbanon_internal.audit_rows IS
 'Writes which table a statement changed and how many rows of each dataset, a load or forgetting too: a line a dataset and statement.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_verification() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, detail)
         SELECT 'verify', dat.name, added.run_id, jsonb_strip_nulls(jsonb_build_object('attack', met.attack, 'passed', added.passed))
@@ -146,13 +129,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_verification() IS
-'Writes who recorded which verdict on a run.';
+COMMENT ON FUNCTION dbanon_internal.audit_verification IS 'Writes who recorded which verdict on a run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_release() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
         SELECT CASE TG_OP WHEN 'INSERT' THEN 'publish' ELSE 'unpublish' END, dat.name, NEW.run_id, NEW.name,
@@ -166,5 +146,4 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_release() IS
-'Writes who published or withdrew a release, with the figures and the reason where it overlaps others.';
+COMMENT ON FUNCTION dbanon_internal.audit_release IS 'Writes who published or withdrew a release, with the figures and the reason where it overlaps others.';

@@ -4,91 +4,71 @@
 -- against each other. Session settings play no part in it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.choose_one(known text[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('Choose one of: %s%s.', string_agg('''' || k.name || '''', ', ' ORDER BY k.place),
                   CASE WHEN cardinality(known) > 20 THEN format(' and %s more', cardinality(known) - 20) END)
     FROM (SELECT u.name, row_number() OVER (ORDER BY u.name COLLATE "C") AS place FROM unnest(known) u (name)) k
     WHERE k.place <= 20
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.choose_one(text[]) IS
-'The sentence that lists what could have been named, or NULL if there is nothing.';
+COMMENT ON FUNCTION dbanon_internal.choose_one IS 'The sentence that lists what could have been named, or NULL if there is nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.format_count(n bigint) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT btrim(to_char(n, '999,999,999,999,999,990'))
 $$;
-COMMENT ON FUNCTION dbanon_internal.format_count(bigint) IS
-'Writes a count with a comma at each thousand.';
+COMMENT ON FUNCTION dbanon_internal.format_count IS 'Writes a count with a comma at each thousand.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_some(names text[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_to_string(names[:3], ', ') || CASE WHEN cardinality(names) > 3 THEN format(' and %s more', cardinality(names) - 3) ELSE '' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.name_some(text[]) IS
-'Lists the first three names, and says how many more there are.';
+COMMENT ON FUNCTION dbanon_internal.name_some IS 'Lists the first three names, and says how many more there are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.format_quantity(n bigint, one text, many text DEFAULT NULL) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s %s', dbanon_internal.format_count(n), CASE n WHEN 1 THEN one ELSE coalesce(many, one || 's') END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.format_quantity(bigint, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.format_quantity IS
 'Writes a count and what is counted, as 1 row or 1,200 rows; many is for what takes no s, and for verbs: 1 person is, 2 people are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_hidden_pattern() RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT E'[\u0001-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]'
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_hidden_pattern() IS
+COMMENT ON FUNCTION dbanon_internal.build_hidden_pattern IS
 'The characters no name may have, as a regular expression: a reader cannot see them, so that two names would look like one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.quote_text(content text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT '''' || CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END || ''''
     FROM regexp_replace(content COLLATE "C", dbanon_internal.build_hidden_pattern(), '?', 'g') t
 $$;
-COMMENT ON FUNCTION dbanon_internal.quote_text(text) IS
-'A text as an error shows it: in quotes, hidden characters as question marks, at most 60 characters of it.';
+COMMENT ON FUNCTION dbanon_internal.quote_text IS 'A text as an error shows it: in quotes, hidden characters as question marks, at most 60 characters of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.strip_text(value jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT CASE jsonb_typeof(value) WHEN 'string' THEN btrim(value #>> '{}', E' \t\r\n') ELSE '' END COLLATE "C"
 $$;
-COMMENT ON FUNCTION dbanon_internal.strip_text(jsonb) IS
-'A JSON text without blanks around it.';
+COMMENT ON FUNCTION dbanon_internal.strip_text IS 'A JSON text without blanks around it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_number(content text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT length(content) <= 60
         AND content COLLATE "C" ~ '^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$'
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_number(text) IS
-'Whether a text is a number as people write it: digits, perhaps with sign, point and exponent.';
+COMMENT ON FUNCTION dbanon_internal.is_number IS 'Whether a text is a number as people write it: digits, perhaps with sign, point and exponent.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.format_value(value jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE jsonb_typeof(value)
         WHEN 'array' THEN 'a list'
         WHEN 'object' THEN 'an object'
@@ -99,25 +79,21 @@ AS $$
         ELSE value #>> '{}'
     END
 $$;
-COMMENT ON FUNCTION dbanon_internal.format_value(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.format_value IS
 'A value as an error shows it: as it was given, texts that are no numbers in quotes, at most 60 characters of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_number(value jsonb) RETURNS numeric
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Between the limits every number has a float64, with which the methods work.
     SELECT CASE WHEN v.number = 0 OR abs(v.number) BETWEEN 1e-300 AND 1e300 THEN v.number END
     FROM (SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN (value #>> '{}')::numeric
                       WHEN dbanon_internal.is_number(dbanon_internal.strip_text(value)) THEN dbanon_internal.strip_text(value)::numeric
                  END) v (number)
 $$;
-COMMENT ON FUNCTION dbanon_internal.parse_number(jsonb) IS
-'A JSON number, or a text that is one.';
+COMMENT ON FUNCTION dbanon_internal.parse_number IS 'A JSON number, or a text that is one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_instant(value jsonb) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -143,12 +119,10 @@ BEGIN
     RETURN CASE WHEN seconds = trunc(seconds) AND abs(seconds) <= 1e11 THEN seconds END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.parse_instant(jsonb) IS
-'An instant in whole seconds: unix seconds, or ISO 8601 with a zone.';
+COMMENT ON FUNCTION dbanon_internal.parse_instant IS 'An instant in whole seconds: unix seconds, or ISO 8601 with a zone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_parameter(about jsonb, value jsonb) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 SET standard_conforming_strings = on
 AS $$
@@ -181,26 +155,20 @@ BEGIN
     RETURN CASE WHEN number = trunc(number) THEN to_jsonb(trunc(number)) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.parse_parameter(jsonb, jsonb) IS
-'A value as a parameter holds it.';
+COMMENT ON FUNCTION dbanon_internal.parse_parameter IS 'A value as a parameter holds it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name(what text, name text, known text[]) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon_internal.quote_text(name), 'NULL')
         USING ERRCODE = 'DA011', DETAIL = format('There are %s.', cardinality(known)),
               HINT = dbanon_internal.choose_one(known);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_name(text, text, text[]) IS
-'Refuses a name that is none of those known, naming those.';
+COMMENT ON FUNCTION dbanon_internal.refuse_name IS 'Refuses a name that is none of those known, naming those.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_algorithm(method text, algorithm text) RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     known text[];
 BEGIN
@@ -214,13 +182,10 @@ BEGIN
     RETURN coalesce(algorithm, known[1]);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_algorithm(text, text) IS
-'Finds an algorithm of a method.';
+COMMENT ON FUNCTION dbanon_internal.demand_algorithm IS 'Finds an algorithm of a method.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_value(method text, about jsonb, value jsonb) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     converted jsonb;
 BEGIN
@@ -237,13 +202,10 @@ BEGIN
     RETURN converted;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.parse_value(text, jsonb, jsonb) IS
-'Gives the value of one parameter in its type; raises an error if it cannot be one.';
+COMMENT ON FUNCTION dbanon_internal.parse_value IS 'Gives the value of one parameter in its type; raises an error if it cannot be one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.complete_params(method text, algorithm text, params jsonb) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen text := dbanon_internal.demand_algorithm(method, algorithm);
     given jsonb := coalesce(params, '{}');
@@ -288,27 +250,22 @@ BEGIN
     RETURN checked;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.complete_params(text, text, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.complete_params IS
 'Gives the parameters of a run, with the defaults of dbanon.method filled in; raises an error if one cannot be so, as far as that needs no data.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_role(role text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT '@prefix@_' || role
 $$;
-COMMENT ON FUNCTION dbanon_internal.name_role(text) IS
-'What a role is called in this database: roles belong to the server, so names are chosen for each database.';
+COMMENT ON FUNCTION dbanon_internal.name_role IS 'What a role is called in this database: roles belong to the server, so names are chosen for each database.';
 
 CREATE OR REPLACE FUNCTION dbanon.version() RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('dbanon %s, schema %s, PostgreSQL %s, PostGIS %s', @version_text@,
                   (SELECT max(v.version_num) FROM dbanon.alembic_version v),
                   split_part(current_setting('server_version'), ' ', 1), @postgis@.postgis_lib_version())
 $$;
-COMMENT ON FUNCTION dbanon.version() IS
+COMMENT ON FUNCTION dbanon.version IS
 'Names the installed versions: the program that last upgraded the schema, the revision of the schema, the server and PostGIS.
 Arguments: none.
 Returns: the versions, as one text.
@@ -316,27 +273,19 @@ Raises: nothing.
 Example: SELECT dbanon.version().';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_methods_digest() RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT sha256(convert_to(string_agg(met::text, '' ORDER BY met.name COLLATE "C"), 'UTF8')) FROM ONLY dbanon.method met
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_methods_digest() IS
-'SHA-256 over all that dbanon.method has now.';
+COMMENT ON FUNCTION dbanon_internal.compute_methods_digest IS 'SHA-256 over all that dbanon.method has now.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.has_own_methods() RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT ins.methods_digest IS NOT DISTINCT FROM dbanon_internal.compute_methods_digest() FROM ONLY dbanon.installation ins
 $$;
-COMMENT ON FUNCTION dbanon_internal.has_own_methods() IS
-'Whether dbanon.method is as the last upgrade wrote it.';
+COMMENT ON FUNCTION dbanon_internal.has_own_methods IS 'Whether dbanon.method is as the last upgrade wrote it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_methods() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- To the server's log: a line of the audit would go with the transaction that the error ends.
     RAISE LOG 'dbanon: % was refused % on dbanon.method', session_user, TG_OP;
@@ -345,13 +294,11 @@ BEGIN
               HINT = 'Install another version of dbanon, and upgrade the database.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_methods() IS
+COMMENT ON FUNCTION dbanon_internal.guard_methods IS
 'Refuses every change of dbanon.method, for which upgrades switch the trigger off, and writes the login into the server''s log.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stands_alone(method text, algorithm text) RETURNS boolean
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- What the registry does not say is taken for the stricter.
     RETURN coalesce((SELECT (a.value ->> 'stands_alone')::boolean
@@ -359,16 +306,14 @@ BEGIN
                      WHERE m.name = stands_alone.method AND a.value ->> 'name' = stands_alone.algorithm), true);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stands_alone(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.stands_alone IS
 'Whether no other release may speak of the people of such a release: its hiding sets overlap, or it promises more than k.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_method_reach(traits jsonb, params jsonb, settle_s integer) RETURNS interval
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT make_interval(secs => CASE WHEN traits ->> 'instant' IS NULL THEN 0
                                       ELSE greatest(settle_s, (params ->> (traits ->> 'oldest'))::double precision) END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_method_reach(jsonb, jsonb, integer) IS
+COMMENT ON FUNCTION dbanon_internal.compute_method_reach IS
 'How far from a snapshot other releases are compared with it: the greater of the age that a shown position may have and the settle time of
 the population; 0 for a method that is no snapshot.';

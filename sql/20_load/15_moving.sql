@@ -4,8 +4,7 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.read_moving_instants(
     value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)
 RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 SET standard_conforming_strings = on
 AS $$
@@ -37,9 +36,8 @@ BEGIN
             SELECT array_agg(CASE WHEN ele.moment ~ zoned THEN extract(epoch FROM ele.moment::timestamptz)::float8 END ORDER BY ele.nth) INTO times
             FROM unnest(moments) WITH ORDINALITY ele (moment, nth);
             IF array_position(times, NULL) IS NOT NULL AND tz IS NOT NULL THEN
-                EXECUTE format('SELECT array_agg(coalesce(m.t, CASE WHEN m.moment ~ %L THEN %s END) ORDER BY m.nth) '
-                               'FROM unnest($1, $2) WITH ORDINALITY m (t, moment, nth)', naive,
-                               dbanon_internal.build_localised_expression('m.moment::timestamp', tz)) INTO times USING times, moments;
+                SELECT array_agg(coalesce(ele.t, CASE WHEN ele.moment ~ naive THEN dbanon_internal.read_local(ele.moment::timestamp, tz) END) ORDER BY ele.nth)
+                INTO times FROM unnest(times, moments) WITH ORDINALITY ele (t, moment, nth);
             END IF;
             -- Once: for each instant, a text of 10,000 of them would be looked through 10,000 times.
             srid := substring(value FROM '(?i)^\s*SRID=([0-9]+);')::integer;
@@ -64,18 +62,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_moving_instants(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.read_moving_instants IS
 'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written; a text with a mistake is one fix without a place.
 Raises an error if a time has no zone and none is given.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_moving_source(qualified text, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT format('(SELECT %1$s AS dbanon_moving, * FROM %2$s) s '
-                  'CROSS JOIN LATERAL dbanon_internal.read_moving_instants(s.dbanon_moving, %3$L) instant',
-                  format('%I::text', (asked).geom), qualified, (asked).tz)
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_moving_source(text, dbanon_internal.loading) IS
-'Writes the rows of a table, each as often as the column of moving points has instants.';
-

@@ -2,9 +2,7 @@
 -- staging tables are made. dbanon_internal.finish_load (20_load/50_import.sql) ends it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_dataset_options(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.
     IF asked.dataset IS NULL OR btrim(asked.dataset) = '' OR length(asked.dataset) > 200
@@ -24,33 +22,24 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_dataset_options(dbanon_internal.loading) IS
-'Refuses what no dataset can be called or have for a grid.';
+COMMENT ON FUNCTION dbanon_internal.demand_dataset_options IS 'Refuses what no dataset can be called or have for a grid.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_day_zone(asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Midnight is that of the zone of times that name none.
     SELECT CASE WHEN (asked).subject_per_day THEN coalesce((asked).tz, 'UTC') END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_day_zone(dbanon_internal.loading) IS
-'The time zone in which a load cuts subjects into days; NULL where it does not.';
+COMMENT ON FUNCTION dbanon_internal.find_day_zone IS 'The time zone in which a load cuts subjects into days; NULL where it does not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.makes_dataset(asked dbanon_internal.loading) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT (asked).mode IN ('create', 'new') AND NOT EXISTS (
         SELECT FROM dbanon.dataset d WHERE d.name = (asked).dataset AND d.dropped_at IS NULL)
 $$;
-COMMENT ON FUNCTION dbanon_internal.makes_dataset(dbanon_internal.loading) IS
-'Whether a load makes its dataset.';
+COMMENT ON FUNCTION dbanon_internal.makes_dataset IS 'Whether a load makes its dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(asked dbanon_internal.loading, day_zone text) RETURNS dbanon.dataset
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old dbanon.dataset;
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
@@ -99,21 +88,20 @@ BEGIN
     -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release rel JOIN dbanon.run run USING (run_id) WHERE run.dataset_id = old.dataset_id;
     IF releases > 0 THEN
-        RAISE EXCEPTION 'A dataset to replace must have no releases, since published rows stay known. ''%'' has %, withdrawn ones included.', asked.dataset, releases
+        RAISE EXCEPTION 'A dataset to replace must have no releases, since published rows stay known. ''%'' has %, withdrawn ones included.',
+                asked.dataset, releases
             USING ERRCODE = 'DA011', DETAIL = 'The published groups must stay known here, too.',
                   HINT = 'Add to it with mode => ''append''. The same people in another dataset are compared with these releases, too.';
     END IF;
     RETURN dbanon_internal.set_people(old, asked);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.claim_dataset(dbanon_internal.loading, text) IS
+COMMENT ON FUNCTION dbanon_internal.claim_dataset IS
 'Keeps others from loading into a dataset until the transaction ends, and gives one that exists the population and settle time named. Raises an error
 if the mode, the grid, the days or the naming of people do not fit it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer) RETURNS dbanon.dataset
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     known dbanon.dataset;
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
@@ -148,102 +136,123 @@ BEGIN
     RETURN dbanon_internal.demand_dataset(asked.dataset);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer) IS
+COMMENT ON FUNCTION dbanon_internal.write_dataset IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays; returns its row.
 Raises an error if its sites are in another reference system, or if a run of it is being worked on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_metric(srid numeric) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF NOT (dbanon_internal.demand_reference_system('EPSG:' || srid)).metric THEN
-        RAISE EXCEPTION 'A dataset must be in a projected reference system in metres. SRID % is not.', srid
-            USING ERRCODE = 'DA011', DETAIL = 'Areas and distances are those of a plane.',
-                  HINT = 'Leave it out for the UTM zone of the data, or give one such as srid => 32610.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.demand_metric(numeric) IS
-'Refuses a reference system in which distances are no metres on a plane.';
-
--- ---- boxes
-
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_box(bbox double precision[], geographic boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
-        OR EXISTS (SELECT FROM unnest(bbox) ele (side) WHERE NOT abs(ele.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
-        RAISE EXCEPTION 'A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.format_quantity(cardinality(bbox), 'number')),
-            HINT = 'Write it like bbox => ''{8,53,9,54}''.';
-    ELSIF bbox[1] >= bbox[3] AND NOT geographic THEN
-        RAISE EXCEPTION 'A box in metres must have XMIN below XMAX. Only one in degrees can cross the antimeridian. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = 'It is in units of the source.', HINT = 'Exchange its sides.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.demand_box(double precision[], boolean) IS
-'Refuses a box that is none.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_box_condition(x text, y text, bbox double precision[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-    -- One whose least x is the greater crosses the antimeridian.
-    SELECT format('((%1$s >= %3$L::float8 %7$s %1$s <= %5$L::float8) AND %2$s >= %4$L::float8 AND %2$s <= %6$L::float8)',
-                  x, y, bbox[1], bbox[2], bbox[3], bbox[4], CASE WHEN bbox[1] <= bbox[3] THEN 'AND' ELSE 'OR' END)
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_box_condition(text, text, double precision[]) IS
-'Writes that a position lies in a box.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_box_reasons(bbox double precision[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-    SELECT CASE WHEN bbox IS NULL THEN '' ELSE format(
-        ' WHEN NOT %1$s AND %2$s THEN ''swapped-axes'' WHEN NOT %1$s THEN ''outside-bbox''',
-        dbanon_internal.build_box_condition('x', 'y', bbox), dbanon_internal.build_box_condition('y', 'x', bbox)) END
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_box_reasons(double precision[]) IS
-'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y.';
-
--- ---- shapes
-
-CREATE OR REPLACE FUNCTION dbanon_internal.is_endless(shape @postgis@.geometry) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    -- A corner that is no number may not show in the bounds, but it does in the text; bounds beyond half of the greatest double have no middle.
-    SELECT @postgis@.ST_AsText(@postgis@.ST_Force2D(shape)) ~* 'nan|inf'
-        OR greatest(@postgis@.ST_XMax(b), -@postgis@.ST_XMin(b), @postgis@.ST_YMax(b), -@postgis@.ST_YMin(b)) > 8e307
-    FROM (SELECT @postgis@.Box3D(shape) AS b) box
-$$;
-COMMENT ON FUNCTION dbanon_internal.is_endless(@postgis@.geometry) IS
-'Says whether a coordinate of a shape is not finite, or too great to be halved.';
-
 -- ---- staged rows
+--
+-- Staged rows are in pg_temp.dbanon_staged (its first columns are file, line), those left out in pg_temp.dbanon_rejected (file, line, reason,
+-- content).
+
+CREATE OR REPLACE FUNCTION dbanon_internal.make_staging(columns text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    old text;
+BEGIN
+    -- Two loads may be of one transaction.
+    FOREACH old IN ARRAY ARRAY['pg_temp.dbanon_staged', 'pg_temp.dbanon_rejected', 'pg_temp.dbanon_before'] LOOP
+        IF to_regclass(old) IS NOT NULL THEN
+            EXECUTE 'DROP TABLE ' || old;
+        END IF;
+    END LOOP;
+    EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, t double precision, %s, repeated boolean) ON COMMIT DROP', columns);
+    CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb, t double precision) ON COMMIT DROP;
+    CREATE TEMP TABLE dbanon_before (quarantine_id bigint, reason text, content jsonb, subject text COLLATE "C", t double precision) ON COMMIT DROP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.make_staging IS
+'Makes the temporary tables of a load, empty, with a column t for unix seconds and one that says whether that may be of an hour that comes twice; they
+end with the transaction.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_marked(but text DEFAULT '') RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta WHERE sta.reason <> but RETURNING sta.*)
+    INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, gone.reason, gone.content, gone.t FROM gone;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_out_marked IS 'Moves the staged rows with a reason against them, but for one reason, to those left out.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_staged(
+    cells jsonb, subject text, trip text, t double precision, x double precision, y double precision, shape @postgis@.geometry)
+RETURNS TABLE (content jsonb)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT ROWS 1
+BEGIN ATOMIC
+    SELECT jsonb_object_agg(cel.key, CASE cel.value WHEN 'subject' THEN subject WHEN 'trip' THEN trip WHEN 't' THEN t::text
+        WHEN 'x' THEN x::text WHEN 'y' THEN y::text ELSE coalesce(@postgis@.ST_AsText(shape), 'POINT(' || x || ' ' || y || ')') END)
+    FROM jsonb_each_text(cells) cel;
+END;
+COMMENT ON FUNCTION dbanon_internal.copy_staged IS 'What was read of a staged fix, by the names of the columns it was read from.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_reported(line bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN line % 100000 = 0;
+COMMENT ON FUNCTION dbanon_internal.is_reported IS 'Whether other sessions are shown that a load has come to a row.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_usable_rows(
+    rows_read bigint, remedy text, may_be_none boolean DEFAULT false, cells jsonb DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lost bigint;
+    counts text;
+    known boolean;
+    expected boolean;
+BEGIN
+    -- Rows left out by reason. If all were left out as repetitions, the same file was loaded before.
+    SELECT coalesce(sum(tally.n), 0), string_agg(format('%s %s', tally.n, tally.reason), ', ' ORDER BY tally.reason),
+        bool_and(tally.reason LIKE 'duplicate-%' OR tally.reason = 'contradicting-fix'),
+        bool_or(tally.reason NOT IN ('no-time', 'outside-period') AND (
+            tally.reason = ANY (dbanon_internal.list_counted_reasons() || '{future-time,too-fast}'::text[]) OR tally.reason LIKE 'duplicate-%'))
+    INTO lost, counts, known, expected
+    FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason) tally;
+    -- Where what is new is looked for there may be nothing, but what was there must not be unusable.
+    IF lost < rows_read OR (may_be_none AND (rows_read = 0 OR expected)) THEN
+        RETURN;
+    ELSIF known THEN
+        RAISE EXCEPTION 'There is nothing to add. The dataset already has all rows of % (%).',
+                dbanon_internal.format_quantity(rows_read, 'row'), counts
+            USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')),
+                  HINT = 'If the source was loaded before, there is nothing to do.';
+    END IF;
+    RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
+            dbanon_internal.format_quantity(rows_read, 'row'), coalesce(' (' || counts || ')', '')
+        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.format_quantity(rows_read, 'row was', 'rows were')),
+              HINT = coalesce(dbanon_internal.describe_first_cell(cells), remedy)
+                  || CASE WHEN counts LIKE '%future-time%' THEN ' Load rows of the future with allow_future => true.' ELSE '' END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_usable_rows IS
+'Refuses a load of which nothing is left, and counts the reasons; where there may be nothing new, only one of which no row could be used.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_unswapped(rows_read bigint[], remedy text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    swapped bigint;
+BEGIN
+    SELECT tally.n INTO swapped
+    FROM (SELECT rej.file, count(*) AS n FROM pg_temp.dbanon_rejected rej WHERE rej.reason = 'swapped-axes' GROUP BY rej.file) tally
+    WHERE 2 * tally.n > rows_read[tally.file + 1] LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
+            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.format_quantity(swapped, 'row has', 'rows have')),
+                  HINT = remedy;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_unswapped IS 'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_stage(stage text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
     PERFORM dbanon_internal.report_rows(stage);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.report_stage(text) IS
-'Reports the stage of a load, to callers that set client_min_messages to debug1, and to other sessions.';
+COMMENT ON FUNCTION dbanon_internal.report_stage IS 'Reports the stage of a load, to callers that set client_min_messages to debug1, and to other sessions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_rows(stage text, done bigint DEFAULT NULL, total double precision DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Any login may read it, so rows have two digits, as the planner's estimates have them, and few rows are not counted. The server
     -- cuts the text after 63 bytes.
     SELECT CASE WHEN set_config('application_name', concat_ws(', ', 'dbanon: ' || left(stage, 25),
@@ -251,27 +260,22 @@ AS $$
             || CASE WHEN total >= done THEN format(' (%s %%)', floor(100 * done / total)) ELSE '' END END,
         floor(extract(epoch FROM clock_timestamp() - now())) || ' s'), true) IS NULL THEN 'null'::jsonb END
 $$;
-COMMENT ON FUNCTION dbanon_internal.report_rows(text, bigint, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.report_rows IS
 'Shows other sessions the stage of a load, its rows and the seconds since it began, as the name of the application in pg_stat_activity, and returns NULL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_notice(notice text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF notice IS NOT NULL THEN
         RAISE NOTICE USING MESSAGE = notice, ERRCODE = 'DA018';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.raise_notice(text) IS
-'Raises a notice with the text, unless it is null.';
+COMMENT ON FUNCTION dbanon_internal.raise_notice IS 'Raises a notice with the text, unless it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     asked dbanon_internal.loading, OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old dbanon.dataset;
     meant record;
@@ -310,6 +314,6 @@ BEGIN
         t double precision, x double precision, y double precision, content jsonb) ON COMMIT DROP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.begin_load(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.begin_load IS
 'Claims the dataset for a load of trajectories, and makes the staging tables. Raises an error if an option is out of
 its bounds, or does not fit the dataset.';

@@ -5,13 +5,10 @@ CREATE OR REPLACE FUNCTION dbanon_internal.list_name_forms(name text) RETURNS te
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ARRAY[name] || CASE WHEN name ~ '^-?(0|[1-9][0-9]*)([.]0+)?$' THEN array_remove(
     ARRAY[split_part(name, '.', 1), split_part(name, '.', 1) || '.0', split_part(name, '.', 1) || '.00'], name) END;
-COMMENT ON FUNCTION dbanon_internal.list_name_forms(text) IS
-'A name, and if it is a whole number the other forms in which a source may have it: 7, 7.0 and 7.00.';
+COMMENT ON FUNCTION dbanon_internal.list_name_forms IS 'A name, and if it is a whole number the other forms in which a source may have it: 7, 7.0 and 7.00.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_known_names(population_id bigint, subjects text[]) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH dataset AS MATERIALIZED (
         SELECT dat.dataset_id FROM ONLY dbanon.dataset dat WHERE dat.population_id = find_known_names.population_id AND NOT dat.own_subjects
     ), named AS MATERIALIZED (
@@ -35,25 +32,20 @@ AS $$
                             UNION ALL
                             SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = rel.release_id) said JOIN named nam USING (code))
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_known_names(bigint, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_known_names IS
 'Those of some names that a population has in loaded or published rows, or among the people who were forgotten.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_population_of_load(asked dbanon_internal.loading) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT pop.population_id
     FROM dbanon.population pop LEFT JOIN dbanon.dataset dat ON dat.name = (asked).dataset AND dat.dropped_at IS NULL
     WHERE CASE WHEN (asked).population IS NULL AND dat.population_id IS NOT NULL THEN pop.population_id = dat.population_id
                ELSE pop.name = coalesce((asked).population, 'default') END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_population_of_load(dbanon_internal.loading) IS
-'The population whose people a load brings; NULL if the load makes it.';
+COMMENT ON FUNCTION dbanon_internal.find_population_of_load IS 'The population whose people a load brings; NULL if the load makes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_names(asked dbanon_internal.loading, relations text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     whole CONSTANT text := '^-?(0|[1-9][0-9]*)[.]0+$';
     population CONSTANT bigint := dbanon_internal.find_population_of_load(asked);
@@ -85,13 +77,11 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_names(dbanon_internal.loading, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.settle_names IS
 'Makes staged names that are floats whole where all are, or where the population knows only the whole number and the source has nobody of that name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_nobody(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n bigint;
 BEGIN
@@ -105,26 +95,22 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_nobody(dbanon_internal.loading) IS
-'Counts the rows that were left out since a word for nobody stands for their name, and says so.';
+COMMENT ON FUNCTION dbanon_internal.note_nobody IS 'Counts the rows that were left out since a word for nobody stands for their name, and says so.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.note_rounding(relation text, load_id bigint, kept bigint, first_time timestamptz, last_time timestamptz)
-RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    there boolean;
+CREATE OR REPLACE FUNCTION dbanon_internal.is_rounded(name text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+-- 1.5E+1 has all of its digits, 1.5E+2 has not; the mark is looked for first, since patterns take longer.
+RETURN name LIKE '%+%' AND name ~ '^[0-9]([.,][0-9]+)?[eE][+][0-9]{1,3}$'
+    AND length(substring(name from '^[0-9][.,]?([0-9]*)')) < substring(name from '[+]([0-9]+)$')::integer;
+COMMENT ON FUNCTION dbanon_internal.is_rounded IS 'Says whether a name is a number with an exponent, which a spreadsheet has rounded.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.note_rounding(there boolean, kept bigint, first_time timestamptz, last_time timestamptz) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- 1.5E+1 has all of its digits, 1.5E+2 has not; the mark is looked for first, since patterns take longer.
-    EXECUTE format('SELECT EXISTS (SELECT FROM %s s WHERE %s s.subject LIKE ''%%+%%'' AND s.subject ~ ''^[0-9]([.,][0-9]+)?[eE][+][0-9]{1,3}$'' '
-                   'AND length(substring(s.subject from ''^[0-9][.,]?([0-9]*)'')) < substring(s.subject from ''[+]([0-9]+)$'')::integer)',
-                   relation, 's.load_id = ' || load_id || ' AND') INTO there;
     PERFORM dbanon_internal.raise_notice(CASE WHEN there THEN 'Names such as 9.99E+99 have lost digits: several people may be one. Write the '
         'column as text where it comes from, and load it again.' END);
     PERFORM dbanon_internal.raise_notice(CASE WHEN kept > 1 AND first_time = last_time THEN format('All %s that were kept are of one instant. If they '
         'are not, the column of times is another, or its times have lost digits.', dbanon_internal.format_quantity(kept, 'row')) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_rounding(text, bigint, bigint, timestamptz, timestamptz) IS
-'Says that names are numbers with an exponent, which a spreadsheet has rounded, and that all rows kept have one time.';
+COMMENT ON FUNCTION dbanon_internal.note_rounding IS 'Says that names were rounded, and that all rows kept have one time.';

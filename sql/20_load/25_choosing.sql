@@ -4,20 +4,15 @@
 -- who was forgotten. Such rows are in pg_temp.dbanon_rejected without their content.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_counted_reasons() RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY['known', 'late', 'forgotten', 'forgotten-time', 'no-time', 'outside-period']
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_counted_reasons() IS
-'The reasons for which rows are left out and counted, but not put into quarantine.';
+COMMENT ON FUNCTION dbanon_internal.list_counted_reasons IS 'The reasons for which rows are left out and counted, but not put into quarantine.';
 
 -- ---- what may be asked
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_window(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF asked.since >= asked.until THEN
         RAISE EXCEPTION 'The time ''since'' must lie before the time ''until''. Got % and %.', asked.since, asked.until
@@ -34,12 +29,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_window(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.demand_window IS
 'Refuses a span or a unit of time that is none, and to look for new rows that cannot be told from known ones.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_filter(qualified text, filter text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -79,13 +73,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_filter(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_filter IS
 'Refuses a filter that is no condition on rows of a source, or not the same each time; with the rights of the caller, and without its text.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_newest_time(kind text, dataset_id bigint, set_name text) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- A row that is later than its own load has a wrong clock. Loads of trajectories keep their newest time, since a path may hold some such rows,
     -- and loads that did not are looked at.
     SELECT CASE kind
@@ -94,7 +86,8 @@ AS $$
              WHERE load.dataset_id = find_newest_time.dataset_id AND load.newest IS NOT NULL
                 AND EXISTS (SELECT FROM dbanon.trajectory tra WHERE tra.load_id = load.load_id) ORDER BY load.newest DESC LIMIT 1),
             (SELECT to_timestamp(max(CASE WHEN tra.last_s <= clock.now_s THEN tra.last_s
-                 ELSE (SELECT max(@postgis@.ST_M(point.geom)) FROM @postgis@.ST_DumpPoints(tra.path) point WHERE @postgis@.ST_M(point.geom) <= clock.now_s) END))
+                 ELSE (SELECT max(@postgis@.ST_M(point.geom)) FROM @postgis@.ST_DumpPoints(tra.path) point
+                       WHERE @postgis@.ST_M(point.geom) <= clock.now_s) END))
              FROM dbanon.trajectory tra LEFT JOIN dbanon.load load ON load.load_id = tra.load_id
              CROSS JOIN LATERAL (SELECT extract(epoch FROM coalesce(load.loaded_at, now()))::float8 AS now_s) clock
              WHERE tra.dataset_id = find_newest_time.dataset_id))
@@ -104,16 +97,13 @@ AS $$
         ELSE (SELECT max(qid.at) FROM dbanon.quasi_identifier qid LEFT JOIN dbanon.load load ON load.load_id = qid.load_id
               WHERE qid.dataset_id = find_newest_time.dataset_id AND qid.set_name = find_newest_time.set_name AND qid.at <= coalesce(load.loaded_at, now())) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_newest_time(text, bigint, text) IS
-'The last time of what a dataset has of a kind, as an honest clock said it.';
+COMMENT ON FUNCTION dbanon_internal.find_newest_time IS 'The last time of what a dataset has of a kind, as an honest clock said it.';
 
 -- ---- conditions in the source
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_time_bound(
     types jsonb, units_per_s double precision, asked dbanon_internal.loading, moment timestamptz, upper boolean) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     iso CONSTANT text := 'YYYY-MM-DD HH24:MI:SS.US';
     time_column CONSTANT text := asked.time_column;
@@ -129,8 +119,9 @@ BEGIN
     ELSIF dbanon_internal.is_text(kind) OR asked.time_format IS NOT NULL AND kind !~ 'time|date' THEN
         -- No index of such a column could serve. A time of an hour that comes twice is read as the first of the two here. The rows around it
         -- decide later which one it is, so they have to be read, too.
-        RETURN format('coalesce(%s %s %L::float8, true)', dbanon_internal.build_time_expression(quote_ident(time_column), types, asked, units_per_s),
-                      comparison, extract(epoch FROM moment + 3 * slack)::float8);
+        RETURN format('coalesce((SELECT tim.t FROM %s) %s %L::float8, true)',
+                      dbanon_internal.build_reading(quote_ident(time_column), types, asked, units_per_s), comparison,
+                      extract(epoch FROM moment + 3 * slack)::float8);
     ELSIF kind = 'timestamp with time zone' THEN
         RETURN format('%I %s %L::timestamptz', time_column, comparison, to_char(moment AT TIME ZONE 'UTC', iso) || '+00');
     ELSIF kind = 'timestamp without time zone' THEN
@@ -145,13 +136,12 @@ BEGIN
         ELSE format('%L::numeric', number) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_bound(jsonb, double precision, dbanon_internal.loading, timestamptz, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.build_time_bound IS
 'Writes that a column of times, as it is, lies on one side of a moment, so that its index serves; NULL where there is no bound.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_chosen_rows(
     qualified text, types jsonb, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- Rows without a time are read, too, to be counted.
@@ -160,13 +150,10 @@ AS $$
     FROM (SELECT dbanon_internal.build_time_bound(types, units_per_s, asked, (asked).since, false) AS low,
                  dbanon_internal.build_time_bound(types, units_per_s, asked, (asked).until, true) AS high) b
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_chosen_rows(text, jsonb, double precision, dbanon_internal.loading) IS
-'Writes what follows FROM where the rows of a source are chosen by filter and time.';
+COMMENT ON FUNCTION dbanon_internal.build_chosen_rows IS 'Writes what follows FROM where the rows of a source are chosen by filter and time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_missing_index(source regclass, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Of a view or a foreign table it cannot be said, and a small table is read fast without one.
     SELECT format('Table %s has no index on %I, so all of it was read: CREATE INDEX ON %1$s (%2$I).', c.oid::regclass, (asked).time_column)
     FROM pg_class c
@@ -175,39 +162,24 @@ AS $$
         AND NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
                         WHERE i.indrelid = c.oid AND i.indisvalid AND a.attname = (asked).time_column)
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_missing_index(regclass, dbanon_internal.loading) IS
-'Words that a large table from which a span of time is read has no index on its times.';
+COMMENT ON FUNCTION dbanon_internal.describe_missing_index IS 'Words that a large table from which a span of time is read has no index on its times.';
 
 -- ---- times that are published
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_published_periods(dataset_id bigint) RETURNS SETOF tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100 SET search_path = pg_catalog, pg_temp AS $$
     -- All of the time that a part is about, beyond which it has no row (dbanon_internal.find_series_of_part). Where it has none within, too: that
     -- nobody is in it is said of that time, which no other part can take. A release of one run leaves the time without rows to others.
     SELECT DISTINCT coalesce(l.bounds, l.span)
     FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
     WHERE r.dataset_id = list_published_periods.dataset_id AND NOT isempty(coalesce(l.bounds, l.span))
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_published_periods(bigint) IS
-'The times of which releases of a dataset speak, live or withdrawn, one by one.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.find_published_times(dataset_id bigint) RETURNS tstzmultirange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT coalesce(range_agg(p.period), '{}') FROM dbanon_internal.list_published_periods(dataset_id) p (period)
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_published_times(bigint) IS
-'All times of which releases of a dataset speak, live or withdrawn.';
+COMMENT ON FUNCTION dbanon_internal.list_published_periods IS 'The times of which releases of a dataset speak, live or withdrawn, one by one.';
 
 -- ---- who was forgotten
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_forgotten(population_id bigint, subjects text[]) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY(
         SELECT s.name
         FROM ONLY dbanon.population p CROSS JOIN unnest(subjects) s (name) CROSS JOIN unnest(dbanon_internal.list_name_forms(s.name)) form (name)
@@ -216,13 +188,11 @@ AS $$
                 SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = find_forgotten.population_id)
         GROUP BY s.name)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_forgotten(bigint, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_forgotten IS
 'Those of some names in a population that belong to people who were forgotten, under this name or as the same whole number.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_forgotten() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     back bigint;
 BEGIN
@@ -243,14 +213,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_forgotten() IS
-'Refuses rows of people who were forgotten, however they are written.';
+COMMENT ON FUNCTION dbanon_internal.guard_forgotten IS 'Refuses rows of people who were forgotten, however they are written.';
 
 -- ---- rows that are left out
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_aside(asked dbanon_internal.loading, relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -266,23 +234,23 @@ BEGIN
     -- Times that are none lie on neither side of a bound.
     reasons := concat_ws(' ',
         CASE WHEN isfinite(asked.since) THEN format('WHEN t < %L::float8 THEN ''outside-period''', extract(epoch FROM asked.since)::float8) END,
-        CASE WHEN isfinite(asked.until) THEN format('WHEN t >= %L::float8 AND t < 1e11 THEN ''outside-period''', extract(epoch FROM asked.until)::float8) END,
+        CASE WHEN isfinite(asked.until) THEN format(
+            'WHEN t >= %L::float8 AND t < @last_s@ THEN ''outside-period''', extract(epoch FROM asked.until)::float8) END,
         CASE WHEN cardinality(forgotten) > 0 THEN 'WHEN subject = ANY ($1) THEN ''forgotten''' END,
         CASE WHEN known.kept_since IS NOT NULL THEN format('WHEN t < %L::float8 THEN ''forgotten-time''', extract(epoch FROM known.kept_since)::float8) END,
-        CASE WHEN asked.mode = 'new' THEN 'WHEN t IS NULL OR NOT (t >= -62135596800 AND t < 1e11) THEN ''no-time''' END);
+        CASE WHEN asked.mode = 'new' THEN 'WHEN dbanon_internal.is_time(t) IS NOT TRUE THEN ''no-time''' END);
     IF reasons <> '' THEN
         EXECUTE format('WITH gone AS (DELETE FROM pg_temp.%I WHERE CASE %2$s END IS NOT NULL RETURNING file, line, CASE %2$s END AS reason, t) '
                        'INSERT INTO pg_temp.dbanon_rejected (file, line, reason, t) SELECT g.* FROM gone g', relation, reasons) USING forgotten;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.set_aside(dbanon_internal.loading, text) IS
+COMMENT ON FUNCTION dbanon_internal.set_aside IS
 'Leaves out, before they are judged, rows of another time than was asked for, of people and times that were forgotten, and where what is new is
 looked for, rows without a time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_rejected(condition text, relation text DEFAULT 'dbanon_staged') RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_rejected(published tstzmultirange, relation text DEFAULT 'dbanon_staged') RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off  -- nobody has counted the rows of temporary tables
 AS $$
 BEGIN
@@ -290,22 +258,21 @@ BEGIN
     EXECUTE format(
         'WITH before AS MATERIALIZED (SELECT DISTINCT ON (subject, t) * FROM pg_temp.dbanon_before WHERE reason <> ''empty-request'' '
         '    ORDER BY subject, t, quarantine_id DESC), '
-        'gone AS (DELETE FROM pg_temp.%I sta USING before bef WHERE bef.subject = sta.subject AND bef.t = sta.t AND %s '
+        'gone AS (DELETE FROM pg_temp.%I sta USING before bef WHERE bef.subject = sta.subject AND bef.t = sta.t '
+        '    AND CASE WHEN $1 IS NULL THEN bef.reason = ''future-time'' ELSE $1 @> to_timestamp(sta.t) END '
         '    RETURNING sta.file, sta.line, bef.reason, bef.content, sta.t) '
-        'INSERT INTO pg_temp.dbanon_rejected SELECT * FROM gone', relation, condition);
+        'INSERT INTO pg_temp.dbanon_rejected SELECT * FROM gone', relation) USING published;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_rejected(text, text) IS
-'Leaves out rows sta that an earlier load rejected (bef), for the reason that it had.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_rejected IS
+'Leaves out rows of published times, or where none are given of the future, that an earlier load rejected, for the reason that it had.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rejected(
     asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relation text DEFAULT 'dbanon_staged') RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
 AS $$
 DECLARE
-    usable CONSTANT text := 'sta.t >= -62135596800 AND sta.t < 1e11';
     loads CONSTANT bigint[] := ARRAY(
         SELECT load.load_id FROM dbanon.load load JOIN dbanon.dataset dat USING (dataset_id)
         WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND load.kind = find_rejected.kind AND load.quarantined <> '{}'
@@ -317,27 +284,26 @@ BEGIN
     -- A row is known by who and when: its other cells may be read from other columns now.
     EXECUTE format(
         'WITH held AS MATERIALIZED ('
-        '  SELECT qua.quarantine_id, qua.reason, qua.content, qua.at, (%1$s) COLLATE "C" AS subject '
-        '  FROM dbanon.quarantine qua JOIN (SELECT to_timestamp(min(sta.t)) AS low, to_timestamp(max(sta.t)) AS high FROM pg_temp.%2$I sta WHERE %3$s) span '
+        '  SELECT qua.quarantine_id, qua.reason, qua.content, qua.at, dbanon_internal.read_text(qua.content ->> $2) COLLATE "C" AS subject '
+        '  FROM dbanon.quarantine qua '
+        '  JOIN (SELECT to_timestamp(min(sta.t)) AS low, to_timestamp(max(sta.t)) AS high FROM pg_temp.%1$I sta WHERE dbanon_internal.is_time(sta.t)) span '
         '      ON qua.at BETWEEN span.low AND span.high WHERE qua.load_id = ANY ($1)) '
-        'INSERT INTO pg_temp.dbanon_before SELECT held.quarantine_id, held.reason, held.content, held.subject, sta.t FROM pg_temp.%2$I sta JOIN held '
-        '  ON held.at = CASE WHEN %3$s THEN to_timestamp(sta.t) END AND held.subject IS NOT DISTINCT FROM sta.subject',
-        dbanon_internal.build_text_expression(format('(qua.content ->> %L)', asked.subject)), relation, usable) USING loads;
+        'INSERT INTO pg_temp.dbanon_before SELECT held.quarantine_id, held.reason, held.content, held.subject, sta.t FROM pg_temp.%1$I sta JOIN held '
+        '  ON held.at = CASE WHEN dbanon_internal.is_time(sta.t) THEN to_timestamp(sta.t) END AND held.subject IS NOT DISTINCT FROM sta.subject',
+        relation) USING loads, asked.subject;
     -- Their clock was wrong, and it is no better when that time has come.
     IF NOT (names_time OR coalesce(asked.allow_future, false)) THEN
-        PERFORM dbanon_internal.leave_out_rejected('bef.reason = ''future-time''', relation);
+        PERFORM dbanon_internal.leave_out_rejected(NULL, relation);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_rejected(dbanon_internal.loading, text, text[], boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_rejected IS
 'Finds the rows that an earlier load of the same sources put into quarantine, into dbanon_before; leaves out those that were of the future then, unless
 the load allows the future or names a time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_staged(
     asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relations text[] DEFAULT '{dbanon_staged}') RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation text;
     n bigint;
@@ -345,7 +311,7 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.settle_names(asked, relations);
     FOREACH relation IN ARRAY CASE WHEN asked.tz <> 'UTC' THEN relations ELSE '{}' END LOOP
-        EXECUTE format('UPDATE pg_temp.%I SET t = NULL WHERE t = -1e300', relation);
+        EXECUTE format('UPDATE pg_temp.%I SET t = NULL WHERE t = @skipped_s@', relation);
         GET DIAGNOSTICS n = ROW_COUNT;
         missing := missing + n;
     END LOOP;
@@ -357,29 +323,27 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_staged(dbanon_internal.loading, text, text[], boolean, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.settle_staged IS
 'Decides over all staged rows what single ones do not tell: which names are one, which times clocks left out or had twice, and what is left out before
 rows are judged.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_late(dataset_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    published CONSTANT text := format('%L::tstzmultirange @> to_timestamp(t)', dbanon_internal.find_published_times(dataset_id));
+    published CONSTANT tstzmultirange := (
+        SELECT coalesce(range_agg(pub.period), '{}') FROM dbanon_internal.list_published_periods(dataset_id) pub (period));
 BEGIN
     -- What was rejected before its time was published did not come late.
-    PERFORM dbanon_internal.leave_out_rejected(replace(published, '(t)', '(sta.t)'));
-    PERFORM dbanon_internal.leave_out(published, '''late''', 'content');
+    PERFORM dbanon_internal.leave_out_rejected(published);
+    WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta WHERE published @> to_timestamp(sta.t) RETURNING sta.file, sta.line, sta.t)
+    INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, 'late', NULL, gone.t FROM gone;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_late(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out_late IS
 'Leaves out staged rows of times that were published: those that an earlier load rejected as it did, the others as late.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_late_rows(dataset_id bigint) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     counted jsonb;
 BEGIN
@@ -393,13 +357,10 @@ BEGIN
     RETURN coalesce(counted, '[]');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_late_rows(bigint) IS
-'Counts the rows that were left out as late by the published period that they are of.';
+COMMENT ON FUNCTION dbanon_internal.count_late_rows IS 'Counts the rows that were left out as late by the published period that they are of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_left_out(rows_read bigint, kept bigint, looked_for_new boolean, kept_since timestamptz) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 3
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 3 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY
     WITH out_ AS MATERIALIZED (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej GROUP BY rej.reason)
@@ -419,14 +380,12 @@ BEGIN
         JOIN out_ ON out_.reason = told.reason;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_left_out(bigint, bigint, boolean, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.describe_left_out IS
 'Words what was left out of a load although nothing else is wrong with it, and that there was nothing new.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_main_counts(left_out jsonb, OUT known bigint, OUT late bigint, OUT forgotten bigint)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((left_out ->> 'known')::bigint, 0), coalesce((left_out ->> 'late')::bigint, 0), coalesce((left_out ->> 'forgotten')::bigint, 0)
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_main_counts(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.read_main_counts IS
 'How many rows of a load were there already, are of published times, and are of people who were forgotten.';

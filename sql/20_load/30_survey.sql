@@ -8,9 +8,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.draw_sample(
     staged bigint, most integer DEFAULT 100000, OUT x double precision[], OUT y double precision[], OUT t double precision[])
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Numbers that would overflow are cut off. They stay as far outside, or as near zero, as before.
     SELECT array_agg(CASE WHEN abs(s.x) < 1e-9 THEN 0 ELSE greatest(least(s.x, 1e100), -1e100) END),
@@ -20,23 +18,18 @@ BEGIN
     FROM pg_temp.dbanon_staged s TABLESAMPLE BERNOULLI (least(100, 100.0 * most / greatest(staged, 1))) REPEATABLE (1);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.draw_sample(bigint, integer) IS
-'Draws some of the staged fixes, all of them where there are few.';
+COMMENT ON FUNCTION dbanon_internal.draw_sample IS 'Draws some of the staged fixes, all of them where there are few.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(p.x), array_agg(p.y)
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_distinct_places(double precision[], double precision[], double precision) IS
-'Finds the places among positions.';
+COMMENT ON FUNCTION dbanon_internal.find_distinct_places IS 'Finds the places among positions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_axis_order_bounds(x double precision[], y double precision[], unit double precision) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -70,13 +63,12 @@ BEGIN
                               'x_is_greater', x_is_greater);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_axis_order_bounds(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_axis_order_bounds IS
 'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
     x double precision[], y double precision[], t double precision[], geographic boolean) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -121,57 +113,80 @@ BEGIN
         'home', home);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.survey_shape(double precision[], double precision[], double precision[], boolean) IS
-'Finds the bounds of what is not far outside the rest.';
+COMMENT ON FUNCTION dbanon_internal.survey_shape IS 'Finds the bounds of what is not far outside the rest.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_span_condition(staged text, span jsonb, turns boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION dbanon_internal.lies_in_span(place double precision, span jsonb, turns boolean) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN place BETWEEN (span -> 0)::float8 AND (span -> 1)::float8
+    OR turns AND (place BETWEEN (span -> 0)::float8 - 360 AND (span -> 1)::float8 - 360
+        OR place BETWEEN (span -> 0)::float8 + 360 AND (span -> 1)::float8 + 360);
+COMMENT ON FUNCTION dbanon_internal.lies_in_span IS 'Says whether a value lies in a span; one of degrees also a turn away.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_far(x double precision, y double precision, shape jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN NOT (dbanon_internal.lies_in_span(x, shape -> 'x', (shape -> 'turns')::boolean) AND dbanon_internal.lies_in_span(y, shape -> 'y', false));
+COMMENT ON FUNCTION dbanon_internal.is_far IS 'Says whether a fix lies far outside what dbanon_internal.survey_shape found: on one axis is enough.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_late(t double precision, shape jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN NOT dbanon_internal.lies_in_span(t, shape -> 't', false);
+COMMENT ON FUNCTION dbanon_internal.is_late IS 'Says whether a time lies far outside the rest.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_swapped(x double precision, y double precision, shape jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+-- Where the axes cannot be mistaken, swapped ones are found by their order.
+RETURN CASE WHEN shape -> 'home' = 'null'
+    THEN dbanon_internal.is_far(x, y, shape) AND dbanon_internal.lies_in_span(y, shape -> 'x', (shape -> 'turns')::boolean)
+        AND dbanon_internal.lies_in_span(x, shape -> 'y', false)
+    ELSE CASE WHEN (shape #> '{home,x_is_greater}')::boolean THEN x < y ELSE x > y END
+        AND dbanon_internal.lies_in_span(y, shape #> '{home,x}', false) AND dbanon_internal.lies_in_span(x, shape #> '{home,y}', false) END;
+COMMENT ON FUNCTION dbanon_internal.is_swapped IS 'Says whether a fix has x and y the wrong way round.';
+
+-- Both functions have plans made for the survey at hand; the setting reaches all that is called, so nothing that they write has foreign keys.
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_wild(cells jsonb, survey jsonb, drop_outliers boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
+SET plan_cache_mode = force_custom_plan
 AS $$
-    SELECT format('(%s)', string_agg(format('%I BETWEEN %L::float8 AND %L::float8', staged, (span -> 0)::float8 + turn,
-                                            (span -> 1)::float8 + turn), ' OR '))
-    FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_span_condition(text, jsonb, boolean) IS
-'Writes that a value lies in a span.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.build_survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    turns boolean := shape -> 'turns';
-    home jsonb := nullif(shape -> 'home', 'null');
 BEGIN
-    -- A fix is far if either axis is; where the axes cannot be mistaken, swapped ones are found by their order.
-    far := format('NOT (%s AND %s)', dbanon_internal.build_span_condition('x', shape -> 'x', turns), dbanon_internal.build_span_condition('y', shape -> 'y', false));
-    late := format('NOT %s', dbanon_internal.build_span_condition('t', shape -> 't', false));
-    swapped := CASE WHEN home IS NULL
-        THEN format('(%s AND %s AND %s)', far, dbanon_internal.build_span_condition('y', shape -> 'x', turns), dbanon_internal.build_span_condition('x', shape -> 'y', false))
-        ELSE format('(%s AND %s AND %s)', CASE WHEN (home -> 'x_is_greater')::boolean THEN 'x < y' ELSE 'x > y' END,
-                    dbanon_internal.build_span_condition('y', home -> 'x', false), dbanon_internal.build_span_condition('x', home -> 'y', false)) END;
+    WITH gone AS (
+        DELETE FROM pg_temp.dbanon_staged sta
+        WHERE dbanon_internal.is_swapped(sta.x, sta.y, survey)
+            OR drop_outliers AND (dbanon_internal.is_far(sta.x, sta.y, survey) OR dbanon_internal.is_late(sta.t, survey)) RETURNING sta.*)
+    INSERT INTO pg_temp.dbanon_rejected
+    SELECT gone.file, gone.line, CASE WHEN dbanon_internal.is_swapped(gone.x, gone.y, survey) THEN 'swapped-axes'
+            WHEN dbanon_internal.is_far(gone.x, gone.y, survey) THEN 'far-position' ELSE 'far-time' END, cop.content, gone.t
+    FROM gone CROSS JOIN LATERAL dbanon_internal.copy_staged(cells, gone.subject, gone.trip, gone.t, gone.x, gone.y, gone.shape) cop;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_survey_conditions(jsonb) IS
-'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_wild IS 'Leaves out staged fixes that have their axes swapped, and perhaps those far outside the rest.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.count_kept(
+    survey jsonb, OUT kept bigint, OUT first_time timestamptz, OUT last_time timestamptz, OUT far jsonb)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    SELECT count(*), to_timestamp(min(sta.t)), to_timestamp(max(sta.t)), jsonb_strip_nulls(jsonb_build_object(
+        'far-position', nullif(count(*) FILTER (WHERE dbanon_internal.is_far(sta.x, sta.y, survey)), 0),
+        'far-time', nullif(count(*) FILTER (WHERE dbanon_internal.is_late(sta.t, survey) AND NOT dbanon_internal.is_far(sta.x, sta.y, survey)), 0),
+        'too-fast', nullif(count(*) FILTER (WHERE sta.reason = 'too-fast'), 0)))
+    INTO kept, first_time, last_time, far FROM pg_temp.dbanon_staged sta;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.count_kept IS 'Counts the staged fixes that are kept, and those of them that lie far outside the rest, by reason.';
 
 -- ---- where that is on Earth
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_degrees_apart(lon double precision, other double precision) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_degrees_apart(double precision, double precision) IS
-'How far two longitudes are apart, the short way round.';
+COMMENT ON FUNCTION dbanon_internal.measure_degrees_apart IS 'How far two longitudes are apart, the short way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     place @postgis@.geometry;
 BEGIN
@@ -185,34 +200,25 @@ EXCEPTION WHEN internal_error THEN
     NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.try_degrees(double precision, double precision, integer, boolean) IS
-'Longitude and latitude of a place.';
+COMMENT ON FUNCTION dbanon_internal.try_degrees IS 'Longitude and latitude of a place.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_axes(remedy text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
         USING ERRCODE = 'DA011', DETAIL = 'The positions are where they should be only if the two are exchanged.', HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_axes(text) IS
-'Refuses a source whose x and y are the wrong way round.';
+COMMENT ON FUNCTION dbanon_internal.refuse_axes IS 'Refuses a source whose x and y are the wrong way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_utm_zone(lon double precision, lat double precision) RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_utm_zone(double precision, double precision) IS
-'The SRID of the UTM zone of a place on WGS 84.';
+COMMENT ON FUNCTION dbanon_internal.find_utm_zone IS 'The SRID of the UTM zone of a place on WGS 84.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(shape jsonb, crs text, target integer, remedy text) RETURNS integer
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     meant CONSTANT record := dbanon_internal.demand_reference_system(crs);
     middle CONSTANT jsonb := shape -> 'middle';
@@ -242,16 +248,14 @@ BEGIN
     RETURN target;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, integer, text) IS
+COMMENT ON FUNCTION dbanon_internal.survey_place IS
 'The reference system of the dataset: the one given, else the UTM zone of the staged fixes. Raises an error if they lie outside the area of theirs, or
 if x and y are swapped.';
 
 -- ---- what becomes of it
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_honest_time(shape jsonb, t double precision[]) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- A clock that was ahead shows by a gap of more than a day, which is what the next load reads again; few rows lie beyond it.
     WITH bound AS MATERIALIZED (
         SELECT (shape #> '{t,0}')::float8 AS low, least((shape #> '{t,1}')::float8, extract(epoch FROM now())::float8) AS high
@@ -259,31 +263,28 @@ AS $$
         SELECT min(ele.t) AS first, max(ele.t) AS last, count(*) AS fixes FROM bound CROSS JOIN unnest(t) ele (t)
         WHERE ele.t BETWEEN bound.low AND bound.high GROUP BY floor(ele.t / 3600)
     ), step AS (
-        SELECT hour.last, hour.first, lag(hour.last) OVER w AS before, sum(hour.fixes) OVER (ORDER BY hour.first DESC) AS beyond, sum(hour.fixes) OVER () AS every
+        SELECT hour.last, hour.first, lag(hour.last) OVER w AS before, sum(hour.fixes) OVER (ORDER BY hour.first DESC) AS beyond,
+            sum(hour.fixes) OVER () AS every
         FROM hour WINDOW w AS (ORDER BY hour.first))
     SELECT to_timestamp(coalesce(min(step.before) FILTER (WHERE step.beyond < 0.1 * step.every AND step.first > step.before + 86400), max(step.last)))
     FROM step
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_honest_time(jsonb, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_honest_time IS
 'The newest of the times in a sample of a load that a clock without faults can have said; NULL where there is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_far(n bigint, what text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s kept: load with drop_outliers => true to leave %s out',
                   dbanon_internal.format_quantity(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),
                   CASE n WHEN 1 THEN 'it' ELSE 'them' END)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
     WHERE n > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_far(bigint, text) IS
-'Words what was kept although it lies far outside the rest.';
+COMMENT ON FUNCTION dbanon_internal.describe_far IS 'Words what was kept although it lies far outside the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_stretch(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -301,5 +302,4 @@ BEGIN
         'dataset, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_stretch(double precision[], double precision[], jsonb, text, integer) IS
-'Words that a reference system is stretched too far. Raises an error if a reference system is unknown.';
+COMMENT ON FUNCTION dbanon_internal.describe_stretch IS 'Words that a reference system is stretched too far. Raises an error if a reference system is unknown.';

@@ -4,11 +4,15 @@
 -- subjects, be cut elsewhere and come in another order. It is kept where the middle fix's hash is 0 modulo 64. A trajectory of one or
 -- two fixes has the hashes of these, kept where they are 0 modulo 8. No adversary sees codes, so a fast hash with a secret seed will do.
 -- Triggers write them, so that no way of writing trajectories leaves them out.
+--
+-- How many names has a person? n(j) codes are under j names. Different people who meet by chance, more of them at some places than at others, make a
+-- mixture of Poisson distributions, for which n(j)^2 <= (j + 1) / j n(j - 1) n(j + 1). Copies break this inequality:
+--   a crowd on a coarse grid    n(1) 900   n(2) 90   n(3) 9    90^2 = 8,100 <= 3 / 2 * 900 * 9 = 12,150: a person has one name
+--   people with three names     n(1) 5     n(2) 3    n(3) 800  n(4) 2    800^2 = 640,000 > 4 / 3 * 3 * 2 = 8: a person has three
+-- It is a matter of degree: n(j) counts where it is greater than the root of the right side by a tenth of all codes.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.code_fixes() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     seed bigint;
 BEGIN
@@ -61,13 +65,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.code_fixes() IS
+COMMENT ON FUNCTION dbanon_internal.code_fixes IS
 'Keeps the codes of trajectories that are written, and deletes those of subjects of which nothing is left, in datasets never published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.recode_people() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- As dbanon_internal.find_dataset_key made it, which sees the new row.
     old_key CONSTANT bytea := (
@@ -81,16 +83,18 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.recode_people() IS
-'Gives the codes of a dataset the people of its new population.';
+COMMENT ON FUNCTION dbanon_internal.recode_people IS 'Gives the codes of a dataset the people of its new population.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_copies(dataset_id bigint, newest_before bigint DEFAULT NULL)
 RETURNS TABLE (of_dataset_id bigint, codes bigint, people bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET enable_nestloop = off
 AS $$
+    -- Dataset 7 was loaded; dataset 3 has codes, too. Which people of 7 are people of 3 under other names?
+    --   in:   codes          7 Ann 11, 12, 13    7 Bob 14    3 Xen 11, 12, 13    3 Yul 99
+    --   met:  codes of both, not under the same names: 11, 12, 13, each under one name here and one there; by chance there would be next to none
+    --   out:  3, 3 codes, 1 person (if there were 5 codes: fewer say nothing)
     -- Right after a load the planner knows nothing of its codes, and would compare each with each.
     WITH own AS MATERIALIZED (
         SELECT code.code, code.person FROM ONLY dbanon.fix_code code WHERE newest_before IS NULL AND code.dataset_id = find_copies.dataset_id
@@ -151,11 +155,8 @@ AS $$
             OVER (PARTITION BY spread.dataset_id, spread.kind ORDER BY spread.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS by_chance
         FROM spread
     ), doubled AS MATERIALIZED (
-        -- How many names a person has. Different people who meet by chance, more of them at some places than at others, make a mixture of
-        -- Poisson distributions: the numbers n(j) of codes under j names satisfy n(j)^2 <= (j + 1) / j n(j - 1) n(j + 1). Copies do not:
-        -- where people have three names each, n(3) is great, and n(2) and n(4) are small. So j names are those of one person where n(j) is
-        -- greater than that by a tenth of all codes. Few codes vary, so 3 are added to each neighbour; and 1.5 times the root of the codes
-        -- under other numbers of names than j and one, which only crowds on coarse grids have many of.
+        -- How many names a person has, by the inequality at the head of this file. Few codes vary, so 3 are added to each neighbour; and 1.5
+        -- times the root of the codes under other numbers of names than j and one, which only crowds on coarse grids have many of.
         SELECT exp.dataset_id, exp.kind, coalesce(max(exp.names) FILTER (WHERE exp.names > 1 AND exp.codes >= 5
             AND exp.codes - sqrt((exp.names + 1) / exp.names::float8 * (exp.by_chance + 3) * (exp.more + 3))
                 >= greatest(0.1 * exp.every, 1.5 * sqrt(exp.every - exp.codes - exp.singles))), 1) AS names
@@ -196,15 +197,13 @@ AS $$
     FROM mine JOIN doubled ON doubled.dataset_id = find_copies.dataset_id AND doubled.kind = 'all' AND mine.names BETWEEN 2 AND doubled.names
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_copies(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_copies IS
 'Finds the datasets, the same one too, of which this one has fixes under other names, or its trajectories since a number have: how many codes
 are shared, by how many people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_published_copies(dataset_id bigint) RETURNS TABLE (
     of_dataset_id bigint, name text, codes bigint, people bigint)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.of_dataset_id, d.name, c.codes, c.people
     FROM dbanon_internal.find_copies(dataset_id) c
     JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
@@ -212,14 +211,12 @@ AS $$
         OR EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = c.of_dataset_id)
     ORDER BY c.of_dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_published_copies(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_published_copies IS
 'Finds what a release of this dataset needs a reason for: the datasets with releases, withdrawn ones too, of which it has fixes under other
 names; and itself, where people have several names in it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_subjects(dataset_id bigint) RETURNS SETOF text
-LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 1000
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 1000 SET search_path = pg_catalog, pg_temp AS $$
     -- From one name to the next along the index: a dataset that grows has few names and very many trajectories.
     WITH RECURSIVE named (subject) AS (
         SELECT min(t.subject) FROM ONLY dbanon.trajectory t WHERE t.dataset_id = list_subjects.dataset_id
@@ -229,14 +226,15 @@ AS $$
     )
     SELECT n.subject FROM named n WHERE n.subject IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_subjects(bigint) IS
-'Lists the names of a dataset''s subjects, each once.';
+COMMENT ON FUNCTION dbanon_internal.list_subjects IS 'Lists the names of a dataset''s subjects, each once.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_named_populations(dataset_id bigint, newest_before bigint) RETURNS TABLE (
     population_id bigint, name text, subjects bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    -- Dataset 7 of fleet-a has Ann and Bob, and its load brought Bob. In which other populations are all its names?
+    --   in:   own names      Ann, Bob; Bob is new to fleet-a
+    --   others               fleet-b has Ann, Bob, Cid;  fleet-c has Ann: its first missing name ends the search
+    --   out:  fleet-b, 2 names
     -- Nothing is compared unless the load brought a name that is new to the population, and of another population no more than up to the
     -- first name that it does not have.
     WITH own AS MATERIALIZED (
@@ -275,13 +273,11 @@ AS $$
                 AND (pop.population_id, dbanon_internal.hash_person(pop.key, named.subject))
                     NOT IN (SELECT dropped.population_id, dropped.person FROM dropped))
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_named_populations(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_named_populations IS
 'Finds the other populations in which there are all names of a dataset, if trajectories since a number brought one that its own had not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_copies(dataset_id bigint, newest_before bigint, load_id bigint DEFAULT NULL) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found CONSTANT bigint[] := ARRAY(SELECT cop.of_dataset_id FROM dbanon_internal.find_copies(dataset_id, newest_before) cop ORDER BY 1);
     news bigint[];
@@ -315,5 +311,5 @@ BEGIN
     WHERE nam.population_id NOT IN (SELECT dat.population_id FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = ANY (found)) HAVING count(*) > 0;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_copies(bigint, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.note_copies IS
 'Says of which datasets this one is a copy under other names, except what an earlier load has said, and that its names are those of another population.';

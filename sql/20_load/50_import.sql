@@ -9,25 +9,17 @@ CREATE OR REPLACE FUNCTION dbanon_internal.finish_load(
     units_per_s double precision DEFAULT NULL)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
     every CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
     meant CONSTANT record := dbanon_internal.demand_reference_system(asked.crs);
-    -- The JSON of a staged row: the columns of the source and what was read from them.
-    content CONSTANT text := (
-        SELECT format('jsonb_build_object(%s)', string_agg(format('%L::text, (%s)::text', pair.key, CASE pair.value
-            WHEN 'place' THEN 'coalesce(@postgis@.ST_AsText(shape), ''POINT('' || x || '' '' || y || '')'')'
-            ELSE quote_ident(pair.value) END), ', '))
-        FROM jsonb_each_text(cells) pair);
     newest CONSTANT bigint := (SELECT coalesce(max(tra.trajectory_id), 0) FROM dbanon.trajectory tra);
     made CONSTANT boolean := asked.mode = 'replace' OR dbanon_internal.makes_dataset(asked);
     may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT made;
     sample record;
-    shape jsonb;
-    judged record;
+    survey jsonb;
     known dbanon.dataset;
     drawn bigint;
     staged bigint;
@@ -44,21 +36,17 @@ BEGIN
         sample := dbanon_internal.draw_sample(staged);
         -- What the dataset has needs no judgement, which would take longer than to find it; the rest is judged beside it.
         IF may_be_none AND shapes = 0 THEN
-            staged := dbanon_internal.leave_out_known(dbanon_internal.demand_dataset(asked.dataset), meant.srid, content);
+            staged := dbanon_internal.leave_out_known(dbanon_internal.demand_dataset(asked.dataset), meant.srid, cells);
         END IF;
     END IF;
     IF staged > 0 THEN
         -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
-        shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
-        target := dbanon_internal.survey_place(shape, asked.crs, (CASE WHEN asked.mode = 'append' OR may_be_none
+        survey := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
+        target := dbanon_internal.survey_place(survey, asked.crs, (CASE WHEN asked.mode = 'append' OR may_be_none
             THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END)::integer, swap_remedy);
         -- Then the same question for single rows, after which most of a file may turn out to be swapped. Such rows come first, since they
         -- too lie far outside the rest.
-        judged := dbanon_internal.build_survey_conditions(shape);
-        PERFORM dbanon_internal.leave_out(
-            concat_ws(' OR ', judged.swapped, CASE WHEN asked.drop_outliers THEN judged.far || ' OR ' || judged.late END),
-            format('CASE WHEN %s THEN ''swapped-axes'' WHEN %s THEN ''far-position'' WHEN %s THEN ''far-time'' END',
-                   judged.swapped, judged.far, judged.late), content);
+        PERFORM dbanon_internal.leave_out_wild(cells, survey, coalesce(asked.drop_outliers, false));
         PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
     END IF;
     -- Its row says how days are cut from here on: what is added is cut as what is there, whatever the call said.
@@ -71,19 +59,15 @@ BEGIN
         SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
     END IF;
     SELECT built.trajectories, built.subjects INTO trajectories, subjects
-    FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) built;
+    FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, cells, drawn) built;
     PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none, cells);
     -- Figures and notices, from what is left in the staging table, which is what was kept. Without a survey no row was staged.
     far := '{}';
-    IF shape IS NOT NULL THEN
-        EXECUTE format(
-            'SELECT count(*), to_timestamp(min(t)), to_timestamp(max(t)), jsonb_strip_nulls(jsonb_build_object('
-            '    ''far-position'', nullif(count(*) FILTER (WHERE %1$s), 0), ''far-time'', nullif(count(*) FILTER (WHERE %2$s AND NOT %1$s), 0), '
-            '    ''too-fast'', nullif(count(*) FILTER (WHERE reason = ''too-fast''), 0))) FROM pg_temp.dbanon_staged', judged.far, judged.late)
-        INTO kept, first_time, last_time, far;
+    IF survey IS NOT NULL THEN
+        SELECT cnt.kept, cnt.first_time, cnt.last_time, cnt.far INTO kept, first_time, last_time, far FROM dbanon_internal.count_kept(survey) cnt;
     END IF;
     IF kept > 0 THEN
-        newest_time := dbanon_internal.find_honest_time(shape, sample.t);
+        newest_time := dbanon_internal.find_honest_time(survey, sample.t);
         IF known.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (
                 SELECT DISTINCT sta.subject, (to_timestamp(sta.t) AT TIME ZONE known.day_zone)::date FROM pg_temp.dbanon_staged sta) seen;
@@ -91,15 +75,19 @@ BEGIN
                 'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
         IF asked.subject <> '-' THEN
-            PERFORM dbanon_internal.note_rounding('dbanon.trajectory', drawn, kept, first_time, last_time);
+            PERFORM dbanon_internal.note_rounding(EXISTS (
+                SELECT FROM dbanon.trajectory tra WHERE tra.load_id = drawn AND dbanon_internal.is_rounded(tra.subject)), kept, first_time, last_time);
         END IF;
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-position')::bigint, 'position'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-time')::bigint, 'time'));
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_too_fast((far ->> 'too-fast')::bigint, asked.max_speed_kmh));
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_stretch(sample.x, sample.y, shape, asked.crs, target));
+        PERFORM dbanon_internal.raise_notice(format('%s more than %s km/h from the fix before and %s kept. Load with drop_outliers => true to leave %s out.',
+            dbanon_internal.format_quantity(fast.n, 'fix implies', 'fixes imply'), asked.max_speed_kmh, CASE fast.n WHEN 1 THEN 'was' ELSE 'were' END,
+            CASE fast.n WHEN 1 THEN 'it' ELSE 'them' END)) FROM (SELECT (far ->> 'too-fast')::bigint AS n) fast WHERE fast.n > 0;
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_stretch(sample.x, sample.y, survey, asked.crs, target));
         IF shapes > 0 THEN
             -- The owner of the table may have meant lines as trajectories.
-            PERFORM dbanon_internal.raise_notice(dbanon_internal.format_quantity(shapes, 'row holds a line or an area, and it', 'rows hold lines or areas, and each')
+            PERFORM dbanon_internal.raise_notice(
+                dbanon_internal.format_quantity(shapes, 'row holds a line or an area, and it', 'rows hold lines or areas, and each')
                 || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
         END IF;
         -- A copy matters only where every row is a separate subject.
@@ -116,115 +104,123 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.finish_load IS
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it. Raises an error if no row can be used, or if axes are
 swapped.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean, missing text)
-RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT concat_ws(' ', dbanon_internal.build_event_reasons(asked), dbanon_internal.build_name_reasons('trip'),
-                     dbanon_internal.build_position_reasons(source_srid, geographic, missing), dbanon_internal.build_box_reasons((asked).bbox))
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_fix_reasons(dbanon_internal.loading, integer, boolean, text) IS
-'Writes what may be wrong with a fix by itself, as branches of a CASE over columns subject, trip, t, srid, x and y; the first
-counts. missing is the condition under which there is no position.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(
     asked dbanon_internal.loading, geographic boolean, places text[], sources text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $$
+DECLARE
+    nobody CONSTANT text[] := dbanon_internal.list_null_names(asked);
+    last_s CONSTANT double precision := dbanon_internal.find_last_time(asked);
 BEGIN
     PERFORM dbanon_internal.settle_staged(asked, 'trajectories', sources, num_nonnulls(asked.since, asked.until) > 0, '{dbanon_staged,dbanon_suspect}');
-    EXECUTE format(
-        'WITH judged AS MATERIALIZED ('
-        '  SELECT *, CASE %s END AS reason FROM (SELECT *, 0 AS srid FROM pg_temp.dbanon_suspect) s), '
-        'gone AS ('
-        '  INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, content, t FROM judged WHERE reason IS NOT NULL) '
-        'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y) '
-        'SELECT file, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL',
-        dbanon_internal.build_fix_reasons(asked, 0, geographic, format(
-            'EXISTS (SELECT FROM jsonb_each_text(content) cell WHERE cell.key = ANY (%L) AND (coalesce(btrim(cell.value), '''') = ANY (%L) '
-            'OR cell.value ~* '' EMPTY$''))', places, ARRAY[''] || dbanon_internal.list_null_names(asked))));
+    WITH judged AS MATERIALIZED (
+        SELECT sus.*, dbanon_internal.find_fix_fault(sus.subject, sus.trip, sus.t, 0, sus.x, sus.y, nobody, last_s, 0, geographic, EXISTS (
+            SELECT FROM jsonb_each_text(sus.content) cell
+            WHERE cell.key = ANY (places) AND (coalesce(btrim(cell.value), '') = ANY (nobody || ''::text) OR cell.value ~* ' EMPTY$')), asked.bbox) AS reason
+        FROM pg_temp.dbanon_suspect sus
+    ), gone AS (
+        INSERT INTO pg_temp.dbanon_rejected SELECT jud.file, jud.line, jud.reason, jud.content, jud.t FROM judged jud WHERE jud.reason IS NOT NULL
+    )
+    INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y)
+        SELECT jud.file, jud.line, jud.subject, jud.trip, jud.t, jud.x, jud.y FROM judged jud WHERE jud.reason IS NULL;
     PERFORM dbanon_internal.note_nobody(asked);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean, text[], text[]) IS
+COMMENT ON FUNCTION dbanon_internal.judge_suspects IS
 'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are, with positions in the columns of
 places: stages them or leaves them out.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.build_fix_source(
+    asked dbanon_internal.loading, chosen text, types jsonb, units_per_s double precision) RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format(
+        'SELECT raw.raw_subject, raw.raw_trip, raw.raw_time, raw.raw_x, raw.raw_y, %s, tim.t, tim.repeated, %s AS x, %s AS y '
+        'FROM (SELECT %s AS raw_subject, %s AS raw_trip, %s AS raw_time, %s AS raw_x, %s AS raw_y, %s FROM %s) raw CROSS JOIN LATERAL %s',
+        CASE WHEN (asked).time_column IS NULL THEN 'tim.raw_geom, tim.raw_cell' ELSE 'raw.raw_geom, NULL::text AS raw_cell' END,
+        coalesce(dbanon_internal.build_number('raw.raw_x', types ->> (asked).x), 'NULL::float8'),
+        coalesce(dbanon_internal.build_number('raw.raw_y', types ->> (asked).y), 'NULL::float8'),
+        coalesce(quote_ident(nullif((asked).subject, '-')), 'NULL') || '::text', coalesce(quote_ident((asked).trip), 'NULL') || '::text',
+        coalesce(quote_ident((asked).time_column), 'NULL::text'), coalesce(quote_ident((asked).x), 'NULL::text'),
+        coalesce(quote_ident((asked).y), 'NULL::text'),
+        CASE WHEN (asked).time_column IS NULL THEN format('%I::text AS written', (asked).geom)
+            ELSE coalesce(quote_ident((asked).geom), 'NULL') || '::@postgis@.geometry AS raw_geom' END, chosen,
+        -- Without a column of times, those of moving points count.
+        CASE WHEN (asked).time_column IS NULL THEN format(
+                '(SELECT ins.*, false AS repeated FROM dbanon_internal.read_moving_instants(raw.written, %L) ins (t, raw_geom, raw_cell)) tim',
+                (asked).tz)
+            ELSE dbanon_internal.build_reading('raw.raw_time', types, asked, units_per_s) END)
+$$;
+COMMENT ON FUNCTION dbanon_internal.build_fix_source IS
+'Writes the query of pg_temp.dbanon_source for fixes: the cells of a row as they are, and what is read from them. Raises an error if they hold no times.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
-    asked dbanon_internal.loading, qualified text, chosen text, types jsonb, units_per_s double precision, source_srid integer,
-    geographic boolean, first_number bigint, names_time boolean) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+    asked dbanon_internal.loading, qualified text, query text, source_srid integer, geographic boolean, first_number bigint, names_time boolean)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+SET synchronize_seqscans = off  -- rows come in the order of the table, which decides between contradicting fixes
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
-    subject CONSTANT text := nullif(asked.subject, '-');
-    -- Without a column of times, those of moving points count.
-    moving CONSTANT boolean := asked.time_column IS NULL;
+    alone CONSTANT boolean := coalesce(asked.subject = '-', false);
     given_xy CONSTANT boolean := asked.x IS NOT NULL;
-    place text := format('jsonb_build_object(%s)', (
-        SELECT string_agg(DISTINCT format('%L::text, %s', col.name, col.value), ', ')
-        FROM (VALUES (subject, 'raw_subject'), (asked.time_column, 'raw_time'), (asked.geom, CASE WHEN moving THEN 'raw_cell' ELSE '@postgis@.ST_AsText(raw_geom)' END),
-                     (asked.x, 'raw_x'), (asked.y, 'raw_y'),
-                     (CASE WHEN asked.trip <> asked.subject THEN asked.trip END, 'raw_trip')) col (name, value)
-        WHERE col.name IS NOT NULL));
+    is_moving CONSTANT boolean := asked.time_column IS NULL;
+    nobody CONSTANT text[] := dbanon_internal.list_null_names(asked);
+    last_s CONSTANT double precision := dbanon_internal.find_last_time(asked);
+    names CONSTANT text[] := ARRAY[
+        coalesce(nullif(asked.subject, '-'), ''), coalesce(asked.time_column, ''), coalesce(asked.geom, ''), coalesce(asked.x, ''), coalesce(asked.y, ''),
+        coalesce(nullif(asked.trip, asked.subject), '')];
+    -- Of a part of a table nobody has estimated the rows.
+    total CONSTANT double precision := (
+        SELECT cla.reltuples FROM pg_class cla
+        WHERE cla.oid = qualified::regclass AND NOT is_moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0);
+    stage CONSTANT text := 'reading ' || qualified;
+    context text;
     rows_read bigint;
 BEGIN
-    -- From inside out: the raw row with its number; what each column means; what is wrong with it; where it goes. OFFSET 0
-    -- keeps the planner from computing an expression once for each use of it.
-    rows_read := dbanon_internal.ask_source(format(
-        'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated) '
-        'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
-        '    CASE WHEN reason IS NOT NULL THEN %1$s WHEN line %% 100000 = 0 THEN dbanon_internal.report_rows(%16$L, line, %17$L) END, repeated '
-        'FROM (SELECT *, CASE %2$s END AS reason '
-        '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_x::text, raw_y::text, raw_trip, raw_cell, %3$s AS subject, '
-        '                %4$s AS trip, %5$s AS t, %18$s AS repeated, is_point, coalesce(@postgis@.ST_SRID(raw_geom), 0) AS srid, %6$s AS x, %7$s AS y '
-        '            FROM (SELECT row_number() OVER () AS line, *, raw_geom IS NULL OR @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
-        '                  FROM (SELECT %8$s AS raw_subject, %9$s AS raw_time, %10$s AS raw_geom, %11$s AS raw_trip, '
-        '                            %12$s AS raw_x, %13$s AS raw_y, %14$s AS raw_cell FROM %15$s) raw) numbered OFFSET 0) meant OFFSET 0) judged; '
-        'SELECT count(*) FROM pg_temp.dbanon_staged',
-        place,
-        dbanon_internal.build_fix_reasons(asked, source_srid, geographic, CASE WHEN moving THEN 'raw_cell IS NULL' ELSE 'true' END),
-        CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.build_text_expression('raw_subject') END,
-        dbanon_internal.build_text_expression('raw_trip'),
-        CASE WHEN moving THEN 'raw_time'
-             ELSE dbanon_internal.build_time_expression('raw_time', types, asked, units_per_s) END,
-        CASE WHEN given_xy THEN dbanon_internal.build_number_expression('raw_x', types ->> asked.x)
-             ELSE format('CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
-                         dbanon_internal.build_middle_expression('raw_geom', 'x', geographic)) END,
-        CASE WHEN given_xy THEN dbanon_internal.build_number_expression('raw_y', types ->> asked.y)
-             ELSE format('CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
-                         dbanon_internal.build_middle_expression('raw_geom', 'y', geographic)) END,
-        CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END,
-        CASE WHEN moving THEN 'instant.t' ELSE quote_ident(asked.time_column) END,
-        CASE WHEN given_xy THEN 'NULL::@postgis@.geometry' WHEN moving THEN 'instant.place' ELSE format('%I::@postgis@.geometry', asked.geom) END,
-        CASE WHEN asked.trip IS NULL THEN 'NULL::text' ELSE format('%I::text', asked.trip) END,
-        CASE WHEN given_xy THEN quote_ident(asked.x) ELSE 'NULL' END, CASE WHEN given_xy THEN quote_ident(asked.y) ELSE 'NULL' END,
-        CASE WHEN moving THEN 'instant.cell' ELSE 'NULL::text' END,
-        CASE WHEN moving THEN dbanon_internal.build_moving_source(chosen, asked) ELSE chosen END, 'reading ' || qualified,
-        -- Of a part of a table nobody has estimated the rows.
-        (SELECT cla.reltuples FROM pg_class cla
-         WHERE cla.oid = qualified::regclass AND NOT moving AND num_nonnulls(asked.filter, asked.since, asked.until) = 0),
-        dbanon_internal.build_repeated_condition('raw_time', types ->> asked.time_column, asked)), qualified);
+    PERFORM dbanon_internal.show_source(query);
+    BEGIN
+        SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
+        -- From inside out: the row with its number; who and where; what is wrong with it; where it goes. OFFSET 0 keeps the planner from
+        -- computing an expression once for each use of it. As 12_source says, nothing here is looked up by the search path.
+        INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated)
+        SELECT 0, jud.line, jud.subject, jud.trip, jud.t, jud.x, jud.y, CASE WHEN NOT dbanon_internal.is_point(jud.raw_geom) THEN jud.raw_geom END, jud.reason,
+            CASE WHEN jud.reason IS NOT NULL THEN dbanon_internal.copy_cells(names, ARRAY[
+                    jud.raw_subject, jud.raw_time::pg_catalog.text, coalesce(jud.raw_cell, @postgis@.ST_AsText(jud.raw_geom)),
+                    jud.raw_x::pg_catalog.text, jud.raw_y::pg_catalog.text, jud.raw_trip])
+                WHEN dbanon_internal.is_reported(jud.line) THEN dbanon_internal.report_rows(stage, jud.line, total) END, jud.repeated
+        FROM (SELECT rea.*, dbanon_internal.find_fix_fault(rea.subject, rea.trip, rea.t, rea.srid, rea.x, rea.y, nobody, last_s, source_srid, geographic,
+                         CASE WHEN is_moving THEN rea.raw_cell IS NULL ELSE true END, asked.bbox) AS reason
+              FROM (SELECT num.line, num.raw_subject, num.raw_time, num.raw_geom, num.raw_cell, num.raw_x, num.raw_y, num.raw_trip, num.t, num.repeated,
+                        CASE WHEN alone THEN dbanon_internal.name_row(first_number, num.line) ELSE dbanon_internal.read_text(num.raw_subject) END AS subject,
+                        dbanon_internal.read_text(num.raw_trip) AS trip, coalesce(@postgis@.ST_SRID(num.raw_geom), 0) AS srid,
+                        CASE WHEN given_xy THEN num.x ELSE dbanon_internal.read_x(num.raw_geom, geographic) END AS x,
+                        CASE WHEN given_xy THEN num.y ELSE dbanon_internal.read_y(num.raw_geom) END AS y
+                    FROM (SELECT pg_catalog.row_number() OVER () AS line, src.* FROM pg_temp.dbanon_source src) num OFFSET 0) rea OFFSET 0) jud;
+        GET DIAGNOSTICS rows_read = ROW_COUNT;
+        SET LOCAL search_path = pg_catalog, pg_temp;
+        DROP VIEW pg_temp.dbanon_source;
+    EXCEPTION WHEN others THEN
+        GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+        PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE, context);
+        RAISE;
+    END;
     PERFORM dbanon_internal.settle_staged(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
-    PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.leave_out_marked();
     PERFORM dbanon_internal.note_nobody(asked);
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_fixes(
-    dbanon_internal.loading, text, text, jsonb, double precision, integer, boolean, bigint, boolean) IS
-'Copies the usable rows of a table, chosen as dbanon_internal.build_chosen_rows says, into dbanon_staged, the others into dbanon_rejected.';
+COMMENT ON FUNCTION dbanon_internal.stage_fixes IS
+'Copies the usable rows of a source, as the query of dbanon_internal.build_fix_source shows them, into dbanon_staged, the others into dbanon_rejected.
+Raises an error if the source cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_columns(asked dbanon_internal.loading, moving boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF num_nonnulls(asked.x, asked.y) + 2 * num_nonnulls(asked.geom) <> 2 THEN
         RAISE EXCEPTION 'A position must be in one column of geometries, or in two of x and y. Got %.',
@@ -245,13 +241,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_columns(dbanon_internal.loading, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_columns IS
 'Refuses columns of a table that give no position or two, of which one is to be two things, or of which another than the subject''s is ''-''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_uncut(asked dbanon_internal.loading) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (asked.trip IS NOT NULL OR asked.split_gap_s IS NOT NULL) AND EXISTS (SELECT FROM pg_temp.dbanon_staged s WHERE s.shape IS NOT NULL) THEN
         RAISE EXCEPTION 'Where a table holds lines or areas, each row is a trajectory of one fix, which cannot be cut. Got %.',
@@ -261,16 +255,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_uncut(dbanon_internal.loading) IS
-'Refuses to cut trajectories each of which is a single fix.';
+COMMENT ON FUNCTION dbanon_internal.demand_uncut IS 'Refuses to cut trajectories each of which is a single fix.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_numbers(source regclass, types jsonb, named text[]) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     others CONSTANT text[] := ARRAY(
-        SELECT ele.name FROM unnest(named) ele (name) WHERE dbanon_internal.build_number_expression('', types ->> ele.name) IS NULL);
+        SELECT ele.name FROM unnest(named) ele (name) WHERE dbanon_internal.build_number('', types ->> ele.name) IS NULL);
 BEGIN
     IF others <> '{}' THEN
         RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', others[1], types ->> others[1]
@@ -282,14 +273,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_numbers(regclass, jsonb, text[]) IS
-'Refuses columns of coordinates that hold no numbers.';
+COMMENT ON FUNCTION dbanon_internal.demand_numbers IS 'Refuses columns of coordinates that hold no numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(source regclass, asked dbanon_internal.loading)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
@@ -333,8 +322,9 @@ BEGIN
             described.qualified) = 0 THEN
             PERFORM dbanon_internal.demand_geometry(described.types, asked.geom, source);
         END IF;
-        asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(
-            described.qualified, asked.geom, dbanon_internal.build_moving_source(chosen, asked), 'instant.place'));
+        asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(described.qualified, asked.geom, format(
+            '(SELECT %I::text AS written FROM %s) raw CROSS JOIN LATERAL dbanon_internal.read_moving_instants(raw.written, %L) ins', asked.geom, chosen,
+            asked.tz), 'ins.place'));
     ELSE
         PERFORM dbanon_internal.demand_geometry(described.types, asked.geom, source);
         asked.crs := coalesce(asked.crs, dbanon_internal.find_source_crs(described.qualified, asked.geom, chosen));
@@ -349,7 +339,8 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(
-        asked, described.qualified, chosen, described.types, units_per_s, begun.source_srid, begun.geographic, begun.first_number, names_time);
+        asked, described.qualified, dbanon_internal.build_fix_source(asked, chosen, described.types, units_per_s), begun.source_srid, begun.geographic,
+        begun.first_number, names_time);
     PERFORM dbanon_internal.demand_uncut(asked);
     IF NOT moving THEN
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(source, asked));
@@ -366,8 +357,7 @@ BEGIN
         'Check which columns are named, crs, bbox and the times.', units_per_s);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.import_fixes(regclass, dbanon_internal.loading) IS
-'Does the work of dbanon.import_trajectories, and raises its errors.';
+COMMENT ON FUNCTION dbanon_internal.import_fixes IS 'Does the work of dbanon.import_trajectories, and raises its errors.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
     source regclass, dataset text, subject text DEFAULT 'subject', time_column text DEFAULT 'time', geom text DEFAULT NULL,
@@ -380,8 +370,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, known bigint, late bigint, forgotten bigint,
     left_out jsonb, late_periods jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     -- In PL/pgSQL no result could be called srid, as an argument is. The record is made by name.
@@ -394,9 +383,7 @@ AS $$
     CROSS JOIN dbanon_internal.import_fixes(source, jsonb_populate_record(NULL::dbanon_internal.loading, to_jsonb(asked))) f
     CROSS JOIN dbanon_internal.read_main_counts(f.left_out) n
 $$;
-COMMENT ON FUNCTION dbanon.import_trajectories(
-    regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.import_trajectories IS
 'Loads trajectories from a table or view, one fix a row. It reads the source with the rights of the caller.
 Arguments:
 - source: table or view of the same database.

@@ -6,74 +6,99 @@
 
 -- ---- places
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_place_reasons(kind text, source_srid integer, geographic boolean, is_file boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT concat_ws(' ',
-        CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END,
-        dbanon_internal.build_name_reasons('label'),
-        CASE kind WHEN 'sites' THEN 'WHEN type_name ~ ''CURVE|CIRCULARSTRING|SURFACE|TIN'' THEN ''unparsable-position''' END,
-        -- What of a file could not be read is NULL, and what is not there is empty.
-        dbanon_internal.build_position_reasons(source_srid, geographic, CASE WHEN is_file THEN 'raw_geom IS NOT NULL' ELSE 'true' END),
-        CASE kind WHEN 'cells' THEN 'WHEN type_name !~ ''^(MULTI)?POLYGON$'' THEN ''not-a-polygon'''
-            WHEN 'pois' THEN 'WHEN type_name !~ ''^(MULTI)?(POINT|LINESTRING|POLYGON)$'' THEN ''unparsable-position'''
-            WHEN 'stations' THEN 'WHEN type_name <> ''POINT'' THEN ''unparsable-position''' END)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_place_kind(
+    kind text, OUT relation text, OUT needs_label boolean, OUT named text, OUT one text, OUT many text, OUT twin text, OUT curves text, OUT shapes text,
+    OUT other_shape text, OUT remedy text, OUT far text, OUT far_remedy text)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT kin.relation, kin.needs_label, kin.named, kin.one, kin.many, kin.twin, kin.curves, kin.shapes, kin.other_shape, kin.remedy, kin.far, kin.far_remedy
+    FROM (VALUES
+        ('pois', 'poi', true, 'category and geometry', 'point of interest', 'points of interest', 'duplicate-poi', NULL,
+            '^(MULTI)?(POINT|LINESTRING|POLYGON)$', 'unparsable-position', 'Check which columns are named, and crs.', '', ''),
+        ('sites', 'site', false, 'geometry and name', 'site', 'sites', 'duplicate-site',
+            'CURVE|CIRCULARSTRING|SURFACE|TIN', NULL, NULL, 'Check which column holds the geometries, crs and bbox.',
+            ', though a rectangle would reach from there to the people', ', or keep to an area (bbox => ...)'),
+        ('cells', 'cell', false, 'name and geometry', 'cell', 'cells', 'duplicate-cell', NULL, '^(MULTI)?POLYGON$', 'not-a-polygon',
+            'Check which columns are named, and crs.', '', ''),
+        ('stations', 'cell', false, 'name and geometry', 'station', 'stations', 'duplicate-cell', NULL, '^POINT$', 'unparsable-position',
+            'Check which columns are named, and crs.', ', though cells reach from one station to the next', '')
+    ) kin (kind, relation, needs_label, named, one, many, twin, curves, shapes, other_shape, remedy, far, far_remedy)
+    WHERE kin.kind = find_place_kind.kind
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_place_reasons(text, integer, boolean, boolean) IS
-'Writes what may be wrong with a place by itself, as branches of a CASE over columns label, raw_geom, srid, x, y (its middle) and type_name;
-the first counts.';
+COMMENT ON FUNCTION dbanon_internal.find_place_kind IS
+'What is special about a kind of places: the table they are stored in, whether each needs a label, how its columns and it are called, the reason against a
+second one, shapes that cannot be read, the shapes it may have and the reason against others, what to do if no row can be used or some lie far outside.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.name_shape(shape @postgis@.geometry) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+-- Z is no part of the name of a type, and M would be; a collection names its parts.
+RETURN CASE @postgis@.GeometryType(@postgis@.ST_Force2D(shape)) WHEN 'GEOMETRYCOLLECTION'
+    THEN regexp_replace(@postgis@.ST_AsText(@postgis@.ST_Force2D(shape)), '[^A-Z]+', ' ', 'g') ELSE @postgis@.GeometryType(@postgis@.ST_Force2D(shape)) END;
+COMMENT ON FUNCTION dbanon_internal.name_shape IS 'The type of a shape in two dimensions; of a collection, the types of its parts.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_place_fault(
+    label text, needs_label boolean, shape @postgis@.geometry, curves text, shapes text, other_shape text, x double precision, y double precision,
+    expected_srid integer, geographic boolean, missing boolean, bbox double precision[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN coalesce(CASE WHEN needs_label AND label IS NULL THEN 'missing-category' END, dbanon_internal.find_name_fault(label),
+    CASE WHEN dbanon_internal.name_shape(shape) ~ curves THEN 'unparsable-position' END,
+    dbanon_internal.find_position_fault(@postgis@.ST_SRID(shape), x, y, expected_srid, geographic, missing),
+    CASE WHEN dbanon_internal.name_shape(shape) !~ shapes THEN other_shape END, dbanon_internal.find_box_fault(x, y, bbox));
+COMMENT ON FUNCTION dbanon_internal.find_place_fault IS 'What is wrong with a place by itself, of which x and y are the middle.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_places(
     kind text, source regclass, qualified text, label text, geom text, source_srid integer, geographic boolean, bbox double precision[])
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+SET synchronize_seqscans = off
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
+    place CONSTANT record := dbanon_internal.find_place_kind(kind);
     rows CONSTANT record := dbanon_internal.describe_rows(source, qualified);
+    names CONSTANT text[] := ARRAY[coalesce(label, ''), geom];
+    context text;
     rows_read bigint;
 BEGIN
     PERFORM dbanon_internal.make_staging('label text, shape @postgis@.geometry, geom @postgis@.geometry, reason text, content jsonb');
-    rows_read := dbanon_internal.ask_source(format(
-        'INSERT INTO pg_temp.dbanon_staged (file, line, label, shape, reason, content) '
-        'SELECT 0, line, label, @postgis@.ST_SetSRID(@postgis@.ST_Force2D(raw_geom), %s), CASE %s END, '
-        '    coalesce(given, jsonb_strip_nulls(jsonb_build_object(%L, raw_label)) || jsonb_build_object(%L, @postgis@.ST_AsText(raw_geom))) '
-        'FROM (SELECT line, given, raw_label, raw_geom, %s AS label, @postgis@.ST_SRID(raw_geom) AS srid, '
-        -- Z is no part of the name of a type, and M would be; a collection names its parts.
-        '          CASE @postgis@.GeometryType(flat) WHEN ''GEOMETRYCOLLECTION'' THEN regexp_replace(@postgis@.ST_AsText(flat), ''[^A-Z]+'', '' '', ''g'') '
-        '              ELSE @postgis@.GeometryType(flat) END AS type_name, '
-        '          CASE WHEN endless THEN ''NaN'' ELSE %s END AS x, CASE WHEN endless THEN ''NaN'' ELSE %s END AS y '
-        '      FROM (SELECT *, @postgis@.ST_Force2D(raw_geom) AS flat, dbanon_internal.is_endless(raw_geom) AS endless '
-        '            FROM (SELECT %s AS line, %s AS given, %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw '
-        '            OFFSET 0) numbered OFFSET 0) meant; SELECT count(*) FROM pg_temp.dbanon_staged',
-        source_srid, dbanon_internal.build_place_reasons(kind, source_srid, geographic, rows.is_file) || dbanon_internal.build_box_reasons(bbox),
-        coalesce(label, ''), geom,
-        dbanon_internal.build_text_expression('raw_label'),
-        dbanon_internal.build_middle_expression('raw_geom', 'x', geographic), dbanon_internal.build_middle_expression('raw_geom', 'y', geographic),
-        rows.line, rows.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
-    PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.show_source(format('SELECT %s AS line, %s AS given, %s::text AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s',
+        rows.line, rows.content, coalesce(quote_ident(label), 'NULL'), geom, qualified));
+    BEGIN
+        SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
+        INSERT INTO pg_temp.dbanon_staged (file, line, label, shape, reason, content)
+        SELECT 0, rea.line, rea.label, @postgis@.ST_SetSRID(@postgis@.ST_Force2D(rea.raw_geom), source_srid),
+            -- What of a file could not be read is NULL, and what is not there is empty.
+            dbanon_internal.find_place_fault(rea.label, place.needs_label, rea.raw_geom, place.curves, place.shapes, place.other_shape, rea.x, rea.y,
+                source_srid, geographic, CASE WHEN rows.is_file THEN rea.raw_geom IS NOT NULL ELSE true END, bbox),
+            coalesce(rea.given, dbanon_internal.copy_place(names, rea.raw_label, rea.raw_geom))
+        FROM (SELECT src.line, src.given, src.raw_label, src.raw_geom, dbanon_internal.read_text(src.raw_label) AS label,
+                  CASE WHEN dbanon_internal.is_endless(src.raw_geom) THEN 'NaN' ELSE dbanon_internal.find_middle_x(src.raw_geom, geographic) END AS x,
+                  CASE WHEN dbanon_internal.is_endless(src.raw_geom) THEN 'NaN' ELSE dbanon_internal.find_middle_y(src.raw_geom) END AS y
+              FROM (SELECT vie.* FROM pg_temp.dbanon_source vie OFFSET 0) src OFFSET 0) rea;
+        GET DIAGNOSTICS rows_read = ROW_COUNT;
+        SET LOCAL search_path = pg_catalog, pg_temp;
+        DROP VIEW pg_temp.dbanon_source;
+    EXCEPTION WHEN others THEN
+        GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+        PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE, context);
+        RAISE;
+    END;
+    PERFORM dbanon_internal.leave_out_marked();
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_places(text, regclass, text, text, text, integer, boolean, double precision[]) IS
-'Reads places into the staging tables, and leaves out those that cannot be used by themselves.';
+COMMENT ON FUNCTION dbanon_internal.stage_places IS
+'Reads places into the staging tables, and leaves out those that cannot be used by themselves. Raises an error if the source cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lies_within(
     place @postgis@.geometry, west double precision, east double precision, south double precision, north double precision) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT @postgis@.ST_XMin(b) >= west AND @postgis@.ST_XMax(b) <= east AND @postgis@.ST_YMin(b) >= south AND @postgis@.ST_YMax(b) <= north
     FROM (SELECT @postgis@.Box3D(place) AS b) box
 $$;
-COMMENT ON FUNCTION dbanon_internal.lies_within(@postgis@.geometry, double precision, double precision, double precision, double precision) IS
-'Says whether the bounds of a geometry lie within others.';
+COMMENT ON FUNCTION dbanon_internal.lies_within IS 'Says whether the bounds of a geometry lie within others.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_places(kind text, dataset_id bigint, target integer, drop_outliers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     box CONSTANT record := dbanon_internal.find_trajectory_bounds(dataset_id);
 BEGIN
@@ -89,71 +114,65 @@ BEGIN
         WHERE coalesce(reason, 'far-position') = 'far-position'
             AND NOT ((@postgis@.ST_IsValidDetail(geom, 0)).valid AND @postgis@.ST_Area(geom) > 0);
     END IF;
-    PERFORM dbanon_internal.leave_out(CASE WHEN drop_outliers THEN 'reason IS NOT NULL' ELSE 'reason <> ''far-position''' END, 'reason', 'content');
+    PERFORM dbanon_internal.leave_out_marked(CASE WHEN drop_outliers THEN '' ELSE 'far-position' END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_places(text, bigint, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.settle_places IS
 'Reprojects the staged places, and leaves out those that cannot be, that would be where the trajectories are only with x and y
 exchanged, and cells that cover nothing or cross themselves; marks those far outside.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_places(kind text, dataset_id bigint, replace boolean, load_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
 DECLARE
-    relation CONSTANT text := dbanon_internal.find_loaded_table(kind);
-    label CONSTANT text := CASE kind WHEN 'pois' THEN 'category' ELSE 'name' END;
+    place CONSTANT record := dbanon_internal.find_place_kind(kind);
 BEGIN
     IF replace THEN
-        EXECUTE format('DELETE FROM dbanon.%I WHERE dataset_id = $1', relation) USING dataset_id;
+        DELETE FROM dbanon.poi poi WHERE place.relation = 'poi' AND poi.dataset_id = dataset_id;
+        DELETE FROM dbanon.site sit WHERE place.relation = 'site' AND sit.dataset_id = dataset_id;
+        DELETE FROM dbanon.cell cel WHERE place.relation = 'cell' AND cel.dataset_id = dataset_id;
     END IF;
     -- To the millimetre. What is smaller than that has nothing left on the grid, but bounds; of sites, these are all that methods read.
-    PERFORM dbanon_internal.leave_out(format(
-        'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY label, round(@postgis@.ST_XMin(b) * 1000), '
-        'round(@postgis@.ST_YMin(b) * 1000), round(@postgis@.ST_XMax(b) * 1000), round(@postgis@.ST_YMax(b) * 1000), %s '
-        'ORDER BY line NULLS FIRST) AS nth '
-        'FROM (SELECT line, label, geom, @postgis@.Box3D(geom) AS b '
-        'FROM (SELECT NULL::bigint AS line, %I AS label, geom FROM dbanon.%I WHERE dataset_id = %s '
-        'UNION ALL SELECT line, label, geom FROM pg_temp.dbanon_staged) every_one) boxed) numbered WHERE nth > 1)',
-        CASE kind WHEN 'sites' THEN 'NULL::bytea'
-            ELSE '@postgis@.ST_AsBinary(@postgis@.ST_Normalize(@postgis@.ST_SnapToGrid(geom, 0::double precision, 0::double precision, '
-                 '0.001::double precision, 0.001::double precision)))' END,
-        label, relation, dataset_id),
-        quote_literal(CASE kind WHEN 'pois' THEN 'duplicate-poi' WHEN 'sites' THEN 'duplicate-site' ELSE 'duplicate-cell' END), 'content');
-    EXECUTE format('INSERT INTO dbanon.%I (dataset_id, load_id, %I, geom) SELECT $1, $2, label, geom FROM pg_temp.dbanon_staged ORDER BY line',
-                   relation, label) USING dataset_id, load_id;
+    WITH placed AS (
+        SELECT NULL::bigint AS line, poi.category AS label, poi.geom FROM dbanon.poi poi WHERE place.relation = 'poi' AND poi.dataset_id = dataset_id
+        UNION ALL SELECT NULL, sit.name, sit.geom FROM dbanon.site sit WHERE place.relation = 'site' AND sit.dataset_id = dataset_id
+        UNION ALL SELECT NULL, cel.name, cel.geom FROM dbanon.cell cel WHERE place.relation = 'cell' AND cel.dataset_id = dataset_id
+        UNION ALL SELECT sta.line, sta.label, sta.geom FROM pg_temp.dbanon_staged sta
+    ), numbered AS (
+        SELECT box.line, row_number() OVER (
+            PARTITION BY box.label, round(@postgis@.ST_XMin(box.b) * 1000), round(@postgis@.ST_YMin(box.b) * 1000), round(@postgis@.ST_XMax(box.b) * 1000),
+                round(@postgis@.ST_YMax(box.b) * 1000), CASE WHEN place.relation <> 'site' THEN @postgis@.ST_AsBinary(@postgis@.ST_Normalize(
+                    @postgis@.ST_SnapToGrid(box.geom, 0::double precision, 0::double precision, 0.001::double precision, 0.001::double precision))) END
+            ORDER BY box.line NULLS FIRST) AS nth
+        FROM (SELECT pla.*, @postgis@.Box3D(pla.geom) AS b FROM placed pla) box
+    ), gone AS (
+        DELETE FROM pg_temp.dbanon_staged sta WHERE sta.line IN (SELECT num.line FROM numbered num WHERE num.nth > 1) RETURNING sta.*
+    )
+    INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, place.twin, gone.content, gone.t FROM gone;
+    IF place.relation = 'poi' THEN
+        INSERT INTO dbanon.poi (dataset_id, load_id, category, geom)
+        SELECT dataset_id, load_id, sta.label, sta.geom FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
+    ELSIF place.relation = 'site' THEN
+        INSERT INTO dbanon.site (dataset_id, load_id, name, geom)
+        SELECT dataset_id, load_id, sta.label, sta.geom FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
+    ELSE
+        INSERT INTO dbanon.cell (dataset_id, load_id, name, geom)
+        SELECT dataset_id, load_id, sta.label, sta.geom FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean, bigint) IS
-'Stores the staged places that the dataset has not got.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.describe_far_places(kind text, far bigint) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT format('%s kept%s: load with drop_outliers => true to leave %s out%s.',
-                  dbanon_internal.format_quantity(far,
-                      CASE kind WHEN 'pois' THEN 'point of interest' ELSE rtrim(kind, 's') END || ' lies far outside where the trajectories are and was',
-                      CASE kind WHEN 'pois' THEN 'points of interest' ELSE kind END || ' lie far outside where the trajectories are and were'),
-                  CASE kind WHEN 'sites' THEN ', though a rectangle would reach from there to the people'
-                            WHEN 'stations' THEN ', though cells reach from one station to the next' END,
-                  CASE far WHEN 1 THEN 'it' ELSE 'them' END,
-                  CASE kind WHEN 'sites' THEN ', or keep to an area (bbox => ...)' END)
-    WHERE far > 0
-$$;
-COMMENT ON FUNCTION dbanon_internal.describe_far_places(text, bigint) IS
-'Words which places were kept although they lie far outside where the trajectories are.';
+COMMENT ON FUNCTION dbanon_internal.store_places IS 'Stores the staged places that the dataset has not got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
     kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean,
     bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, area @postgis@.geometry DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, far bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
-    named CONSTANT text[] := CASE WHEN kind <> 'pois' AND label IS NULL THEN ARRAY[geom] ELSE ARRAY[label, geom] END;
+    place CONSTANT record := dbanon_internal.find_place_kind(kind);
+    named CONSTANT text[] := CASE WHEN NOT place.needs_label AND label IS NULL THEN ARRAY[geom] ELSE ARRAY[label, geom] END;
     usable text;
     known dbanon.dataset;
     described record;
@@ -161,8 +180,7 @@ DECLARE
     meant record;
     remedy text;
 BEGIN
-    PERFORM dbanon_internal.demand_different(named, CASE kind WHEN 'pois' THEN 'category and geometry'
-        WHEN 'sites' THEN 'geometry and name' ELSE 'name and geometry' END);
+    PERFORM dbanon_internal.demand_different(named, place.named);
     -- One load at a time; then the source is described, and what was asked for is checked against it.
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.demand_dataset(dataset);
@@ -173,8 +191,7 @@ BEGIN
     PERFORM dbanon_internal.demand_box(bbox, meant.geographic);
     PERFORM dbanon_internal.demand_no_cells(kind, known, replace);
     -- Files and tables differ in what the caller can correct, so each brings its own remedies.
-    usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
-        ELSE 'Check which columns are named, and crs.' END);
+    usable := coalesce(rows.check_remedy, place.remedy);
     remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have y first. Swap them in a view, with '
         'ST_FlipCoordinates, and import that.', geom));
     PERFORM dbanon_internal.report_stage('reading ' || rows.called);
@@ -198,28 +215,27 @@ BEGIN
     SELECT done.rows_kept, done.quarantined INTO rows_kept, quarantined
     FROM dbanon_internal.write_load(load_id, ARRAY[rows_read]) done;
     SELECT count(sta.reason) INTO far FROM pg_temp.dbanon_staged sta;
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far_places(kind, far));
+    PERFORM dbanon_internal.raise_notice(format('%s kept%s: load with drop_outliers => true to leave %s out%s.',
+        dbanon_internal.format_quantity(far, place.one || ' lies far outside where the trajectories are and was',
+                                        place.many || ' lie far outside where the trajectories are and were'),
+        place.far, CASE far WHEN 1 THEN 'it' ELSE 'them' END, place.far_remedy)) WHERE far > 0;
     IF kind IN ('cells', 'stations') THEN
         PERFORM dbanon_internal.report_cells(kind, known.dataset_id, quarantined);
     END IF;
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.import_places(
-    text, regclass, text, text, text, text, boolean, double precision[], boolean, @postgis@.geometry) IS
-'Does the work of the imports of places, and raises their errors.';
+COMMENT ON FUNCTION dbanon_internal.import_places IS 'Does the work of the imports of places, and raises their errors.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_pois(
     source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL,
     drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('pois', source, dataset, category, geom, crs, replace, drop_outliers => import_pois.drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_pois(regclass, text, text, text, text, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_pois IS
 'Adds points of interest from a table or view to a dataset that exists.
 Arguments:
 - source: table or view of the same database.
@@ -241,13 +257,11 @@ CREATE OR REPLACE FUNCTION dbanon.import_sites(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
     bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('sites', source, dataset, import_sites.name, geom, crs, replace, bbox, drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_sites IS
 'Adds sensitive sites from a table or view, one a row, to a dataset that exists. It reads the source with the rights of the caller.
 Arguments:
 - source: table or view of the same database.
@@ -270,13 +284,11 @@ CREATE OR REPLACE FUNCTION dbanon.import_cells(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
     drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('cells', source, dataset, import_cells.name, geom, crs, replace, drop_outliers => import_cells.drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_cells(regclass, text, text, text, text, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_cells IS
 'Adds coverage polygons of base stations from a table or view to a dataset that exists.
 Arguments:
 - source: table or view of the same database.
@@ -298,14 +310,12 @@ CREATE OR REPLACE FUNCTION dbanon.import_stations(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
     area @postgis@.geometry DEFAULT NULL, drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
     FROM dbanon_internal.import_places('stations', source, dataset, import_stations.name, geom, crs, replace,
         drop_outliers => import_stations.drop_outliers, area => import_stations.area) p
 $$;
-COMMENT ON FUNCTION dbanon.import_stations(regclass, text, text, text, text, @postgis@.geometry, boolean, boolean) IS
+COMMENT ON FUNCTION dbanon.import_stations IS
 'Adds base stations from a table or view, one a row, to a dataset that exists and has no cells. Each station gets a cell in dbanon.cell: all places
 that are nearer to it than to any other station (a Voronoi cell).
 Arguments:
@@ -333,17 +343,20 @@ Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''ta
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
     source regclass, asked dbanon_internal.loading, kind text, set_name text, columns text[], keys text[],
     OUT known dbanon.dataset, OUT called text, OUT counted bigint, OUT units_per_s double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
+SET synchronize_seqscans = off
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     named CONSTANT text[] := ARRAY[asked.subject, asked.time_column] || columns;
+    nobody CONSTANT text[] := dbanon_internal.list_null_names(asked);
+    last_s CONSTANT double precision := dbanon_internal.find_last_time(asked);
     names_time CONSTANT boolean := num_nonnulls(asked.since, asked.until) > 0;
     described record;
     rows record;
-    cells text;
-    contents text;
+    query text;
+    context text;
 BEGIN
     PERFORM dbanon_internal.demand_zone(asked.tz);
     PERFORM dbanon_internal.demand_window(asked);
@@ -366,31 +379,42 @@ BEGIN
             dbanon_internal.find_newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || called);
-    -- Columns are numbered as c1, c2, ...: the subject, the time, then the values; their names are data, and may repeat ours.
-    SELECT string_agg(format('raw.c%s', ele.ord), ', ' ORDER BY ele.ord),
-        string_agg(dbanon_internal.build_text_expression(format('c%s', ele.ord)), ', ' ORDER BY ele.ord) FILTER (WHERE ele.ord > 2)
-    INTO contents, cells FROM unnest(named) WITH ORDINALITY ele (name, ord);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
-    counted := dbanon_internal.ask_source(format(
-        'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, t, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
-        'pairs, CASE %s WHEN pairs = ''{}'' THEN ''empty-request'' END, content, repeated '
-        'FROM (SELECT line, content, repeated, %s AS subject, %s AS t, %s AS pairs '
-        'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
-        'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s AS repeated, %s FROM %s) raw) numbered OFFSET 0) meant; SELECT count(*) FROM pg_temp.dbanon_staged',
-        dbanon_internal.build_event_reasons(asked), dbanon_internal.build_text_expression('c1'),
-        CASE WHEN rows.is_file THEN 'CASE WHEN repeated AND raw_time IS NULL THEN -1e300 ELSE ' ELSE '(' END
-            || dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s) || CASE WHEN rows.is_file THEN ' END' ELSE ')' END,
-        CASE WHEN cells IS NULL THEN 'NULL::jsonb'
-             ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
-        named, contents, rows.line, rows.content, asked.time_column,
-        CASE WHEN rows.is_file THEN 'repeated'
-             ELSE dbanon_internal.build_repeated_condition(quote_ident(asked.time_column), described.types ->> asked.time_column, asked) END,
-        (SELECT string_agg(format('%I::text AS c%s', ele.name, ele.ord), ', ' ORDER BY ele.ord)
-         FROM unnest(named) WITH ORDINALITY ele (name, ord)),
-        dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked)), described.qualified);
+    -- The subject, the time, then the values; their names are data, and may repeat ours.
+    query := format(
+        'SELECT raw.line, raw.given, raw.cells, tim.t, tim.repeated, %s AS pairs '
+        'FROM (SELECT %s AS line, %s AS given, ARRAY[%s] AS cells, %I AS raw_time, %s FROM %s) raw CROSS JOIN LATERAL %s',
+        coalesce((SELECT format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys,
+                                string_agg(format('dbanon_internal.read_text(raw.cells[%s])', ele.ord + 2), ', ' ORDER BY ele.ord))
+                  FROM unnest(columns) WITH ORDINALITY ele (name, ord) HAVING count(*) > 0), 'NULL::jsonb'),
+        rows.line, rows.content, (SELECT string_agg(format('%I::text', ele.name), ', ' ORDER BY ele.ord) FROM unnest(named) WITH ORDINALITY ele (name, ord)),
+        asked.time_column, CASE WHEN rows.is_file THEN 'repeated' ELSE 'NULL::boolean' END || ' AS repeated',
+        dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked),
+        CASE WHEN rows.is_file THEN
+                '(SELECT CASE WHEN raw.repeated AND raw.raw_time IS NULL THEN @skipped_s@ ELSE extract(epoch FROM raw.raw_time)::float8 END AS t, '
+                'raw.repeated) tim'
+            ELSE dbanon_internal.build_reading('raw.raw_time', described.types, asked, units_per_s) END);
+    PERFORM dbanon_internal.show_source(query);
+    BEGIN
+        SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
+        INSERT INTO pg_temp.dbanon_staged (file, line, t, subject, at, pairs, reason, content, repeated)
+        SELECT 0, rea.line, rea.t, rea.subject, CASE WHEN dbanon_internal.is_time(rea.t) THEN pg_catalog.to_timestamp(rea.t) END, rea.pairs,
+            coalesce(dbanon_internal.find_event_fault(rea.subject, rea.t, nobody, last_s),
+                     CASE WHEN dbanon_internal.is_empty(rea.pairs) THEN 'empty-request' END),
+            coalesce(rea.given, dbanon_internal.copy_cells(named, rea.cells)), rea.repeated
+        FROM (SELECT src.*, dbanon_internal.read_text(src.cells[1]) AS subject
+              FROM (SELECT vie.* FROM pg_temp.dbanon_source vie OFFSET 0) src OFFSET 0) rea;
+        GET DIAGNOSTICS counted = ROW_COUNT;
+        SET LOCAL search_path = pg_catalog, pg_temp;
+        DROP VIEW pg_temp.dbanon_source;
+    EXCEPTION WHEN others THEN
+        GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+        PERFORM dbanon_internal.raise_reading_error(described.qualified, SQLSTATE, context);
+        RAISE;
+    END;
     PERFORM dbanon_internal.settle_staged(asked, kind, ARRAY[called], names_time);
     UPDATE pg_temp.dbanon_staged SET at = to_timestamp(t) WHERE repeated AND CASE WHEN at IS NOT NULL THEN at <> to_timestamp(t) END;
-    PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.leave_out_marked();
     PERFORM dbanon_internal.note_nobody(asked);
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new',
                                                jsonb_build_object(coalesce(rows.swap_remedy, asked.time_column), 't'));
@@ -398,36 +422,30 @@ BEGIN
     PERFORM dbanon_internal.report_stage('storing ' || kind);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, dbanon_internal.loading, text, text, text[], text[]) IS
+COMMENT ON FUNCTION dbanon_internal.stage_events IS
 'Locks the dataset, reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Raises an error if
 what was asked for cannot be read so, or if no row can be used.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(
-    asked dbanon_internal.loading, known dbanon.dataset, counted bigint, there text, twin text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(asked dbanon_internal.loading, known dbanon.dataset, counted bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     looked_for_new CONSTANT boolean := asked.mode = 'new';
 BEGIN
-    PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END), 'content');
     IF looked_for_new THEN
         PERFORM dbanon_internal.leave_out_late(known.dataset_id);
     END IF;
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_left_out(
         counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) note (notice);
-    PERFORM dbanon_internal.note_rounding('pg_temp.dbanon_staged', NULL, count(*), min(sta.at), max(sta.at)) FROM pg_temp.dbanon_staged sta;
+    PERFORM dbanon_internal.note_rounding(coalesce(bool_or(dbanon_internal.is_rounded(sta.subject)), false), count(*), min(sta.at), max(sta.at))
+        FROM pg_temp.dbanon_staged sta;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, dbanon.dataset, bigint, text, text) IS
-'Leaves out staged rows that meet a condition, which says that they are there already, under a name of the reason; where what is new is looked for,
-late ones, too, and both without a copy. Raises an error if no row can be used.';
+COMMENT ON FUNCTION dbanon_internal.leave_out_events IS
+'Leaves out staged rows of times that were published, where what is new is looked for. Raises an error if no row can be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_request_columns(subject text, time_column text, columns text[]) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF cardinality(columns) = 0 THEN
         RAISE EXCEPTION 'A request must have at least one column. Got none.'
@@ -443,12 +461,10 @@ BEGIN
     PERFORM dbanon_internal.demand_different(columns, 'the content');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_request_columns(text, text, text[]) IS
-'Refuses columns of which a request cannot be made.';
+COMMENT ON FUNCTION dbanon_internal.demand_request_columns IS 'Refuses columns of which a request cannot be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_sender_columns(dataset_id bigint, span tstzrange) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     WITH sender AS (
@@ -469,23 +485,25 @@ AS $$
                   'possible senders of a request. Leave such columns out.', string_agg(among.key, ', ' ORDER BY among.key COLLATE "C"))
     FROM among WHERE among.by_chance >= 10 AND among.changed <= among.by_chance / 10 HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_sender_columns(bigint, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.describe_sender_columns IS
 'Names the columns of requests in a time that are properties of their senders: among people that sent twice, at most a tenth as many as by chance
 have two values.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
     source regclass, asked dbanon_internal.loading, columns text[], keys text[])
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     staged record := dbanon_internal.stage_events(source, asked, 'requests', NULL, columns, keys);
 BEGIN
     -- The same request of the same sender and time is there already; loading a file again adds nothing. OFFSET 0: each by the index.
-    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
-        'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = sta.subject '
-        'AND q.sent_at = sta.at AND q.content = sta.pairs OFFSET 0)', (staged.known).dataset_id), 'duplicate-request');
+    WITH gone AS (
+        DELETE FROM pg_temp.dbanon_staged sta WHERE EXISTS (
+            SELECT FROM dbanon.request req WHERE req.dataset_id = (staged.known).dataset_id AND req.subject = sta.subject
+                AND req.sent_at = sta.at AND req.content = sta.pairs OFFSET 0) RETURNING sta.*)
+    INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, CASE asked.mode WHEN 'new' THEN 'known' ELSE 'duplicate-request' END,
+        CASE WHEN asked.mode <> 'new' THEN gone.content END, gone.t FROM gone;
+    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted);
     load_id := dbanon_internal.begin_record((staged.known).dataset_id, 'requests', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
     SELECT (staged.known).dataset_id, take_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
@@ -499,8 +517,7 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.take_requests(regclass, dbanon_internal.loading, text[], text[]) IS
-'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
+COMMENT ON FUNCTION dbanon_internal.take_requests IS 'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_requests(
     source regclass, dataset text, columns text[], subject text DEFAULT 'subject', time_column text DEFAULT 'time', tz text DEFAULT NULL,
@@ -509,9 +526,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_requests(
     allow_future boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
     forgotten bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     named CONSTANT text[] := ARRAY(SELECT ele.name FROM unnest(columns) WITH ORDINALITY ele (name, ord) ORDER BY ele.ord);
@@ -526,7 +541,7 @@ BEGIN
         FROM dbanon_internal.take_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.read_main_counts(taken.left_out) cnt;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.import_requests IS
 'Adds requests to location-based services from a table or view to a dataset that exists. Name only columns of what was asked for. A column that says
 something of the sender, such as an age group or a device, breaks the promise of a release: a reader that knows the ages of people finds fewer than k
 possible senders. A notice names columns that hardly change for one sender. Requests are kept whatever their time and sender. A run counts those that
@@ -561,21 +576,19 @@ Raises: DA001, DA011, DA012, DA014.
 Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_set_name(set_name text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- As the table has it.
     IF set_name IS NULL OR set_name = '' OR btrim(set_name) <> set_name OR length(set_name) > 60
         OR set_name ~ dbanon_internal.build_hidden_pattern() THEN
-        RAISE EXCEPTION 'The name of a set must be 1 to 60 visible characters, without blanks at its ends. Got %.', coalesce(dbanon_internal.quote_text(set_name), 'NULL')
+        RAISE EXCEPTION 'The name of a set must be 1 to 60 visible characters, without blanks at its ends. Got %.',
+                coalesce(dbanon_internal.quote_text(set_name), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Control characters are not visible.',
                   HINT = 'Leave it out for the set ''default'', or choose another.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_set_name(text) IS
-'Refuses what no set of quasi-identifiers can be called.';
+COMMENT ON FUNCTION dbanon_internal.demand_set_name IS 'Refuses what no set of quasi-identifiers can be called.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
     source regclass, dataset text, subject text DEFAULT 'subject', time_column text DEFAULT 'time', tz text DEFAULT NULL,
@@ -585,9 +598,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
     allow_future boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
     forgotten bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     asked dbanon_internal.loading;
@@ -609,10 +620,16 @@ BEGIN
         DELETE FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = held AND qid.set_name = set_name;
     END IF;
     -- OFFSET 0: each by the index.
-    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
-        'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY subject, at ORDER BY line) AS nth FROM pg_temp.dbanon_staged) n '
-        'WHERE nth > 1) OR EXISTS (SELECT FROM dbanon.quasi_identifier i WHERE i.dataset_id = %s AND i.set_name = %L '
-        'AND i.subject = sta.subject COLLATE "default" AND i.at = sta.at OFFSET 0)', held, set_name), 'duplicate-quasi-identifier');
+    WITH gone AS (
+        DELETE FROM pg_temp.dbanon_staged sta
+        WHERE sta.line IN (SELECT num.line FROM (
+                SELECT sam.line, row_number() OVER (PARTITION BY sam.subject, sam.at ORDER BY sam.line) AS nth
+                FROM pg_temp.dbanon_staged sam) num WHERE num.nth > 1)
+            OR EXISTS (SELECT FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = held AND qid.set_name = set_name
+                AND qid.subject = sta.subject COLLATE "default" AND qid.at = sta.at OFFSET 0) RETURNING sta.*)
+    INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, CASE mode WHEN 'new' THEN 'known' ELSE 'duplicate-quasi-identifier' END,
+        CASE WHEN mode <> 'new' THEN gone.content END, gone.t FROM gone;
+    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted);
     load_id := dbanon_internal.begin_record(held, 'quasi-identifiers', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
     SELECT held, load_id, set_name, sta.subject, sta.at FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
@@ -624,7 +641,7 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz, text, text, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.import_quasi_identifiers IS
 'Adds the times at which an adversary may know where a person was, from a table or view, to a set of a dataset that exists.
 Arguments:
 - source: table or view of the same database.

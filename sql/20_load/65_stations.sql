@@ -1,9 +1,7 @@
 -- Cells of base stations: made of the stations by nearest distance, and what is wrong with those that are there.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_cells(kind text, known dbanon.dataset, replace boolean) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     cells bigint;
 BEGIN
@@ -19,13 +17,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_no_cells(text, dbanon.dataset, boolean) IS
-'Refuses stations for a dataset that has cells, unless these are replaced.';
+COMMENT ON FUNCTION dbanon_internal.demand_no_cells IS 'Refuses stations for a dataset that has cells, unless these are replaced.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_area(area @postgis@.geometry, source_srid integer, target integer) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     clip @postgis@.geometry;
     wrong text;
@@ -34,7 +29,8 @@ BEGIN
         RETURN NULL;
     END IF;
     -- An area without a reference system is in that of the stations. What is wrong is looked for in the order of this list.
-    clip := dbanon_internal.reproject(@postgis@.ST_Force2D(CASE @postgis@.ST_SRID(area) WHEN 0 THEN @postgis@.ST_SetSRID(area, source_srid) ELSE area END), target);
+    clip := dbanon_internal.reproject(@postgis@.ST_Force2D(
+        CASE @postgis@.ST_SRID(area) WHEN 0 THEN @postgis@.ST_SetSRID(area, source_srid) ELSE area END), target);
     wrong := CASE WHEN @postgis@.GeometryType(@postgis@.ST_Force2D(area)) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'another kind of geometry'
         WHEN @postgis@.ST_IsEmpty(area) THEN 'an empty one'
         WHEN clip IS NULL OR dbanon_internal.is_endless(area) THEN format('one that SRID %s cannot show', target)
@@ -47,26 +43,20 @@ BEGIN
     RETURN clip;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_area(@postgis@.geometry, integer, integer) IS
-'Refuses an area that cells cannot divide among themselves.';
+COMMENT ON FUNCTION dbanon_internal.demand_area IS 'Refuses an area that cells cannot divide among themselves.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_hull_with_margin(stations @postgis@.geometry) RETURNS @postgis@.geometry
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- As wide as cells are apart: in a plane, the side of a square of the mean area; in a row, their mean distance. One alone gets 1 km.
     SELECT @postgis@.ST_Buffer(h.hull, CASE h.n WHEN 1 THEN 1000
         ELSE greatest(sqrt(@postgis@.ST_Area(h.hull) / h.n), sqrt(
             (@postgis@.ST_XMax(h.hull) - @postgis@.ST_XMin(h.hull)) ^ 2 + (@postgis@.ST_YMax(h.hull) - @postgis@.ST_YMin(h.hull)) ^ 2) / h.n) END)
     FROM (SELECT @postgis@.ST_ConvexHull(stations) AS hull, @postgis@.ST_NumGeometries(stations) AS n) h
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_hull_with_margin(@postgis@.geometry) IS
-'Finds the area that stations serve where none is given.';
+COMMENT ON FUNCTION dbanon_internal.make_hull_with_margin IS 'Finds the area that stations serve where none is given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.cut_voronoi_faces(stations @postgis@.geometry, clip @postgis@.geometry) RETURNS SETOF @postgis@.geometry
-LANGUAGE sql IMMUTABLE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Four guards, further from every place of the area than any station: no cell that counts is endless, so one station, two, or any
     -- number in a row are no special cases. What is nearest to a guard lies outside.
     WITH everything AS (SELECT @postgis@.Box3D(@postgis@.ST_Collect(stations, clip)) AS b),
@@ -85,21 +75,20 @@ AS $$
     SELECT poly.geom FROM edges CROSS JOIN LATERAL @postgis@.ST_Dump(@postgis@.ST_Polygonize(ARRAY[edges.noded])) poly
     WHERE @postgis@.ST_Intersects(clip, @postgis@.ST_PointOnSurface(poly.geom))
 $$;
-COMMENT ON FUNCTION dbanon_internal.cut_voronoi_faces(@postgis@.geometry, @postgis@.geometry) IS
-'Cuts an area along the lines that are equally far from two stations.';
+COMMENT ON FUNCTION dbanon_internal.cut_voronoi_faces IS 'Cuts an area along the lines that are equally far from two stations.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_cells(known dbanon.dataset, area @postgis@.geometry, source_srid integer) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     stations @postgis@.geometry;
     clip @postgis@.geometry := dbanon_internal.demand_area(area, source_srid, known.srid);
 BEGIN
     -- On a grid of a millimetre, ten times as wide as that of the edges: a station lies inside its cell, however near the next one is.
     UPDATE pg_temp.dbanon_staged SET geom = @postgis@.ST_SnapToGrid(geom, 0.001::double precision);
-    PERFORM dbanon_internal.leave_out('line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY @postgis@.ST_X(geom), @postgis@.ST_Y(geom) '
-                             'ORDER BY line) AS nth FROM pg_temp.dbanon_staged) numbered WHERE nth > 1)', '''duplicate-station''', 'content');
+    UPDATE pg_temp.dbanon_staged sta SET reason = 'duplicate-station' FROM (
+        SELECT sam.line, row_number() OVER (PARTITION BY @postgis@.ST_X(sam.geom), @postgis@.ST_Y(sam.geom) ORDER BY sam.line) AS nth
+        FROM pg_temp.dbanon_staged sam) num WHERE num.line = sta.line AND num.nth > 1;
+    PERFORM dbanon_internal.leave_out_marked('far-position');
     SELECT @postgis@.ST_Collect(sta.geom ORDER BY sta.line) INTO stations FROM pg_temp.dbanon_staged sta;
     -- Stations beside the area are usual and serve parts of it; with none near it, one of the two is somewhere else.
     IF NOT @postgis@.ST_Intersects(@postgis@.ST_ConvexHull(clip), stations) THEN
@@ -122,19 +111,18 @@ BEGIN
     UPDATE pg_temp.dbanon_staged sta SET geom = owned.geom
     FROM pg_temp.dbanon_staged every LEFT JOIN owned ON owned.line = every.line
     WHERE every.line = sta.line;
-    PERFORM dbanon_internal.leave_out('geom IS NULL', '''outside-area''', 'content');
+    UPDATE pg_temp.dbanon_staged SET reason = 'outside-area' WHERE geom IS NULL;
+    PERFORM dbanon_internal.leave_out_marked('far-position');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_cells(dbanon.dataset, @postgis@.geometry, integer) IS
+COMMENT ON FUNCTION dbanon_internal.make_cells IS
 'Makes cells of the staged stations; those where another stands, and those to which no place of the area is nearest, are left out. Raises an error if
 cells cannot divide the area, or if no station stands within its hull.';
 
 -- ---- what is wrong with cells
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_outside_cells(dataset_id bigint) RETURNS bigint
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     covered CONSTANT @postgis@.geometry := (SELECT @postgis@.ST_Union(c.geom) FROM dbanon.cell c WHERE c.dataset_id = count_outside_cells.dataset_id);
 BEGIN
@@ -146,14 +134,11 @@ BEGIN
         WHERE t.dataset_id = count_outside_cells.dataset_id AND NOT @postgis@.ST_Covers(covered, t.path));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_outside_cells(bigint) IS
-'Counts the fixes of a dataset that lie in none of its cells.';
+COMMENT ON FUNCTION dbanon_internal.count_outside_cells IS 'Counts the fixes of a dataset that lie in none of its cells.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_cell_faults(
     dataset_id bigint, OUT overlap_m2 double precision, OUT gaps bigint, OUT gap_m2 double precision, OUT pieces bigint)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Less than a square metre is how finely borders are drawn; cells meet to the millimetre, as they do for those who look for neighbours.
     WITH every AS (
         -- Rounding to the millimetre closes cracks, and would count as overlap what it adds along the edges of large cells.
@@ -170,13 +155,10 @@ AS $$
         (SELECT count(*) FROM hole), (SELECT coalesce(sum(hole.area), 0) FROM hole), (SELECT count(*) FROM piece)
     FROM every
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_cell_faults(bigint) IS
-'Measures how far the cells of a dataset are from covering one area once.';
+COMMENT ON FUNCTION dbanon_internal.measure_cell_faults IS 'Measures how far the cells of a dataset are from covering one area once.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_cells(kind text, dataset_id bigint, quarantined jsonb) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     merged CONSTANT bigint := coalesce((quarantined ->> 'duplicate-station')::bigint, 0);
     beyond CONSTANT bigint := coalesce((quarantined ->> 'outside-area')::bigint, 0);
@@ -187,7 +169,8 @@ BEGIN
         PERFORM dbanon_internal.raise_notice(format('Stations that stand where another does share its cell: %s.', dbanon_internal.format_count(merged)));
     END IF;
     IF beyond > 0 THEN
-        PERFORM dbanon_internal.raise_notice(format('Stations to which no place of the area is nearest have no cell: %s.', dbanon_internal.format_count(beyond)));
+        PERFORM dbanon_internal.raise_notice(format('Stations to which no place of the area is nearest have no cell: %s.',
+                                                    dbanon_internal.format_count(beyond)));
     END IF;
     IF kind = 'cells' THEN
         faults := dbanon_internal.measure_cell_faults(dataset_id);
@@ -211,5 +194,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.report_cells(text, bigint, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.report_cells IS
 'Says in notices what is to be known of cells just stored: stations merged or without a cell, overlaps, gaps, and fixes outside.';

@@ -3,8 +3,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_cell_pois(dataset_id bigint) RETURNS TABLE (
     cell_id bigint, area_m2 double precision, category text, pois bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- Each point asks the index on the cells' geometry, whatever the planner takes the tables for; `+ 0` keeps the index on dataset_id out of it.
 SET enable_seqscan = off
 SET jit = off
@@ -22,13 +21,12 @@ AS $$
     FROM ONLY dbanon.cell cel LEFT JOIN counted ON counted.cell_id = cel.cell_id
     WHERE cel.dataset_id = count_cell_pois.dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_cell_pois(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.count_cell_pois IS
 'Gives each cell of a dataset its area and, in a row each, the categories of the points of interest in it with their number; one row
 without a category where it holds none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_cell_neighbours(dataset_id bigint) RETURNS TABLE (cell_id bigint, neighbour_id bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off
 AS $$
@@ -39,21 +37,19 @@ AS $$
     JOIN ONLY dbanon.cell b ON b.geom OPERATOR(@postgis@.&&) a.near AND b.dataset_id + 0 = find_cell_neighbours.dataset_id AND b.cell_id > a.cell_id
     WHERE @postgis@.ST_Length(@postgis@.ST_Intersection(@postgis@.ST_Boundary(a.geom), @postgis@.ST_Boundary(b.geom), 0.001)) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_cell_neighbours(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_cell_neighbours IS
 'Gives the pairs of cells of a dataset that share an edge, not only a corner; the lesser cell_id first.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hash_cell(geom @postgis@.geometry) RETURNS bytea
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT sha256(@postgis@.ST_AsEWKB(geom, 'NDR'))
 $$;
-COMMENT ON FUNCTION dbanon_internal.hash_cell(@postgis@.geometry) IS
+COMMENT ON FUNCTION dbanon_internal.hash_cell IS
 'By what a cell is known again when it is loaded anew or into another dataset: a hash of its polygon, byte by byte, and SRID.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_stored_atoms(dataset_id bigint, l double precision, t double precision) RETURNS TABLE (cell_id bigint, atom integer)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION dbanon_internal.find_stored_atoms(dataset_id bigint, l double precision, t double precision)
+RETURNS TABLE (cell_id bigint, atom integer)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET enable_nestloop = off
 SET jit = off
@@ -82,6 +78,6 @@ AS $$
           FROM told JOIN ranked ON ranked.release_id = told.release_id GROUP BY told.cell_id) best
     ORDER BY best.cell_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_stored_atoms(bigint, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_stored_atoms IS
 'Gives the cells of a dataset that a release of its population gave an atom, with that atom: of those that everybody knows, of these those that promise
 l and t, of these those that know most of these cells, of these the newest; no row where there is none.';

@@ -34,7 +34,7 @@ BEGIN ATOMIC
     ) piece
     WHERE block.no IS NOT NULL;
 END;
-COMMENT ON FUNCTION dbanon_internal.read_region_blocks(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.read_region_blocks IS
 'The regions of a run by number, some thousand a row, or block: of each column the binary form of all values (extra: its text in UTF-8), with the
 size of each, -1 where it is null.';
 
@@ -64,7 +64,7 @@ BEGIN ATOMIC
     ) piece
     WHERE block.no IS NOT NULL;
 END;
-COMMENT ON FUNCTION dbanon_internal.read_membership_blocks(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.read_membership_blocks IS
 'The members of a run by record, trajectory and period, those of a thousand records a row: of each column the binary form of all values,
 with the size of each period, -1 where it is null.';
 
@@ -82,6 +82,6 @@ BEGIN ATOMIC
           ORDER BY 1, 2 OFFSET 0) n
     GROUP BY n.block;
 END;
-COMMENT ON FUNCTION dbanon_internal.read_name_blocks(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.read_name_blocks IS
 'The trajectories of a run''s dataset that are members of the run, by id, those with the same id >> 16 a row: their ids, the sizes of the names
 of their subjects, and these in UTF-8.';

@@ -1,8 +1,7 @@
 -- The digest that ties a verdict to exactly the rows it was given on, and to the people they are about.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_table_digest(run_id bigint, relation text) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1000000
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1000000 SET search_path = pg_catalog, pg_temp
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
 SET enable_seqscan = off
 -- Names are found by hashing.
@@ -33,12 +32,11 @@ BEGIN
         END, ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_table_digest(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.compute_table_digest IS
 'SHA-256 over the rows of a run in one of its large tables: its regions, its members, the trajectories that are members, or its records.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_large_digests(run_id bigint) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET parallel_setup_cost = 0
 SET parallel_tuple_cost = 0
 AS $$
@@ -56,12 +54,10 @@ BEGIN
         || dbanon_internal.compute_table_digest(run_id, 'trajectory') || dbanon_internal.compute_table_digest(run_id, 'record');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_large_digests(bigint) IS
-'The digests of a run''s regions, members, names and records, one behind the other.';
+COMMENT ON FUNCTION dbanon_internal.compute_large_digests IS 'The digests of a run''s regions, members, names and records, one behind the other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_content_digest(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET work_mem = '64MB'
 AS $$
@@ -83,15 +79,13 @@ BEGIN
             FROM ONLY dbanon.atom atom WHERE atom.run_id = compute_content_digest.run_id));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_content_digest(bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.compute_content_digest IS
 'SHA-256 over every region, period, record, member, hiding set and atom of a run, and the name of the subject that each member is in its dataset:
 equal for the very same sets and regions of the same people; large: the digests of its regions, members and names, of a client that has read
 their blocks, else they are read here.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_run_digest(run_id bigint, content bytea DEFAULT NULL) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Binary send functions and UTF-8 text: nothing here depends on TimeZone, DateStyle, bytea_output or client_encoding.
     -- record_send frames every value with its type and length, so two different rows never look alike.
     SELECT sha256(
@@ -110,7 +104,7 @@ AS $$
     JOIN ONLY dbanon.method met ON met.name = run.method
     WHERE run.run_id = compute_run_digest.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_run_digest(bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.compute_run_digest IS
 'SHA-256 over a run''s method and how rows of it are read, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
 revision now, every region, period, record, member, hiding set and atom, and the name of the subject that each member is in
 that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are

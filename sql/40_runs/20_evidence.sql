@@ -18,8 +18,7 @@ BEGIN ATOMIC
     FROM ONLY dbanon.region reg
     WHERE reg.run_id = gather_region_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.gather_region_evidence(bigint) IS
-'The shapes of a run''s regions as numbers.';
+COMMENT ON FUNCTION dbanon_internal.gather_region_evidence IS 'The shapes of a run''s regions as numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_period_evidence(run_id bigint) RETURNS TABLE (
     period_no integer, lower_s double precision, upper_s double precision)
@@ -29,8 +28,7 @@ BEGIN ATOMIC
     FROM ONLY dbanon.period p
     WHERE p.run_id = gather_period_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.gather_period_evidence(bigint) IS
-'The distinct periods of a run.';
+COMMENT ON FUNCTION dbanon_internal.gather_period_evidence IS 'The distinct periods of a run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_record_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, length integer, periods bytea, regions bytea)
@@ -42,8 +40,7 @@ BEGIN ATOMIC
     FROM ONLY dbanon.record d
     WHERE d.run_id = gather_record_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.gather_record_evidence(bigint) IS
-'The rows of a run''s records, in bulk.';
+COMMENT ON FUNCTION dbanon_internal.gather_record_evidence IS 'The rows of a run''s records, in bulk.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_hiding_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, lower_s double precision, upper_s double precision, length integer, others bytea)
@@ -56,8 +53,7 @@ BEGIN ATOMIC
     FROM ONLY dbanon.hiding h
     WHERE h.run_id = gather_hiding_evidence.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.gather_hiding_evidence(bigint) IS
-'The records that each record of a run is hidden among, where sets overlap.';
+COMMENT ON FUNCTION dbanon_internal.gather_hiding_evidence IS 'The records that each record of a run is hidden among, where sets overlap.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_cloaked_evidence(run_id bigint) RETURNS TABLE (region_no integer, cloaked smallint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -66,5 +62,4 @@ BEGIN ATOMIC
     FROM ONLY dbanon.region g
     WHERE g.run_id = gather_cloaked_evidence.run_id AND g.extra ? 'cloaked';
 END;
-COMMENT ON FUNCTION dbanon_internal.gather_cloaked_evidence(bigint) IS
-'Which regions of a run say that they are no exact places.';
+COMMENT ON FUNCTION dbanon_internal.gather_cloaked_evidence IS 'Which regions of a run say that they are no exact places.';

@@ -2,9 +2,7 @@
 -- a separate connection, and registers that session: what has a worker whose session does not hold its lock is dead.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_lock() RETURNS dbanon.session
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held dbanon.session;
 BEGIN
@@ -15,13 +13,10 @@ BEGIN
     RETURN held;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.hold_lock() IS
-'Takes an advisory lock with a key drawn at random, which the session holds until it releases it or ends.';
+COMMENT ON FUNCTION dbanon_internal.hold_lock IS 'Takes an advisory lock with a key drawn at random, which the session holds until it releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_held(held_by dbanon.session) RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Within a transaction the server shows the sessions as they were when it was first asked.
     SELECT pg_stat_clear_snapshot();
     -- Any login can see the keys of locks, from other databases of the server at least, and take them; and a number of a
@@ -34,24 +29,19 @@ AS $$
           AND loc.pid = (is_held.held_by).pid AND act.usesysid = (is_held.held_by).login
           AND (act.backend_start = (is_held.held_by).started_at) IS NOT FALSE)
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_held(dbanon.session) IS
+COMMENT ON FUNCTION dbanon_internal.is_held IS
 'Whether a session is there and holds its advisory lock: same process number, login and, where the caller may see it,
 start; the same lock held by others does not count; on a standby, which does not see the sessions of its primary, every
 session counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.wake_workers() RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_notify(w.channel, '') FROM dbanon.worker w
 $$;
-COMMENT ON FUNCTION dbanon_internal.wake_workers() IS
-'Notifies every worker that there is something to do, each on its own channel, which others cannot name.';
+COMMENT ON FUNCTION dbanon_internal.wake_workers IS 'Notifies every worker that there is something to do, each on its own channel, which others cannot name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.register_worker(name text) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     drawn CONSTANT text := 'dbanon_' || replace(gen_random_uuid()::text, '-', '');
 BEGIN
@@ -59,12 +49,10 @@ BEGIN
     RETURN drawn;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.register_worker(text) IS
-'Enters a worker, which counts as up for as long as the calling session lasts.';
+COMMENT ON FUNCTION dbanon_internal.register_worker IS 'Enters a worker, which counts as up for as long as the calling session lasts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_default_seed(dataset_id bigint, method text, algorithm text, params jsonb) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     -- The first 63 bits: with fewer, an adversary that knows how many ties were broken could try all seeds.
@@ -74,16 +62,14 @@ AS $$
     FROM ONLY dbanon.dataset d JOIN ONLY dbanon.population p ON p.population_id = d.population_id
     WHERE d.dataset_id = make_default_seed.dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_default_seed(bigint, text, text, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.make_default_seed IS
 'The seed of a run that is given none: a hash, keyed by the population, of method, algorithm, checked parameters with their times, and dataset,
 so that the same run again gives the same groups, and another time others.';
 
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen CONSTANT text := dbanon_internal.demand_algorithm(method, algorithm);
     checked CONSTANT jsonb := dbanon_internal.complete_params(method, chosen, params);
@@ -104,7 +90,7 @@ BEGIN
     RETURN new_run;
 END
 $$;
-COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
+COMMENT ON FUNCTION dbanon.submit_run IS
 'Queues a run for the next worker that is free and returns at once.
 Arguments:
 - dataset: @Submitting.dataset@
@@ -118,9 +104,7 @@ Example: SELECT dbanon.submit_run(''taxi'', ''METHOD'', ''{"k": 20}'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
     claimed_run bigint, lock_key bigint, attempt integer, todo text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     next dbanon.run;
     held dbanon.session;
@@ -144,15 +128,13 @@ BEGIN
         RETURNING run.run_id, held.lock_key, run.attempts, run.todo;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.claim_run(text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.claim_run IS
 'Takes the oldest run that waits, or a certain one, for the calling session, which holds an advisory lock on it until it
 releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN
@@ -174,13 +156,10 @@ BEGIN
     RETURN CASE WHEN state.cancel_requested_at IS NULL THEN 'go on' ELSE 'cancel' END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
-'Writes how far a worker is with a run, and returns whether it is to go on; workers call it at intervals.';
+COMMENT ON FUNCTION dbanon_internal.watch_run IS 'Writes how far a worker is with a run, and returns whether it is to go on; workers call it at intervals.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.abandon_attempt(run dbanon.run, over boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF run.todo = 'compute' THEN
         -- A half-computed run has rows that no digest covers.
@@ -205,13 +184,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.abandon_attempt(dbanon.run, boolean) IS
-'Takes a run from its worker and deletes what it wrote.';
+COMMENT ON FUNCTION dbanon_internal.abandon_attempt IS 'Takes a run from its worker and deletes what it wrote.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.requeue_run(run_id bigint, attempt integer) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN
@@ -225,23 +201,18 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.requeue_run(bigint, integer) IS
+COMMENT ON FUNCTION dbanon_internal.requeue_run IS
 'Gives a run back to the queue, by a worker that was asked to stop; this attempt does not count; if its cancellation was
 requested, it is cancelled.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_lost_worker() RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'The process that computed the run ended before the run was done, and the rows it wrote were deleted. Start another run.'
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_lost_worker() IS
-'The error of a run whose worker ended early for the last time.';
+COMMENT ON FUNCTION dbanon_internal.describe_lost_worker IS 'The error of a run whose worker ended early for the last time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     dead dbanon.run;
 BEGIN
@@ -256,13 +227,10 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.reap_run(bigint) IS
-'Takes a run from a worker whose session has ended.';
+COMMENT ON FUNCTION dbanon_internal.reap_run IS 'Takes a run from a worker whose session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_runs() RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     candidate bigint;
     reaped integer := 0;
@@ -284,15 +252,13 @@ BEGIN
     RETURN reaped;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.reap_runs() IS
+COMMENT ON FUNCTION dbanon_internal.reap_runs IS
 'Looks for runs whose worker''s session has ended, and deletes what they wrote: they go back to the queue, or are failed after the
 last attempt, or cancelled where that was requested; deletes the workers, samples and runs of sweeps whose session has ended; in a transaction that may only
 read, as on a standby, it does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_run(run_id bigint) RETURNS dbanon.run
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN
@@ -305,14 +271,12 @@ BEGIN
     RETURN state;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.lock_run(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.lock_run IS
 'Keeps others from a run''s row until the transaction ends, after having looked whether its worker''s session has ended. Raises an error if there is
 no such run.';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(cancel_run.run_id);
 BEGIN
@@ -342,7 +306,7 @@ BEGIN
     RETURN 'being cancelled';
 END
 $$;
-COMMENT ON FUNCTION dbanon.cancel_run(bigint) IS
+COMMENT ON FUNCTION dbanon.cancel_run IS
 'Cancels a run, or the verification of one. If it waits, it ends at once. If a worker computes it, it ends within seconds, and nothing that it wrote
 stays. If a verification is cancelled, the run keeps its status.
 Arguments:
@@ -352,9 +316,7 @@ Raises: DA001. DA013 if there is nothing to cancel.
 Example: SELECT dbanon.cancel_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.verify_run(run_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(verify_run.run_id);
 BEGIN
@@ -379,7 +341,7 @@ BEGIN
     RETURN state.run_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
+COMMENT ON FUNCTION dbanon.verify_run IS
 'Asks the next free worker to attack the stored rows of a run again, and returns at once. The verdict is written to dbanon.verification and decides the
 status of the run.
 Arguments:
@@ -389,9 +351,7 @@ Raises: DA001. DA011 if the run was not computed, or its dataset was dropped. DA
 Example: SELECT dbanon.verify_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_evaluation(run_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE dbanon.run run
         SET todo = 'evaluate', error = NULL, most_attempts = run.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
@@ -403,17 +363,14 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.ask_evaluation(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.ask_evaluation IS
 'Asks the next free worker to measure a run, as dbanon evaluate does; false where there is nothing to measure, or the run has other work to be done.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'The run must exist. There is no run %.', coalesce(run_id::text, 'NULL')
         USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_no_run(bigint) IS
-'Says that there is no such run.';
+COMMENT ON FUNCTION dbanon_internal.refuse_no_run IS 'Says that there is no such run.';

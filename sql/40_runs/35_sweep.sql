@@ -2,22 +2,18 @@
 -- lock as a worker does: after the session has ended, however it did, the next process that looks deletes them.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_holder(lock_key bigint) RETURNS dbanon.session
-LANGUAGE sql STABLE PARALLEL RESTRICTED STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL RESTRICTED STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ROW(find_holder.lock_key, a.pid, a.usesysid, a.backend_start)::dbanon.session
     FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
       AND (l.classid::bigint << 32) | l.objid::bigint = find_holder.lock_key
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_holder(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_holder IS
 'The session that holds an advisory lock, without its start where the caller may not see that; NULL where none does.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.tie_run(run_id bigint, lock_key bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     tied CONSTANT dbanon.session := dbanon_internal.find_holder(tie_run.lock_key);
 BEGIN
@@ -29,13 +25,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tie_run(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.tie_run IS
 'Lets a run that its own login has just submitted go when a session ends. Raises an error if the run does not wait in the queue, or if the session has
 ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.sample_people(dataset text, people integer, lock_key bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 AS $$
@@ -84,14 +79,12 @@ BEGIN
     RETURN named;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.sample_people(text, integer, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.sample_people IS
 'Copies so many people of a dataset, drawn at random, and all places into another dataset, which is never published and goes with the session; returns
 its name. Raises an error if the sample has fewer than 2 people or as many as the dataset, or if the session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_untied() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended bigint[] := ARRAY(SELECT dat.dataset_id FROM dbanon.dataset dat
                             WHERE dat.sample_of IS NOT NULL AND NOT dbanon_internal.is_held(dat.tied_to));
@@ -116,5 +109,4 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.drop_untied() IS
-'Deletes the runs and samples of sweeps whose session has ended, but no run that was published meanwhile.';
+COMMENT ON FUNCTION dbanon_internal.drop_untied IS 'Deletes the runs and samples of sweeps whose session has ended, but no run that was published meanwhile.';

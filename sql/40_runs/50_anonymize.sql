@@ -1,9 +1,7 @@
 -- The whole way from psql: submit, wait for a worker to finish, publish.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_commit_error() RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     COMMIT;  -- always fails: a function cannot commit
     RETURN NULL;
@@ -11,15 +9,14 @@ EXCEPTION WHEN invalid_transaction_termination THEN
     RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_commit_error() IS
+COMMENT ON FUNCTION dbanon_internal.read_commit_error IS
 'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with
 the message it got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_submittable(
     publish_as text, replace boolean, end_readers boolean, readers text[], grow boolean, allow_overlap boolean, reason text, within boolean)
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 BEGIN
@@ -46,14 +43,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_submittable(text, boolean, boolean, text[], boolean, boolean, text, boolean) IS
-'Refuses a call of dbanon.anonymize that could not be submitted or published.';
+COMMENT ON FUNCTION dbanon_internal.demand_submittable IS 'Refuses a call of dbanon.anonymize that could not be submitted or published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_release_options(
     name text, replace boolean, end_readers boolean, readers text[], grow boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.demand_release_name(demand_release_options.name);
     PERFORM dbanon_internal.demand_replacement(end_readers, replace);
@@ -61,12 +55,10 @@ BEGIN
     PERFORM dbanon_internal.choose_readers(demand_release_options.name, replace OR grow, readers);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_release_options(text, boolean, boolean, text[], boolean) IS
-'Refuses, before a run, options with which its release could not be made.';
+COMMENT ON FUNCTION dbanon_internal.demand_release_options IS 'Refuses, before a run, options with which its release could not be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE
@@ -90,15 +82,13 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_refusal(bigint, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.note_refusal IS
 'Writes into dbanon.runs and dbanon.audit that a run was not published; the next publication of the run takes it from dbanon.runs.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_publish(
     run_id bigint, name text, replace boolean, allow_overlap boolean, reason text, end_readers boolean, readers text[], grow boolean,
     OUT rows bigint, OUT state text, OUT message text, OUT detail text, OUT hint text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     rows := dbanon.publish(run_id, name, replace, allow_overlap, reason, end_readers, readers, grow);
 EXCEPTION WHEN OTHERS OR query_canceled THEN
@@ -106,24 +96,19 @@ EXCEPTION WHEN OTHERS OR query_canceled THEN
     PERFORM dbanon_internal.note_refusal(run_id, name, state, message);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
+COMMENT ON FUNCTION dbanon_internal.try_publish IS
 'Publishes as dbanon.publish does; if that is refused, notes it and returns the error, which the caller raises in a later transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_refusal(state text, message text, detail text, hint text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '%', message USING ERRCODE = state, DETAIL = detail, HINT = hint;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.raise_refusal(text, text, text, text) IS
-'Raises an error that dbanon_internal.try_publish returned.';
+COMMENT ON FUNCTION dbanon_internal.raise_refusal IS 'Raises an error that dbanon_internal.try_publish returned.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_progress(run_id bigint, said text, OUT line text, OUT ended boolean)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.runs;
 BEGIN
@@ -137,13 +122,10 @@ BEGIN
     line := nullif(line, said);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_progress(bigint, text) IS
-'How far a run is, for dbanon.anonymize.';
+COMMENT ON FUNCTION dbanon_internal.describe_progress IS 'How far a run is, for dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_verified(run_id bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.run;
 BEGIN
@@ -160,8 +142,7 @@ BEGIN
     RETURN state.status;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_verified(bigint) IS
-'Raises a run''s own error unless it is verified.';
+COMMENT ON FUNCTION dbanon_internal.demand_verified IS 'Raises a run''s own error unless it is verified.';
 
 -- The procedure has no settings (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(
@@ -228,7 +209,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, text[], boolean, bigint, text, bigint) IS
+COMMENT ON PROCEDURE dbanon.anonymize IS
 'Submits a run, reports how far a worker is with it, and publishes it if the attack found nothing. It waits until all of that is done. Ctrl-C ends the
 waiting, not the run.
 Arguments:

@@ -3,8 +3,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_data(dataset_id bigint) RETURNS TABLE (
     subjects bigint, trajectories bigint, fixes bigint, first_s double precision, last_s double precision)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     SELECT (SELECT count(*) FROM (SELECT FROM ONLY dbanon.trajectory s WHERE s.dataset_id = measure_data.dataset_id GROUP BY s.subject) g),
@@ -12,14 +11,12 @@ AS $$
         min(t.first_s), max(t.last_s)
     FROM ONLY dbanon.trajectory t WHERE t.dataset_id = measure_data.dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_data(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.measure_data IS
 'Counts the trajectories of a dataset and finds its first and last time in unix seconds, which are NULL where it is empty.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_inputs(dataset_id bigint, traits jsonb, params jsonb) RETURNS TABLE (
     input text, rows bigint, needed boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT inp.input, CASE inp.input
             WHEN 'requests' THEN (SELECT count(*) FROM ONLY dbanon.request req WHERE req.dataset_id = count_inputs.dataset_id)
             WHEN 'sites' THEN (SELECT count(*) FROM ONLY dbanon.site site WHERE site.dataset_id = count_inputs.dataset_id)
@@ -33,14 +30,12 @@ AS $$
           SELECT ele.value, false, ele.ordinality FROM jsonb_array_elements_text(traits -> 'joins') WITH ORDINALITY ele) inp
     ORDER BY inp.needed DESC, inp.place
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_inputs(bigint, jsonb, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.count_inputs IS
 'Counts the rows of each input that a method reads (without which it cannot run) or joins, beside trajectories.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_planned_span(
     traits jsonb, params jsonb, grid_s integer, first_s double precision, last_s double precision) RETURNS tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The instant looked at; or from where a parameter says that rows begin, else from the first slot of the data, to the end.
     SELECT CASE WHEN s.begins < s.ends THEN tstzrange(to_timestamp(s.begins), to_timestamp(s.ends)) END
     FROM (SELECT (params ->> (traits ->> 'instant'))::double precision AS instant) i
@@ -51,14 +46,12 @@ AS $$
                    floor(first_s / grid_s) * grid_s) AS begins,
                coalesce(i.instant + grid_s, (params ->> 'until')::double precision, floor(last_s / grid_s) * grid_s + grid_s) AS ends) s
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_planned_span(jsonb, jsonb, integer, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_planned_span IS
 'The time that the rows of a run may cover, by its parameters and the extent of the data; NULL where there is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_lacking_history(
     traits jsonb, params jsonb, grid_s integer, first_s double precision, OUT begins timestamptz, OUT history_s double precision, OUT start text)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- Where neither is given, a run begins late enough by itself.
     asked CONSTANT double precision := coalesce(params ->> 'start', params ->> 'since')::double precision;
@@ -73,16 +66,14 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_lacking_history(jsonb, jsonb, integer, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.find_lacking_history IS
 'Where data begin less than max_gap_s before the first instant of a run: that instant, how much came before it, and the start from which nobody is
 absent for want of earlier positions; NULL where enough came before, or positions are not carried on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.estimate_from_earlier(
     method text, algorithm text, k jsonb, dataset_id bigint, fixes bigint) RETURNS TABLE (
     item text, value numeric, exact boolean, note text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH earlier AS MATERIALIZED (
         SELECT run.*, dat.name AS dataset, CASE run.dataset_id WHEN estimate_from_earlier.dataset_id THEN 1
             ELSE estimate_from_earlier.fixes
@@ -106,14 +97,13 @@ AS $$
         ('longer_side_90_m', (earlier.metrics ->> 'longer_side_90_m')::numeric, 1)) fig (item, value, digits)
     WHERE fig.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.estimate_from_earlier(text, text, jsonb, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.estimate_from_earlier IS
 'What a verified run of this method and algorithm came to, scaled by fixes: the latest on this dataset, of the same k if there is one,
 else the latest on another.';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_run(dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL)
 RETURNS TABLE (item text, value numeric, exact boolean, note text)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 AS $$
 DECLARE
@@ -191,7 +181,7 @@ BEGIN
         ORDER BY can.code = 0, can.code, can.exact DESC LIMIT 1;
 END
 $$;
-COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
+COMMENT ON FUNCTION dbanon.plan_run IS
 'Predicts how a run would end. It computes no run and writes nothing.
 Arguments:
 - dataset: @Planning.dataset@

@@ -1,34 +1,31 @@
 -- Who is hidden with whom in a run, and what of it is kept permanently once the run is published.
+--
+-- In all files of this folder: FROM ONLY, since rows of a child table of somebody's would otherwise be taken for ours. #variable_conflict, since the
+-- columns that a function returns have the names of those it reads. A query of a function's own stands in PL/pgSQL with a plan_cache_mode where a
+-- session keeps the plan: to make it takes longer than to measure ten people.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_span(run_id bigint) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (
     SELECT tstzrange(min(lower(p.period)), max(upper(p.period))) FROM ONLY dbanon.period p
     WHERE p.run_id = find_run_span.run_id HAVING count(*) > 0);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_run_span(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_span IS
 'From the start of a run''s first row to the end of its last, for operators too, who may not read the rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_extent(run_id bigint) RETURNS double precision[]
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY[@postgis@.ST_XMin(b.box), @postgis@.ST_YMin(b.box), @postgis@.ST_XMax(b.box), @postgis@.ST_YMax(b.box)]
     FROM (SELECT @postgis@.ST_3DExtent(g.region) AS box FROM ONLY dbanon.region g WHERE g.run_id = find_run_extent.run_id) b
     WHERE b.box IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_run_extent(bigint) IS
-'The box around all regions of a run: least x and y, greatest x and y.';
+COMMENT ON FUNCTION dbanon_internal.find_run_extent IS 'The box around all regions of a run: least x and y, greatest x and y.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_row_meaning(
     run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Without step_s rows are of one moment. Which one, in a row longer than a slot, is not said: as where each person has one fix of any time.
     SELECT CASE WHEN e.step_s IS NULL AND (SELECT upper(s.span) - lower(s.span) > make_interval(secs => d.grid_s)
                                         FROM dbanon_internal.find_run_span(r.run_id) s (span))
@@ -40,13 +37,11 @@ AS $$
     CROSS JOIN LATERAL (SELECT (r.params ->> (m.traits ->> 'every'))::integer AS step_s) e
     WHERE r.run_id = find_row_meaning.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_row_meaning(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_row_meaning IS
 'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_traits(run_id bigint) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Exact rows show where people are, as a snapshot does.
     RETURN (
@@ -56,13 +51,10 @@ BEGIN
     WHERE r.run_id = find_run_traits.run_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_run_traits(bigint) IS
-'The traits of a run''s method; of a run with exact rows, those of a snapshot.';
+COMMENT ON FUNCTION dbanon_internal.find_run_traits IS 'The traits of a run''s method; of a run with exact rows, those of a snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_run_reach(run_id bigint) RETURNS interval
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (
     SELECT dbanon_internal.compute_method_reach(dbanon_internal.find_run_traits(r.run_id), r.params, dbanon_internal.find_settle_s(d.population_id))
@@ -70,12 +62,10 @@ BEGIN
     WHERE r.run_id = compute_run_reach.run_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_run_reach(bigint) IS
-'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';
+COMMENT ON FUNCTION dbanon_internal.compute_run_reach IS 'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
 AS $$
 DECLARE
@@ -99,12 +89,11 @@ BEGIN
               HINT = 'The dataset has changed since that run. Start another: CALL dbanon.anonymize(...).';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members IS
 'Says how many of a run''s records have no member, and how many members no trajectory in the run''s dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_record_spans(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
@@ -130,12 +119,10 @@ AS $$
     FROM ONLY dbanon.record rec JOIN list ON list.periods = rec.periods JOIN span ON span.list_no = list.list_no
     WHERE rec.run_id = find_record_spans.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_record_spans(bigint) IS
-'For each record of a run, from the start of its first row to the end of its last.';
+COMMENT ON FUNCTION dbanon_internal.find_record_spans IS 'For each record of a run, from the start of its first row to the end of its last.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.cut_records(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
@@ -159,12 +146,10 @@ AS $$
     FROM (SELECT cut.record_id, cut.at, lead(cut.at) OVER (PARTITION BY cut.record_id ORDER BY cut.at) AS until FROM cut) sec
     WHERE sec.until IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.cut_records(bigint) IS
-'Cuts the time of each record of a run into pieces, in each of which its members are the same.';
+COMMENT ON FUNCTION dbanon_internal.cut_records IS 'Cuts the time of each record of a run into pieces, in each of which its members are the same.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_groups(run_id bigint) RETURNS TABLE (period tstzrange, people bigint[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
@@ -238,13 +223,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_run_groups(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_groups IS
 'Finds who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending order. Raises an
 error if the method stores no groups, if a member is not in the dataset, or if a row has no member.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_exposures(run_id bigint) RETURNS TABLE (person bigint, period tstzmultirange)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
@@ -283,14 +267,12 @@ BEGIN
           GROUP BY tra.subject) who;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_run_exposures(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_run_exposures IS
 'Finds when a run that is measured shows people exactly, or, if it stands alone, when it speaks of them. Raises an error if a member is not in the
 dataset, or if a record has none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_groups(run_id bigint, release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     alone boolean := (SELECT dbanon_internal.stands_alone(r.method, r.algorithm) FROM ONLY dbanon.run r WHERE r.run_id = store_groups.run_id);
 BEGIN
@@ -302,5 +284,5 @@ BEGIN
         SELECT store_groups.release_id, e.person, e.period FROM dbanon_internal.find_run_exposures(store_groups.run_id) e;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_groups(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.store_groups IS
 'Stores of whom a run speaks under the number of a release: groups and exact rows; of one that stands alone, people and times.';

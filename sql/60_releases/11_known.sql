@@ -18,21 +18,18 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.hash_row(key bytea, period bytea, people bigint[]) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
-COMMENT ON FUNCTION dbanon_internal.hash_row(bytea, bytea, bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.hash_row IS
 '64 bits of a keyed hash of a row of dbanon.grouping, exposure or asked: of its period, or content and windows, as they are sent, and its people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT sha256(convert_to(relation, 'UTF8') || int8send(release_id) || dbanon_internal.find_dataset_key(dataset_id))
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_groups_key(text, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.make_groups_key IS
 'The key with which the rows that a table has of a release are hashed, made from that of its population, which no operator reads.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_groups_sum(release_id bigint, dataset_id bigint) RETURNS numeric
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 SET parallel_setup_cost = 0
 SET parallel_tuple_cost = 0
@@ -52,13 +49,10 @@ BEGIN
             FROM ONLY dbanon.asked ask WHERE ask.release_id = compute_groups_sum.release_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_groups_sum(bigint, bigint) IS
-'The sum of keyed hashes of what is stored of whom a release speaks, as it is now.';
+COMMENT ON FUNCTION dbanon_internal.compute_groups_sum IS 'The sum of keyed hashes of what is stored of whom a release speaks, as it is now.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_promise(run_id bigint) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
     SELECT coalesce(
         (SELECT jsonb_build_object('hides', coalesce(met.traits ->> 'hides', 'place'), 'hidden_by', met.traits -> 'hidden_by', 'k', run.params -> 'k',
@@ -69,7 +63,7 @@ AS $$
          FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = make_promise.run_id),
         '{"hides": "place", "alone": true}')
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_promise(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.make_promise IS
 'What later runs need to know of a run that is published, from its parameters and the traits of its method now; NULL is that of a lost release.';
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for all releases of a population.
@@ -79,13 +73,11 @@ RETURN ('x' || encode(substring(sha256(key || record_send(ROW(
     release.release_id, release.span, release.reach, release.content, release.window_s, release.overlap_reason IS NOT NULL, release.extent,
     release.readers, release.series_id, release.bounds,
     convert_to(release.promise::text, 'UTF8')))), 1, 8), 'hex'))::bit(64)::bigint;
-COMMENT ON FUNCTION dbanon_internal.hash_promise(bytea, dbanon.release) IS
+COMMENT ON FUNCTION dbanon_internal.hash_promise IS
 '64 bits of a hash, with the key of its population, of all in the row of a release by which later runs are compared with it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.freeze_promise() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND OLD.promise IS NOT NULL THEN  -- taken away: it is not signed again
         RETURN NEW;
@@ -98,13 +90,11 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.freeze_promise() IS
+COMMENT ON FUNCTION dbanon_internal.freeze_promise IS
 'Stores what a release promises when it is published, or that of an earlier version at the upgrade, and the keyed hash of its row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_groups(run_id bigint, new_release bigint) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed dbanon.release;
 BEGIN
@@ -131,15 +121,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_unchanged_groups(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_unchanged_groups IS
 'Refuses to compare a run with a release of which not the same is stored as when it was published.';
 
 -- ---- guards
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_known(operation text, relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- To the server's log: a line of the audit would go with the transaction that the error ends.
     RAISE LOG 'dbanon: % was refused % on dbanon.%', session_user, operation, relation;
@@ -147,42 +135,32 @@ BEGIN
         USING ERRCODE = 'DA006', DETAIL = 'Later runs are compared with it.', HINT = 'To erase a person, call dbanon.forget_subject.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_known(text, text) IS
-'Refuses a change of what is known of releases, and writes the login into the server''s log.';
+COMMENT ON FUNCTION dbanon_internal.refuse_known IS 'Refuses a change of what is known of releases, and writes the login into the server''s log.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hash_forgotten_person(dataset_id bigint) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT dbanon_internal.hash_person(dbanon_internal.find_dataset_key(dataset_id), nullif(current_setting('dbanon.forgotten', true), ''))
 $$;
-COMMENT ON FUNCTION dbanon_internal.hash_forgotten_person(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.hash_forgotten_person IS
 'The code in a dataset of the person whom the setting dbanon.forgotten names, which gives no right, since guards look whether that person is gone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_stand_in() RETURNS bigint
-LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- A hash, so that a caller who chooses the settings cannot make it the code of another person.
     SELECT dbanon_internal.hash_person(uuid_send(nullif(current_setting('dbanon.drawn', true), '')::uuid),
                                        nullif(current_setting('dbanon.forgotten', true), ''))
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_stand_in() IS
+COMMENT ON FUNCTION dbanon_internal.make_stand_in IS
 'The code that takes the place of the person whom the setting dbanon.forgotten names, made from the random UUID in the setting dbanon.drawn.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.has_subject(dataset_id bigint, subject text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = has_subject.dataset_id AND t.subject = has_subject.subject)
 $$;
-COMMENT ON FUNCTION dbanon_internal.has_subject(bigint, text) IS
-'Whether a dataset has a trajectory of a subject.';
+COMMENT ON FUNCTION dbanon_internal.has_subject IS 'Whether a dataset has a trajectory of a subject.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_groups() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     said CONSTANT text := CASE TG_TABLE_NAME
         WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
@@ -238,14 +216,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_groups() IS
+COMMENT ON FUNCTION dbanon_internal.guard_groups IS
 'Keeps who was hidden with whom in a release, whom it showed and which cells it tells apart, except that a person who was forgotten gets
 another number; then carries dbanon.release.groups_sum on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_codes() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         PERFORM FROM ONLY dbanon.release;
@@ -262,13 +238,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_codes() IS
+COMMENT ON FUNCTION dbanon_internal.guard_codes IS
 'Keeps the hashes of fixes of a dataset that was ever published, except those of a person who was forgotten.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_key() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE TG_OP = 'TRUNCATE' OR TG_TABLE_NAME = 'installation' OR d.population_id = (to_jsonb(OLD) ->> 'population_id')::bigint;
@@ -278,5 +252,5 @@ BEGIN
     RETURN coalesce(NEW, OLD);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.guard_key() IS
+COMMENT ON FUNCTION dbanon_internal.guard_key IS
 'Keeps the key of a population that has a release, and that of a database that has one: with another, people and their fixes would look new.';

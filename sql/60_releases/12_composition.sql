@@ -1,18 +1,14 @@
 -- Composition: whether a run, published beside earlier releases of its population, leaves a person fewer candidates than promised.
 -- docs/understand/releases-together.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
--- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it.
 CREATE OR REPLACE FUNCTION dbanon_internal.pad_period(period tstzrange, reach interval) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN tstzrange(lower(period) - reach, upper(period) + reach);
-COMMENT ON FUNCTION dbanon_internal.pad_period(tstzrange, interval) IS
-'A period made longer at both ends: another period overlaps it if it is less than that far away.';
+COMMENT ON FUNCTION dbanon_internal.pad_period IS 'A period made longer at both ends: another period overlaps it if it is less than that far away.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_near(population_id bigint, span tstzrange, reach interval) RETURNS TABLE (release_id bigint)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -22,14 +18,12 @@ BEGIN
         AND dbanon_internal.pad_period(l.span, greatest(l.reach, list_releases_near.reach)) && list_releases_near.span;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_releases_near(bigint, tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.list_releases_near IS
 'The releases of a population, withdrawn and lost ones too, that say something at a time or within reach of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_within(dataset_id bigint, extent tstzrange, reach interval) RETURNS TABLE (
     release_id bigint, name text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT l.release_id, l.name || CASE WHEN l.run_id IS NULL THEN ' (lost)' WHEN l.withdrawn_at IS NULL THEN '' ELSE ' (withdrawn)' END
     FROM ONLY dbanon.dataset d
     CROSS JOIN LATERAL dbanon_internal.list_releases_near(d.population_id, list_releases_within.extent, list_releases_within.reach) n
@@ -37,13 +31,12 @@ AS $$
     WHERE d.dataset_id = list_releases_within.dataset_id
     ORDER BY l.release_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_releases_within(bigint, tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.list_releases_within IS
 'Lists the releases of a dataset''s population, withdrawn and lost ones too and marked so, that say something at a time or within reach of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_compared(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, secret text, k bigint, alone boolean, span tstzrange, reach interval, content bytea, overridden boolean)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -73,12 +66,11 @@ BEGIN
     FROM known;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_compared(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_compared IS
 'A run, under the number of the release it is about to be, and the releases it is compared with: what each promises and how far it reaches.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_audiences(run_id bigint, new_release bigint) RETURNS TABLE (read bigint[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -96,13 +88,12 @@ BEGIN
           UNION ALL SELECT false, earlier.release_id FROM earlier WHERE earlier.overridden) aud;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_audiences(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_audiences IS
 'Which earlier releases an adversary may have read: all; all but those let through for a reason; these and any one that was.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_comparisons(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
     comparison bigint, moment bigint, snapshot bigint, release_id bigint, period tstzrange, within tstzrange)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 -- There are few periods, of which the planner expects billions: with more, it would make room for these.
 SET work_mem = '4MB'
@@ -110,6 +101,10 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 BEGIN
+    -- Release 1 hides places at 8:00-9:00, run 2 at 8:30-10:00, release 3 let through for a reason at 8:45-9:15. When are they compared?
+    --   in:   what each says when        1 8:00-9:00    2 8:30-10:00    3 8:45-9:15
+    --   cut:  at each begin and end      moments 8:00  8:30  8:45  9:00  9:15; of 8:30 speak 1 and 2, of 8:45 all, of 9:00 2 and 3
+    --   out:  moment 8:30 read {1};  8:45 read {1}, read {1, 3};  9:00 read {3}: one comparison for each audience that has read an earlier one
     RETURN QUERY
     WITH considered AS MATERIALIZED (
         -- Every release speaks of places; of senders, only those that publish requests.
@@ -168,7 +163,7 @@ BEGIN
     WHERE wit.release_id = list_comparisons.new_release OR wit.release_id = ANY (com.read);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_comparisons(bigint, bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.list_comparisons IS
 'What is compared: for each moment (or period of a snapshot, which is then named) and each audience, the releases and periods that speak of a
 secret, and the time within which rows of the release count.';
 
@@ -177,6 +172,10 @@ CREATE OR REPLACE FUNCTION dbanon_internal.list_memberships(run_id bigint, new_r
     moment bigint, person bigint, release_id bigint, group_key bigint, k bigint, same_in bigint[])
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
+    -- At 8:30 release 1 hides Ann among Ann, Bob, Cid (k = 3), and run 2 hides Ann among Ann, Bob (k = 2). Who is in which group?
+    --   in:   groupings      1 {Ann, Bob, Cid}    2 {Ann, Bob}; Dot is exposed in 2
+    --   out:  moment 8:30    Ann 1 key a, Ann 2 key b k 2, Bob 1 key a, Bob 2 key b k 2, Cid 1 key a    (of 1, k 3 each)
+    --                        Dot 2 key d: alone, no k. Were the groups the same and 1's promise as great, b would name 1 in same_in
     WITH comparison_period AS MATERIALIZED (
         SELECT DISTINCT com.moment, com.snapshot, com.release_id, com.period, com.within, known.k, known.reach, known.secret,
             known.secret = list_memberships.secret
@@ -212,15 +211,14 @@ BEGIN ATOMIC
     SELECT DISTINCT com.moment, exp.person, com.release_id, hashtextextended(exp.person::text, com.release_id), NULL::bigint, NULL::bigint[]
     FROM comparison_period com JOIN ONLY dbanon.exposure exp ON exp.release_id = com.release_id AND exp.period && com.within;
 END;
-COMMENT ON FUNCTION dbanon_internal.list_memberships(bigint, bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.list_memberships IS
 'Who is in which group (its key) of which release at each moment that is compared, what k is promised there, and which earlier releases have
 the very same group.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
     comparison bigint, n bigint, shared boolean, is_repeat boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
     breaks_before boolean, example bigint, people bigint[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 -- The planner cannot know how many people an array holds.
@@ -236,6 +234,11 @@ DECLARE
     run_promises CONSTANT integer := 4;  -- to hide the person here
     run_repeats CONSTANT integer := 8;  -- an older promise
 BEGIN
+    -- How many candidates has Ann left for somebody who has read release 1 and run 2 of the example at dbanon_internal.list_memberships?
+    --   in:   memberships    Ann 1a 2b    Bob 1a 2b    Cid 1a; all that was said of a person, as one number: after Ann, Bob = a#b, Cid = a
+    --   by before (what 1 said, a): Ann, Bob, Cid, so n_before 3; by after: Ann, Bob, so n_after 2, and Cid, n_after 1
+    --   out:  n 2 (Ann, Bob) after 2, now 2, before 3: 2 < 3 breaks_before; n 1 (Cid) after 1, before 3: breaks_before, too
+    -- memberships to block say who is told apart by nobody; knowledge to alike count; judged compares with k; named says who they are.
     RETURN QUERY
     WITH memberships AS MATERIALIZED (
         SELECT mem.* FROM dbanon_internal.list_memberships(measure_candidates.run_id, measure_candidates.new_release, measure_candidates.secret) mem
@@ -316,13 +319,12 @@ BEGIN
         AND named.k_now IS NOT DISTINCT FROM found.k_now AND (found.breaks_now OR found.breaks_before);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_candidates(bigint, bigint, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.measure_candidates IS
 'For each comparison and outcome: how many people it befalls, what is promised them, how many candidates for each are left with the run, whether that
 breaks a promise, one of them, and if asked for, all of them where it does.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_standalone_conflicts(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
@@ -331,6 +333,10 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 BEGIN
+    -- Run 2 must stand alone and has a reach of an hour. Of whom does another release speak?
+    --   in:   statements     1 Ann 8:00-9:00    1 Bob 6:00-7:00    2 Ann, Bob 9:30-10:00
+    --   pair: 1 and 2, one hour; padded, 2 speaks of 8:30-11:00
+    --   out:  1 Ann: 8:00-9:00 is within reach, 6:00-7:00 is not
     RETURN QUERY
     WITH known AS MATERIALIZED (
         SELECT known.* FROM dbanon_internal.list_compared(list_standalone_conflicts.run_id, list_standalone_conflicts.new_release) known
@@ -370,13 +376,12 @@ BEGIN
         AND EXISTS (SELECT FROM unnest(ours.period) ele (period) WHERE dbanon_internal.pad_period(ele.period, pair.reach) && theirs.span);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_standalone_conflicts(bigint, bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.list_standalone_conflicts IS
 'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_conflicts(
     dataset_id bigint, method text, algorithm text, params jsonb, span tstzrange, reach interval) RETURNS TABLE (people bigint, releases text[])
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
@@ -421,14 +426,13 @@ AS $$
           SELECT who.release_id, person.code FROM met who CROSS JOIN person WHERE who.person IS NULL) who
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
+COMMENT ON FUNCTION dbanon_internal.find_conflicts IS
 'Counts the people of a dataset with positions in the time of a planned run of whom a release already speaks within reach of that time, although
 the run or the release stands alone, and names these releases; no row where there is nobody.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_worst(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], promised_by bigint[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -493,14 +497,12 @@ BEGIN
         CASE WHEN intruded.people > 0 THEN NULL ELSE found.promised_by END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_worst(bigint, bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.find_worst IS
 'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that a person is left with,
 how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: that of a release that stands alone).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_known_k(run_id bigint, release_id bigint) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     unknown bigint;
 BEGIN
@@ -518,13 +520,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_known_k(bigint, bigint) IS
-'Refuses to compare a run if it, or a release that it is compared with, promises no known k.';
+COMMENT ON FUNCTION dbanon_internal.demand_known_k IS 'Refuses to compare a run if it, or a release that it is compared with, promises no known k.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_release_titles(releases bigint[], dataset_id bigint, self text) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(x.title ORDER BY x.first)
     FROM (SELECT coalesce(l.name || CASE WHEN bool_and(l.run_id IS NULL) THEN ' (lost)' WHEN bool_and(l.withdrawn_at IS NOT NULL) THEN ' (withdrawn)' ELSE '' END
                  || CASE WHEN r.dataset_id <> list_release_titles.dataset_id THEN ' of dataset ' || d.name ELSE '' END,
@@ -536,14 +535,12 @@ AS $$
           LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
           GROUP BY l.name, r.dataset_id, d.name) x
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_release_titles(bigint[], bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.list_release_titles IS
 'The names of releases for a sentence, each once, with what is not plain: that it was withdrawn or lost, that it is of another dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_worst(run_id bigint, release_id bigint, content bytea DEFAULT NULL) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     dataset_id bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = describe_worst.run_id);
 BEGIN
@@ -562,15 +559,13 @@ BEGIN
     FROM dbanon_internal.find_worst(describe_worst.run_id, describe_worst.release_id, describe_worst.content) worst;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_worst(bigint, bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.describe_worst IS
 'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it; content: as compute_content_digest gives it, where the
 caller has it. Raises an error if a release promises no known k, or if what is stored of one was changed.';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
     measured record;
@@ -594,7 +589,7 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
+COMMENT ON FUNCTION dbanon.measure_overlap IS
 'Computes how few candidates remain for a reader of this run and of earlier releases of the same population, withdrawn ones too. It tries all sets of
 releases that a reader may have read and reports the worst. docs/understand/releases-together.md states the rule. It writes, and undoes that, so it needs
 a transaction that may write.
@@ -612,8 +607,7 @@ Raises: DA001, DA004, DA005. DA010 where a k is not known.
 Example: SELECT * FROM dbanon.measure_overlap(2).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_reason(action text, reason text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -627,13 +621,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_reason(text, text) IS
-'Refuses to do something without a reason.';
+COMMENT ON FUNCTION dbanon_internal.demand_reason IS 'Refuses to do something without a reason.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_override_reason(allow_overlap boolean, reason text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF reason IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A reason must go with allow_overlap. Got one without it.'
@@ -645,27 +636,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_override_reason(boolean, text) IS
-'Refuses to allow an overlap without a reason, and a reason where none is needed.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.find_free_since(run_id bigint, new_release bigint) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT max(upper(o.span) + greatest(n.reach, o.reach))
-    FROM dbanon_internal.list_compared(find_free_since.run_id, find_free_since.new_release) n
-    JOIN dbanon_internal.list_compared(find_free_since.run_id, find_free_since.new_release) o ON o.release_id <> n.release_id AND (n.alone OR o.alone)
-        AND dbanon_internal.pad_period(o.span, greatest(n.reach, o.reach)) && n.span
-    WHERE n.release_id = find_free_since.new_release
-    HAVING max(upper(o.span) + greatest(n.reach, o.reach)) < max(upper(n.span))
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_free_since(bigint, bigint) IS
-'From when on the rows of a run are beyond the reach of all releases of which it, or they, must stand alone; null where none of its rows is so late.';
+COMMENT ON FUNCTION dbanon_internal.demand_override_reason IS 'Refuses to allow an overlap without a reason, and a reason where none is needed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_overlap(run_id bigint, release_id bigint, measured jsonb, others text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population. If you accept '
         'this, use allow_overlap => true with reason => ''...''.';
@@ -679,7 +653,13 @@ BEGIN
         hint := hint || ' Groups that an earlier version of dbanon published are not known for the same.';
     END IF;
     IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
-        since := dbanon_internal.find_free_since(run_id, release_id);
+        -- From when on the rows of the run are beyond the reach of all releases of which it, or they, must stand alone.
+        SELECT max(upper(other.span) + greatest(new.reach, other.reach)) INTO since
+        FROM dbanon_internal.list_compared(refuse_overlap.run_id, refuse_overlap.release_id) new
+        JOIN dbanon_internal.list_compared(refuse_overlap.run_id, refuse_overlap.release_id) other ON other.release_id <> new.release_id
+            AND (new.alone OR other.alone) AND dbanon_internal.pad_period(other.span, greatest(new.reach, other.reach)) && new.span
+        WHERE new.release_id = refuse_overlap.release_id
+        HAVING max(upper(other.span) + greatest(new.reach, other.reach)) < max(upper(new.span));
         IF since IS NOT NULL THEN
             hint := format('A run with since = %s would share no time with them. ', to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) || hint;
         END IF;
@@ -694,22 +674,17 @@ BEGIN
                 dbanon_internal.format_quantity((measured ->> 'people')::bigint, 'person is', 'people are')), HINT = hint;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, bigint, jsonb, text) IS
-'Says that a run may not be published beside earlier releases, and whose promise breaks.';
+COMMENT ON FUNCTION dbanon_internal.refuse_overlap IS 'Says that a run may not be published beside earlier releases, and whose promise breaks.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_doubled(figures jsonb) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT (figures ->> 'names_together')::bigint >= greatest(0.2 * (figures ->> 'names_compared')::bigint, 1)
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_doubled(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.is_doubled IS
 'Whether a fifth of the names in a verified run travel together, as they do where people have several names, and where families do not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_copies(run_id bigint, allow_overlap boolean) RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     near CONSTANT boolean := (SELECT dbanon_internal.is_doubled(ver.figures) FROM ONLY dbanon.verification ver
                               WHERE ver.run_id = demand_no_copies.run_id ORDER BY ver.verification_id DESC LIMIT 1);
@@ -741,14 +716,12 @@ BEGIN
     RETURN nullif(array_remove(own || others, NULL), '{}');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_no_copies(bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_no_copies IS
 'Refuses a run on a dataset in which people have several names, or that is a copy, under other names, of datasets that have releases; returns
 the names of these.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_settle_time(run_id bigint, allow_overlap boolean) RETURNS integer
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     people record;
 BEGIN
@@ -768,13 +741,11 @@ BEGIN
     RETURN people.settle_s;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_settle_time(bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_settle_time IS
 'Refuses a run whose rows reach as far as people stay, where that is said to be less than a minute; returns what is said, or null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_kept_promises(run_id bigint, release_id bigint, content bytea, allow_overlap boolean) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found record;
     others text;
@@ -804,6 +775,6 @@ BEGIN
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_kept_promises(bigint, bigint, bytea, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_kept_promises IS
 'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves a person fewer candidates than promised; returns
 what was measured.';

@@ -8,8 +8,7 @@
 -- quarter of clinics clinics are ordinary: a run of that quarter alone would be let through otherwise, though it singles clinics out of the city.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_cell_mixes(dataset_id bigint) RETURNS TABLE (cell_id bigint, shape bytea, pois jsonb)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
 SET jit = off
 AS $$
@@ -19,12 +18,11 @@ AS $$
           FROM dbanon_internal.count_cell_pois(list_cell_mixes.dataset_id) poi GROUP BY poi.cell_id) cnt ON cnt.cell_id = cel.cell_id
     WHERE cel.dataset_id = list_cell_mixes.dataset_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_cell_mixes(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_cell_mixes IS
 'Gives each cell of a dataset the hash by which releases know it, and how many points of interest it has by category.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_cells(run_id bigint, release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
@@ -69,40 +67,33 @@ BEGIN
                    WHERE pub.release_id = store_cells.release_id GROUP BY pub.atom) cnt ON cnt.atom = uni.atom;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_cells(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.store_cells IS
 'Stores under the number of a release which cells the regions of a run tell apart, the atom of each, and the atoms; nothing where they are not made of
 cells. Raises an error if a region is not made of whole atoms.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_cells_sum(release_id bigint, dataset_id bigint) RETURNS numeric
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The length of what is appended to a shape is hashed, too, so that no other shape stands for both.
     SELECT coalesce(sum(dbanon_internal.hash_row(k.key, p.shape || convert_to(coalesce(p.pois, ''), 'UTF8'),
         ARRAY[p.atom, p.class] || CASE WHEN p.pois IS NULL THEN '{}' ELSE ARRAY[octet_length(p.pois)::bigint] END)), 0)
     FROM (SELECT dbanon_internal.make_groups_key('published_cell', compute_cells_sum.release_id, compute_cells_sum.dataset_id) OFFSET 0) k (key)
     CROSS JOIN (SELECT c.shape, c.atom, c.class, c.pois::text FROM ONLY dbanon.published_cell c WHERE c.release_id = compute_cells_sum.release_id) p
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_cells_sum(bigint, bigint) IS
-'The sum of keyed hashes of what is stored of the cells that a release tells apart, as it is now.';
+COMMENT ON FUNCTION dbanon_internal.compute_cells_sum IS 'The sum of keyed hashes of what is stored of the cells that a release tells apart, as it is now.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_pois_at(release_id bigint, dataset_id bigint) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT o.loaded_at
     FROM (SELECT p.load_id FROM ONLY dbanon.poi p WHERE p.dataset_id = find_pois_at.dataset_id ORDER BY p.poi_id DESC LIMIT 1) p
     JOIN ONLY dbanon.load o ON o.load_id = p.load_id
     WHERE EXISTS (SELECT FROM ONLY dbanon.published_cell c WHERE c.release_id = find_pois_at.release_id)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_pois_at(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_pois_at IS
 'When the newest point of interest of a dataset was loaded, for a release that is made of cells; null where it was inserted by hand.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_cell_releases(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, is_new boolean, is_known boolean, l double precision, t double precision)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT rel.release_id, rel.is_new, rel.is_known, coalesce(rel.promise ->> 'l', '0')::double precision,
         coalesce(rel.promise ->> 't', 'Infinity')::double precision
     FROM (SELECT list_cell_releases.new_release AS release_id, list_cell_releases.run_id AS run_id, true AS is_new, false AS is_known,
@@ -116,15 +107,14 @@ AS $$
                                WHERE run.run_id = list_cell_releases.run_id)
         AND EXISTS (SELECT FROM ONLY dbanon.published_cell pub WHERE pub.release_id = rel.release_id)
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_cell_releases(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_cell_releases IS
 'A run under the number of the release it is about to be and the releases of its population that are made of cells, withdrawn ones too: whether
 everybody may know it, and what it promises of each class of cells.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_failing_classes(
     run_id bigint, new_release bigint, l double precision, t double precision) RETURNS TABLE (
     classes bigint, failing bigint, releases bigint[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
@@ -190,23 +180,19 @@ BEGIN
               ORDER BY 1);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_failing_classes(bigint, bigint, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.count_failing_classes IS
 'How many classes of cells a run makes that earlier releases do not tell apart, of those that promise l and t; how many of them lack these, against
 the city of any release that speaks of them, and beside which releases.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_extent_shape(extent double precision[], srid integer) RETURNS @postgis@.geometry
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT @postgis@.ST_Transform(@postgis@.ST_MakeEnvelope(extent[1], extent[2], extent[3], extent[4], srid), 4326)
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_extent_shape(double precision[], integer) IS
-'The box around a release in degrees, to compare it with one in another reference system.';
+COMMENT ON FUNCTION dbanon_internal.make_extent_shape IS 'The box around a release in degrees, to compare it with one in another reference system.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_of_other_cells(
     run_id bigint, new_release bigint, OUT others bigint[], OUT larger bigint[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
@@ -239,13 +225,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_releases_of_other_cells(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_releases_of_other_cells IS
 'Which earlier releases of the same area are made of other polygons than a run, and which of all of its polygons and more; null where none is.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_unchanged_cells(run_id bigint) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed dbanon.release;
 BEGIN
@@ -265,13 +249,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_unchanged_cells(bigint) IS
-'Refuses to compare a run with a release whose stored cells have changed since it was published.';
+COMMENT ON FUNCTION dbanon_internal.demand_unchanged_cells IS 'Refuses to compare a run with a release whose stored cells have changed since it was published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_classes(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     dataset CONSTANT bigint := (SELECT run.dataset_id FROM ONLY dbanon.run run WHERE run.run_id = demand_classes.run_id);
     others text[];
@@ -323,6 +304,6 @@ BEGIN
     RETURN jsonb_strip_nulls(jsonb_build_object('classes', nullif(found.failing, 0), 'other_cells', others, 'fewer_cells', larger));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_classes(bigint, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_classes IS
 'Refuses a run whose cells are stored under a number if, beside earlier releases, it tells sets of cells apart that lack l or t, or if it is made
 of other cells than they are; returns how many sets, and which releases.';

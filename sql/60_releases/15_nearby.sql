@@ -2,9 +2,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_releases_within_a_day(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, run_id bigint, dataset_id bigint, hides_places boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT x.release_id, r.run_id, r.dataset_id, x.promise ->> 'hides' = 'place'
     FROM (SELECT list_releases_within_a_day.new_release AS release_id, list_releases_within_a_day.run_id AS run_id,
               dbanon_internal.make_promise(list_releases_within_a_day.run_id) AS promise
@@ -16,12 +14,11 @@ AS $$
           WHERE o.run_id = list_releases_within_a_day.run_id) x
     JOIN ONLY dbanon.run r ON r.run_id = x.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_releases_within_a_day(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_releases_within_a_day IS
 'A run, under the number of the release it is about to be, and the releases of its population within a day.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_people_within_a_day(run_id bigint, new_release bigint) RETURNS TABLE (person bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
 SET enable_nestloop = off
@@ -47,12 +44,11 @@ AS $$
     (SELECT hidden.person FROM hidden WHERE NOT hidden.new AND hidden.person IN (SELECT shown.person FROM shown WHERE shown.new)
      ORDER BY hidden.person LIMIT 20000)
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_people_within_a_day(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_people_within_a_day IS
 'The people whom a run hides and a release within a day may show, or the other way round; of very many, 20,000 each way.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_shown_within_a_day(run_id bigint, new_release bigint) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
 SET enable_nestloop = off
@@ -92,6 +88,6 @@ AS $$
     SELECT jsonb_build_object('hidden_here', counted.hidden_here, 'shown_here', counted.shown_here) FROM counted
     WHERE counted.hidden_here + counted.shown_here > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_shown_within_a_day(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.count_shown_within_a_day IS
 'How many people a run hides whom another release of the population shows exactly within a day, inside the region that hides them, and the other
 way round; NULL where there are none, and without those whose data have gone.';

@@ -3,42 +3,34 @@
 -- takes for releases to all analysts, of all people, that stand alone.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_whereabouts() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The timeline is that of the log being written: the control file has the new one only once a checkpoint has ended.
     SELECT format('server %s, database %s, timeline %s', s.system_identifier, d.oid,
                   CASE WHEN pg_is_in_recovery() THEN (SELECT c.timeline_id FROM pg_control_checkpoint() c)
                        ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END)
     FROM pg_control_system() s CROSS JOIN pg_database d WHERE d.datname = current_database()
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_whereabouts() IS
+COMMENT ON FUNCTION dbanon_internal.read_whereabouts IS
 'Which server, database and timeline this is: a restored, copied, rewound or failed-over database has another.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_mark(writer xid, relation oid) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('transaction %s, table %s, releases %s', writer, relation, (SELECT count(*) FROM ONLY dbanon.release))
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_mark(xid, oid) IS
+COMMENT ON FUNCTION dbanon_internal.make_mark IS
 'What a dump carries and cannot reproduce: which transaction wrote the row of dbanon.installation, into which table, and how many releases there are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_marked() RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- VACUUM keeps the number of the transaction, also with FREEZE and FULL. So does pg_upgrade, with the number of the table.
     SELECT coalesce(bool_and(coalesce(ins.mark = dbanon_internal.make_mark(ins.xmin, ins.tableoid), true)), NOT EXISTS (
         SELECT FROM ONLY dbanon.release)) FROM ONLY dbanon.installation ins
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_marked() IS
+COMMENT ON FUNCTION dbanon_internal.is_marked IS
 'Whether dbanon itself wrote the row of dbanon.installation where it is, or has not marked it yet: one that a restore wrote has another mark.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_mark(here text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     writer xid;
 BEGIN
@@ -49,13 +41,12 @@ BEGIN
     INSERT INTO dbanon.unbroken (place) SELECT here WHERE here IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_mark(text) IS
+COMMENT ON FUNCTION dbanon_internal.write_mark IS
 'Marks the row of dbanon.installation, and writes down where the database is, unless that is NULL: for publications, upgrades and
 dbanon.confirm_history alone, since a trigger would also mark what a restore inserts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_forked() RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -82,14 +73,12 @@ EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_forked() IS
+COMMENT ON FUNCTION dbanon_internal.is_forked IS
 'Whether a restore wrote what is known of releases, or the last of them was published by another server, in another database or on another timeline;
 null where that cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_history() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     forked CONSTANT boolean := dbanon_internal.is_forked();
     strays CONSTANT record := dbanon_internal.find_strays();
@@ -122,12 +111,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_history() IS
+COMMENT ON FUNCTION dbanon_internal.demand_history IS
 'Refuses to publish from a database that went back in time until dbanon.confirm_history was called, and beside rows of releases that it does not know.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_publication() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET "TimeZone" = 'UTC'
 AS $$
 BEGIN
@@ -144,14 +132,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_publication() IS
-'Writes a publication into the server''s log when it is committed.';
+COMMENT ON FUNCTION dbanon_internal.note_publication IS 'Writes a publication into the server''s log when it is committed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_lost_releases(published jsonb) RETURNS TABLE (
     name text, population text, span tstzrange, reach_s double precision, digest bytea)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF jsonb_typeof(published) IS DISTINCT FROM 'array'
         OR EXISTS (SELECT FROM jsonb_array_elements(published) ele WHERE jsonb_typeof(ele) <> 'object' OR NOT ele ?& ARRAY['since', 'until']
@@ -172,12 +157,11 @@ EXCEPTION WHEN data_exception THEN
         USING ERRCODE = 'DA011', DETAIL = 'Publications are given as the server''s log has them.', HINT = 'Correct it and call again.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.parse_lost_releases(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.parse_lost_releases IS
 'Reads the lost releases that dbanon.confirm_history is given. Raises an error if they are not written as in the server''s log.';
 
 CREATE OR REPLACE FUNCTION dbanon.confirm_history(published jsonb, reason text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
@@ -225,7 +209,7 @@ BEGIN
     RETURN entered;
 END
 $$;
-COMMENT ON FUNCTION dbanon.confirm_history(jsonb, text) IS
+COMMENT ON FUNCTION dbanon.confirm_history IS
 'Tells dbanon which releases were published after the state of a database that was restored, copied, rewound or failed over. Until it is called, such
 a database
 publishes nothing. Each release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that all analysts

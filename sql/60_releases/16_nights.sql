@@ -1,8 +1,7 @@
 -- What a reader of many releases, or of all parts of one, can conclude, and none of them alone shows. Nothing is refused for it: it is counted and said.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_requests(run_id bigint, release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
@@ -56,13 +55,11 @@ BEGIN
         GROUP BY run.key, sent.content, sent.windows, sent.present, met.windows;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_requests(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.store_requests IS
 'Stores under the number of a release, for each content of its requests, who was in a group with it in how many of its windows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_chance(windows bigint, present numeric, met numeric, most bigint) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- A person of an average window is in one of the groups with this share. Where windows differ the binomial tail is an upper bound (Hoeffding,
     -- On the distribution of the number of successes, 1956). In logarithms, since PostgreSQL refuses very small numbers.
     SELECT (present / windows)::double precision * sum(exp(greatest(term.log, -600)))
@@ -72,12 +69,11 @@ AS $$
           CROSS JOIN generate_series(1, windows) ele (drawn)) term
     WHERE term.drawn >= most
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_chance(bigint, numeric, numeric, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_chance IS
 'At most how many people would be in so many groups of a content, given its windows, the people in them and in its groups, had chance drawn members.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_counted_releases(run_id bigint, new_release bigint, name text, most bigint) RETURNS SETOF bigint[]
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
 AS $$
@@ -121,13 +117,12 @@ BEGIN
     WHERE nth.nth < most GROUP BY nth.scope;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_counted_releases(bigint, bigint, text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_counted_releases IS
 'The last releases, also withdrawn ones, with a content of a new one: those of its name, of its dataset, and of its population, each where they
 differ.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_few_over_parts(run_id bigint, new_release bigint, name text) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
 AS $$
@@ -183,6 +178,6 @@ BEGIN
     RETURN figures;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_few_over_parts(bigint, bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.count_few_over_parts IS
 'How many contents of requests of a new release or part have fewer than k people in front over the last 30 of its name, of its dataset, or of its
 population, whatever they are called and withdrawn or not, with the figures of the most telling one; says so.';

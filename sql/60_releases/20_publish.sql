@@ -1,8 +1,7 @@
 -- The gate between a verified run and the schema analysts read.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_release_name(name text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET quote_all_identifiers = off
 AS $$
 BEGIN
@@ -17,13 +16,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_release_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_release_name IS
 'Refuses a name that would need quotes as a view''s name, and those of the views that list the releases.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_publishable(run_id bigint, OUT digest bytea, OUT content bytea)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
     method dbanon.method;
@@ -82,14 +79,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_publishable(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_publishable IS
 'Refuses a run unless the registry is that of the last upgrade, its algorithm gives the guarantee, its status is verified, and the latest verification of its
 method''s attack passed on exactly the rows stored now; gives its digest, and the content that this is made of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_clean_transaction() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     written text;
 BEGIN
@@ -115,15 +110,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_clean_transaction() IS
+COMMENT ON FUNCTION dbanon_internal.demand_clean_transaction IS
 'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts
 or methods; and one with an old snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT col.ord, col.value ->> 'name', typ.sql_type,
         CASE typ.sql_type
             WHEN 'jsonb' THEN format('coalesce(reg.extra -> %L, %L::jsonb)', col.value ->> 'name', col.value ->> 'default')
@@ -137,13 +130,11 @@ AS $$
     CROSS JOIN LATERAL (SELECT format_type((col.value ->> 'sql_type')::regtype, NULL) AS sql_type) typ
     WHERE met.name = list_release_columns.method
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_release_columns(text) IS
-'The method''s own columns of a release, as SQL.';
+COMMENT ON FUNCTION dbanon_internal.list_release_columns IS 'The method''s own columns of a release, as SQL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(
     run_id bigint, release_id bigint, prefix integer, bounds tstzrange, OUT rows bigint, OUT longest_s double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
@@ -195,15 +186,13 @@ BEGIN
     longest_s := dbanon_internal.finish_table(target, bounds);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copy_release(bigint, bigint, integer, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.copy_release IS
 'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an
 order drawn from a cryptographic source; those of a part with its prefix before their numbers; returns how many there are, and how many seconds
 the longest holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     release dbanon.release;
     names text;
@@ -232,14 +221,12 @@ BEGIN
     PERFORM dbanon.clear_withdrawn();
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.show_release(bigint, text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.show_release IS
 'Makes the view published.<name> over a release''s table, with the guarantee as its comment, and lets its readers read it; where a part is
 there, adds the table to what the view shows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name_taken(name text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.name = refuse_name_taken.name AND rel.withdrawn_at IS NULL) THEN
         RAISE EXCEPTION 'The name of a release is not free: there is a live release ''%'' already, and nothing was published.', name
@@ -253,13 +240,10 @@ BEGIN
               HINT = 'Choose another, or drop that one. If it is a withdrawn release, SELECT dbanon.clear_withdrawn() says why it is still there.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
-'Raises the error of a release name that another view or release has.';
+COMMENT ON FUNCTION dbanon_internal.refuse_name_taken IS 'Raises the error of a release name that another view or release has.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_free_name(name text, replace boolean, grow boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     grows CONSTANT boolean := (dbanon_internal.find_live_series(demand_free_name.name)).series_id IS NOT NULL;
     live CONSTANT boolean := grows OR EXISTS (
@@ -283,13 +267,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_free_name(text, boolean, boolean) IS
-'Refuses a name that cannot be given to a new release, or a new part.';
+COMMENT ON FUNCTION dbanon_internal.demand_free_name IS 'Refuses a name that cannot be given to a new release, or a new part.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_population(dataset_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.population p
         WHERE p.population_id = (SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = lock_population.dataset_id)
@@ -301,7 +282,7 @@ EXCEPTION WHEN lock_not_available THEN
               HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.lock_population(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.lock_population IS
 'Keeps other publications of a dataset''s population waiting until the transaction ends. Raises an error if another publication keeps it for 30
 seconds.';
 
@@ -309,8 +290,7 @@ CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
     end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
@@ -329,7 +309,7 @@ DECLARE
     part record;
     said text;
 BEGIN
-    -- What can be refused without looking at the run is refused first, before anything is locked.
+    -- 1. Refuse what can be refused without looking at the run, before anything is locked.
     PERFORM dbanon_internal.demand_clean_transaction();
     PERFORM dbanon_internal.demand_history();
     PERFORM dbanon_internal.demand_release_name(publish.name);
@@ -341,7 +321,7 @@ BEGIN
         PERFORM dbanon_internal.refuse_no_run(publish.run_id);
     END IF;
     PERFORM dbanon_internal.demand_free_name(publish.name, publish.replace, publish.grow);
-    -- From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
+    -- 2. Lock and check the run. From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
     BEGIN
         UPDATE ONLY dbanon.dataset dat SET revision = dat.revision WHERE dat.dataset_id = run.dataset_id;
@@ -364,12 +344,12 @@ BEGIN
     checked := dbanon_internal.demand_publishable(publish.run_id);
     says := dbanon_internal.find_row_meaning(publish.run_id);
 
-    -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
+    -- 3. Copy the rows, before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     SELECT par.* INTO part FROM dbanon_internal.prepare_part(publish.run_id, publish.name, publish.readers) par WHERE publish.grow;
     copied := dbanon_internal.copy_release(publish.run_id, new_release, part.prefix, part.bounds);
     PERFORM dbanon_internal.store_cells(publish.run_id, new_release);
-    -- One publication of a population after the other: what each is measured with stays all there is until it ends.
+    -- 4. Compare with earlier releases. One publication of a population after the other: what each is measured with stays all there is until it ends.
     PERFORM dbanon_internal.lock_population(run.dataset_id);
     -- What the next publication is compared with; kept for as long as adversaries know the release, that is always.
     PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
@@ -391,6 +371,7 @@ BEGIN
     chosen := dbanon_internal.choose_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     few := dbanon_internal.count_few_over_parts(publish.run_id, new_release, publish.name);
     overlap := overlap || CASE WHEN publish.grow OR few ->> 'requests_of_few_over_parts' <> '0' THEN few ELSE '{}' END;
+    -- 5. Record the release, and show it.
     BEGIN
         IF publish.replace THEN
             UPDATE ONLY dbanon.release rel SET withdrawn_at = now(), withdrawn_by = session_user
@@ -426,13 +407,14 @@ BEGIN
     END;
     PERFORM dbanon_internal.write_mark(dbanon_internal.read_whereabouts());
 
+    -- 6. Say what the publisher should know.
     FOR said IN SELECT note FROM dbanon_internal.list_run_notices(publish.run_id) note LOOP
         RAISE NOTICE '%', said;
     END LOOP;
     RETURN copied.rows;
 END
 $$;
-COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
+COMMENT ON FUNCTION dbanon.publish IS
 'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run if its rows changed since the verification. It
 refuses a run that, read together with earlier releases of the population, leaves a person fewer candidates than promised, or places without the promised l and t. It
 copies the rows into an immutable table. It lets @analyst@ or the given readers read the view.

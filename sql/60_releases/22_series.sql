@@ -5,18 +5,13 @@
 -- dbanon.release with a run, groups and a digest of its own, and is compared with all others as any release is.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_live_series(name text) RETURNS dbanon.series
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT s.* FROM ONLY dbanon.series s WHERE s.name = find_live_series.name AND s.withdrawn_at IS NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_live_series(text) IS
-'The live release of a name that grows; NULL where there is none.';
+COMMENT ON FUNCTION dbanon_internal.find_live_series IS 'The live release of a name that grows; NULL where there is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_series(name text) RETURNS dbanon.series
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     series CONSTANT dbanon.series := dbanon_internal.find_live_series(demand_series.name);
 BEGIN
@@ -30,24 +25,18 @@ BEGIN
     RETURN series;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_series(text) IS
-'The live release of a name that grows; refuses other names.';
+COMMENT ON FUNCTION dbanon_internal.demand_series IS 'The live release of a name that grows; refuses other names.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_withdrawal(release dbanon.release) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN release.series_id IS NULL THEN format('SELECT dbanon.unpublish(%L)', release.name)
                 ELSE format('SELECT dbanon.unpublish_part(%L, %L)', release.name, lower(release.bounds)) END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_withdrawal(dbanon.release) IS
-'What to type to withdraw a release, or a part of one.';
+COMMENT ON FUNCTION dbanon_internal.build_withdrawal IS 'What to type to withdraw a release, or a part of one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_releases(
     release_ids bigint[], OUT number bigint, OUT named text, OUT withdraw text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- A release that grows is named once, and withdrawn with all of its parts that are meant.
     SELECT count(*), string_agg(ser.name || CASE WHEN par.parts > 0
         THEN format(' (%s of %s)', ser.meant, dbanon_internal.format_quantity(par.parts, 'part')) ELSE '' END, ', ' ORDER BY ser.name),
@@ -67,15 +56,12 @@ AS $$
     CROSS JOIN LATERAL (SELECT count(*) AS parts, count(*) FILTER (WHERE rel.bounds <@ ser.extent) AS within
                         FROM ONLY dbanon.release rel WHERE rel.series_id = ser.series_id AND rel.withdrawn_at IS NULL) par
 $$;
-COMMENT ON FUNCTION dbanon_internal.name_releases(bigint[]) IS
-'How many live releases some are or are parts of, their names, and what to type to withdraw them.';
+COMMENT ON FUNCTION dbanon_internal.name_releases IS 'How many live releases some are or are parts of, their names, and what to type to withdraw them.';
 
 -- ---- what a part must be
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_part_bounds(run_id bigint) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
     named tstzrange;
@@ -96,13 +82,11 @@ BEGIN
     RETURN bounds;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_part_bounds(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_part_bounds IS
 'The time that a run was asked for, which its part of a release takes: from since to until, or the slot of its instant; refuses a run without.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_series(run_id bigint, name text, readers text[]) RETURNS dbanon.series
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT NULL::bigint, find_run_series.name, r.method, r.algorithm, d.srid, d.grid_m, d.grid_s,
         ARRAY(SELECT format('%s %s', k.name, k.sql_type) FROM dbanon_internal.list_release_columns(r.method) k ORDER BY k.ord),
         s.step_s, s.window_s, s.day_zone, find_run_series.readers, NULL::timestamptz, NULL::text
@@ -111,12 +95,10 @@ AS $$
     CROSS JOIN LATERAL dbanon_internal.find_row_meaning(r.run_id) s
     WHERE r.run_id = find_run_series.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_run_series(bigint, text, text[]) IS
-'The release that grows of which a run could be a part: what all of its parts have in common.';
+COMMENT ON FUNCTION dbanon_internal.find_run_series IS 'The release that grows of which a run could be a part: what all of its parts have in common.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_series_tables(series_id bigint) RETURNS TABLE (relation regclass, bounds tstzrange)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 SET datestyle = 'ISO'
 SET standard_conforming_strings = on
@@ -126,13 +108,10 @@ AS $$
     CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.*)''\) TO \(''(.*)''\)') b (bound)
     WHERE i.inhparent = to_regclass(format('dbanon.series_%s', list_series_tables.series_id))
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_series_tables(bigint) IS
-'The tables that a release that grows has its rows in, and of which time each is.';
+COMMENT ON FUNCTION dbanon_internal.list_series_tables IS 'The tables that a release that grows has its rows in, and of which time each is.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_series_of_part(run_id bigint, name text, bounds tstzrange, readers text[]) RETURNS dbanon.series
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old CONSTANT dbanon.series := dbanon_internal.find_live_series(find_series_of_part.name);
     new CONSTANT dbanon.series := dbanon_internal.find_run_series(find_series_of_part.run_id, find_series_of_part.name, find_series_of_part.readers);
@@ -195,13 +174,11 @@ BEGIN
     RETURN old;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_series_of_part(bigint, text, tstzrange, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.find_series_of_part IS
 'The live release that a run can be a part of; or what it would begin, without a number; refuses a run that cannot be part of the one that is there.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_places_digest(run_id bigint) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Equal for the same places, whatever their order and numbers: a load that replaces them by themselves changes nothing.
     SELECT sha256(string_agg(dig.digest, ''::bytea ORDER BY dig.digest))
     FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method
@@ -215,13 +192,11 @@ AS $$
     CROSS JOIN LATERAL sha256(record_send(ROW(inp.kind, convert_to(inp.category, 'UTF8'), @postgis@.ST_AsEWKB(inp.geom, 'NDR')))) dig (digest)
     WHERE run.run_id = compute_places_digest.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_places_digest(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_places_digest IS
 'A digest of the sensitive sites, or of the cells and points of interest, that a run reads; null where it reads none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.draw_prefix(series_id bigint) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     drawn integer;
 BEGIN
@@ -234,27 +209,24 @@ BEGIN
     RETURN drawn;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.draw_prefix(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.draw_prefix IS
 'Draws the upper bits of the keys of a new part, which no other part has or had: keys stay below 2^53, which is exact in JavaScript.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.prepare_part(run_id bigint, name text, readers text[], OUT bounds tstzrange, OUT prefix integer)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     bounds := dbanon_internal.demand_part_bounds(run_id);
     prefix := dbanon_internal.draw_prefix((dbanon_internal.find_series_of_part(
         run_id, name, bounds, dbanon_internal.choose_readers(name, true, readers))).series_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.prepare_part(bigint, text, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.prepare_part IS
 'The bounds of a run that is to be a part, and the upper bits of its keys; refuses a run that cannot be one, before anything is copied.';
 
 -- ---- tables
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_table(target text, bounds tstzrange) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET maintenance_work_mem = '256MB'
 -- Of regions and of JSON statistics of 30,000 rows take as long as half of the indexes; 7,500 say as much of rows in a random order.
 SET default_statistics_target = 25
@@ -295,14 +267,12 @@ BEGIN
     RETURN longest_s;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.finish_table(text, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.finish_table IS
 'Makes the indexes and triggers of a table with rows of a release; and the check of its bounds, where it is of parts; returns how many
 seconds its longest row holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.join_series(run_id bigint, name text, bounds tstzrange, readers text[], release_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- Again, since another part may have been published while the rows were copied.
     series CONSTANT dbanon.series := dbanon_internal.find_series_of_part(run_id, name, bounds, readers);
@@ -335,13 +305,11 @@ BEGIN
     RETURN number;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.join_series(bigint, text, tstzrange, text[], bigint) IS
+COMMENT ON FUNCTION dbanon_internal.join_series IS
 'The number of the release that grows of which a run becomes a part; with its first part, makes it and the table of which parts are partitions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.attach_table(series_id bigint, relation text, bounds tstzrange) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Waits for no reader of the other parts, and makes none wait.
     EXECUTE format('ALTER TABLE dbanon.series_%s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', series_id, relation, lower(bounds), upper(bounds));
@@ -349,5 +317,4 @@ BEGIN
     EXECUTE format('ALTER TABLE %s DROP CONSTRAINT bounds', relation);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.attach_table(bigint, text, tstzrange) IS
-'Makes a table a partition of a release that grows, and drops the check of its bounds.';
+COMMENT ON FUNCTION dbanon_internal.attach_table IS 'Makes a table a partition of a release that grows, and drops the check of its bounds.';

@@ -1,9 +1,7 @@
 -- Who may read a release: all analysts, or roles of the server that are named for it. Operators read every release.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_unfit_reader(readers text[]) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN cardinality(readers) = 0 THEN 'an empty list'
                 ELSE (SELECT coalesce(dbanon_internal.quote_text(ele.name), 'NULL') || CASE
                           WHEN ele.name IS NULL THEN ''
@@ -19,13 +17,10 @@ AS $$
                       ORDER BY ele.name LIMIT 1)
            END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_unfit_reader(text[]) IS
-'Names the first of some readers that cannot be one, and why; NULL if all can.';
+COMMENT ON FUNCTION dbanon_internal.find_unfit_reader IS 'Names the first of some readers that cannot be one, and why; NULL if all can.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.choose_readers(name text, replace boolean, readers text[]) RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen CONSTANT text[] := coalesce(choose_readers.readers, (
         SELECT rel.readers FROM ONLY dbanon.release rel
@@ -40,23 +35,19 @@ BEGIN
     RETURN CASE WHEN chosen IS NOT NULL THEN nullif(ARRAY(SELECT DISTINCT ele FROM unnest(chosen) ele ORDER BY ele), ARRAY['@analyst@']) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.choose_readers(text, boolean, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.choose_readers IS
 'Chooses the roles that are to read a release, NULL for all analysts: those given, otherwise those of the live release that it replaces or is to be
 part of. Raises an error if a role cannot be a reader.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_readers_argument(readers text[]) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ', readers => ARRAY[' || string_agg(quote_literal(n), ', ' ORDER BY n) || ']' FROM unnest(readers) n
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_readers_argument(text[]) IS
+COMMENT ON FUNCTION dbanon_internal.build_readers_argument IS
 'Some readers as an argument of a call of dbanon.publish that a hint shows; NULL where there are none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.grant_readers(release_id bigint, replaced bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     release dbanon.release;
     reader text;
@@ -81,14 +72,12 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.grant_readers(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.grant_readers IS
 'Lets the readers of a live release, and beside them operators alone, read its view and the views that list releases; where all
 analysts read it and what it replaces, rights given by hand stay.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.dismiss_readers() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reader text;
 BEGIN
@@ -107,6 +96,6 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.dismiss_readers() IS
+COMMENT ON FUNCTION dbanon_internal.dismiss_readers IS
 'Takes what readers of single releases may do in schema published from those who can read no release there any more, so that
 their roles can be dropped.';

@@ -4,9 +4,7 @@
 -- a withdrawal depends on no lock but the view's own, whatever others have built on it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_replacement(end_readers boolean, replace boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF end_readers AND replace IS NOT TRUE THEN
         RAISE EXCEPTION 'A publication must replace a release to end its readers. Got end_readers => true without replace => true.'
@@ -14,12 +12,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_replacement(boolean, boolean) IS
-'Refuses a publication that is to end readers and replaces nothing.';
+COMMENT ON FUNCTION dbanon_internal.demand_replacement IS 'Refuses a publication that is to end readers and replaces nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_changers(name text) RETURNS TABLE (pid integer, virtualtransaction text)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     -- GRANT and REVOKE, which every reader may try, hold no lock on the view, but change its row in the catalog, or that of
@@ -57,12 +53,10 @@ AS $$
         AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - changed.age)::text::xid8)
             = 'in progress'
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_changers(text) IS
-'The open transactions that have changed the rights on the view of a release, or wait to.';
+COMMENT ON FUNCTION dbanon_internal.find_changers IS 'The open transactions that have changed the rights on the view of a release, or wait to.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_readers(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 BEGIN
@@ -94,13 +88,10 @@ BEGIN
     ORDER BY 1, 2;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_readers(text) IS
-'The sessions and prepared transactions that hold the view of a release, or wait for it.';
+COMMENT ON FUNCTION dbanon_internal.find_readers IS 'The sessions and prepared transactions that hold the view of a release, or wait for it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_readers(name text, retry text, end_readers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     readers text;
     by_hand text;
@@ -120,12 +111,10 @@ BEGIN
                                       by_hand) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_readers(text, text, boolean) IS
-'Says who keeps a live release from being taken away, and what to type.';
+COMMENT ON FUNCTION dbanon_internal.refuse_readers IS 'Says who keeps a live release from being taken away, and what to type.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.execute_exclusively(statement text, release_id bigint, end_readers boolean) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- While this waits for the present readers of the view, all later readers wait for this.
 SET lock_timeout = '5s'
 AS $$
@@ -165,15 +154,13 @@ BEGIN
     RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.execute_exclusively IS
 'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends
 their sessions, all at once, and so on for 5 seconds, since a login whose session was ended may be back before this has
 the lock.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.revoke_rights(relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     given record;
 BEGIN
@@ -190,15 +177,13 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.revoke_rights(text) IS
+COMMENT ON FUNCTION dbanon_internal.revoke_rights IS
 'Takes all rights on the view or the table of a release, those on columns, those that others passed on and the owner''s
 too; waits for no reader; without rights on the table no view of its owner shows a row of it, whatever it is called, and
 no reader can be in the way of that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hide_view(relation text, release_name text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     no_rows text;
 BEGIN
@@ -216,14 +201,12 @@ BEGIN
     EXECUTE format('ALTER VIEW published.withdrawn$%s SET SCHEMA dbanon', relation);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.hide_view(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.hide_view IS
 'Makes the view of a release one without rows and rights, and moves it out of schema published as
 dbanon.withdrawn$<its table>: its name is free then, and what others have built on it is empty.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.replace_view(release_id bigint, replaced bigint, names text, end_readers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     release dbanon.release;
     query text;
@@ -258,13 +241,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.replace_view(bigint, bigint, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.replace_view IS
 'Puts the table of a new release behind the view of an old one; or replaces the view, if its columns differ; views on it and grants stay where they
 are the same. Raises an error if readers keep the old one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_releases() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
@@ -282,25 +264,21 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         USING ERRCODE = 'DA013', DETAIL = 'The sessions named hold locks on dbanon.release.', HINT = 'Try again when their transaction has ended.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
+COMMENT ON FUNCTION dbanon_internal.lock_releases IS
 'Keeps others from publishing and withdrawing until the transaction ends. Raises an error that names the sessions if others keep them too long.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_withdrawn_tables() RETURNS TABLE (relation text, name text, title text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('release_%s', l.release_id), l.name, format('%s (number %s)', l.name, l.release_id)
     FROM dbanon.release l WHERE l.withdrawn_at IS NOT NULL AND l.series_id IS NULL
     UNION ALL
     SELECT format('series_%s', s.series_id), s.name, format('%s (all parts)', s.name) FROM dbanon.series s WHERE s.withdrawn_at IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_withdrawn_tables() IS
+COMMENT ON FUNCTION dbanon_internal.list_withdrawn_tables IS
 'The tables in schema dbanon that releases which were withdrawn had, whether they are there still or not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_strays(OUT named text, OUT remedy text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH unnamed AS MATERIALIZED (
         SELECT cla.oid, format('dbanon.%I', cla.relname) AS name, inh.inhparent
         FROM pg_class cla LEFT JOIN pg_inherits inh ON inh.inhrelid = cla.oid
@@ -324,12 +302,11 @@ AS $$
     LEFT JOIN pg_rewrite rew ON rew.oid = dep.objid
     LEFT JOIN pg_class cla ON cla.oid = rew.ev_class
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_strays() IS
+COMMENT ON FUNCTION dbanon_internal.find_strays IS
 'Names the tables of releases that no release names, as pg_restore --clean leaves them, and the views of published that read one; and what drops them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.clear_parts() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 AS $$
 DECLARE
@@ -352,12 +329,10 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.clear_parts() IS
-'Drops the tables of parts that were withdrawn, where no session reads their release.';
+COMMENT ON FUNCTION dbanon_internal.clear_parts IS 'Drops the tables of parts that were withdrawn, where no session reads their release.';
 
 CREATE OR REPLACE FUNCTION dbanon.clear_withdrawn() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 AS $$
 DECLARE
@@ -415,7 +390,7 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
+COMMENT ON FUNCTION dbanon.clear_withdrawn IS
 'Drops the remains of withdrawn releases and parts: their rows, their emptied views, and objects of others that are built on these (views,
 materialized views,
 functions, columns of the row type). It takes the rights on schema published from roles that were readers of single releases and read none any more.
@@ -426,8 +401,7 @@ Raises: DA013 where another publication or withdrawal does not end.
 Example: SELECT dbanon.clear_withdrawn().';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
@@ -468,7 +442,7 @@ BEGIN
     RETURN live.run_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon.unpublish(text, boolean) IS
+COMMENT ON FUNCTION dbanon.unpublish IS
 'Withdraws a release. It takes all rights on its rows and its view, empties the view and moves it out of schema published. It drops the view, the
 rows and objects of others that are built on it, or leaves that to dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay,
 because the

@@ -1,8 +1,7 @@
 -- Parts of a release that grows, taken away or put together.
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish_part(name text, at timestamptz) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
@@ -29,7 +28,7 @@ BEGIN
     RETURN part.run_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon.unpublish_part(text, timestamptz) IS
+COMMENT ON FUNCTION dbanon.unpublish_part IS
 'Withdraws the part of a release that holds a time. It deletes the rows while others read, and drops the table as soon as no session reads the
 release. The
 other parts, the run and the entry in dbanon.release stay. Later parts are compared with it as with a release that is withdrawn.
@@ -42,8 +41,7 @@ Example: SELECT dbanon.unpublish_part(''taxi_days'', ''2026-11-20 12:00Z'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fold_tables(series_id bigint, before timestamptz) RETURNS TABLE (
     target regclass, relations regclass[], bounds tstzrange)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 AS $$
 DECLARE
@@ -78,12 +76,11 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.fold_tables(bigint, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.fold_tables IS
 'Makes a table for each whole month of a release that grows, with the rows of all its parts; what it takes the place of, and the time of these.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_series(series_id bigint, patience text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE
@@ -98,12 +95,11 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         USING ERRCODE = 'DA013', DETAIL = 'Its tables are as they were.', HINT = 'Try again when their transactions have ended.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.hold_series(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.hold_series IS
 'Keeps readers from a release that grows until the transaction ends. Raises an error that names those who are there longer than the time given.';
 
 CREATE OR REPLACE FUNCTION dbanon.fold_release(name text, before timestamptz) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 AS $$
 DECLARE
@@ -141,7 +137,7 @@ BEGIN
     RETURN folded;
 END
 $$;
-COMMENT ON FUNCTION dbanon.fold_release(text, timestamptz) IS
+COMMENT ON FUNCTION dbanon.fold_release IS
 'Puts the parts of each whole month of a release that grows into one table, with the same rows and keys. A query without bounds of time locks each
 table and its indexes, and a server has few locks. A part belongs to the month (of UTC) that its middle is in. The copy is made while others read.
 Then the release is locked for a moment. A session with an older REPEATABLE READ transaction does not see the folded rows if it reads the release for

@@ -1,41 +1,31 @@
 -- What a release says of itself to its readers: comments of the view and its columns, for readers who know no paper.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_percent_left_out(total numeric, left_out numeric) RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- As round_percent of the program: ties go to even, so that what is left out and what is published make 100.
     SELECT least(greatest(round((100 * left_out / total)::double precision), sign(left_out)), 100 - sign(total - left_out))::integer
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_percent_left_out(numeric, numeric) IS
-'The share of what was left out of a total, to the nearest whole percent; of a part, 1 to 99.';
+COMMENT ON FUNCTION dbanon_internal.compute_percent_left_out IS 'The share of what was left out of a total, to the nearest whole percent; of a part, 1 to 99.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_share(total numeric, left_out numeric, k integer) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- A count below k might point to single people, and so would a share that it can be reckoned from.
     SELECT CASE WHEN left_out < k THEN format('fewer than %s, or none', k)
                 WHEN total > 0 THEN format('%s %%', dbanon_internal.compute_percent_left_out(total, left_out))
            END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_share(numeric, numeric, integer) IS
+COMMENT ON FUNCTION dbanon_internal.describe_share IS
 'Says how much was left out without a number that might point to single people: as the nearest whole percent, or that it
 was fewer than k, or none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.sum_counts(counts jsonb) RETURNS numeric
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(sum(c.value::numeric), 0) FROM jsonb_each_text(counts) c
 $$;
-COMMENT ON FUNCTION dbanon_internal.sum_counts(jsonb) IS
-'Adds up counts by reason.';
+COMMENT ON FUNCTION dbanon_internal.sum_counts IS 'Adds up counts by reason.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_share_of_people(run_id bigint) RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN x.left_out >= (r.params ->> 'k')::numeric AND x.total > 0 THEN dbanon_internal.compute_percent_left_out(x.total, x.left_out) END
     FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
     CROSS JOIN LATERAL (
@@ -43,13 +33,11 @@ AS $$
         FROM ONLY dbanon.verification v WHERE v.run_id = r.run_id AND v.attack = m.attack ORDER BY v.verification_id DESC LIMIT 1) x
     WHERE r.run_id = compute_share_of_people.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_share_of_people(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.compute_share_of_people IS
 'The share of all people seen that a verified run leaves out, in whole percent; NULL where these are fewer than k, or not counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_release_figures(release_id bigint) RETURNS dbanon.verification
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT v.* FROM ONLY dbanon.release l
     JOIN ONLY dbanon.run r ON r.run_id = l.run_id
     JOIN ONLY dbanon.method m ON m.name = r.method
@@ -59,41 +47,24 @@ AS $$
     WHERE l.release_id = find_release_figures.release_id
     ORDER BY v.verification_id DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_release_figures(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.find_release_figures IS
 'The latest verification of exactly what a release holds; of its run, where the release is of an earlier version.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_newest_part(series_id bigint) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT l.release_id FROM ONLY dbanon.release l WHERE l.series_id = find_newest_part.series_id
-    ORDER BY l.withdrawn_at IS NOT NULL, upper(l.bounds) DESC, l.release_id DESC LIMIT 1
-$$;
-COMMENT ON FUNCTION dbanon_internal.find_newest_part(bigint) IS
-'The live part of a release that says the latest; where all were withdrawn, one of these.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_range(low text, high text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN low = high THEN low ELSE low || ' to ' || high END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_range(text, text) IS
-'Two ends of a range, or the one value where they are the same.';
+COMMENT ON FUNCTION dbanon_internal.describe_range IS 'Two ends of a range, or the one value where they are the same.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_promise(method dbanon.method, algorithm text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((SELECT nullif(a.value ->> 'guarantee', '') FROM jsonb_array_elements((method).algorithms) a
                      WHERE a.value ->> 'name' = algorithm), (method).guarantee)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_promise(dbanon.method, text) IS
-'The promise of an algorithm: its own, or that of its method.';
+COMMENT ON FUNCTION dbanon_internal.find_promise IS 'The promise of an algorithm: its own, or that of its method.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_promise(release_id bigint) RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 SET standard_conforming_strings = on
 AS $$
@@ -150,23 +121,24 @@ BEGIN
             || coalesce(' Method: ' || nullif(method.paper, '') || '.', ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_promise(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_promise IS
 'What a release says to its readers: what a row is, the promise with its k, against whom, units, what was left out,
 what to add up; holds no seed, no number of a run, no name of a dataset and no count below k; of one that grows, k and shares are from the least
 to the greatest of its parts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
     about record;
     col record;
 BEGIN
-    -- The last part speaks for all.
-    release_id := coalesce((SELECT dbanon_internal.find_newest_part(rel.series_id) FROM ONLY dbanon.release rel
-                            WHERE rel.release_id = describe_release.release_id AND rel.series_id IS NOT NULL), release_id);
+    -- The live part that says the latest speaks for all; where all were withdrawn, one of these.
+    release_id := coalesce((
+        SELECT part.release_id FROM ONLY dbanon.release rel JOIN ONLY dbanon.release part ON part.series_id = rel.series_id
+        WHERE rel.release_id = describe_release.release_id ORDER BY part.withdrawn_at IS NOT NULL, upper(part.bounds) DESC, part.release_id DESC LIMIT 1),
+        release_id);
     SELECT rel.name, run.method, dat.srid, dat.grid_m, dat.grid_s,
             CASE WHEN EXISTS (SELECT FROM ONLY dbanon.published_atom pub WHERE pub.release_id = rel.release_id)
                  THEN coalesce(' Points of interest are those loaded until ' || to_char(rel.pois_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC."'),
@@ -197,5 +169,4 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_release(bigint) IS
-'Writes the comments of a live release''s view and of its columns; given any part of one that grows.';
+COMMENT ON FUNCTION dbanon_internal.describe_release IS 'Writes the comments of a live release''s view and of its columns; given any part of one that grows.';

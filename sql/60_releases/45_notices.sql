@@ -1,8 +1,7 @@
 -- What a run says of itself to those who may publish it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fill_in(sentence text, figures jsonb) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -15,13 +14,10 @@ BEGIN
     RETURN filled;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.fill_in(text, jsonb) IS
-'Puts figures into a sentence, each in place of its name in braces; NULL where one of them is not known.';
+COMMENT ON FUNCTION dbanon_internal.fill_in IS 'Puts figures into a sentence, each in place of its name in braces; NULL where one of them is not known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_warnings(run_id bigint, called bigint, known jsonb, joined_below numeric) RETURNS SETOF text
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
     traits jsonb;
@@ -88,15 +84,13 @@ BEGIN
         WHERE CASE jsonb_typeof(figures -> pair.key) WHEN 'number' THEN (figures ->> pair.key)::numeric > 0 END AND note.sentence IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_run_warnings(bigint, bigint, jsonb, numeric) IS
+COMMENT ON FUNCTION dbanon_internal.list_run_warnings IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
 data for its first window are missing; columns that say something of senders; that names travel together; and what was counted that its method warns
 of, by the figures known or of its latest verification, each below joined_below told as fewer than that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH before AS MATERIALIZED (
         -- The last run that was asked for the very same. A publication is told what no publication was.
         SELECT max(earlier.run_id) AS run_id
@@ -113,6 +107,6 @@ AS $$
                       WHERE before.run_id IS NOT NULL AND told.said = war.said)
     ORDER BY war.place
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_run_notices(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.list_run_notices IS
 'What a verified run says when it is done, and again when it is published: what there is to say of it, except what the run before it
 that was asked for the same has said as well.';

@@ -2,9 +2,7 @@
 -- dbanon card, the pages of dbanon report and dbanon.release_card are made from it: add a new figure here.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_shares_left_out(run_id bigint, figures jsonb) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- No count below k is given, and shares are in whole percent, so that no small count is the difference of two others.
     SELECT coalesce(jsonb_object_agg(t.key, jsonb_build_object(
             'share', dbanon_internal.describe_share((figures ->> t.value)::numeric, s.left_out, (r.params ->> 'k')::integer),
@@ -16,12 +14,11 @@ AS $$
     CROSS JOIN LATERAL (SELECT dbanon_internal.sum_counts(r.suppressed -> t.key) AS left_out) s
     WHERE r.run_id = describe_shares_left_out.run_id AND (t.key = 'subjects' OR r.suppressed ? t.key)
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_shares_left_out(bigint, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.describe_shares_left_out IS
 'What a run leaves out by kind, in all and by reason, in words that point to no single person: whole percent, or that these are fewer than k.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_run(run_id bigint, release_id bigint) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -97,12 +94,10 @@ BEGIN
         'paper', nullif(method.paper, ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_run(bigint, bigint) IS
-'The one record of a run, and of its release where that is given, from which cards and pages are made.';
+COMMENT ON FUNCTION dbanon_internal.describe_run IS 'The one record of a run, and of its release where that is given, from which cards and pages are made.';
 
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -119,7 +114,7 @@ BEGIN
     RETURN dbanon_internal.describe_run(release.run_id, release.release_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
+COMMENT ON FUNCTION dbanon.release_card IS
 'Describes a release on one page. The page has the method, the parameters without the seed, the promise and the adversary. It has the counts of the
 attack, clause by clause in plain words, and the limits of each of the three tests. It has the shares left out in all and by hour and reason, the
 rows, the period, the number of atoms, and the time at which the points of interest were loaded. It has the seconds around it within which others are
@@ -136,8 +131,7 @@ Example: SELECT key, value FROM jsonb_each_text(jsonb_strip_nulls(dbanon.release
 ''pages'', ''versions'', ''evaluation'']).';
 
 CREATE OR REPLACE FUNCTION dbanon.run_card(run_id bigint) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
@@ -147,7 +141,7 @@ BEGIN
     RETURN dbanon_internal.describe_run(run_card.run_id, NULL);
 END
 $$;
-COMMENT ON FUNCTION dbanon.run_card(bigint) IS
+COMMENT ON FUNCTION dbanon.run_card IS
 'Describes a run on one page, whether it was published or not. It has the same facts as dbanon.release_card would have of its release, by the latest
 verification,
 and whether its rows or data were changed since.
@@ -158,9 +152,7 @@ Raises: DA001.
 Example: SELECT dbanon.run_card(7) -> ''promise''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_page(run_id bigint, release text, sha256 text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF sha256 !~ '^[0-9a-f]{64}$' OR sha256 IS NULL THEN
         RAISE EXCEPTION 'The digest of a page must be 64 hexadecimal digits. Got others.'
@@ -176,6 +168,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_page(bigint, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.note_page IS
 'Writes into the audit that a private page was made of a run, with the digest of the page. Raises an error if there is no such run, or if that is no
 digest.';

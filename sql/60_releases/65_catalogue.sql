@@ -6,8 +6,7 @@
 -- that the reader may not see. Figures are those recorded at publication.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.join_hours(by_hour jsonb, k integer) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 AS $$
 -- A reader counts the published people of each hour in the release, so a share may reveal the exact number left out. Therefore
@@ -50,7 +49,7 @@ BEGIN
             FROM generate_series(1, n) num);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.join_hours(jsonb, integer) IS
+COMMENT ON FUNCTION dbanon_internal.join_hours IS
 'The share of people left out by hour, as [{since, until, percent}] with whole percent: successive hours are one line until at
 least k were left out and k published in it.';
 

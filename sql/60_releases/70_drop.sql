@@ -1,9 +1,7 @@
 -- What can be taken back: a run that was never published, and a person.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_run(run_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.reap_run(run_id);
     -- Before the row is waited for: who writes the run's rows holds it for long.
@@ -15,13 +13,10 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.hold_run(bigint) IS
-'Keeps workers from a run until the transaction ends, unless one has it.';
+COMMENT ON FUNCTION dbanon_internal.hold_run IS 'Keeps workers from a run until the transaction ends, unless one has it.';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_run(run_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     free boolean := dbanon_internal.hold_run(run_id);
     run dbanon.run;
@@ -51,7 +46,7 @@ BEGIN
     RETURN dropped;
 END
 $$;
-COMMENT ON FUNCTION dbanon.drop_run(bigint) IS
+COMMENT ON FUNCTION dbanon.drop_run IS
 'Deletes a run with its cloaks, members and verifications. It refuses a run that was ever published, that waits in the queue, or that a worker works
 on.
 Arguments:
@@ -61,46 +56,37 @@ Raises: DA001. DA007 if it was ever published. DA013 if it is in the queue or be
 Example: SELECT dbanon.drop_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.normalise_name(name text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- What Arrow, which reads the files, takes for blanks.
     SELECT normalize(btrim(name, E'\t\n\x0B\f\r\x1C\x1D\x1E\x1F \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
                                  '\u2007\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000'), NFC)
 $$;
-COMMENT ON FUNCTION dbanon_internal.normalise_name(text) IS
-'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
+COMMENT ON FUNCTION dbanon_internal.normalise_name IS 'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_word_pattern(name text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- What is longer was never stored as a subject, and would be too complex a pattern: this one finds nothing.
     SELECT CASE WHEN length(name) > 1000 THEN '(?!x)x'
                 ELSE '(?<![[:alnum:]])' || regexp_replace(name, '([^[:alnum:][:space:]])', '\\\1', 'g') || '(?![[:alnum:]])' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_word_pattern(text) IS
-'A regular expression that finds a name where no letter or digit touches it.';
+COMMENT ON FUNCTION dbanon_internal.build_word_pattern IS 'A regular expression that finds a name where no letter or digit touches it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.names_subject(content jsonb, name text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_path_query(content, 'strict $.** ? (@.type() == "string" || @.type() == "number")') v (value)
         CROSS JOIN LATERAL (SELECT dbanon_internal.normalise_name(v.value #>> '{}') AS said) s
         -- A number is found in too many places that mean something else, times above all: it has to be the whole.
         WHERE s.said = ANY (dbanon_internal.list_name_forms(name)) OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.build_word_pattern(name)))
 $$;
-COMMENT ON FUNCTION dbanon_internal.names_subject(jsonb, text) IS
-'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
+COMMENT ON FUNCTION dbanon_internal.names_subject IS 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.report_live_releases(release_ids bigint[], trajectories bigint[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     live CONSTANT record := dbanon_internal.name_releases(release_ids);
     -- Those that show the subject exactly.
@@ -123,13 +109,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.report_live_releases(bigint[], bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.report_live_releases IS
 'Names the live releases among some, and those of them in which one of some trajectories is published exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.forget_statistics() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     source text;
 BEGIN
@@ -140,13 +124,10 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.forget_statistics() IS
-'Samples the columns that may hold names of subjects again.';
+COMMENT ON FUNCTION dbanon_internal.forget_statistics IS 'Samples the columns that may hold names of subjects again.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_other_datasets(dataset_id bigint, subject text) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY(
         SELECT o.name
         FROM dbanon.dataset d JOIN dbanon.dataset o ON o.population_id = d.population_id AND o.dataset_id <> d.dataset_id
@@ -154,14 +135,11 @@ AS $$
           AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = o.dataset_id AND t.subject = list_other_datasets.subject)
         ORDER BY o.name)
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_other_datasets(bigint, text) IS
-'Names the other datasets of a population that have trajectories of the same person.';
+COMMENT ON FUNCTION dbanon_internal.list_other_datasets IS 'Names the other datasets of a population that have trajectories of the same person.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(
     dataset_id bigint, subject text, person bigint, dropped_runs bigint[], stand_in bigint) RETURNS TABLE (what text, rows bigint)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH run AS (
         -- One statement, so that all of it sees the rows as they were: each part names the subject in another table.
         DELETE FROM dbanon.run run WHERE run.run_id = ANY (dropped_runs) RETURNING 1
@@ -213,14 +191,12 @@ AS $$
         ('places in groups of releases', (SELECT count(*) FROM grouping_) + (SELECT count(*) FROM exposure) + (SELECT count(*) FROM asked)),
         ('hashes of fixes', (SELECT count(*) FROM fix_code)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
-COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint, bigint[], bigint) IS
+COMMENT ON FUNCTION dbanon_internal.erase_subject IS
 'Deletes what a dataset has of a subject; and replaces its code by another in what is kept of releases, so that their sizes stay, unless another
 dataset of the population has the name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held bigint;
     samples bigint[];
@@ -255,14 +231,12 @@ BEGIN
     RETURN held;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.hold_dataset(text) IS
+COMMENT ON FUNCTION dbanon_internal.hold_dataset IS
 'Keeps loads, submissions, publications and workers from a dataset until the transaction ends, and drops the samples of it. Raises an error if there
 is no such dataset, if a worker has a run of it, or if the transaction is not read committed.';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text, again boolean DEFAULT false) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held bigint := dbanon_internal.hold_dataset(dataset);
     given text := nullif(dbanon_internal.normalise_name(subject), '');
@@ -314,7 +288,7 @@ BEGIN
     RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
-COMMENT ON FUNCTION dbanon.forget_subject(text, text, boolean) IS
+COMMENT ON FUNCTION dbanon.forget_subject IS
 'Erases a person from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name the person, and the runs with the person that were
 never published. In the stored facts of releases, a random code replaces the hash of the name, so that their sizes stay, unless another dataset of the
 population has the person. Later loads into datasets of the population leave the person out, recognised by a keyed hash of the name, until
@@ -332,9 +306,7 @@ committed.
 Example: SELECT * FROM dbanon.forget_subject(''taxi'', ''p7'').';
 
 CREATE OR REPLACE FUNCTION dbanon.remember_subject(population text, subject text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     of_people dbanon.population;
     lifted boolean;
@@ -356,7 +328,7 @@ BEGIN
     RETURN lifted;
 END
 $$;
-COMMENT ON FUNCTION dbanon.remember_subject(text, text) IS
+COMMENT ON FUNCTION dbanon.remember_subject IS
 'Lets loads bring a forgotten person again. Erased data do not come back. For the stored facts of releases, the person is new.
 Arguments:
 - population: name of the population, as in dbanon.datasets.

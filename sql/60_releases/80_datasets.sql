@@ -23,9 +23,7 @@ WHERE dat.dropped_at IS NULL;
 -- ---- what goes
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_unpublished(dataset_id bigint, since timestamptz) RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH dropped AS (
         -- One that waits in the queue has read nothing yet; one that began before may have read later.
         DELETE FROM dbanon.run r
@@ -35,13 +33,11 @@ AS $$
     )
     SELECT count(*) FROM dropped
 $$;
-COMMENT ON FUNCTION dbanon_internal.drop_unpublished(bigint, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.drop_unpublished IS
 'Deletes the runs of a dataset that were never published and may have read what came at a time; all of them where it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_data(dataset_id bigint, load_id bigint) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation text;
 BEGIN
@@ -60,12 +56,11 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.delete_data(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.delete_data IS
 'Deletes what was loaded into a dataset, and what loads could not use: all of it, or where a load is given, what that brought.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_before(dataset_id bigint, before timestamptz) RETURNS TABLE (what text, rows bigint)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 AS $$
@@ -101,13 +96,11 @@ AS $$
         ('requests', (SELECT count(*) FROM request)), ('quasi-identifiers', (SELECT count(*) FROM quasi_identifier)),
         ('runs dropped', (SELECT count(*) FROM run))
 $$;
-COMMENT ON FUNCTION dbanon_internal.erase_before(bigint, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.erase_before IS
 'Deletes what a dataset has from before a time, and the runs with any of it that were never published; trajectories that go on are cut.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_sources(dataset_id bigint, before timestamptz) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation text;
     filled bigint[] := '{}';
@@ -135,14 +128,12 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.erase_sources(bigint, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.erase_sources IS
 'Deletes the rejected rows, and the names of the sources, of loads of which nothing is left or that were before a time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_live_releases(
     dataset_id bigint, computed_since timestamptz, shown_before timestamptz, OUT named text, OUT withdraw text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT n.named, n.withdraw
     FROM dbanon_internal.name_releases(ARRAY(
         SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
@@ -153,16 +144,14 @@ AS $$
               SELECT FROM dbanon.release o JOIN dbanon.dataset d ON d.dataset_id = name_live_releases.dataset_id
               WHERE (o.release_id = l.release_id OR o.series_id = l.series_id) AND lower(o.span) < d.kept_since)))) n
 $$;
-COMMENT ON FUNCTION dbanon_internal.name_live_releases(bigint, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.name_live_releases IS
 'Names the live releases of a dataset, and what to type to withdraw them: where a time is given, those computed since it, or with rows from
 before it that had none from before the time at which data were forgotten last.';
 
 -- ---- what people call
 
 CREATE OR REPLACE FUNCTION dbanon.drop_load(load_id bigint) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first dbanon.load;
     about text;
@@ -194,7 +183,7 @@ BEGIN
     RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
-COMMENT ON FUNCTION dbanon.drop_load(bigint) IS
+COMMENT ON FUNCTION dbanon.drop_load IS
 'Takes a load back. It deletes the rows that the load brought, the rows that it could not use, and the runs that were never published and may have
 read
 them. Rows that a load replaced do not come back. Load that again.
@@ -208,9 +197,7 @@ worked on. DA015 in a transaction that is not read committed.
 Example: SELECT * FROM dbanon.drop_load(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_before(dataset text, before timestamptz) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held bigint;
     counts json;
@@ -236,7 +223,7 @@ BEGIN
     RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
-COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
+COMMENT ON FUNCTION dbanon.forget_before IS
 'Deletes the data of a dataset from before a time. These are trajectories that ended before it, the earlier fixes of the others, requests,
 quasi-identifiers, and the runs with any of these that were never published. It also deletes rejected rows and names of sources, once nothing of
 their load is left or the load itself is older than the time. Later loads leave out older data, too. Releases stay, together with the facts that later releases are
@@ -252,9 +239,7 @@ transaction that is not read committed.
 Example: SELECT * FROM dbanon.forget_before(''taxi'', now() - interval ''30 days'').';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_dataset(name text) RETURNS TABLE (what text, rows bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held CONSTANT bigint := dbanon_internal.hold_dataset(name);
     live CONSTANT record := dbanon_internal.name_live_releases(held, NULL, NULL);
@@ -281,7 +266,7 @@ BEGIN
     RETURN QUERY SELECT pair.key, pair.value::bigint FROM json_each_text(counts) pair;
 END
 $$;
-COMMENT ON FUNCTION dbanon.drop_dataset(text) IS
+COMMENT ON FUNCTION dbanon.drop_dataset IS
 'Deletes a dataset: all that was loaded into it, its loads, its runs that were never published, and the rows of its other runs. Its name is free then.
 If it was ever published, its releases stay on record under another name of it, with their runs and groups. Later releases of the same people are
 compared with them.

@@ -3,8 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_polygon_evidence(run_id bigint) RETURNS TABLE (
     region_no integer, several boolean, valid boolean, area_m2 double precision, parts integer, holes integer,
     least_m2 double precision, categories integer)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     SELECT reg.region_no, kind.kind = 'MULTIPOLYGON', kind.kind <> '' AND @postgis@.ST_IsValid(reg.region), @postgis@.ST_Area(reg.region),
@@ -24,40 +23,34 @@ AS $$
                                     THEN @postgis@.GeometryType(reg.region) ELSE '' END AS kind) kind
     WHERE reg.run_id = gather_polygon_evidence.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.gather_polygon_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_polygon_evidence IS
 'What the regions of a run are: whether a MultiPolygon, valid, area, parts and holes, the least area of one of these, and the categories
 that a row says it has (-1: no number).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_cell_evidence(run_id bigint) RETURNS TABLE (cell_id bigint, outline bytea)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.cell_id, @postgis@.ST_AsBinary(@postgis@.ST_ForcePolygonCCW(c.geom), 'NDR')
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.cell c ON c.dataset_id = r.dataset_id
     WHERE r.run_id = gather_cell_evidence.run_id
     ORDER BY c.cell_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.gather_cell_evidence(bigint) IS
-'The cells of a run''s dataset, their outlines counter-clockwise, holes clockwise.';
+COMMENT ON FUNCTION dbanon_internal.gather_cell_evidence IS 'The cells of a run''s dataset, their outlines counter-clockwise, holes clockwise.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_outline_evidence(run_id bigint) RETURNS TABLE (region_no integer, outline bytea, cells bytea)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- What is sent of an array is a header of 20 bytes, then the length of each element, 4 bytes, and the element, 8 bytes.
     SELECT g.region_no, @postgis@.ST_AsBinary(@postgis@.ST_ForcePolygonCCW(g.region), 'NDR'), substr(array_send(g.cells), 21)
     FROM ONLY dbanon.region g
     WHERE g.run_id = gather_outline_evidence.run_id AND g.cells IS NOT NULL
         AND @postgis@.ST_CoordDim(g.region) = 2 AND @postgis@.GeometryType(g.region) IN ('POLYGON', 'MULTIPOLYGON')
 $$;
-COMMENT ON FUNCTION dbanon_internal.gather_outline_evidence(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.gather_outline_evidence IS
 'The regions of a run that are polygons said to be made of cells: their outlines, directed as those of the cells, and these cells, in bulk.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_held_evidence(run_id bigint, asked integer[]) RETURNS TABLE (
     region_no integer, cell_id bigint, split boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- Each region asks the index on the cells' geometry, whatever the planner takes the tables for.
 SET enable_seqscan = off
 SET jit = off
@@ -84,15 +77,12 @@ AS $$
     CROSS JOIN LATERAL unnest(cov.cells) ele (cell_id)
     WHERE run.run_id = gather_held_evidence.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.gather_held_evidence(bigint, integer[]) IS
+COMMENT ON FUNCTION dbanon_internal.gather_held_evidence IS
 'Which cells these published polygons of a run hold, by a point inside each, and whether they are split: are not the union of these cells,
 to the millimetre along its outline.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_atom_evidence(run_id bigint) RETURNS TABLE (cell_id bigint, atom integer)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.cell_id, a.atom FROM ONLY dbanon.atom a WHERE a.run_id = gather_atom_evidence.run_id ORDER BY a.cell_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.gather_atom_evidence(bigint) IS
-'The atom that a run says each cell is in.';
+COMMENT ON FUNCTION dbanon_internal.gather_atom_evidence IS 'The atom that a run says each cell is in.';

@@ -6,9 +6,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_bounds(
     starts timestamptz, every interval, tz text, moment timestamptz, OUT before timestamptz, OUT after timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Months are of unequal lengths, so the number of the bound is guessed, and looked for around that.
     SELECT max(b.bound) FILTER (WHERE b.bound <= moment), min(b.bound) FILTER (WHERE b.bound > moment)
     FROM (SELECT floor(extract(epoch FROM moment - starts) / extract(epoch FROM every))::bigint AS guess) g
@@ -21,22 +19,17 @@ AS $$
         WHEN m.midnight AT TIME ZONE tz = starts THEN (m.midnight + every * n) AT TIME ZONE tz
         ELSE ((starts AT TIME ZONE tz) + every * n) AT TIME ZONE tz END) b (bound)
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_bounds(timestamptz, interval, text, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.find_bounds IS
 'Finds the last bound of periods that is not after a moment, and the first one after it: days and more by the clock of a time zone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_period_from(starts timestamptz, every interval, tz text, since timestamptz) RETURNS tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT tstzrange(since, b.after) FROM dbanon_internal.find_bounds(starts, every, tz, since) b
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_period_from(timestamptz, interval, text, timestamptz) IS
-'The period from an instant to the next bound after it.';
+COMMENT ON FUNCTION dbanon_internal.find_period_from IS 'The period from an instant to the next bound after it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_next_period(job dbanon.job) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN dbanon_internal.find_period_from(job.starts, job.every, job.tz, greatest(job.starts, (
         SELECT max(upper(p.period)) FROM dbanon.job_period p WHERE p.job_id = job.job_id)));
@@ -45,13 +38,11 @@ EXCEPTION WHEN data_exception THEN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_next_period(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.find_next_period IS
 'The first period of a job that has not come yet; NULL where the intervals or the time zone of the job give none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_job_history(job dbanon.job) RETURNS interval
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- What was said before a period and still counts in it; and what exact rows reach back to.
     SELECT make_interval(secs => greatest(
         coalesce((job.params ->> 'max_gap_s')::double precision, (
@@ -66,29 +57,23 @@ AS $$
                                           ELSE pop.population_id = dat.population_id END
     WHERE met.name = job.method
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_job_history(dbanon.job) IS
-'How long before a period data are needed to compute it.';
+COMMENT ON FUNCTION dbanon_internal.compute_job_history IS 'How long before a period data are needed to compute it.';
 
 -- ---- sources
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_job_loading(job dbanon.job, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
 RETURNS dbanon_internal.loading
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- As dbanon.import_trajectories has it where nothing is said; but times that name no zone are of the job's.
     SELECT jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(
             'subject', 'subject', 'time_column', 'time', 'grid_m', 1, 'grid_s', 1, 'drop_outliers', false, 'subject_per_day', false, 'tz', job.tz,
             'geom', CASE WHEN job.load ?| ARRAY['x', 'y'] THEN NULL ELSE 'geom' END)
         || job.load || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until))
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_job_loading(dbanon.job, timestamptz, timestamptz) IS
-'What a job asks a load of fixes for.';
+COMMENT ON FUNCTION dbanon_internal.make_job_loading IS 'What a job asks a load of fixes for.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_source(named text) RETURNS regclass
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF to_regclass(named) IS NULL THEN
         RAISE EXCEPTION 'The source of a job must exist. There is no %.', coalesce(dbanon_internal.quote_text(named), 'NULL')
@@ -101,13 +86,11 @@ EXCEPTION WHEN insufficient_privilege THEN
         USING ERRCODE = 'DA014', DETAIL = 'It is the owner of the job, or the login that adds it.', HINT = 'GRANT USAGE ON SCHEMA ... TO ...;';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_job_source(text) IS
-'Looks up a source by its name.';
+COMMENT ON FUNCTION dbanon_internal.demand_job_source IS 'Looks up a source by its name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_times(
     job dbanon.job, question text, since timestamptz, until timestamptz, past dbanon.job_period[] DEFAULT NULL) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
@@ -135,11 +118,11 @@ BEGIN
         described.types ->> asked.time_column, asked, 'trajectories', 'table ' || described.qualified);
     -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
     times := format(
-        '(SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
-        dbanon_internal.build_time_expression('raw_time', described.types, asked, units_per_s), asked.time_column,
-        dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked),
-        CASE WHEN since IS NOT NULL THEN format(' AND t >= %L::float8', extract(epoch FROM since)) END,
-        CASE WHEN until IS NOT NULL THEN format(' AND t < %L::float8', extract(epoch FROM until)) END,
+        '(SELECT tim.t FROM (SELECT %I AS raw_time FROM %s) raw CROSS JOIN LATERAL %s WHERE tim.t > -1e11 AND tim.t < 1e11%s%s%s) a',
+        asked.time_column, dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked),
+        dbanon_internal.build_reading('raw.raw_time', described.types, asked, units_per_s),
+        CASE WHEN since IS NOT NULL THEN format(' AND tim.t >= %L::float8', extract(epoch FROM since)) END,
+        CASE WHEN until IS NOT NULL THEN format(' AND tim.t < %L::float8', extract(epoch FROM until)) END,
         CASE question WHEN 'any' THEN ' LIMIT 1' END);
     RETURN dbanon_internal.ask_source(CASE question
         WHEN 'gone' THEN format(
@@ -150,14 +133,12 @@ BEGIN
         ELSE format('SELECT %s::float8 FROM %s', CASE question WHEN 'first' THEN 'min(t)' ELSE 'count(*)' END, times) END, described.qualified);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.ask_times(dbanon.job, text, timestamptz, timestamptz, dbanon.job_period[]) IS
+COMMENT ON FUNCTION dbanon_internal.ask_times IS
 'Asks a job''s source how many rows it has of a span of time (count), whether it has any (any, as 1 or 0), for the first time in unix
 seconds (first), or how many rows of some periods it has no longer (gone); refuses a source that the job could not load.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_gap_end(job dbanon.job, period tstzrange) RETURNS timestamptz
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     next_row timestamptz;
     watched_since timestamptz;
@@ -173,5 +154,5 @@ BEGIN
         SELECT bou.before FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, watched_since) bou));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_gap_end(dbanon.job, tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.find_gap_end IS
 'Finds how far the gap of a job''s source reaches that begins with an empty period: to the last bound before which no row is awaited any more.';

@@ -3,19 +3,15 @@
 -- ---- what may be asked
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fits_interval(value interval, low interval, high interval) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Months less days may be more or less than nothing.
     SELECT coalesce(value BETWEEN low AND high
         AND least(extract(month FROM value) + 12 * extract(year FROM value), extract(day FROM value), extract(epoch FROM value)) >= 0, false)
 $$;
-COMMENT ON FUNCTION dbanon_internal.fits_interval(interval, interval, interval) IS
-'Whether an interval is between two others, and goes forward in each of its parts.';
+COMMENT ON FUNCTION dbanon_internal.fits_interval IS 'Whether an interval is between two others, and goes forward in each of its parts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_arguments(job dbanon.job) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
 AS $$
 DECLARE
@@ -50,13 +46,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_job_arguments(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.demand_job_arguments IS
 'Refuses a job of which an argument is of the wrong kind or outside its limits, and names that one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_load_words(load jsonb) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     known CONSTANT text[] := ARRAY(
         SELECT att.attname FROM pg_attribute att
@@ -73,25 +67,27 @@ BEGIN
                 USING ERRCODE = 'DA011', DETAIL = 'Jobs hold no passwords: the file of services of the worker''s machine explains the name.',
                       HINT = 'Write it like load => ''{"read_dsn": "service=replica"}''.';
         END IF;
-        BEGIN
-            PERFORM jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(word.key, word.value));
-        EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range OR datatype_mismatch OR invalid_parameter_value THEN
-            RAISE EXCEPTION 'The word % of a job''s load must be of the type %. Got something else.', word.key, (
-                    SELECT format_type(att.atttypid, att.atttypmod) FROM pg_attribute att
-                    WHERE att.attrelid = 'dbanon_internal.loading'::regclass AND att.attname = word.key)
-                USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
-                      HINT = 'Write it like load => ''{"grid_m": 10, "subject_per_day": true, "bbox": [8, 53, 9, 54]}''.';
-        END;
+    END LOOP;
+    PERFORM jsonb_populate_record(NULL::dbanon_internal.loading, load);
+EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range OR datatype_mismatch OR invalid_parameter_value THEN
+    -- Which word it is, each says by itself.
+    FOR word IN SELECT pair.key, pair.value, count(*) OVER () AS words FROM jsonb_each(load) pair ORDER BY pair.key COLLATE "C" LOOP
+        IF word.words > 1 THEN
+            PERFORM dbanon_internal.demand_load_words(jsonb_build_object(word.key, word.value));
+            CONTINUE;
+        END IF;
+        RAISE EXCEPTION 'The word % of a job''s load must be of the type %. Got something else.', word.key, (
+                SELECT format_type(att.atttypid, att.atttypmod) FROM pg_attribute att
+                WHERE att.attrelid = 'dbanon_internal.loading'::regclass AND att.attname = word.key)
+            USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
+                  HINT = 'Write it like load => ''{"grid_m": 10, "subject_per_day": true, "bbox": [8, 53, 9, 54]}''.';
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_load_words(jsonb) IS
-'Refuses words of a load that dbanon.import_trajectories does not take, or not so.';
+COMMENT ON FUNCTION dbanon_internal.demand_load_words IS 'Refuses words of a load that dbanon.import_trajectories does not take, or not so.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_import_words(kind text) RETURNS TABLE (word text, listed boolean, needed boolean)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Those that a job says for itself are left out.
     SELECT p.proargnames[a.place], y.typcategory = 'A', a.place <= p.pronargs - p.pronargdefaults
     FROM pg_proc p
@@ -100,13 +96,11 @@ AS $$
     WHERE p.pronamespace = 'dbanon'::regnamespace AND p.proname = 'import_' || kind
         AND p.proargnames[a.place] NOT IN ('dataset', 'mode', 'replace', 'since', 'until')
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_import_words(text) IS
+COMMENT ON FUNCTION dbanon_internal.list_import_words IS
 'The arguments of an import that a further load of a job may have: which are lists, and which must be given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_further_loads(further jsonb) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     example CONSTANT text := 'Write it like further => ''[{"kind": "requests", "source": "public.asked", "columns": ["poi"]}]''.';
     asked jsonb;
@@ -135,13 +129,10 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_further_loads(jsonb) IS
-'Refuses further loads that no import does, or with words that their import does not take.';
+COMMENT ON FUNCTION dbanon_internal.demand_further_loads IS 'Refuses further loads that no import does, or with words that their import does not take.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_known_figures(job dbanon.job) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- What the family says of itself, what is counted over all parts, and what its last run had.
     known CONSTANT text[] := ARRAY(
@@ -161,13 +152,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_known_figures(dbanon.job) IS
-'Refuses limits on figures that no run of the method has, which would hold every period.';
+COMMENT ON FUNCTION dbanon_internal.demand_known_figures IS 'Refuses limits on figures that no run of the method has, which would hold every period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_valid_job(job dbanon.job) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dbanon_internal.demand_release_name(job.name);
     PERFORM dbanon_internal.demand_zone(coalesce(job.tz, ''));
@@ -178,15 +166,12 @@ BEGIN
     PERFORM dbanon_internal.demand_known_figures(job);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_valid_job(dbanon.job) IS
-'Refuses a job that cannot be one, whatever its source holds.';
+COMMENT ON FUNCTION dbanon_internal.demand_valid_job IS 'Refuses a job that cannot be one, whatever its source holds.';
 
 -- ---- what each period would be refused for
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_release(job dbanon.job) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     live CONSTANT dbanon.series := dbanon_internal.find_live_series(job.name);
     readers CONSTANT text[] := dbanon_internal.choose_readers(job.name, true, job.readers);
@@ -213,13 +198,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_job_release(dbanon.job) IS
-'Refuses a job whose release could not be published, or take no part of it.';
+COMMENT ON FUNCTION dbanon_internal.demand_job_release IS 'Refuses a job whose release could not be published, or take no part of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_further_statement(job dbanon.job, asked jsonb, since timestamptz, until timestamptz) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- By the names of the import's own arguments, which has a default for what is not said; but times that name no zone are of the job's.
     SELECT format('SELECT i.load_id FROM dbanon.import_%s(source => %s::pg_catalog.oid, %s) i', asked ->> 'kind',
                   dbanon_internal.demand_job_source(asked ->> 'source')::oid, string_agg(format('%I => %s', w.key, CASE jsonb_typeof(w.value)
@@ -228,12 +210,11 @@ AS $$
     FROM jsonb_each(jsonb_build_object('tz', job.tz) || (asked - ARRAY['kind', 'source'])
                     || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until)) w
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_further_statement(dbanon.job, jsonb, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.build_further_statement IS
 'Writes the call of the import that does a further load of a job, for a span of time. Raises an error if the source is gone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_loads(job dbanon.job) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET client_min_messages = 'error'
 SET lock_timeout = '10s'
 AS $$
@@ -264,13 +245,10 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.try_loads(dbanon.job) IS
-'Refuses a job whose loads would be refused: begins each and undoes it.';
+COMMENT ON FUNCTION dbanon_internal.try_loads IS 'Refuses a job whose loads would be refused: begins each and undoes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_reach(job dbanon.job, checked jsonb) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reach CONSTANT interval := dbanon_internal.compute_job_history(job);
 BEGIN
@@ -285,13 +263,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_reach(dbanon.job, jsonb) IS
-'Refuses a job whose periods follow one another within reach of what they show exactly.';
+COMMENT ON FUNCTION dbanon_internal.demand_reach IS 'Refuses a job whose periods follow one another within reach of what they show exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH own AS (
         SELECT dat.* FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL
     ), same AS MATERIALIZED (
@@ -315,13 +290,11 @@ AS $$
         AND NOT EXISTS (SELECT FROM dbanon.job stored WHERE stored.name = rel.name AND stored.removed_at IS NULL)
     GROUP BY rel.name
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_rivals(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.find_rivals IS
 'The other jobs and releases that speak of people of a job at times of its periods, and whether they stand alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_period_params(job dbanon.job, period tstzrange) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- After a part that shows people exactly, rows begin where that no longer says where they are; on the raster of the parts before.
     SELECT job.params || jsonb_build_object('until', extract(epoch FROM upper(period))::bigint, 'since', extract(epoch FROM lower(period))::bigint
         + coalesce((SELECT ceil(greatest(0, extract(epoch FROM upper(l.bounds) + l.reach - lower(period))) / coalesce(l.step_s, d.grid_s))::bigint
@@ -330,13 +303,10 @@ AS $$
                     WHERE l.name = job.name AND l.series_id IS NOT NULL AND l.reach > '0' AND upper(l.bounds) <= lower(period)
                     ORDER BY upper(l.bounds) DESC LIMIT 1), 0))
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_period_params(dbanon.job, tstzrange) IS
-'The parameters of the run of a period.';
+COMMENT ON FUNCTION dbanon_internal.make_period_params IS 'The parameters of the run of a period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_start(job dbanon.job) RETURNS timestamptz
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended CONSTANT timestamptz := (SELECT max(upper(rel.bounds)) FROM dbanon.release rel WHERE rel.name = job.name AND rel.withdrawn_at IS NULL);
     first timestamptz;
@@ -352,25 +322,20 @@ BEGIN
     RETURN CASE WHEN midnight < first THEN (date_trunc('day', first AT TIME ZONE job.tz) + interval '1 day') AT TIME ZONE job.tz ELSE midnight END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_start(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.find_start IS
 'Where a job begins that was not told: where its release ends, or at the first midnight from which on the source has rows.';
 
 -- ---- writing
 
 CREATE OR REPLACE FUNCTION dbanon_internal.may_act_for(owner text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((SELECT pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
                      FROM pg_roles r WHERE r.rolname = owner), false)
 $$;
-COMMENT ON FUNCTION dbanon_internal.may_act_for(text) IS
-'Whether this login is a role or may become it.';
+COMMENT ON FUNCTION dbanon_internal.may_act_for IS 'Whether this login is a role or may become it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job(name text) RETURNS dbanon.job
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job dbanon.job;
 BEGIN
@@ -382,12 +347,10 @@ BEGIN
     RETURN job;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_job(text) IS
-'The job of a name that was not removed; refuses other names.';
+COMMENT ON FUNCTION dbanon_internal.demand_job IS 'The job of a name that was not removed; refuses other names.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_job(job dbanon.job) RETURNS dbanon.job
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
@@ -433,14 +396,12 @@ BEGIN
     RETURN job;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_job(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.write_job IS
 'Writes a new job, or what has become of the one of that name, for its owner and logins that may become the owner; returns it as it is then. Raises an
 error if the job is not valid, or if the login may not become its owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_job() RETURNS trigger
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Neither source nor load: a filter may name people.
     INSERT INTO dbanon.audit (action, dataset, release, detail)
@@ -450,12 +411,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.audit_job() IS
-'Writes who added, changed, paused, resumed or removed a job.';
+COMMENT ON FUNCTION dbanon_internal.audit_job IS 'Writes who added, changed, paused, resumed or removed a job.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fill_job(given jsonb, replace boolean) RETURNS dbanon.job
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
 SET lock_timeout = '10s'
 AS $$
@@ -497,14 +456,12 @@ EXCEPTION WHEN lock_not_available THEN
               HINT = 'Try again later. The sessions that hold such locks are in pg_locks: any login may take one.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.fill_job(jsonb, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.fill_job IS
 'Makes a job of what was said: the rest of a new one is its default, and of one that is to be changed it stays as it is. Raises an error if the name
 is taken, if a new job has no source, load or method, or if there is no such algorithm.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.announce_job(job dbanon.job, came boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     bounds CONSTANT tstzrange := dbanon_internal.find_next_period(job);
     rivals text;
@@ -526,7 +483,7 @@ BEGIN
         lower(bounds), upper(bounds), upper(bounds) + job.wait;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.announce_job(dbanon.job, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.announce_job IS
 'Says what to look at of a job that was added or changed: its owner, its rivals, its index, and the period that comes next. Raises an error if the
 source is gone.';
 
@@ -537,8 +494,7 @@ CREATE OR REPLACE FUNCTION dbanon.add_job(
     keep_data interval DEFAULT NULL, keep_parts interval DEFAULT NULL, readers text[] DEFAULT NULL, retry interval DEFAULT NULL,
     max_tries integer DEFAULT NULL, on_held text DEFAULT NULL, evaluate boolean DEFAULT NULL, owner text DEFAULT NULL, replace boolean DEFAULT false)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
 SET extra_float_digits = 1
 AS $$
@@ -563,9 +519,7 @@ BEGIN
     RETURN job.job_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon.add_job(
-    text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval, double precision, jsonb, interval, interval,
-    text[], interval, integer, text, boolean, text, boolean) IS
+COMMENT ON FUNCTION dbanon.add_job IS
 'Adds a job that dbanon does every night, or changes one. The job loads new rows of a source. It computes the period that has ended. It publishes
 the result as a part of the release of its name. It forgets old rows. A job overrides no refusal: it holds the period. Sessions that have logged in
 as its owner run it, by `dbanon worker --schedule` or `CALL dbanon.run_jobs()`.
@@ -605,9 +559,7 @@ method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data
 -- ---- steering
 
 CREATE OR REPLACE FUNCTION dbanon_internal.steer_whole_job(job dbanon.job, action text) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF action = 'remove' AND NOT dbanon_internal.may_act_for(job.owner) AND EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = job.owner) THEN
         RAISE EXCEPTION 'A job must be removed by its owner. That of % is %.', job.name, job.owner
@@ -622,13 +574,11 @@ BEGIN
     RETURN FOUND::integer;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.steer_whole_job(dbanon.job, text) IS
+COMMENT ON FUNCTION dbanon_internal.steer_whole_job IS
 'Pauses, resumes or removes a job; returns 1 if that changed it. Raises an error if a login that may not act for the owner removes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.steer_periods(job dbanon.job, action text, since timestamptz, reason text) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     bounds CONSTANT tstzrange := dbanon_internal.find_next_period(job);
     steered dbanon.job_period[];
@@ -667,13 +617,12 @@ BEGIN
     RETURN cardinality(steered);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.steer_periods(dbanon.job, text, timestamptz, text) IS
+COMMENT ON FUNCTION dbanon_internal.steer_periods IS
 'Lets periods of a job be loaded and computed again, or skipped; returns how many. Raises an error if there is no such period, or if one is skipped
 without a reason.';
 
 CREATE OR REPLACE FUNCTION dbanon.steer_job(name text, action text, since timestamptz DEFAULT NULL, reason text DEFAULT NULL) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '10s'
 AS $$
 DECLARE
@@ -691,7 +640,7 @@ EXCEPTION WHEN lock_not_available THEN
         USING ERRCODE = 'DA013', DETAIL = 'A step of it has not ended within 10 seconds.', HINT = 'Try again later.';
 END
 $$;
-COMMENT ON FUNCTION dbanon.steer_job(text, text, timestamptz, text) IS
+COMMENT ON FUNCTION dbanon.steer_job IS
 'Pauses, resumes or removes a job, or decides about periods of it.
 Arguments:
 - name: name of the job.

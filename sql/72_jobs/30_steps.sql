@@ -6,9 +6,7 @@
 -- ---- rows of periods
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_owner(job_id bigint) RETURNS dbanon.job
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job dbanon.job;
 BEGIN
@@ -20,13 +18,10 @@ BEGIN
     RETURN job;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_owner(bigint) IS
-'The job of a number, for its owner alone.';
+COMMENT ON FUNCTION dbanon_internal.demand_owner IS 'The job of a number, for its owner alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_job(job_id bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(claim_job.job_id);
     taken dbanon.job;
@@ -54,14 +49,12 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.claim_job(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.claim_job IS
 'Takes a job for the calling session, which then holds an advisory lock on it until it gives the job back or ends; false if another session has the
 job, or the job is paused or removed. Raises an error if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_job(job_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(leave_job.job_id);
 BEGIN
@@ -71,13 +64,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.leave_job(bigint) IS
-'Gives a job back that the calling session has taken. Raises an error if the login is not the owner.';
+COMMENT ON FUNCTION dbanon_internal.leave_job IS 'Gives a job back that the calling session has taken. Raises an error if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.open_period(job_id bigint) RETURNS dbanon.job_period
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(open_period.job_id);
     open dbanon.job_period;
@@ -97,13 +87,12 @@ BEGIN
     RETURN open;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.open_period(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.open_period IS
 'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due. Raises an error if the login is not
 the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_error(changes jsonb, job dbanon.job, was dbanon.job_period) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- Operators can call what writes a period. Of 'Run 7 is Ann''s.' and the 'Run % is %.' of a function comes 'Run 7 is ....'.
@@ -126,14 +115,12 @@ AS $$
     FROM told CROSS JOIN ROWS FROM (regexp_split_to_table(CASE WHEN told.nth > 1 THEN ' ' ELSE '' END || told.text, '%[sLI]?'), unnest(told.gaps))
         WITH ORDINALITY par (own, gap, nth)
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_error(jsonb, dbanon.job, dbanon.job_period) IS
+COMMENT ON FUNCTION dbanon_internal.describe_error IS
 'Writes the error of a period: those of the sentences given that a function of dbanon, the run or the period has, with numbers, times and names of
 the job in their gaps and no other words; without one, the step and the SQLSTATE.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS dbanon.job_period
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
     ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
@@ -168,7 +155,7 @@ BEGIN
     RETURN written;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.set_period IS
 'Writes what has become of a period, for the owner of the job, and returns it. Raises an error if the login is not the owner, or if the job has no
 such period, or the run is of another dataset.';
 
@@ -176,9 +163,7 @@ such period, or the run is of another dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fail_step(
     job dbanon.job, step dbanon.job_period, state text, message text, hint text, leads_to text DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Promises are not made again by waiting; what is in use is free one day, and a restored database waits for its administrator.
     SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(leads_to, CASE f.own WHEN 'DA005' THEN 'run' END, step.state) END,
         'tries', f.tries, 'sqlstate', state,
@@ -189,13 +174,12 @@ AS $$
           FROM (SELECT CASE WHEN message IS NULL THEN '' ELSE state END AS own,
                     (message IS NULL OR state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
 $$;
-COMMENT ON FUNCTION dbanon_internal.fail_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.fail_step IS
 'Says what becomes of a period after a step failed: the job tries the step again later, or what is given instead, or holds the period; without a
 message the SQLSTATE is that of code outside dbanon, and means nothing but a failure.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_foreign_error(state text, context text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     -- The first line names the function that raised it, in the server's language; names of others have a dot, a quote or a bracket before.
@@ -205,15 +189,13 @@ AS $$
         ELSE state LIKE 'DA%' OR lin.line ~ '^[^."(]*PL/pgSQL' END
     FROM (SELECT split_part(context, E'\n', 1) AS line) lin
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_foreign_error(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.is_foreign_error IS
 'Whether a function outside dbanon raised an error, from its SQLSTATE and its context: such an SQLSTATE means nothing to dbanon.';
 
 -- ---- the steps
 
 CREATE OR REPLACE FUNCTION dbanon_internal.load_further(job dbanon.job, since timestamptz, until timestamptz) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     load jsonb;
     new_id bigint;
@@ -226,13 +208,10 @@ BEGIN
     RETURN ids;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.load_further(dbanon.job, timestamptz, timestamptz) IS
-'Loads requests and quasi-identifiers of a span of time for a job.';
+COMMENT ON FUNCTION dbanon_internal.load_further IS 'Loads requests and quasi-identifiers of a span of time for a job.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.divide_gap(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first_end CONSTANT timestamptz := upper(dbanon_internal.find_period_from(job.starts, job.every, job.tz, lower(step.period)));
     first_row CONSTANT timestamptz := to_timestamp(dbanon_internal.ask_times(job, 'first', lower(step.period), upper(step.period)));
@@ -244,13 +223,11 @@ BEGIN
         || CASE WHEN first_row < first_end THEN '{}' ELSE jsonb '{"state": "skipped", "skipped_as": "empty"}' END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.divide_gap(dbanon.job, dbanon.job_period) IS
+COMMENT ON FUNCTION dbanon_internal.divide_gap IS
 'Divides a gap of the source that is to be looked at again where the first row of it has come; without one it stays a gap.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.load_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept_since CONSTANT timestamptz := (SELECT dat.kept_since FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL);
     since CONSTANT timestamptz := greatest(kept_since, lower(step.period) - greatest(job.lateness, dbanon_internal.compute_job_history(job)));
@@ -315,14 +292,12 @@ BEGIN
         'known', loaded.known, 'late', loaded.late, 'gone', gone, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further_ids);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) IS
+COMMENT ON FUNCTION dbanon_internal.load_period IS
 'Loads what is new of a period, and of the time before it that rows may be late from or the run looks back to. Raises an error if the source is gone,
 or if the period has too few rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run dbanon.run;
 BEGIN
@@ -344,13 +319,10 @@ BEGIN
     RETURN dbanon_internal.fail_step(job, step, 'DA016', coalesce(run.error, ''), NULL, 'run');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_period(dbanon.job, dbanon.job_period) IS
-'Looks how far the run of a period is; NULL while it goes on.';
+COMMENT ON FUNCTION dbanon_internal.compute_period IS 'Looks how far the run of a period is; NULL while it goes on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_limits(job dbanon.job, run_id bigint, release_id bigint) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     over record;
 BEGIN
@@ -369,13 +341,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_limits(dbanon.job, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_limits IS
 'Refuses a part if a figure of its run, of its attack or of all parts together is above the job''s limit for that figure, or is not known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     measured CONSTANT bigint := (SELECT rel.run_id FROM dbanon.release rel WHERE rel.release_id = step.release_id);
 BEGIN
@@ -390,13 +360,10 @@ BEGIN
         (SELECT run.error FROM dbanon.run run WHERE run.run_id = measured), 'The part was not measured.'));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_period(dbanon.job, dbanon.job_period) IS
-'Looks whether the part of a period is measured, and notes why not; NULL while a worker measures it.';
+COMMENT ON FUNCTION dbanon_internal.measure_period IS 'Looks whether the part of a period is measured, and notes why not; NULL while a worker measures it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     outcome record;
     part bigint := (SELECT rel.release_id FROM dbanon.release rel
@@ -430,13 +397,12 @@ BEGIN
                               'tries', 0, 'error', NULL, 'sqlstate', NULL, 'release_id', part);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.publish_period(dbanon.job, dbanon.job_period) IS
+COMMENT ON FUNCTION dbanon_internal.publish_period IS
 'Publishes the run of a period as a part of the job''s release, unless the period has one. Raises an error if a figure is above its limit or not
 known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_part_rows(job_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE
@@ -458,14 +424,12 @@ BEGIN
     RETURN cardinality(runs);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.drop_part_rows(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.drop_part_rows IS
 'Deletes the rows of runs whose parts are withdrawn and older than their job keeps parts; the runs, their groups and exposures stay. Raises an error
 if the login is not the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_needed(job dbanon.job) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT least(lower(n.next), min(lower(p.period))) - n.history
     FROM (SELECT dbanon_internal.find_next_period(job) AS next, dbanon_internal.compute_job_history(job) AS history) n
     LEFT JOIN dbanon.job_period p ON p.job_id = job.job_id AND (
@@ -474,12 +438,11 @@ AS $$
         OR (p.state = 'skipped' AND p.skipped_as <> 'asked' AND lower(p.period) >= lower(n.next) - greatest(job.lateness, n.history)))
     GROUP BY n.next, n.history
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_needed(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.find_needed IS
 'Finds since when a job needs data: for its next period, for those that wait or are held, and for those that were skipped and that late rows may open again.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.retain_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE
@@ -522,13 +485,11 @@ BEGIN
     RETURN jsonb_build_object('state', 'done', 'error', warnings, 'sqlstate', state);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
+COMMENT ON FUNCTION dbanon_internal.retain_period IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(advance_job.job_id);
     step CONSTANT dbanon.job_period := dbanon_internal.open_period(job.job_id);
@@ -581,6 +542,6 @@ BEGIN
         'seconds', round(extract(epoch FROM clock_timestamp() - began), 3), 'sqlstate', written.sqlstate, 'error', written.error));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.advance_job(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.advance_job IS
 'Takes the next step of a job, and returns it with its seconds and the state, run, tries, error and SQLSTATE of the period after it; the state waiting
 while a run is computed, idle if nothing is to be done now. Raises an error if the login is not the owner.';

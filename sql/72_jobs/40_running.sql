@@ -1,9 +1,7 @@
 -- Jobs: running what is due, and saying beforehand what would be.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_own_login() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- With SET ROLE, or SET SESSION AUTHORIZATION of a superuser, a function that a source calls could go back to the rights of the login.
     IF current_user <> session_user
@@ -13,12 +11,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_own_login() IS
-'Refuses a session that has taken a role since it logged in.';
+COMMENT ON FUNCTION dbanon_internal.demand_own_login IS 'Refuses a session that has taken a role since it logged in.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_jobs(only_job text, within boolean) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -40,14 +36,12 @@ BEGIN
                  ORDER BY stored.looked_at NULLS FIRST, stored.job_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.begin_jobs IS
 'Gives the jobs that dbanon.run_jobs is to look at. Raises an error in a transaction block, in a session that has taken a role, or if the login owns
 no such job.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_held(job_ids bigint[], strict boolean) RETURNS integer
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held CONSTANT integer := (SELECT count(*) FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held');
 BEGIN
@@ -59,24 +53,19 @@ BEGIN
     RETURN held;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_held(bigint[], boolean) IS
+COMMENT ON FUNCTION dbanon_internal.count_held IS
 'Counts the periods of some jobs that are held; if strict, raises an error for them, so that a caller such as pg_cron shows one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_settings(search_path text) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- The search path is given, since here it is another.
     SELECT jsonb_object_agg(s.name, current_setting(s.name)) || jsonb_build_object('search_path', search_path)
     FROM pg_settings s WHERE s.context IN ('user', 'superuser')
 $$;
-COMMENT ON FUNCTION dbanon_internal.read_settings(text) IS
-'The settings that a session can change.';
+COMMENT ON FUNCTION dbanon_internal.read_settings IS 'The settings that a session can change.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.restore_settings(settings jsonb, search_path text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed record;
 BEGIN
@@ -93,7 +82,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.restore_settings(jsonb, text) IS
+COMMENT ON FUNCTION dbanon_internal.restore_settings IS
 'Gives a session back the settings that it had before a source''s function changed them, such as a time limit, so that the next step and other jobs go on.';
 
 -- The procedure has no settings (with them it could not commit), so it looks up nothing by an unqualified name.
@@ -155,7 +144,7 @@ BEGIN
     held := dbanon_internal.count_held(ids, strict);
 END
 $$;
-COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
+COMMENT ON PROCEDURE dbanon.run_jobs IS
 'Takes all steps of the jobs of this login that are due, each in a transaction of its own. Call it each minute. Any number of sessions may call it,
 because each job is done by one of them at a time. If it is killed at any moment, it loses nothing. A worker must be up to compute the runs. An error
 of a job is in dbanon.job_runs and stops no other job.
@@ -171,9 +160,7 @@ Example: CALL dbanon.run_jobs().';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_job(name text, periods integer DEFAULT 7) RETURNS TABLE (
     since timestamptz, until timestamptz, at_source bigint, due_at timestamptz, note text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner((dbanon_internal.demand_job(plan_job.name)).job_id);
     bounds tstzrange := dbanon_internal.find_next_period(job);
@@ -200,7 +187,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon.plan_job(text, integer) IS
+COMMENT ON FUNCTION dbanon.plan_job IS
 'Predicts the next steps of a job. It writes nothing and reads the source, so only a session that has logged in as the owner plans it.
 Arguments:
 - name: name of the job.
@@ -253,9 +240,7 @@ FROM dbanon.job_period p JOIN dbanon.job j ON j.job_id = p.job_id
 ORDER BY j.name, p.job_id, p.period;
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_job_findings() RETURNS TABLE (level integer, about text, what text, since timestamptz, remedy text)
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT fin.level, 'job ' || job.name, fin.what, fin.since, fin.remedy
     FROM dbanon.jobs job
     CROSS JOIN LATERAL (VALUES
@@ -281,5 +266,4 @@ AS $$
     ) fin (level, holds, what, since, remedy)
     WHERE fin.holds
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_job_findings() IS
-'What is wrong with jobs, for dbanon.health.';
+COMMENT ON FUNCTION dbanon_internal.list_job_findings IS 'What is wrong with jobs, for dbanon.health.';

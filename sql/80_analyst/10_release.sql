@@ -10,9 +10,7 @@
 -- one part. Every query names the least and the greatest valid_from that it asks for, so that no other parts are looked at.
 
 CREATE OR REPLACE FUNCTION published.about(release regclass) RETURNS published.releases
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found published.releases;
     shown boolean;
@@ -35,7 +33,7 @@ BEGIN
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION published.about(regclass) IS
+COMMENT ON FUNCTION published.about IS
 'Returns the row of published.releases of a release that you may read.
 Arguments:
 - release: the view, such as ''published.taxi_k5''.
@@ -44,18 +42,14 @@ Raises: DA001.
 Example: SELECT * FROM published.about(''published.taxi_k5'').';
 
 CREATE OR REPLACE FUNCTION published.about_rows(about published.releases, relation regclass) RETURNS published.releases
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- A run's rows, and half of them, are temporary relations, which analysts can make, too, with other columns.
 RETURN CASE WHEN relation IN (to_regclass('pg_temp.asked_rows'), to_regclass('pg_temp.asked_half')) AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
             ELSE published.about(relation) END;
-COMMENT ON FUNCTION published.about_rows(published.releases, regclass) IS
-'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
+COMMENT ON FUNCTION published.about_rows IS 'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
 
 CREATE OR REPLACE FUNCTION published.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     fault CONSTANT text := CASE
         WHEN area IS NULL THEN 'NULL'
@@ -73,26 +67,20 @@ BEGIN
     RETURN @postgis@.ST_Force2D(area);
 END
 $$;
-COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
-'The area itself, in two dimensions, where it can be asked about. It refuses others.';
+COMMENT ON FUNCTION published.checked_area IS 'The area itself, in two dimensions, where it can be asked about. It refuses others.';
 
 CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'A coordinate system must be one of PostGIS''s spatial_ref_sys that can show where the release is. Got SRID %.', srid
         USING ERRCODE = 'DA011', DETAIL = 'The area of a question and the regions of a release are brought into one system.',
               HINT = 'Ask in the system of the release (srid in published.releases), or in longitude and latitude (4326).';
 END
 $$;
-COMMENT ON FUNCTION published.refuse_projection(integer) IS
-'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
+COMMENT ON FUNCTION published.refuse_projection IS 'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
 
 CREATE OR REPLACE FUNCTION published.known_system(srid integer) RETURNS integer
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM @postgis@.spatial_ref_sys s WHERE s.srid = known_system.srid) THEN
         PERFORM published.refuse_projection(known_system.srid);
@@ -100,14 +88,11 @@ BEGIN
     RETURN srid;
 END
 $$;
-COMMENT ON FUNCTION published.known_system(integer) IS
-'The SRID itself, where PostGIS knows it. It refuses others.';
+COMMENT ON FUNCTION published.known_system IS 'The SRID itself, where PostGIS knows it. It refuses others.';
 
 CREATE OR REPLACE FUNCTION published.projected(shape @postgis@.geometry, step double precision, srid integer, asked_srid integer)
 RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     right_one @postgis@.geometry := @postgis@.ST_MakeEnvelope(0, 0, 1, 1, 4326);
 BEGIN
@@ -122,13 +107,11 @@ EXCEPTION WHEN internal_error THEN  -- from PROJ
     PERFORM published.refuse_projection(asked_srid);
 END
 $$;
-COMMENT ON FUNCTION published.projected(@postgis@.geometry, double precision, integer, integer) IS
+COMMENT ON FUNCTION published.projected IS
 'A shape in another coordinate system, its edges followed at steps. Where it has no place there, it refuses the system that was asked for.';
 
 CREATE OR REPLACE FUNCTION published.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     near CONSTANT double precision := 1000 + greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]) / 10;
 BEGIN
@@ -138,13 +121,11 @@ BEGIN
     step := greatest(@postgis@.ST_XMax(box) - @postgis@.ST_XMin(box), @postgis@.ST_YMax(box) - @postgis@.ST_YMin(box)) / 1000;
 END
 $$;
-COMMENT ON FUNCTION published.surroundings(published.releases, integer) IS
+COMMENT ON FUNCTION published.surroundings IS
 'A box around a release in another coordinate system, a tenth and a kilometre beyond it, and the length of steps that follow edges there.';
 
 CREATE OR REPLACE FUNCTION published.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     checked CONSTANT @postgis@.geometry := published.checked_area(area);
     around record;
@@ -159,13 +140,11 @@ BEGIN
                                @postgis@.ST_SRID(checked));
 END
 $$;
-COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS
+COMMENT ON FUNCTION published.fitted_area IS
 'An area in the coordinate system of a release. For an area in another system it returns the part near the release.';
 
 CREATE OR REPLACE FUNCTION published.in_slots(about published.releases, span tstzrange) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     whole CONSTANT tstzrange := span * tstzrange(about.since, about.until);
     first_slot numeric;
@@ -186,24 +165,18 @@ BEGIN
                      about.since + make_interval(secs => (last_slot * about.step_s)::double precision));
 END
 $$;
-COMMENT ON FUNCTION published.in_slots(published.releases, tstzrange) IS
-'The part of a span between the first and the last time of a release, in whole slots where it holds at instants.';
+COMMENT ON FUNCTION published.in_slots IS 'The part of a span between the first and the last time of a release, in whole slots where it holds at instants.';
 
 CREATE OR REPLACE FUNCTION published.spoken_s(about published.releases, span tstzrange) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(sum(extract(epoch FROM upper(m.met) - lower(m.met))), 0)::double precision
     FROM unnest(about.starts, about.ends) p (since, until) CROSS JOIN LATERAL (SELECT tstzrange(p.since, p.until) * span AS met) m
     WHERE NOT isempty(m.met)
 $$;
-COMMENT ON FUNCTION published.spoken_s(published.releases, tstzrange) IS
-'How many seconds of a span a release speaks of: gaps between its parts do not count.';
+COMMENT ON FUNCTION published.spoken_s IS 'How many seconds of a span a release speaks of: gaps between its parts do not count.';
 
 CREATE OR REPLACE FUNCTION published.first_from(about published.releases, span tstzrange) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Rows lie within their part: none of a span begins before the part that the span begins in. Nor does one begin earlier than the longest
     -- row is long; in seconds, since a day may have 23 or 25 hours, and only where there is such a time.
     SELECT CASE WHEN NOT isfinite(lower(span)) OR NOT isfinite(p.start) THEN p.start
@@ -211,13 +184,10 @@ AS $$
                 ELSE p.start END
     FROM (SELECT coalesce(about.starts[width_bucket(lower(span), about.starts)], lower(span)) AS start) p
 $$;
-COMMENT ON FUNCTION published.first_from(published.releases, tstzrange) IS
-'The least valid_from that rows of a span can have.';
+COMMENT ON FUNCTION published.first_from IS 'The least valid_from that rows of a span can have.';
 
 CREATE OR REPLACE FUNCTION published.fitted_span(about published.releases, during tstzrange) RETURNS tstzrange
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     span CONSTANT tstzrange := during * tstzrange(about.since, about.until);
     gaps bigint;
@@ -252,7 +222,7 @@ BEGIN
     RETURN published.in_slots(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.fitted_span(published.releases, tstzrange) IS
+COMMENT ON FUNCTION published.fitted_span IS
 'The part of a span that a release speaks of, in whole slots where it holds at instants. It is empty where the release has no rows. It refuses a span
 in a gap between parts, and gives a notice if a span reaches over a gap.';
 
@@ -269,14 +239,12 @@ RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
         AND (valid_to AT TIME ZONE about.day_zone) - (valid_from AT TIME ZONE about.day_zone) = valid_to - valid_from
     THEN (valid_from AT TIME ZONE about.day_zone)::date - date '1970-01-01'
 END;
-COMMENT ON FUNCTION published.phase_of(published.releases, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION published.phase_of IS
 'The window or the day of a part that a row''s record is of: records of one phase are of different people. The same for all rows of a part where a
 person has one record in it. NULL where the row does not lie within one day.';
 
 CREATE OR REPLACE FUNCTION published.demand_rows(about published.releases, asked text, some_time boolean, one_moment boolean) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF about.holds = 'some time' AND NOT some_time THEN
         RAISE EXCEPTION '% must be asked of a release that holds at instants. % says only that people were seen at some time of each period.',
@@ -290,6 +258,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION published.demand_rows(published.releases, text, boolean, boolean) IS
+COMMENT ON FUNCTION published.demand_rows IS
 'Refuses a question that the rows of a release cannot answer: where they hold at some time, unless some_time is true, and where all are of one
 moment, unless one_moment is true.';

@@ -3,9 +3,7 @@
 -- Functions that are put into a reader's statement have no search_path of their own: they name the schema of their operators.
 
 CREATE OR REPLACE FUNCTION published.fitted_region(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
-LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF region IS NULL OR @postgis@.ST_IsEmpty(region) THEN
         RETURN @postgis@.ST_SetSRID(region, srid);
@@ -13,7 +11,7 @@ BEGIN
     RETURN published.projected(published.checked_area(region), @postgis@.ST_Perimeter(region) / 100, srid, srid);
 END
 $$;
-COMMENT ON FUNCTION published.fitted_region(@postgis@.geometry, integer) IS
+COMMENT ON FUNCTION published.fitted_region IS
 'A region in another coordinate system, its edges followed at short steps. It refuses what is no polygon or has no place there.';
 
 CREATE OR REPLACE FUNCTION published.in_system(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
@@ -24,8 +22,7 @@ AS $$
                      AND @postgis@.ST_Area(region) OPERATOR(pg_catalog.<) 'Infinity' THEN region
                 ELSE published.fitted_region(region, srid) END
 $$;
-COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
-'A region in another coordinate system. It refuses what is no polygon.';
+COMMENT ON FUNCTION published.in_system IS 'A region in another coordinate system. It refuses what is no polygon.';
 
 CREATE OR REPLACE FUNCTION published.covered_share(area @postgis@.geometry, region @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -45,15 +42,14 @@ AS $$
                                   WHEN @postgis@.ST_IsValid(region) THEN @postgis@.ST_Area(@postgis@.ST_Intersection(published.checked_area(area), region))
                                   ELSE @postgis@.ST_Area(published.checked_area(region)) END OPERATOR(pg_catalog./) @postgis@.ST_Area(region)) END
 $$;
-COMMENT ON FUNCTION published.covered_share(@postgis@.geometry, @postgis@.geometry) IS
-'The share of a region that an area of the same system covers: 1 only where it covers all.';
+COMMENT ON FUNCTION published.covered_share IS 'The share of a region that an area of the same system covers: 1 only where it covers all.';
 
 CREATE OR REPLACE FUNCTION published.possibly_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT @postgis@.ST_Intersects(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
-COMMENT ON FUNCTION published.possibly_inside(@postgis@.geometry, @postgis@.geometry) IS
+COMMENT ON FUNCTION published.possibly_inside IS
 'Tells whether people of a region may be inside an area. That is so if the area meets the region.
 Arguments:
 - region: the column region of a release.
@@ -67,7 +63,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT @postgis@.ST_Covers(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
-COMMENT ON FUNCTION published.definitely_inside(@postgis@.geometry, @postgis@.geometry) IS
+COMMENT ON FUNCTION published.definitely_inside IS
 'Tells whether all people of a region are inside an area. That is so if the area covers the region.
 Arguments:
 - region: the column region of a release.
@@ -81,7 +77,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
-COMMENT ON FUNCTION published.expected_inside(@postgis@.geometry, @postgis@.geometry) IS
+COMMENT ON FUNCTION published.expected_inside IS
 'Computes the share of a region that lies in an area. That is how likely each person of the row is inside, if people were spread evenly over the
 region. This is an assumption and no promise.
 Arguments:
@@ -95,8 +91,7 @@ Example: SELECT sum(subjects * published.expected_inside(region, public.ST_MakeE
 CREATE OR REPLACE FUNCTION published.count_inside_of(
     about published.releases, relation regclass, area @postgis@.geometry, at timestamptz, during tstzrange,
     OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
@@ -140,18 +135,15 @@ BEGIN
         INTO at_least, expected, at_most USING fitted, span, about, about.holds, published.first_from(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.count_inside_of(published.releases, regclass, @postgis@.geometry, timestamptz, tstzrange) IS
-'The answer of published.count_inside from a relation with rows and their row of published.releases.';
+COMMENT ON FUNCTION published.count_inside_of IS 'The answer of published.count_inside from a relation with rows and their row of published.releases.';
 
 CREATE OR REPLACE FUNCTION published.count_inside(
     release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
     OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.count_inside_of(NULL, release, area, at, during)
 $$;
-COMMENT ON FUNCTION published.count_inside(regclass, @postgis@.geometry, timestamptz, tstzrange) IS
+COMMENT ON FUNCTION published.count_inside IS
 'Counts the people of a release that were inside an area, at a moment or during a span. People left out of the release (published.left_out) are not
 added. The bounds hold for published positions: the last known ones at the instants with slots that meet the span. Where the release holds at some
 time (published.releases), they hold for the fixes that its rows cover. Each record counts once. People may have a record in each window (window_s),

@@ -3,8 +3,7 @@
 CREATE OR REPLACE FUNCTION published.density_of(
     about published.releases, relation regclass, cell_m double precision, during tstzrange, by_hour boolean, box @postgis@.geometry)
 RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 SET work_mem = '64MB'
 -- The planner takes a region for a thousand cells by a thousand, and the rows of the span for a few: it would sort all cells, or go
@@ -114,19 +113,17 @@ BEGIN
         i_low, j_low, i_high, j_high, squares;
 END
 $$;
-COMMENT ON FUNCTION published.density_of(published.releases, regclass, double precision, tstzrange, boolean, @postgis@.geometry) IS
+COMMENT ON FUNCTION published.density_of IS
 'The answer of published.density from a relation with rows and their row of published.releases. With a box it answers only for the squares that have
 a part of it.';
 
 CREATE OR REPLACE FUNCTION published.density(
     release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
 RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.density_of(NULL, release, cell_m, during, by_hour, NULL)
 $$;
-COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
+COMMENT ON FUNCTION published.density IS
 'Counts the people of a release in each square of a grid, on average over the instants of a span that it speaks of. People left out of the release
 are not added. A square holds its lower edges, not its upper ones. Squares without people are not listed. The expected numbers of all squares
 sum to the mean number of people published. Where the release holds at some time (published.releases), at_least and at_most are people seen in the

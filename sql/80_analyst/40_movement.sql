@@ -2,9 +2,7 @@
 
 CREATE OR REPLACE FUNCTION published.fitted_zones(
     zones regclass, zone_id name, about published.releases, OUT ids text[], OUT areas @postgis@.geometry[])
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     columns CONSTANT text[] := ARRAY(
         SELECT att.attname FROM pg_attribute att
@@ -32,14 +30,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION published.fitted_zones(regclass, name, published.releases) IS
+COMMENT ON FUNCTION published.fitted_zones IS
 'The zones of a table in the coordinate system of a release, one area for each id. A notice says where they overlap.';
 
 CREATE OR REPLACE FUNCTION published.flows_of(
     about published.releases, relation regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
@@ -93,17 +90,14 @@ BEGIN
         $query$, relation) USING span, zone.ids, zone.areas, about.holds, about, published.first_from(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.flows_of(published.releases, regclass, regclass, name, tstzrange) IS
-'The answer of published.flows from a relation with rows and their row of published.releases.';
+COMMENT ON FUNCTION published.flows_of IS 'The answer of published.flows from a relation with rows and their row of published.releases.';
 
 CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.flows_of(NULL, release, zones, zone_id, during)
 $$;
-COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
+COMMENT ON FUNCTION published.flows IS
 'Counts the people of a release that began a span in one zone and ended it in another, by the first and the last row of each record in the span.
 People left out of the release are not added. A flow is no longer than a record. Where people have a record in each window (window_s in
 published.releases), each day (day_zone) or each part, each person has a flow in every one. Then at_least and expected are those of the greatest
@@ -123,9 +117,7 @@ Raises: DA001, DA011. A notice says where zones overlap.
 Example: SELECT * FROM published.flows(''published.taxi_k5'', ''zones'', ''name'', ''[2026-01-05 08:00Z,2026-01-05 09:00Z)'').';
 
 CREATE OR REPLACE FUNCTION published.fitted_line(line @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     around record;
 BEGIN
@@ -147,14 +139,13 @@ BEGIN
         @postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step, about.srid, @postgis@.ST_SRID(line)), 0.01, true);
 END
 $$;
-COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
+COMMENT ON FUNCTION published.fitted_line IS
 'A line in the coordinate system of a release, in two dimensions. For a line in another system it returns the part near the release. It refuses a line
 without length.';
 
 CREATE OR REPLACE FUNCTION published.crossings(release regclass, line @postgis@.geometry, during tstzrange)
 RETURNS TABLE (direction text, at_least bigint, at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
@@ -253,7 +244,7 @@ BEGIN
         $query$, release) USING span, fitted, about.holds, about, about.step_s, published.first_from(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.crossings(regclass, @postgis@.geometry, tstzrange) IS
+COMMENT ON FUNCTION published.crossings IS
 'Counts the people of a release that crossed a line during a span, by direction. Each counts once a direction. People left out of the release are not
 added. Movement is straight between successive positions of a person that are published, or fixes that rows cover. Nothing is claimed of the time
 between them. At least: the people of records where all ways from the region of one row to that of the next cross the line. At most: the
@@ -273,8 +264,7 @@ Example: SELECT * FROM published.crossings(''published.taxi_k5'', public.ST_SetS
 
 CREATE OR REPLACE FUNCTION published.dwell_of(about published.releases, relation regclass, area @postgis@.geometry, during tstzrange)
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
@@ -306,17 +296,14 @@ BEGIN
         $query$, relation) USING fitted, span, about.step_s, published.first_from(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.dwell_of(published.releases, regclass, @postgis@.geometry, tstzrange) IS
-'The answer of published.dwell from a relation with rows and their row of published.releases.';
+COMMENT ON FUNCTION published.dwell_of IS 'The answer of published.dwell from a relation with rows and their row of published.releases.';
 
 CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM published.dwell_of(NULL, release, area, during)
 $$;
-COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
+COMMENT ON FUNCTION published.dwell IS
 'Counts the instants at which each person of a release was inside an area, record by record. Only records that may have been inside are listed. A
 record can say no more than its length. Where records end with a window (window_s in published.releases) or a part, a person with a longer stay is in
 several records, which are not connected. Compare the counts with instants.

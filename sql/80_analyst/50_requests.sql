@@ -2,8 +2,7 @@
 
 CREATE OR REPLACE FUNCTION published.requests_inside(release regclass, area @postgis@.geometry, during tstzrange)
 RETURNS TABLE (request jsonb, at_least bigint, at_most bigint, weight double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
@@ -41,7 +40,7 @@ BEGIN
         $query$, release) USING fitted, span, about, published.first_from(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.requests_inside(regclass, @postgis@.geometry, tstzrange) IS
+COMMENT ON FUNCTION published.requests_inside IS
 'Counts the people of a release that sent requests while they were inside an area, by content. People and requests that were left out of the release
 are not added. The requests of a row are a set: at least one of its people sent each, and at most all of them did. Where people have a record in each
 window (window_s in published.releases), each day (day_zone) or each part, records of several may be of the same person. Then at_least is that of the

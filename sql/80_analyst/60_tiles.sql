@@ -1,8 +1,7 @@
 -- Releases as vector tiles, for pg_tileserv and Martin.
 
 CREATE OR REPLACE FUNCTION published.tile(z integer, x integer, y integer, release text, at timestamptz DEFAULT NULL) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
@@ -52,7 +51,7 @@ BEGIN
     RETURN coalesce(found, '');
 END
 $$;
-COMMENT ON FUNCTION published.tile(integer, integer, integer, text, timestamptz) IS
+COMMENT ON FUNCTION published.tile IS
 'Draws the rows of a release whose period has a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
 `/published.tile/{z}/{x}/{y}.pbf?release=taxi_k5&at=2026-01-05T08:00Z`.
 Arguments:
@@ -67,9 +66,7 @@ Raises: DA001, DA011.
 Example: SELECT length(published.tile(0, 0, 0, ''taxi_k5'')).';
 
 CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz;
 BEGIN
@@ -82,7 +79,7 @@ BEGIN
     RETURN published.tile(z, x, y, query ->> 'release', moment);
 END
 $$;
-COMMENT ON FUNCTION published.tile_query(integer, integer, integer, json) IS
+COMMENT ON FUNCTION published.tile_query IS
 'Draws the same tile as published.tile, for Martin: `/tile_query/{z}/{x}/{y}?release=taxi_k5&at=2026-01-05T08:00Z`.
 Arguments:
 - z: zoom of the tile.

@@ -1,9 +1,7 @@
 -- A run that is asked as if it were a release: what it says of itself, a temporary table of its rows, and many questions at once.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_as_release(run_id bigint) RETURNS published.releases
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'run ' || run.run_id, run.method, CASE jsonb_typeof(run.params -> 'k') WHEN 'number' THEN (run.params -> 'k')::integer END,
         dbanon_internal.find_promise(met, run.algorithm),
         lower(spa.span), upper(spa.span), dat.srid,
@@ -20,13 +18,10 @@ AS $$
     CROSS JOIN LATERAL (SELECT dbanon_internal.find_run_span(run.run_id) AS span) spa
     WHERE run.run_id = describe_as_release.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_as_release(bigint) IS
-'What published.releases would say of a run if it were published.';
+COMMENT ON FUNCTION dbanon_internal.describe_as_release IS 'What published.releases would say of a run if it were published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_asking() RETURNS regclass
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     CREATE TEMPORARY TABLE asked_rows (
         record_id bigint, seq integer, period tstzrange, region @postgis@.geometry, crowd integer, subjects integer,
@@ -34,12 +29,10 @@ BEGIN
     RETURN 'pg_temp.asked_rows'::regclass;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.begin_asking() IS
-'Makes a temporary table for rows in the form of a release, which goes with the transaction.';
+COMMENT ON FUNCTION dbanon_internal.begin_asking IS 'Makes a temporary table for rows in the form of a release, which goes with the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_run_rows(run_id bigint, times tstzmultirange, one_in integer DEFAULT 1) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
 -- As when a release is copied: the planner takes a run for one row, and would join periods with regions first.
@@ -59,12 +52,11 @@ BEGIN
     RETURN copied;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copy_run_rows(bigint, tstzmultirange, integer) IS
+COMMENT ON FUNCTION dbanon_internal.copy_run_rows IS
 'Copies the rows of a run that meet some times, or those of one in so many of its records, into the temporary table, with the numbers of its records.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_asked() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET maintenance_work_mem = '256MB'
 AS $$
 BEGIN
@@ -75,16 +67,13 @@ BEGIN
     ANALYZE pg_temp.asked_rows;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.finish_asked() IS
-'Makes the indexes of the temporary table.';
+COMMENT ON FUNCTION dbanon_internal.finish_asked IS 'Makes the indexes of the temporary table.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_rows(
     about published.releases, relation regclass, x double precision[], y double precision[], side_m double precision[],
     since_s double precision[], until_s double precision[])
 RETURNS TABLE (at_least double precision, expected double precision, at_most double precision)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     FOR i IN 1 .. cardinality(x) LOOP
         SELECT c.at_least, c.expected, c.at_most INTO ask_rows.at_least, ask_rows.expected, ask_rows.at_most
@@ -96,6 +85,5 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.ask_rows(
-    published.releases, regclass, double precision[], double precision[], double precision[], double precision[], double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.ask_rows IS
 'Asks published.count_inside_of about squares, each by its lower left corner and side, and about the moment or the span of each; answers in their order.';

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pyarrow as pa
@@ -243,6 +244,53 @@ def test_nobody_elses_objects_are_taken_for_ours(gps):
     gps.execute("SET search_path = evil, pg_temp, public, pg_catalog")
     (row,) = _import(gps)
     assert (row["rows_kept"], row["srid"]) == (90, 32632)
+
+
+def test_a_loader_is_static_but_for_the_view_it_reads_through():
+    for name in ("50_import", "60_import_places"):
+        text = (Path(__file__).parents[2] / "sql" / "20_load" / f"{name}.sql").read_text()
+        assert "EXECUTE" not in re.sub("--.*", "", text)
+
+
+def test_what_is_said_of_each_row_is_put_into_the_statement(gps, said):
+    gps.execute("LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_verbose = on")
+    gps.execute("SET auto_explain.log_nested_statements = on; SET client_min_messages = log")
+    gps.execute("ALTER TABLE gps ALTER time TYPE text USING to_timestamp(time)::timestamp::text, ADD trip text")
+    _import(gps, tz="'Europe/Berlin'", trip="'trip'", bbox="'{8,53,9,54}'")
+    [plan] = [line for line in said if "Insert on pg_temp.dbanon_staged" in line]
+    plan = plan.partition("Insert on pg_temp.dbanon_staged")[2]
+    called = set(re.findall(r"dbanon_internal\.(\w+)\(", plan))
+    assert called <= {"report_rows", "is_endless", "find_middle_x"}  # once in 100,000 rows, and of shapes alone
+
+
+def test_sources_of_other_types_are_imported_one_after_the_other_in_a_session(gps):
+    gps.execute(
+        "CREATE TABLE public.odd AS SELECT 'x' || i AS subject, to_timestamp(1e9 + i)::text AS time, 8.2 AS x, "
+        "53 + i * 1e-3 AS y FROM generate_series(1, 5) i"
+    )
+    call = (
+        "SELECT rows_kept FROM dbanon.import_trajectories("
+        "'public.odd', dataset => 'odd', x => 'x', y => 'y', tz => 'UTC', mode => '{}')"
+    )
+    for mode, kind in (
+        ("create", "text"),
+        ("replace", "timestamptz USING time::timestamptz"),
+        ("replace", "timestamp"),
+        ("replace", "numeric USING extract(epoch FROM time)"),
+    ):
+        gps.execute(f"ALTER TABLE odd ALTER time TYPE {kind}")
+        assert _import(gps, mode=f"'{mode}'")[0]["rows_kept"] == 90
+        assert gps.execute(call.format(mode)).fetchone() == (5,)
+
+
+def test_a_view_of_ours_that_somebody_else_made_in_the_session_is_not_read(gps, login):
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        operator.execute("CREATE TEMP VIEW dbanon_source AS SELECT 1 AS evil")
+        gps.execute("GRANT SELECT ON public.gps TO PUBLIC")
+        assert _import(operator)[0]["rows_kept"] == 90  # its own, of another kind, made anew
+        operator.execute("CREATE TEMP TABLE dbanon_source (evil integer)")
+        with pytest.raises(psycopg.errors.WrongObjectType):
+            _import(operator, mode="'append'")
 
 
 def test_a_view_may_call_functions_that_name_postgis_by_the_search_path(connection):

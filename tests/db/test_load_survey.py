@@ -121,19 +121,18 @@ def test_far_positions_that_cannot_be_placed_are_not_counted_as_kept(connection,
 
 
 @pytest.mark.parametrize(("most", "parts"), [(7, [7, 7, 6]), (20, [20]), (19, [19, 1])])
-def test_a_long_subject_is_cut_into_trajectories(connection, most, parts):
+def test_a_long_subject_is_cut_into_trajectories(connection, write, most, parts):
+    _load(connection, write(TOWN))
     with connection.transaction():
         connection.execute(
             "CREATE TEMP TABLE dbanon_staged ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
-            "0 AS x, 0 AS y FROM generate_series(1, 20) t"
+            "8.2 AS x, 53.1 AS y FROM generate_series(1, 20) t"
         )
-        (cut,) = connection.execute("SELECT dbanon_internal.is_cut(NULL, %s)", [most]).fetchone()
-        assert cut == (len(parts) > 1)
-        (fixes,) = connection.execute(
-            "SELECT dbanon_internal.build_line_fixes(NULL, NULL, %s, %s)", [cut, most]
-        ).fetchone()
-        counted = connection.execute(f"SELECT count(*) FROM {fixes} f GROUP BY part ORDER BY part").fetchall()
-    assert [n for (n,) in counted] == parts
+        connection.execute(
+            "SELECT dbanon_internal.insert_lines(NULL, dat, 4326, NULL, true, %s) FROM dbanon.dataset dat", [most]
+        )
+        query = "SELECT ST_NPoints(path) FROM dbanon.trajectory WHERE subject = 'a' ORDER BY first_s"
+        assert [n for (n,) in connection.execute(query).fetchall()] == parts
 
 
 def test_the_first_and_the_last_time_are_told(connection, write):

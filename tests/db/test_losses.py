@@ -185,7 +185,7 @@ def test_one_instant_for_all_rows_is_said(connection, write, rows, options, said
 
 
 def test_each_reason_of_a_quarantine_has_causes():
-    text = (Path(__file__).parents[2] / "sql" / "20_load" / "10_source.sql").read_text()
+    text = (Path(__file__).parents[2] / "sql" / "20_load" / "10_dataset.sql").read_text()
     causes = set(re.findall(r"\('([a-z-]+)', '", text.split("FUNCTION dbanon_internal.describe_losses")[1]))
     others = {name for name in reasons.QUARANTINED if name.startswith("duplicate-")}
     assert others - {"duplicate-station"} == reasons.QUARANTINED.keys() - causes

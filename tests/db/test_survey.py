@@ -32,11 +32,10 @@ def judged(server, shape):
 
     def judge(sample, **options):
         found = psycopg.types.json.Jsonb(shape(sample, **options))
-        tests = server.execute(
-            "SELECT swapped, far, late FROM dbanon_internal.build_survey_conditions(%s)", [found]
-        ).fetchone()
-        query = "SELECT {}, {}, {} FROM unnest(%s::float8[], %s::float8[], %s::float8[]) AS fix (x, y, t)"
-        rows = server.execute(query.format(*tests), [column.tolist() for column in sample.T]).fetchall()
+        query = """SELECT dbanon_internal.is_swapped(x, y, shape), dbanon_internal.is_far(x, y, shape),
+                dbanon_internal.is_late(t, shape)
+            FROM unnest(%s::float8[], %s::float8[], %s::float8[]) AS fix (x, y, t), CAST(%s AS jsonb) shape"""
+        rows = server.execute(query, [*(column.tolist() for column in sample.T), found]).fetchall()
         return dict(zip(("swapped", "far", "late"), np.array(rows, bool).T, strict=True))
 
     return judge

@@ -65,11 +65,12 @@ read reap recode refuse register replace report reproject requeue restore retain
 stage stands steer store strip suggest sum survey take tie try unite wait wake watch write"""
 _HELPER = re.compile(r"FUNCTION (?:dbanon_internal|pg_temp)\.((?:dbanon_)?([a-z]+)\w*)\(")
 _BODY = re.compile(
-    r"CREATE OR REPLACE FUNCTION dbanon_internal\.((?!demand_|refuse_|guard_|raise_)\w+)\(.*?AS \$\$(.*?)\$\$",
+    r"CREATE OR REPLACE FUNCTION dbanon_internal\.((?!demand_|refuse_|guard_|raise_)\w+)"
+    r"\((?:(?!\nCOMMENT ON ).)*?AS \$\$(.*?)\$\$",
     re.DOTALL,
 )
 _ERROR = re.compile(r"\bRAISE EXCEPTION\b|(?<!EXECUTE FUNCTION )dbanon_internal\.(?:demand|refuse|raise(?!_notice))_")
-_COMMENT = r"COMMENT ON FUNCTION dbanon_internal\.{}\(.*?\) IS\n'((?:[^']|'')*)'"
+_COMMENT = r"COMMENT ON FUNCTION dbanon_internal\.{} IS\s'((?:[^']|'')*)'"
 _RAISES = re.compile(r"\b(?:raise|refuse)s\b", re.IGNORECASE)
 
 
@@ -93,7 +94,7 @@ def test_a_helper_that_raises_an_error_says_so() -> None:
 @pytest.mark.parametrize("line", ["RAISE EXCEPTION 'No.';", "PERFORM dbanon_internal.demand_zone(tz);"])
 def test_a_helper_that_does_not_say_so_is_found(line: str) -> None:
     text = f"""CREATE OR REPLACE FUNCTION dbanon_internal.find_x() RETURNS void AS $$ BEGIN {line} END $$;
-COMMENT ON FUNCTION dbanon_internal.find_x() IS
+COMMENT ON FUNCTION dbanon_internal.find_x IS
 'Finds it.';"""
     assert find_silent_helpers(text) == {"find_x"}
     assert find_silent_helpers(text.replace("it.", "it. Raises an error if it is gone.")) == set()

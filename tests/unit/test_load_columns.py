@@ -9,14 +9,15 @@ import pytest
 import shapely
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.load import _bbox, _geometry, _parse, _tables
+from dbanon.base.times import FIRST_S, LAST_S
+from dbanon.load import _geometry, _parse, _tables, _trajectories
 from dbanon.load.formats import tabular
 from dbanon.options.loading import LoadingSites
 from tests.facts import demand_named, expect_refusal
 
 
 def _is_out_of_range(seconds):
-    return np.isfinite(seconds) & ((seconds < _parse.FIRST_S) | (seconds >= _parse.LAST_S))
+    return np.isfinite(seconds) & ((seconds < FIRST_S) | (seconds >= LAST_S))
 
 
 def _read(path, *names):
@@ -81,8 +82,8 @@ def test_seconds_and_finer_units_since_1970_are_told_by_their_size(unit):
 def test_the_unit_is_told_once_a_file_so_a_stray_number_is_a_wrong_time():
     times = _parse.Times(None)
     first = times.convert_to_unix_s(pa.array(["1212562884", "1212562884000", "1212562885"]))
-    assert first.to_pylist() == [1212562884, _parse.LAST_S, 1212562885]
-    assert times.convert_to_unix_s(pa.array(["1212562884000"])).to_pylist() == [_parse.LAST_S]
+    assert first.to_pylist() == [1212562884, LAST_S, 1212562885]
+    assert times.convert_to_unix_s(pa.array(["1212562884000"])).to_pylist() == [LAST_S]
     assert _is_out_of_range(first.to_numpy()).tolist() == [False, True, False]
 
 
@@ -336,5 +337,5 @@ def test_times_that_are_not_finite_are_infinite_and_wild_ones_stay_out_of_range(
 
 def test_a_box_whose_least_x_is_the_greater_crosses_the_antimeridian():
     x, y = np.array([179.5, -179.5, 0.0]), np.zeros(3)
-    assert _bbox.is_inside(x, y, (179, -1, -179, 1)).tolist() == [True, True, False]
-    assert _bbox.is_inside(x, y, (-179.6, -1, 1, 1)).tolist() == [False, True, True]
+    assert _trajectories._is_inside(x, y, (179, -1, -179, 1)).tolist() == [True, True, False]
+    assert _trajectories._is_inside(x, y, (-179.6, -1, 1, 1)).tolist() == [False, True, True]

@@ -42,7 +42,7 @@ BEGIN
         'Got % instead.', k USING ERRCODE = 'DA011', DETAIL = format('It was %s.', k), HINT = E'Don\\'t.';
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse(integer) IS
+COMMENT ON FUNCTION dbanon.refuse IS
 'Refuses what is even. It''s a comment; takes k. Raises: DA011.';
 """
 

@@ -1,10 +1,10 @@
--- How times are read. dbanon/base/times.py says which texts mean one instant, and dbanon/load/_parse.py reads those of files by the same rules.
+-- How times are read. dbanon/base/times.py says which texts mean one instant, and dbanon/load/_parse.py reads those of files by the same rules. It
+-- has the numbers that are no times, too: from @last_s@ on, out of range; and @skipped_s@, of an hour that clocks left out.
 
 -- ---- what is asked
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_time_forms(time_format text) RETURNS TABLE (form text, iso text)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -14,10 +14,6 @@ DECLARE
     places jsonb := '{}';
     bad boolean := false;
 BEGIN
-    IF time_format IS NULL THEN
-        RETURN QUERY VALUES @time_forms@;
-        RETURN;
-    END IF;
     form := '(?i)^';
     FOR piece IN
         SELECT coalesce(known.pattern, CASE WHEN hit.part[1] IS NULL THEN regexp_replace(
@@ -57,54 +53,47 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.list_time_forms(text) IS
-'Lists patterns of times and what makes ISO 8601 of them: those that a text in a format matches one of, or without a format those that are replaced one
-after the other. Raises an error if the format leaves a part of a time open.';
+COMMENT ON FUNCTION dbanon_internal.list_time_forms IS
+'Lists the patterns one of which a time in a format matches, and what makes ISO 8601 of it. Raises an error if the format leaves a part of a time
+open.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_local_time(what text) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. %.', what
         USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.', HINT = 'Give the zone, for example tz => ''UTC''.';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_local_time(text) IS
-'Refuses a time without a zone where none is given.';
+COMMENT ON FUNCTION dbanon_internal.refuse_local_time IS 'Refuses a time without a zone where none is given.';
 
 -- ---- numbers
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_text(kind text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT kind ~ '^(text|character|character varying|name|(.*\.)?citext)$'
 $$;
-COMMENT ON FUNCTION dbanon_internal.is_text(text) IS
-'Says whether a type is one of texts.';
+COMMENT ON FUNCTION dbanon_internal.is_text IS 'Says whether a type is one of texts.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_time_number(argument text, kind text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
-    SELECT CASE WHEN dbanon_internal.is_text(kind)
-        THEN format('CASE WHEN %1$s::text ~ %2$L THEN %3$s END', argument, '^\s*[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?\s*$',
-                    dbanon_internal.build_number_expression(format('(%s::text::numeric)', argument), 'numeric'))
-        ELSE dbanon_internal.build_number_expression(argument, kind) END
+CREATE OR REPLACE FUNCTION dbanon_internal.read_number(word text) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN CASE WHEN word ~ '^\s*[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?\s*$' THEN dbanon_internal.read_numeric(word::numeric) END;
+COMMENT ON FUNCTION dbanon_internal.read_number IS 'A text of a number as a double; NULL where it is none.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_number(argument text, kind text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format(CASE kind WHEN 'numeric' THEN 'dbanon_internal.read_numeric(%s)' ELSE '%s::float8' END, argument)
+    WHERE kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_number(text, text) IS
-'Writes a number of some type, or a text of one, as a double.';
+COMMENT ON FUNCTION dbanon_internal.build_number IS 'Writes what reads a number of some type as a double; NULL where the type is none of numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_units(
     chosen text, qualified text, kind text, asked dbanon_internal.loading, loaded text, called text) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    number CONSTANT text := dbanon_internal.build_time_number('raw_time', kind);
+    number CONSTANT text := CASE WHEN dbanon_internal.is_text(kind) THEN 'dbanon_internal.read_number(raw_time::text)'
+        ELSE dbanon_internal.build_number('raw_time', kind) END;
     typical double precision;
     units_per_s double precision;
 BEGIN
@@ -135,139 +124,115 @@ BEGIN
     RETURN units_per_s;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, dbanon_internal.loading, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.find_units IS
 'How many of the numbers are a second of a source, which loads of a kind call by a name: as asked, else as in the last of these loads, else the median
 of the first of them decides; NULL where times are no numbers. Raises an error if that would place times before 1990 or after 2100.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_counted_expression(number text, units_per_s double precision, said boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
-    -- What is out of bounds was counted in another unit, or is no time.
-    SELECT CASE WHEN said THEN seconds
-        ELSE format('CASE WHEN abs(%1$s) < %2$s OR abs(%1$s) >= %3$s AND abs(%1$s) < ''Infinity'' THEN 1e11 ELSE %4$s END', number,
-                    @earliest_s@ * units_per_s + since, @latest_s@ * units_per_s + since, seconds) END
-    FROM (SELECT CASE WHEN units_per_s < 1 THEN format('round((%s - 25569) * 8640000) / 100', number) ELSE format('%s / %s', number, units_per_s) END AS seconds,
-                 CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END AS since) s
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_counted_expression(text, double precision, boolean) IS
-'Writes a time that is a number of some unit as unix seconds, out of range before 1990 and after 2100 unless somebody said the unit.';
+CREATE OR REPLACE FUNCTION dbanon_internal.count_seconds(number double precision, units_per_s double precision) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN CASE WHEN units_per_s < 1 THEN round((number - 25569) * 8640000) / 100 ELSE number / units_per_s END;
+COMMENT ON FUNCTION dbanon_internal.count_seconds IS
+'A time that is a number of some unit as unix seconds; less than one unit a second are days since 1899-12-30.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.read_counted(number double precision, units_per_s double precision, said boolean) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+-- What is out of bounds was counted in another unit, or is no time.
+RETURN CASE WHEN NOT said AND (abs(number) < @earliest_s@ * units_per_s + CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END
+        OR abs(number) >= @latest_s@ * units_per_s + CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END AND abs(number) < 'Infinity') THEN @last_s@
+    ELSE dbanon_internal.count_seconds(number, units_per_s) END;
+COMMENT ON FUNCTION dbanon_internal.read_counted IS
+'A time that is a number of some unit as unix seconds, out of range before 1990 and after 2100 unless somebody said the unit.';
 
 -- ---- texts
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_localised_expression(argument text, tz text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    -- The earlier of two, and none where clocks were set forward: AT TIME ZONE gives another time of day there.
-    SELECT format('CASE WHEN NOT isfinite(%1$s) THEN ''Infinity''::float8 '
-                  'WHEN %1$s < ''0001-01-02'' OR %1$s > ''5138-01-01'' THEN 1e300 '
-                  'WHEN %1$s IS NOT NULL THEN coalesce(extract(epoch FROM coalesce(%2$s))::float8, -1e300) END', argument,
-                  string_agg(format('CASE WHEN %1$s AT TIME ZONE %2$L = %3$s::timestamp THEN %1$s END', m.moment, tz, argument), ', '
-                             ORDER BY m.ord))
-    FROM (SELECT g.ord, format('((%s::timestamp AT TIME ZONE %L) - interval %L)', argument, tz, g.gap) AS moment
-          FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_localised_expression(text, text) IS
-'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, -1e300 where they are set forward and
-leave it out.';
+CREATE OR REPLACE FUNCTION dbanon_internal.try_moment(clock timestamp, tz text, gap interval) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN CASE WHEN ((clock AT TIME ZONE tz) - gap) AT TIME ZONE tz = clock THEN (clock AT TIME ZONE tz) - gap END;
+COMMENT ON FUNCTION dbanon_internal.try_moment IS 'The moment so much before that of a clock, if clocks show the same then.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_iso_expression(word text, time_format text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
-DECLARE
-    written text := word;
-    one record;
-BEGIN
-    IF time_format IS NOT NULL THEN
-        written := format('CASE %s END', (
-            SELECT string_agg(format('WHEN %1$s ~ %2$L THEN regexp_replace(%1$s, %2$L, %3$L)', word, tfo.form, tfo.iso), ' ')
-            FROM dbanon_internal.list_time_forms(time_format) tfo));
-    ELSE
-        FOR one IN SELECT tfo.* FROM dbanon_internal.list_time_forms(NULL) WITH ORDINALITY tfo (form, iso, nth) ORDER BY tfo.nth LOOP
-            written := format('regexp_replace(%s, %L, %L)', written, one.form, one.iso);
-        END LOOP;
-        written := format('CASE WHEN %s ~ %L THEN %s END', word, '[^-+0-9.eE]', written);
-    END IF;
-    written := format('(SELECT tim.iso FROM (SELECT %s AS iso OFFSET 0) tim WHERE tim.iso ~ %L)', written, @iso_time@);
-    RETURN CASE WHEN time_format IS NOT NULL THEN written ELSE format('CASE WHEN %1$s ~ %2$L THEN %1$s ELSE %3$s END', word, @iso_time@, written) END;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_iso_expression(text, text) IS
-'Writes a text of a time as ISO 8601 that the server reads; NULL where it is none. Raises an error if the format leaves a part of a time open.';
+CREATE OR REPLACE FUNCTION dbanon_internal.read_local(clock timestamp, tz text) RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+-- The earlier of two, and none where clocks were set forward: AT TIME ZONE gives another time of day there.
+RETURN CASE WHEN NOT isfinite(clock) THEN 'Infinity'::float8 WHEN clock < '0001-01-02' OR clock > '5138-01-01' THEN @last_s@
+    WHEN clock IS NOT NULL THEN coalesce(extract(epoch FROM coalesce(
+        dbanon_internal.try_moment(clock, tz, '2 hours'), dbanon_internal.try_moment(clock, tz, '1 hour'),
+        dbanon_internal.try_moment(clock, tz, '30 minutes'), dbanon_internal.try_moment(clock, tz, '0')))::float8, @skipped_s@) END;
+COMMENT ON FUNCTION dbanon_internal.read_local IS
+'A time without a zone as unix seconds: where clocks are set back the earlier of two, where they are set forward and leave it out @skipped_s@.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_time_word(argument text, kind text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT dbanon_internal.build_text_expression(format(CASE WHEN dbanon_internal.is_text(kind) THEN '(%s::text)' ELSE 'trim_scale(%s::numeric)::text' END, argument))
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_time_word(text, text) IS
-'Writes a text or a number that is a time as text, numbers without zeros after the point.';
+CREATE OR REPLACE FUNCTION dbanon_internal.begin_day(day date) RETURNS timestamp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+-- There are dates that are no timestamps.
+RETURN CASE WHEN isfinite(day) THEN least(day, '6000-01-01'::date) ELSE day END::timestamp;
+COMMENT ON FUNCTION dbanon_internal.begin_day IS 'Midnight of a day, of one after the year 6000 that of this year.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_time_expression(
+CREATE OR REPLACE FUNCTION dbanon_internal.read_written(value text, forms text[], tz text, units_per_s double precision, said boolean, refusal text)
+RETURNS TABLE (t double precision, repeated boolean)
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 1
+BEGIN ATOMIC
+    -- From the cell to the text without blanks, to ISO 8601, to seconds; OFFSET 0 keeps the planner from computing one for each use of it.
+    SELECT CASE WHEN wri.iso IS NULL THEN CASE WHEN forms IS NULL THEN (
+                SELECT dbanon_internal.read_counted(num.n, units_per_s, said) FROM (SELECT dbanon_internal.read_number(wri.word) AS n OFFSET 0) num) END
+            WHEN wri.zoned THEN extract(epoch FROM wri.iso::timestamptz)::float8
+            WHEN tz IS NULL THEN dbanon_internal.refuse_local_time(refusal)
+            ELSE (SELECT dbanon_internal.read_local(loc.clock, tz) FROM (SELECT wri.iso::timestamp AS clock OFFSET 0) loc) END,
+        -- Only what names no zone can be of an hour that comes twice.
+        tz <> 'UTC' AND NOT wri.zoned
+    FROM (SELECT tim.word, tim.iso, tim.iso ~ @zoned_time@ AS zoned
+          FROM (SELECT cel.word, CASE WHEN forms IS NULL AND cel.word ~ @iso_time@ THEN cel.word ELSE (
+                    SELECT fit.iso FROM (SELECT CASE WHEN forms IS NULL THEN CASE WHEN cel.word ~ '[^-+0-9.eE]' THEN @iso_of_word@ END
+                        WHEN cel.word ~ forms[1] THEN regexp_replace(cel.word, forms[1], forms[2])
+                        WHEN cel.word ~ forms[3] THEN regexp_replace(cel.word, forms[3], forms[4]) END AS iso OFFSET 0) fit
+                    WHERE fit.iso ~ @iso_time@) END AS iso
+                FROM (SELECT dbanon_internal.read_text(value) AS word OFFSET 0) cel OFFSET 0) tim OFFSET 0) wri;
+END;
+COMMENT ON FUNCTION dbanon_internal.read_written IS
+'Reads a text of a time, or with forms (of dbanon_internal.list_time_forms, one after the other) one in a format. Raises an error if it names no zone and
+none is given.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.build_reading(
     argument text, types jsonb, asked dbanon_internal.loading, units_per_s double precision) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
+SET extra_float_digits = 1
 AS $$
 DECLARE
     kind CONSTANT text := types ->> asked.time_column;
     said CONSTANT boolean := asked.time_unit IS NOT NULL;
-    written CONSTANT boolean := dbanon_internal.is_text(kind) OR (asked.time_format IS NOT NULL AND dbanon_internal.build_number_expression('', kind) IS NOT NULL);
+    number CONSTANT text := dbanon_internal.build_number(argument, kind);
+    written CONSTANT text := CASE WHEN dbanon_internal.is_text(kind) THEN argument || '::text'
+        WHEN asked.time_format IS NOT NULL AND number IS NOT NULL THEN format('trim_scale(%s::numeric)::text', argument) END;
+    one CONSTANT text := '(SELECT %s AS t, %L::boolean AS repeated) tim';
 BEGIN
     IF kind = 'timestamp with time zone' THEN
-        RETURN format('extract(epoch FROM %s)::float8', argument);
-    ELSIF written THEN
-        -- From the cell to the text without blanks, to ISO 8601, to seconds; OFFSET 0 keeps the planner from computing one for each use of it.
-        RETURN format('(SELECT CASE WHEN tim.iso IS NULL THEN %s WHEN tim.iso ~ %L THEN extract(epoch FROM tim.iso::timestamptz)::float8 ELSE %s END '
-                      'FROM (SELECT cel.word, %s AS iso FROM (SELECT %s AS word OFFSET 0) cel OFFSET 0) tim '
-                      'CROSS JOIN LATERAL (SELECT tim.iso::timestamp AS clock OFFSET 0) loc)',
-            CASE WHEN asked.time_format IS NULL THEN format(
-                '(SELECT %s FROM (SELECT %s AS num OFFSET 0) num)', dbanon_internal.build_counted_expression('num.num', coalesce(units_per_s, 1), said),
-                dbanon_internal.build_time_number('tim.word', 'text')) ELSE 'NULL::float8' END,
-            @zoned_time@,
-            CASE WHEN asked.tz IS NULL THEN format('dbanon_internal.refuse_local_time(%L)', format('One in column ''%s'' does not', asked.time_column))
-                 ELSE dbanon_internal.build_localised_expression('loc.clock', asked.tz) END,
-            dbanon_internal.build_iso_expression('cel.word', asked.time_format), dbanon_internal.build_time_word(argument, kind));
+        RETURN format(one, format('extract(epoch FROM %s)::float8', argument), false);
+    ELSIF written IS NOT NULL THEN
+        RETURN format('dbanon_internal.read_written(%s, %L::text[], %L, %L::float8, %L::boolean, %L) tim', written,
+            (SELECT array_agg(par.part ORDER BY tfo.nth, par.nth)
+             FROM dbanon_internal.list_time_forms(asked.time_format) WITH ORDINALITY tfo (form, iso, nth)
+             CROSS JOIN LATERAL unnest(ARRAY[tfo.form, tfo.iso]) WITH ORDINALITY par (part, nth)),
+            asked.tz, coalesce(units_per_s, 1), said, format('One in column ''%s'' does not', asked.time_column));
     ELSIF units_per_s IS NOT NULL THEN
-        RETURN dbanon_internal.build_counted_expression(dbanon_internal.build_number_expression(argument, kind), units_per_s, said);
+        RETURN format(one, format('dbanon_internal.read_counted(%s, %L::float8, %L::boolean)', number, units_per_s, said), false);
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
         RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date, a text or a number of unix seconds. It is %.', asked.time_column, kind
             USING ERRCODE = 'DA012', DETAIL = 'A time is a day and a time of day.', HINT = 'Make timestamps of it in a view, and import that.';
     ELSIF asked.tz IS NULL THEN
         PERFORM dbanon_internal.refuse_local_time(format('Column ''%s'' is %s', asked.time_column, kind));
     END IF;
-    RETURN dbanon_internal.build_localised_expression(argument, asked.tz);
+    RETURN format(one, format('dbanon_internal.read_local(%s, %L)', CASE kind WHEN 'date' THEN format('dbanon_internal.begin_day(%s)', argument)
+        ELSE argument END, asked.tz), asked.tz <> 'UTC' AND kind <> 'date');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.build_time_expression(text, jsonb, dbanon_internal.loading, double precision) IS
-'Writes a time as unix seconds: NULL where it is none, -1e300 where clocks left it out, infinite or NaN where it is not finite. Raises an error if the
-column holds no times, or times without a zone where none is given.';
+COMMENT ON FUNCTION dbanon_internal.build_reading IS
+'Writes what follows FROM and reads a time: tim, with t, unix seconds (NULL where it is none, @skipped_s@ where clocks left it out,
+infinite or NaN where it is not finite), and repeated, whether it may be of an hour that comes twice. Raises an error if the column holds no
+times, or times without a zone where none is given.';
 
 -- ---- hours that come twice, and that never come
 
-CREATE OR REPLACE FUNCTION dbanon_internal.build_repeated_condition(argument text, kind text, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
-    -- Times in a format are looked at when they are ISO 8601: before, a day at their end may look like a zone.
-    SELECT CASE WHEN (asked).tz = 'UTC' OR (asked).tz IS NULL THEN 'false' WHEN kind = 'timestamp without time zone' THEN 'true'
-        WHEN (asked).time_format IS NOT NULL AND kind !~ 'time|date' THEN format('coalesce(%s !~ %L, false)', dbanon_internal.build_iso_expression(
-            dbanon_internal.build_time_word(argument, kind), (asked).time_format), @zoned_time@)
-        WHEN dbanon_internal.is_text(kind) THEN format('%s::text !~ %L', argument, '(?i)[0-9m] *(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)\s*$') ELSE 'false' END
-$$;
-COMMENT ON FUNCTION dbanon_internal.build_repeated_condition(text, text, dbanon_internal.loading) IS
-'Writes whether a time names no zone, so that it may be of an hour that comes twice.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_repeated_hours(tz text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     span record;
     hour record;
@@ -282,8 +247,10 @@ BEGIN
     -- Days after which clocks are behind, and in each the first minute in which they are.
     FOR hour IN
         SELECT extract(epoch FROM min(mnt.moment))::float8 - day.gap_s AS first_s, day.gap_s
-        FROM (SELECT noon.moment, extract(epoch FROM (noon.moment AT TIME ZONE tz) + interval '1 day' - ((noon.moment + interval '24 hours') AT TIME ZONE tz))::float8 AS gap_s
-              FROM generate_series(to_timestamp(span.low) - interval '36 hours', to_timestamp(span.high) + interval '36 hours', interval '24 hours') noon (moment)) day
+        FROM (SELECT noon.moment, extract(
+                  epoch FROM (noon.moment AT TIME ZONE tz) + interval '1 day' - ((noon.moment + interval '24 hours') AT TIME ZONE tz))::float8 AS gap_s
+              FROM generate_series(to_timestamp(span.low) - interval '36 hours', to_timestamp(span.high) + interval '36 hours',
+                                   interval '24 hours') noon (moment)) day
         CROSS JOIN LATERAL generate_series(day.moment, day.moment + interval '24 hours', interval '1 minute') mnt (moment)
         WHERE day.gap_s > 0 AND extract(epoch FROM (day.moment AT TIME ZONE tz) + (mnt.moment - day.moment) - (mnt.moment AT TIME ZONE tz)) > 0
         GROUP BY day.moment, day.gap_s
@@ -330,16 +297,14 @@ BEGIN
         tz, dbanon_internal.format_quantity(undecided, 'row')) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_repeated_hours(text) IS
+COMMENT ON FUNCTION dbanon_internal.settle_repeated_hours IS
 'Decides by the order of each person''s staged rows which times without a zone are of the second of two equal hours, and says of how many it cannot be
 decided.';
 
 -- ---- what could not be read
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_first_cell(cells jsonb) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- 9 stands for each digit and A for each letter of its first 40 characters: what is no digit, blank or sign of ASCII may be a letter.
     RETURN (SELECT format('The first %s is written like %s. %s', CASE most.reason WHEN 'unparsable-time' THEN 'time' ELSE 'position' END,
@@ -354,6 +319,6 @@ BEGIN
     WHERE most.reason IN ('unparsable-time', 'unparsable-position'));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_first_cell(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.describe_first_cell IS
 'Words how the first time or position is written that could not be read, where that is what is wrong with most rows; cells names the columns of what
 was staged.';
