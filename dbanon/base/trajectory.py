@@ -242,15 +242,3 @@ class Cells:
         if self.atom is not None and len(self.atom) != c:
             raise DataError("Each cell must come with its atom or none. This is a defect of the read.")
         freeze(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetRow:
-    """A row of ``dbanon.dataset``."""
-
-    dataset_id: int
-    name: str
-    srid: int
-    grid_m: float
-    grid_s: int
-    revision: int

@@ -1,1 +1,4 @@
-"""The command line: parse, print, exit code. `dbanon.cli.main` gathers the commands of the other modules."""
+"""The command line: parse, print, exit code. `dbanon.cli.main` gathers the commands of the other modules.
+
+What another program could want as well lives in `dbanon.database`.
+"""

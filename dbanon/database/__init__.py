@@ -1,6 +1,7 @@
 """From run to release: load, run, verify, publish; in this process, or by asking a worker. What users call.
 
-Runs are done in `pipeline`; the queue decides which process does which run.
+SQL, arrays and text for people live below and above. Runs are done in `pipeline`; the queue decides which process does
+which run.
 """
 
 import os

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbanon import methods
+from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
     DataError,
     DbanonError,
@@ -22,7 +23,6 @@ from dbanon.base.errors import (
     format_count,
 )
 from dbanon.base.progress import Progress
-from dbanon.base.trajectory import DatasetRow
 from dbanon.evaluation import evaluating, evaluation_store, sample_map, settings, sweep_session
 from dbanon.metrics import METRICS
 from dbanon.options.evaluating import Evaluating

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from psycopg.rows import class_row
 
-from dbanon.base.trajectory import DatasetRow
+from dbanon.base.dataset import DatasetRow
 from dbanon.options.loading import name_as_sql
 from dbanon.postgres.connection import Connection, make_jsonb
 

@@ -1,5 +1,7 @@
 """What verbs can be asked for. An option is written once, as a field of a record: name, type, default and words.
 
+What a verb does with an option does not live here.
+
 A record is a frozen, keyword-only dataclass, and the words of a field stand in an `Option` among its annotations. From
 records come the keywords of Python (`take_keywords`), the options of the command line (``dbanon.cli._options``), and
 for loads the composite type ``dbanon_internal.loading``. Invariant: nothing here reads a file or speaks to a server.

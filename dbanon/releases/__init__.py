@@ -1,6 +1,7 @@
 """Releases: checked, published, withdrawn and looked up; and subjects forgotten.
 
 SQL functions do all of it; here they are called, and their errors and notices handed on.
+Pages live in `dbanon.reports`.
 """
 
 from collections.abc import Sequence

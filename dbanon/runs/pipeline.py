@@ -25,10 +25,11 @@ from dbanon.base import (
 )
 from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.progress import Progress
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import DatasetRow, Trajectories
+from dbanon.base.trajectory import Trajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, translate_errors

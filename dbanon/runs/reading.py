@@ -14,8 +14,9 @@ from psycopg import sql
 
 from dbanon import methods
 from dbanon.attacks import Attacker, Evidence, import_attacker
+from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError, StoreError
-from dbanon.base.trajectory import Cells, DatasetRow, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
+from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, translate_errors

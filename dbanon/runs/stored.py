@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
+from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
     DataError,
     DbanonError,
@@ -17,7 +18,6 @@ from dbanon.base.errors import (
     VerificationFailed,
     choose_one,
 )
-from dbanon.base.trajectory import DatasetRow
 from dbanon.options.publishing import Planning
 from dbanon.pages import notebook
 from dbanon.postgres import sqlstate

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions
+from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import StoreError, format_count
 from dbanon.base.progress import Progress, report_nothing
-from dbanon.base.trajectory import DatasetRow, Float, Int
+from dbanon.base.trajectory import Float, Int
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, translate_errors
 

@@ -1,8 +1,9 @@
 """Installs dbanon in a database, or upgrades it there, checks that it is there, and removes it.
 
-An upgrade is one text (`dbanon.schema._text`), made of ``sql/`` and ``migrations/``. psql can run it as well. This
-module runs it in one transaction under one advisory lock, so a broken upgrade leaves nothing behind, and two upgrades
-at once do no harm. The text speaks to the user by the server's notices, and refuses by its errors.
+No table or function is written here. An upgrade is one text (`dbanon.schema._text`), made of ``sql/`` and
+``migrations/``. psql can run it as well. This module runs it in one transaction under one advisory lock, so a broken
+upgrade leaves nothing behind, and two upgrades at once do no harm. The text speaks to the user by the server's
+notices, and refuses by its errors.
 
 An upgrade runs with the rights of a superuser in a database that other logins create in. So the search_path is
 ``pg_catalog, pg_temp`` before any other statement, and what they own under PostGIS's names is refused.

@@ -4,7 +4,8 @@ Straight into PostGIS or into CSV files, in batches of bounded size, so that mem
 Same plan, same rows: what an object does depends on the seed and its number alone. No person in the data is real,
 and no place except the given streets.
 
-The options are in `dbanon.options.generating`. `_journeys` makes journeys, `_network` reads street networks,
+The options are in `dbanon.options.generating`.
+Nothing else in the package makes data up. `_journeys` makes journeys, `_network` reads street networks,
 `_requests` makes requests, `_phones` phone records, `_quasi_identifiers` quasi-identifiers, and `_places` points of
 interest and stations.
 """
@@ -31,9 +32,9 @@ import shapely
 from dbanon import load
 from dbanon.base import memory
 from dbanon.base.background import run_in_background
+from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, report_nothing
-from dbanon.base.trajectory import DatasetRow
 from dbanon.load import datasets
 from dbanon.options import list_fields
 from dbanon.options.generating import Generating, OfDataset, Plan

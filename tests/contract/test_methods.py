@@ -193,12 +193,12 @@ def test_moving_everything_by_whole_cells_moves_the_cloaks_and_changes_nothing_e
 @every_algorithm
 def test_duplicate_times_across_trajectories_of_a_subject_count_as_one_person(family, algorithm):
     once = make_people(40)
-    n, m = len(overlapping_records.trajectory_id), overlapping_records.fixes
+    n, m = len(once.trajectory_id), once.fixes
     twice = dataclasses.replace(
         once,
         trajectory_id=np.arange(2 * n),
-        subject=np.tile(overlapping_records.subject, 2),
-        offset=np.concatenate([overlapping_records.offset, overlapping_records.offset[1:] + m]),
+        subject=np.tile(once.subject, 2),
+        offset=np.concatenate([once.offset, once.offset[1:] + m]),
         **{name: np.tile(getattr(once, name), 2) for name in ("t", "x", "y")},
     )
     cloaks = run(family, algorithm, twice)

@@ -1,1 +1,4 @@
-"""Numerical kernels that several families share; a kernel of one family stays in its package."""
+"""Numerical kernels that several families share; one family's stay in its package.
+
+Nothing of an attack lives here.
+"""
