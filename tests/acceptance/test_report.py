@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.cli import sweep_file
+from dbanon.cli import sweeping
 from dbanon.database import Database, open_database
 from dbanon.postgres.server import Target
 from dbanon.reports import reporting
@@ -266,7 +266,7 @@ def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) 
         with pytest.raises(DataError, match="room"):
             reporting.write(file, html, private=False)
         with pytest.raises(DataError, match="room"):
-            sweep_file.write(file, found)
+            sweeping._write(file, found)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
