@@ -165,9 +165,8 @@ def read_sizes() -> dict[str, dict]:
     return tomllib.loads(SIZES.read_text(encoding="utf-8"))
 
 
-def demand_limits() -> None:
+def demand_limits(sizes: dict[str, int], limits: dict[str, int]) -> None:
     """Refuse a tree that is larger than a limit."""
-    limits, sizes = read_sizes()["limits"], measure_limits(ROOT, read_modules(ROOT))
     above = [f"{name}: {sizes[name]:,} of {limit:,}" for name, limit in limits.items() if sizes[name] > limit]
     if above:
         raise SystemExit(
@@ -199,7 +198,7 @@ def main() -> None:
     """Print a table in Markdown, a column each."""
     words = sys.argv[1:]
     if words == ["--limit"]:
-        return demand_limits()
+        return demand_limits(measure_limits(ROOT, read_modules(ROOT)), read_sizes()["limits"])
     if words == ["--lower"]:
         return lower_limits()
     measured = measure_features if "--features" in words else measure_tree

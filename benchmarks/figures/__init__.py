@@ -14,8 +14,8 @@ from benchmarks.figures.answers import Counted, Points, Span, Table, Told
 from benchmarks.figures.files import Rectangles, Tracks, read
 from benchmarks.figures.tallies import Tally
 from dbanon.base.trajectory import Float, Trajectories
-from dbanon.evaluation._measurement import SPAN_S, Box
-from dbanon.evaluation._truth import Truth, find_window
+from dbanon.evaluation.measurement import SPAN_S, Box
+from dbanon.evaluation.truth import Truth, find_window
 from dbanon.metrics.counts import measure_counts
 from dbanon.metrics.questions import count_true_answers, draw_questions
 from dbanon.postgres import arrow

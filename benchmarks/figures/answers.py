@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.figures.files import Rectangles, Tracks
 from dbanon.base.progress import report_nothing
 from dbanon.base.trajectory import Bool, Float, Int
-from dbanon.evaluation._measurement import ASKED_ROWS, Box, ask_rows
+from dbanon.evaluation.measurement import ASKED_ROWS, Box, ask_rows
 from dbanon.metrics.questions import count_true_answers
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, fetch_value

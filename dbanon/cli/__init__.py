@@ -1,4 +1,4 @@
 """The command line: parse, print, exit code. `dbanon.cli.main` gathers the commands of the other modules.
 
-What another program could want as well lives in `dbanon.database`.
+A program calls `dbanon.database`, so no command does more than call it and print.
 """

@@ -16,8 +16,8 @@ import psycopg
 from dbanon.base.errors import ParameterError, StoreError, format_count
 from dbanon.base.progress import Progress
 from dbanon.evaluation import evaluation_store
-from dbanon.evaluation._measurement import Measurement
-from dbanon.evaluation._truth import Truth
+from dbanon.evaluation.measurement import Measurement
+from dbanon.evaluation.truth import Truth
 from dbanon.methods.parsing import quote_text
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow

@@ -1,6 +1,6 @@
 """Measures the utility of published rows: pure functions of true positions and of answers from the rows.
 
-What asks the rows and finds the truth lives in `dbanon.evaluation`.
+`dbanon.evaluation` asks the rows and finds the truth.
 
 `METRICS` lists all figures. Command line, pages and the reference are made from it, so a figure has its formula and
 unit in one place. A question asks for the number of people in a square at a time: a is the true answer, e the expected

@@ -1,6 +1,6 @@
 """What verbs can be asked for. An option is written once, as a field of a record: name, type, default and words.
 
-What a verb does with an option does not live here.
+The verbs, which use the options, live in other packages.
 
 A record is a frozen, keyword-only dataclass, and the words of a field stand in an `Option` among its annotations. From
 records come the keywords of Python (`take_keywords`), the options of the command line (``dbanon.cli._options``), and

@@ -1,4 +1,4 @@
 """Speaks to a PostgreSQL server: finds or starts one, connects, copies, and translates its errors.
 
-What a dataset, a run or a release is does not live here.
+Nothing here knows datasets, runs or releases.
 """

@@ -2,8 +2,8 @@
 --
 -- A load reads it through the view pg_temp.dbanon_source, which has columns of known names and is its only statement that is made of texts. The
 -- caller made it, so it reads with the rights of the caller, and what its columns call was looked up when it was made. A view may call functions of
--- others that name PostGIS's by the search path, which therefore leads there while rows are read. What reads them then has no name or operator that
--- is looked up by the path: its expressions are functions that are bound (13_expressions).
+-- others that name PostGIS's by the search path, which therefore leads there while rows are read. PostgreSQL looks up no name of the statement
+-- that reads them by that path, because its expressions are functions that were bound when they were made (13_expressions).
 
 CREATE OR REPLACE FUNCTION dbanon_internal.suggest_coordinates(types jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
@@ -188,7 +188,7 @@ BEGIN
     EXECUTE 'CREATE TEMP VIEW dbanon_source AS ' || query;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.show_source IS 'Makes the view pg_temp.dbanon_source, through which a load reads; whoever reads it drops it.';
+COMMENT ON FUNCTION dbanon_internal.show_source IS 'Makes the view pg_temp.dbanon_source, through which a load reads and which its reader drops.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp

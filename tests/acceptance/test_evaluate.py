@@ -3,7 +3,7 @@
 import pytest
 
 from dbanon.database import Database
-from dbanon.evaluation import _measurement
+from dbanon.evaluation import measurement
 from dbanon.results.figures import Evaluation, Figure
 from tests.facts import demand_named
 
@@ -22,8 +22,8 @@ def test_of_very_many_rows_a_sample_of_records_is_asked_and_its_figures_are_thos
     database, run_id = verified_city
     whole = database.evaluate(run_id)
     everybody = database.evaluate(run_id, queries=100, against="all")
-    monkeypatch.setattr(_measurement, "_MAX_SPAN_ROWS", 75)
-    monkeypatch.setattr(_measurement, "_MIN_SAMPLED_RECORDS", 20)
+    monkeypatch.setattr(measurement, "_MAX_SPAN_ROWS", 75)
+    monkeypatch.setattr(measurement, "_MIN_SAMPLED_RECORDS", 20)
     some = database.evaluate(run_id)
     [note] = [note for note in some.notes if "One in" in note]
     demand_named(note, "One in 2")

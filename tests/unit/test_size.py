@@ -71,16 +71,14 @@ def test_every_line_is_of_one_feature() -> None:
     assert {"python_lines": python, "sql_lines": sql, "test_lines": tests}.items() <= SIZES.items()
 
 
-def test_a_tree_at_its_limits_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_size, "read_sizes", lambda: {"limits": SIZES})
-    _size.demand_limits()
+def test_a_tree_at_its_limits_is_accepted() -> None:
+    _size.demand_limits(SIZES, SIZES)
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_one_line_or_word_more_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(_size, "read_sizes", lambda: {"limits": SIZES | {name: SIZES[name] - 1}})
+def test_one_line_or_word_more_is_refused(name: str) -> None:
     with pytest.raises(SystemExit, match=f"{name}: {SIZES[name]:,} of {SIZES[name] - 1:,};"):
-        _size.demand_limits()
+        _size.demand_limits(SIZES, SIZES | {name: SIZES[name] - 1})
 
 
 def test_the_file_has_a_limit_for_each_size() -> None:

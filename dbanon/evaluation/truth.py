@@ -40,6 +40,7 @@ class Rows:
     shape: Int
 
     def select(self, chosen: Bool) -> "Rows":
+        """Give some of the rows."""
         record, since, until = self.record[chosen], self.since[chosen], self.until[chosen]
         shape = self.shape[chosen] if len(self.shape) else self.shape
         return Rows(record=record, since=since, until=until, shapes=self.shapes, shape=shape)

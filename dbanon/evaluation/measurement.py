@@ -13,7 +13,7 @@ from dbanon.base.cloaks import find_longer_sides
 from dbanon.base.errors import VerificationFailed, format_count
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
-from dbanon.evaluation._truth import Members, Rows, Truth, find_window
+from dbanon.evaluation.truth import Members, Rows, Truth, find_window
 from dbanon.metrics.counts import is_within, measure_counts, measure_noise, measure_regions
 from dbanon.metrics.questions import count_true_answers, draw_questions, note_sides
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
@@ -66,6 +66,7 @@ class Measurement:
         self.about = self._read_about()
 
     def evaluate(self) -> Evaluation:
+        """Take all steps, in their order."""
         self.progress("reading trajectories", 0, None)
         self.data = own_data.read_own(self.snapshot, self.row)
         self.truth = Truth(self.data, self.row.params, self._read_members())
