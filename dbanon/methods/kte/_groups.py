@@ -281,7 +281,7 @@ def _join(work: _Work, left: Int, group: Int) -> None:
 
 
 @compile_kernel
-def _grow(table: Any, near: Any, low: Any, high: Any, members: Any, number: Any, group: Any) -> Any:
+def _grow(table: Pairs, near: Int, low: Int, high: Int, members: Int, number: int, group: Int) -> int:
     """Number groups of k, from the cheapest pairs on; the number of the next."""
     k = len(members)
     for pair in range(len(low)):
