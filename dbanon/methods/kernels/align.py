@@ -5,8 +5,6 @@ from one or two fixes, and membership names every trajectory that supplied one. 
 no fix is copied; else O(fixes) are held, and what is returned.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np

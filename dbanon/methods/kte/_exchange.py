@@ -1,7 +1,5 @@
 """Subjects of two groups exchanged, or moved from one larger than k, while that makes the merges of both cheaper."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np

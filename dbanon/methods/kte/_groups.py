@@ -6,8 +6,6 @@ the groups that were found. Costs of pairs come from `_pairs`, candidates from a
 from `_near`.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

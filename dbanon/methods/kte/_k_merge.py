@@ -18,8 +18,6 @@ is a minimum of lines in the time of the end, kept until the box changes; a bloc
 it, with the box of its last start and the time from it, is no better than the best.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple

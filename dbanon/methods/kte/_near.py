@@ -1,7 +1,5 @@
 """Who may be cheap to merge with whom, without a merge: those who are near one another at all times of the day."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ Invariant: at every instant at which an object is generalised with its hiding se
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from dataclasses import dataclass
 
 import numpy as np

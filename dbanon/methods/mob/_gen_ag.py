@@ -7,8 +7,6 @@ the run's order; neither the quantisation by which most are rejected nor the num
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ Not in the paper: Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects:
 2009, whose sets overlap, so that at most instants most classes grow together to one of half the city.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple

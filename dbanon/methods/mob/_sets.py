@@ -7,8 +7,6 @@ left, until all find enough.
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -172,14 +170,7 @@ class Remaining:
 
 
 def _pick_compatible(
-    positions: Positions,
-    place: Int,
-    who: Int,
-    k: int,
-    kept: Bool,
-    *,
-    order: Int,
-    tasks: Tasks,
+    positions: Positions, place: Int, who: Int, k: int, kept: Bool, *, order: Int, tasks: Tasks
 ) -> Int32:
     """Take by rising sum whom all taken before can be present with: among few candidates, if need be all."""
     taken = np.full((len(who), k - 1), -1, np.int32)

@@ -5,8 +5,6 @@ connected by shared edges. During a search an atom that does not hold costs more
 through partitions with such atoms. One seed, one result: random numbers are made here.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,18 +39,13 @@ class Atoms(NamedTuple):
 
 
 class _Chains(NamedTuple):
-    """The cells of each atom, one after the other; -1 at the end and where there are none."""
+    """The cells of each atom, one after the other, -1 at the end; and the cheapest merge of those that do not hold."""
 
     first: Int  # [c], by atom
     last: Int  # [c], by atom
     after: Int  # [c], by cell
-
-
-class _Merges(NamedTuple):
-    """The cheapest merge of each atom that does not hold."""
-
-    partner: Int  # [c]: -1 for none
-    rise: Float  # [c]: what it costs; infinite for none
+    partner: Int  # [c], by atom: -1 for none
+    rise: Float  # [c], by atom: what the merge costs; infinite for none
 
 
 class Scratch(NamedTuple):
@@ -416,31 +409,30 @@ def _walk(chains: _Chains, a: int, cells: Int) -> int:
 def join(graph: Graph, atoms: Atoms, work: Scratch) -> None:
     """Merge atoms that do not hold with neighbours, the cheapest merge first, until each holds or has no neighbour."""
     c = len(atoms.of)
-    chains = _Chains(np.full(c, -1), np.full(c, -1), np.full(c, -1))
+    chains = _Chains(np.full(c, -1), np.full(c, -1), np.full(c, -1), np.full(c, -1), np.full(c, np.inf))
     for i in range(c):
         _append(chains, atoms.of[i], i, i)
-    merges = _Merges(np.full(c, -1), np.full(c, np.inf))
     for a in range(c):
-        _find_partner(graph, atoms, chains, work, merges, a)
-    # Kept true: `merges` are of the atoms as they are. Each turn leaves one atom less, so this ends.
+        _find_partner(graph, atoms, chains, work, a)
+    # Kept true: merges are of the atoms as they are. Each turn leaves one atom less, so this ends.
     while True:
-        a = int(np.argmin(merges.rise))
-        if merges.rise[a] == np.inf:
+        a = int(np.argmin(chains.rise))
+        if chains.rise[a] == np.inf:
             return
-        b = merges.partner[a]
+        b = chains.partner[a]
         _unite(graph, atoms, chains, work, a, b)
-        merges.rise[a] = np.inf
+        chains.rise[a] = np.inf
         # What merges cost changed for the union and for its neighbours alone.
         work.stamp[0] += 1
         work.mark[b] = work.stamp[0]
-        _find_partner(graph, atoms, chains, work, merges, b)
+        _find_partner(graph, atoms, chains, work, b)
         for p in range(_walk(chains, b, work.queue)):
             i = work.queue[p]
             for at in range(graph.first[i], graph.first[i + 1]):
                 near = atoms.of[graph.near[at]]
                 if work.mark[near] != work.stamp[0]:
                     work.mark[near] = work.stamp[0]
-                    _find_partner(graph, atoms, chains, work, merges, near)
+                    _find_partner(graph, atoms, chains, work, near)
 
 
 @compile_kernel
@@ -459,9 +451,9 @@ def _unite(graph: Graph, atoms: Atoms, chains: _Chains, work: Scratch, a: int, b
 
 
 @compile_kernel
-def _find_partner(graph: Graph, atoms: Atoms, chains: _Chains, work: Scratch, merges: _Merges, a: int) -> None:
+def _find_partner(graph: Graph, atoms: Atoms, chains: _Chains, work: Scratch, a: int) -> None:
     """Find the neighbour that an atom is merged with at the least cost, of equal ones the first; none if it holds."""
-    merges.rise[a] = np.inf
+    chains.rise[a] = np.inf
     if not atoms.size[a] or has_l_and_t(graph, atoms, a):
         return
     best, least = -1, np.inf
@@ -477,4 +469,4 @@ def _find_partner(graph: Graph, atoms: Atoms, chains: _Chains, work: Scratch, me
             ) - _compute_atom_price(graph, atoms, 0.0, a) - _compute_atom_price(graph, atoms, 0.0, b)  # fmt: skip
             if rise < least or (rise == least and b < best):
                 best, least = b, rise
-    merges.partner[a], merges.rise[a] = best, least
+    chains.partner[a], chains.rise[a] = best, least

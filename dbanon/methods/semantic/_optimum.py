@@ -9,8 +9,6 @@ as in k-merge (`dbanon.methods.kte`), let c(j) be the last slot i for which the 
 stretch of the optimum that ends with slot j starts with a slot i, c(c(j) - 1) < i <= c(j).
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Location
 SSDBM 2008, section 4.2.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Hides further subjects with a site's k: those who stand on it, and those whose exact place a guard forbids."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import NamedTuple
 
 import numpy as np

@@ -7,8 +7,6 @@ becomes longer (width + height) than it was, nor thinner than `MAX_ASPECT` unles
 areas, but nearly show where their subjects are.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np

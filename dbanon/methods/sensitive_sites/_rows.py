@@ -13,14 +13,7 @@ from dbanon.base.trajectory import Int, Int32, Sites, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import select_considered
 from dbanon.methods.kernels.order import rank_subjects
-from dbanon.methods.sensitive_sites import (
-    Parameters,
-    _bichromatic,
-    _guards,
-    _improve,
-    _monochromatic,
-    _snapshot,
-)
+from dbanon.methods.sensitive_sites import Parameters, _bichromatic, _guards, _improve, _monochromatic, _snapshot
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 _CLOAKED_JSON = '{"cloaked": true}'

@@ -14,8 +14,6 @@ Areas are in cells, costs in float64: exact while the total stays below 2^53, an
 where int64 would overflow (30 instants of 2^26 cells a side and 2 million trajectories reach 2^78).
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np

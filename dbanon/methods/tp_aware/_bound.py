@@ -5,8 +5,6 @@ least as large as the (k - 1)-th smallest rectangle of i and one other, of all o
 times their number estimates the bound of all.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from itertools import pairwise
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ Not in the paper: Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender 
 2012, whose optimum is one over quadrants.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
