@@ -179,8 +179,15 @@ def compute_pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_
     float64[p]
         In slots times cells: whole numbers. Which of a pair comes first does not matter.
     """
-    begin, end = (np.column_stack(ends).ravel() for ends in ((begin_a, begin_b), (end_a, end_b)))
-    return compute_costs(samples, 2 * np.arange(len(begin_a) + 1), begin, end).astype(np.float64)
+    pairs, work = np.column_stack([begin_a, end_a, begin_b, end_b]), (end_a - begin_a) + (end_b - begin_b)
+    cost = np.empty(len(work))
+
+    def run_range(low: int, high: int) -> None:
+        scratch = make_scratch(int(work[low:high].max()), 0)
+        _fill_pair_costs(take_part(samples), pairs[low:high], scratch, cost[low:high])
+
+    cores.share_work(work, run_range, _MIN_SAMPLES_PER_THREAD)
+    return cost
 
 
 def _measure_work(offset: Int, lengths: Int) -> Int:
@@ -235,6 +242,13 @@ def _fill_costs(samples: Part, inputs: _Inputs, scratch: Scratch, cost: Int) -> 
     for task in range(len(cost)):
         low, high = inputs.offset[task], inputs.offset[task + 1]
         cost[task] = cut(scratch, write_rows(samples, inputs.begin[low:high], inputs.end[low:high], scratch))
+
+
+@compile_kernel
+def _fill_pair_costs(samples: Part, pairs: Int, scratch: Scratch, cost: Float) -> None:
+    for pair in range(len(cost)):
+        a, end_a, b, end_b = pairs[pair, 0], pairs[pair, 1], pairs[pair, 2], pairs[pair, 3]
+        cost[pair] = cut(scratch, write_rows_of_two(samples, a, end_a, b, end_b, scratch.rows))
 
 
 @compile_kernel

@@ -37,9 +37,8 @@ class _Around(NamedTuple):
     """A site, and the subjects that it may have."""
 
     site: Int  # [4]: x0, y0, x1, y1
-    who: Int  # [c], by x0
-    near: Int  # [4, c]: their x0, y0, x1, y1, copied side by side: they are read hundreds of times
-    order: Int  # [2, c]: places in `who` by x0, and by y0
+    near: Int  # [4, c]: their x0, y0, x1, y1, copied side by side: they are read hundreds of times; by x0
+    by_y: Int  # [c]
     shaped: bool  # whether any subject is more than a point
     k: int
     scratch: Int  # [2, c or more]
@@ -115,11 +114,9 @@ def _search(subjects: Boxes, shaped: bool, sites: Boxes, order: Int, mapping: _M
             u = who[i]
             near[0, i], near[1, i] = subjects.x0[u], subjects.y0[u]
             near[2, i], near[3, i] = subjects.x1[u], subjects.y1[u]
-        by_axis = np.empty((2, len(who)), np.int64)
-        by_axis[0], by_axis[1] = np.arange(len(who)), np.argsort(near[1])
-        around = _Around(site, who, near, by_axis, shaped, mapping.members.shape[1], scratch)
+        around = _Around(site, near, np.argsort(near[1]), shaped, mapping.members.shape[1], scratch)
         if _find_least_box(around, limits, box):
-            _move(around, s, box, limits, mapping)
+            _move(around, who, s, box, limits, mapping)
 
 
 @compile_kernel
@@ -151,17 +148,17 @@ def _is_acceptable(wide: int, tall: int, limits: _Limits) -> bool:
 
 
 @compile_kernel
-def _move(around: _Around, s: int, box: Int, limits: _Limits, mapping: _Mapping) -> None:
+def _move(around: _Around, who: Int, s: int, box: Int, limits: _Limits, mapping: _Mapping) -> None:
     """Give the site the first k subjects in the box instead of those it had.
 
     They may span less than the box: what they span must do as well.
     """
     left, bottom, right, top = around.site
     near, chosen, taken = around.near, np.empty(around.k, np.int64), 0
-    for i in range(len(around.who)):
+    for i in range(len(who)):
         inside = near[0, i] >= box[0] and near[1, i] >= box[1] and near[2, i] <= box[2] and near[3, i] <= box[3]
         if inside and taken < around.k:
-            chosen[taken] = around.who[i]
+            chosen[taken] = who[i]
             taken += 1
             left, bottom = min(left, near[0, i]), min(bottom, near[1, i])
             right, top = max(right, near[2, i]), max(top, near[3, i])
@@ -233,7 +230,8 @@ def _find_shortest_span(around: _Around, axis: int, begin: int, end: int) -> tup
     """
     near, k, low, high = around.near, around.k, around.scratch[0], around.scratch[1]
     first, last, n = around.site[axis], around.site[axis + 2], 0
-    for i in around.order[axis]:
+    for p in range(near.shape[1]):
+        i = around.by_y[p] if axis else p
         low[n], high[n] = near[axis, i], near[axis + 2, i]  # without a branch, which could not be foretold
         n += (near[1 - axis, i] >= begin) & (near[3 - axis, i] <= end)
     best, down, up = _NO_SPAN, first, _NO_SPAN
