@@ -84,14 +84,14 @@ def find_nearest(signature: Int32, number: int) -> Int32:
 
 @compile_kernel
 def _describe(samples: Part, low: int, high: int, frame: _Frame, sums: Int, signature: Int32, number: Int32) -> None:
-    bins = number.shape[1]
+    bins, (offset, slot, x, y) = number.shape[1], samples
     for i in range(low, high):
         for b in range(bins):
             sums[0, b], sums[1, b], number[i, b] = 0, 0, 0
-        for at in range(samples.offset[i], samples.offset[i + 1]):
-            b = (samples.slot[at] - frame.since) * bins // frame.period
-            sums[0, b] += samples.x[at] - frame.west
-            sums[1, b] += samples.y[at] - frame.south
+        for at in range(offset[i], offset[i + 1]):
+            b = (slot[at] - frame.since) * bins // frame.period
+            sums[0, b] += x[at] - frame.west
+            sums[1, b] += y[at] - frame.south
             number[i, b] += 1
         for axis in range(2):
             before = -1

@@ -114,21 +114,22 @@ def _join(sets: Sets, x: Int32, y: Int32, of: Int32, low: int, high: int) -> Int
 @compile_kernel
 def _unite(sets: Sets, t: int, parent: Int32) -> bool:
     """Union all sets in force at an instant, path halving, the least member the root; say whether there are any."""
+    offset, other, when, _ = sets
     word, bit, has_any = t >> 6, np.uint64(t & 63), False
     for i in range(len(parent)):
         # Line 1 of Algorithm 4: `when` is T(O). Algorithm 5 as printed asks whether t is in the QID of each member
         # instead.
-        if (sets.when[i, word] >> bit) & np.uint64(1) == 0:
+        if (when[i, word] >> bit) & np.uint64(1) == 0:
             continue
         if not has_any:
             has_any = True
             for j in range(len(parent)):
                 parent[j] = j
         root = _find(parent, i)
-        for at in range(sets.offset[i], sets.offset[i + 1]):
+        for at in range(offset[i], offset[i + 1]):
             # Kept true: sets so far that share an object are in one class (Definition 4). The least member is its root,
             # so the classes do not depend on the order of sets.
-            joined = _find(parent, sets.other[at])
+            joined = _find(parent, other[at])
             if joined < root:
                 parent[root] = joined
                 root = joined

@@ -397,17 +397,19 @@ def _admit(group: _Open, own: Words, there: Words, place: Int32) -> None:
 @compile_kernel
 def _find_cheapest(block: _Block, group: _Open, left: Int, nearness: float) -> Any:
     """Find the place in `left` of who costs a group least, -1 if nobody fits."""
+    own, there, place, length = block
+    union, common, least, most = group
     best, lowest = np.int64(-1), np.inf
     # Strictly less below: of equal costs the first in `left`, which has more own instants or comes first in the run's
     # order.
     for p in range(1, len(left)):
         j = left[p]
-        if j < 0 or not _can_join(block.there[j], block.own[j], group.union, group.common):
+        if j < 0 or not _can_join(there[j], own[j], union, common):
             continue
         # What j covers of its own instants would cost as much in a group of its like.
-        cost = _count_new(block.own[j], group.union) - _COVERED_CREDIT * block.length[j]
-        cost += nearness * _measure_growth(block.place[j], group.least, group.most)
-        cost += _RESTRICTION_PRICE * _count_new(group.common, block.there[j])
+        cost = _count_new(own[j], union) - _COVERED_CREDIT * length[j]
+        cost += nearness * _measure_growth(place[j], least, most)
+        cost += _RESTRICTION_PRICE * _count_new(common, there[j])
         if cost < lowest:
             best, lowest = np.int64(p), cost
     return best

@@ -271,7 +271,8 @@ def _fit_rest(objects: _Objects, who: Int, candidates: _Candidates, taken: Int32
     Who did not fit those taken when its turn came fits them no better now: those taken of the nearest stay first, and
     deviations are summed of those alone who fit all of these.
     """
-    own, there, among = objects.own, objects.there, candidates.row
+    own, there = objects.own, objects.there
+    among, own_of, there_of = candidates
     total, index = np.empty(len(among), np.int64), np.empty(len(among), np.int64)
     for w in range(low, high):
         i, found = who[w], 0
@@ -282,7 +283,7 @@ def _fit_rest(objects: _Objects, who: Int, candidates: _Candidates, taken: Int32
                 common &= there[j]
         for at in range(len(among)):
             j = among[at]
-            fits = _can_join(candidates.there[at], candidates.own[at], union, common)
+            fits = _can_join(there_of[at], own_of[at], union, common)
             if fits and j != i and not _is_among(taken[w], j):
                 total[found], index[found] = _sum_deviations(objects, i, j), j
                 found += 1
@@ -300,9 +301,9 @@ def _is_among(taken: Int32, j: int) -> bool:
 @compile_kernel
 def _sum_deviations(objects: _Objects, i: int, j: Any) -> np.int64:
     """Sum the deviations along the curve at the own instants of i."""
-    place, total = objects.place, np.int64(0)
+    place, instant, total = objects.place, objects.instant, np.int64(0)
     for at in range(objects.offset[i], objects.offset[i + 1]):
-        t = objects.instant[at]
+        t = instant[at]
         total += abs(np.int64(place[i, t]) - np.int64(place[j, t]))
     return total
 
@@ -310,11 +311,11 @@ def _sum_deviations(objects: _Objects, i: int, j: Any) -> np.int64:
 @compile_kernel
 def _find_nearest_owner(objects: _Objects, when: Words, owners: Int, one: Any) -> np.int64:
     """Find the owner that `one` deviates least from, of those at whose instants it is present; -1 where none is."""
-    best, least = np.int64(-1), np.int64(0)
+    there, best, least = objects.there, np.int64(-1), np.int64(0)
     for i in owners:
         fits = True
         for word in range(when.shape[1]):
-            fits = fits and when[i, word] & ~objects.there[one, word] == 0
+            fits = fits and when[i, word] & ~there[one, word] == 0
         if fits:
             total = _sum_deviations(objects, i, one)
             # Strictly less: of equal sums the owner that comes first in the run's order.

@@ -106,14 +106,15 @@ def _find_best_start(
 
     `high` is c(j), or all up to j is one stretch; `own` is the area of the atoms of slots c(j) to j.
     """
-    slot, atom, order, first = fixes.slot, fixes.atom, fixes.order, fixes.first
+    area, slot, atom, order, first = fixes
+    held, _, new = met
     best, start, covered = np.inf, high, own
     for i in range(high, low - 1, -1):
         # Kept true: `covered` is the area of the atoms of slots i to j.
         if i < high:
             for at in range(first[i], first[i + 1]):
-                if met.new[at] and met.held[atom[order[at]]] != high:
-                    covered += fixes.area[atom[order[at]]]
+                if new[at] and held[atom[order[at]]] != high:
+                    covered += area[atom[order[at]]]
         span = slot[order[first[j]]] + 1 - slot[order[first[i]]]
         loss = scale.weight_time * min(span / scale.span, 1.0)
         loss += (1 - scale.weight_time) * min(covered / scale.area, 1.0)
@@ -147,29 +148,31 @@ def _find_slots(offset: Int, slot: Int, order: Int) -> tuple[Int, Int]:
 @compile_kernel
 def _hold(fixes: _Fixes, j: int, mark: int, held: Int) -> Any:
     """Mark the atoms of a slot; give the area of those that were not marked."""
+    area, _, atom, order, first = fixes
     added = np.int64(0)
-    for at in range(fixes.first[j], fixes.first[j + 1]):
-        here = fixes.atom[fixes.order[at]]
+    for at in range(first[j], first[j + 1]):
+        here = atom[order[at]]
         if held[here] != mark:
             held[here] = mark
-            added += fixes.area[here]
+            added += area[here]
     return added
 
 
 @compile_kernel
 def _look_back(fixes: _Fixes, low: int, high: int, mark: int, met: _Met) -> None:
     """Say of each fix of the slots before `high`, back to `low`, whether its atom comes up for the first time there."""
+    atom, order, first, passed, new = fixes.atom, fixes.order, fixes.first, met.passed, met.new
     for i in range(high - 1, low - 1, -1):
-        for at in range(fixes.first[i], fixes.first[i + 1]):
-            here = fixes.atom[fixes.order[at]]
-            met.new[at] = met.passed[here] != mark
-            met.passed[here] = mark
+        for at in range(first[i], first[i + 1]):
+            here = atom[order[at]]
+            new[at] = passed[here] != mark
+            passed[here] = mark
 
 
 @compile_kernel
 def _build_track(fixes: _Fixes, since: Int) -> Track:
     """Follow the stretches back from the last slot, and write them from the first."""
-    slot, atom, order, first = fixes.slot, fixes.atom, fixes.order, fixes.first
+    _, slot, atom, order, first = fixes
     count, j = 0, len(since) - 1
     while j >= 0:
         count, j = count + 1, since[j] - 1

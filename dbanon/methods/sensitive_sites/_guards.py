@@ -81,6 +81,7 @@ def _claim(
     subjects: Boxes, mine: Int32, widest: int, sites: Boxes, box: Boxes, rank: Int, guard: _Guard, claims: _Claims
 ) -> None:
     """Let each site claim subjects, who come by x0 and are as wide as `widest` at most."""
+    x0, y0, x1, y1 = subjects
     # In whole cells, rounded up: a strip too wide costs time, one too narrow would miss subjects.
     margin = np.int64(np.ceil(guard.guard_m / guard.cell_m))
     for s in range(len(sites.x0)):
@@ -88,17 +89,17 @@ def _claim(
         if guard.inside:
             left, right = min(left, np.int64(box.x0[s])), max(right, np.int64(box.x1[s]))
         # Who begins further left than by the widest subject ends before the strip; from `right` on all begin behind it.
-        for u in range(np.searchsorted(subjects.x0, left - widest), len(mine)):
-            x0, y0, x1, y1 = subjects.x0[u], subjects.y0[u], subjects.x1[u], subjects.y1[u]
-            if x0 > right:
+        for u in range(np.searchsorted(x0, left - widest), len(mine)):
+            if x0[u] > right:
                 break
             if mine[u] >= 0:
                 continue
-            dx = max(np.int64(0), np.int64(x0) - sites.x1[s], np.int64(sites.x0[s]) - x1)
-            dy = max(np.int64(0), np.int64(y0) - sites.y1[s], np.int64(sites.y0[s]) - y1)
+            dx = max(np.int64(0), np.int64(x0[u]) - sites.x1[s], np.int64(sites.x0[s]) - x1[u])
+            dy = max(np.int64(0), np.int64(y0[u]) - sites.y1[s], np.int64(sites.y0[s]) - y1[u])
             # Squared distance: on each axis between the nearer sides, 0 where they overlap; exact, as it is below 2^62.
             away = dx * dx + dy * dy
-            meets = guard.inside and x0 <= box.x1[s] and x1 >= box.x0[s] and y0 <= box.y1[s] and y1 >= box.y0[s]
+            meets = guard.inside and x0[u] <= box.x1[s] and x1[u] >= box.x0[s]
+            meets = meets and y0[u] <= box.y1[s] and y1[u] >= box.y0[s]
             near = np.sqrt(np.float64(away)) * guard.cell_m < guard.guard_m * _NEARER_FACTOR
             if not (away == 0 or near or meets):
                 continue

@@ -38,7 +38,7 @@ class _Around(NamedTuple):
 
     site: Int  # [4]: x0, y0, x1, y1
     near: Int  # [4, c]: their x0, y0, x1, y1, copied side by side: they are read hundreds of times; by x0
-    by_y: Int  # [c]
+    order: Int  # [2, c]: their places by x0, and by y0
     shaped: bool  # whether any subject is more than a point
     k: int
     scratch: Int  # [2, c or more]
@@ -101,11 +101,11 @@ def measure_sides(subjects: Boxes, sites: Boxes, members: Int) -> tuple[Int, Int
 
 
 @compile_kernel
-def _search(subjects: Boxes, shaped: bool, sites: Boxes, order: Int, mapping: _Mapping) -> None:
+def _search(subjects: Boxes, shaped: bool, sites: Boxes, turn: Int, mapping: _Mapping) -> None:
     """One pass; subjects are sorted by x0. Members, owners and areas are brought up to date."""
     scratch = np.empty((2, max(len(subjects.x0), CANDIDATES_PER_SITE)), np.int64)
     site, box = np.empty(4, np.int64), np.empty(4, np.int64)
-    for s in order:
+    for s in turn:
         site[0], site[1], site[2], site[3] = sites.x0[s], sites.y0[s], sites.x1[s], sites.y1[s]
         limits = _Limits(mapping.area[s], mapping.length[s], mapping.aspect[s])
         who = _find_near(subjects, mapping.owner, s, site, limits, scratch)
@@ -114,7 +114,9 @@ def _search(subjects: Boxes, shaped: bool, sites: Boxes, order: Int, mapping: _M
             u = who[i]
             near[0, i], near[1, i] = subjects.x0[u], subjects.y0[u]
             near[2, i], near[3, i] = subjects.x1[u], subjects.y1[u]
-        around = _Around(site, near, np.argsort(near[1]), shaped, mapping.members.shape[1], scratch)
+        order = np.empty((2, len(who)), np.int64)
+        order[0], order[1] = np.arange(len(who)), np.argsort(near[1])
+        around = _Around(site, near, order, shaped, mapping.members.shape[1], scratch)
         if _find_least_box(around, limits, box):
             _move(around, who, s, box, limits, mapping)
 
@@ -122,16 +124,17 @@ def _search(subjects: Boxes, shaped: bool, sites: Boxes, order: Int, mapping: _M
 @compile_kernel
 def _find_near(subjects: Boxes, owner: Int32, s: int, site: Int, limits: _Limits, scratch: Int) -> Any:
     """Find subjects for a smaller rectangle of a site, sorted by x0: free or its own, and alone not too far."""
+    x0, y0, x1, y1 = subjects
     left, bottom, right, top = site
     found, size, n = scratch[0], scratch[1], 0
     # A rectangle with a subject whose x0 is outside [right - length, left + length] would be longer than allowed.
-    for u in range(np.searchsorted(subjects.x0, right - limits.length), len(owner)):
-        if subjects.x0[u] > left + limits.length:
+    for u in range(np.searchsorted(x0, right - limits.length), len(owner)):
+        if x0[u] > left + limits.length:
             break
         if owner[u] >= 0 and owner[u] != s:
             continue
-        wide = max(np.int64(subjects.x1[u]), right) - min(np.int64(subjects.x0[u]), left) + 1
-        tall = max(np.int64(subjects.y1[u]), top) - min(np.int64(subjects.y0[u]), bottom) + 1
+        wide = max(np.int64(x1[u]), right) - min(np.int64(x0[u]), left) + 1
+        tall = max(np.int64(y1[u]), top) - min(np.int64(y0[u]), bottom) + 1
         if wide * tall <= limits.area and wide + tall <= limits.length:
             found[n], size[n] = u, wide * tall
             n += 1
@@ -228,17 +231,16 @@ def _find_shortest_span(around: _Around, axis: int, begin: int, end: int) -> tup
     Of subjects that are shapes, only k consecutive ones by their lower ends are tried. Where there is no span it ends
     at `_NO_SPAN`.
     """
-    near, k, low, high = around.near, around.k, around.scratch[0], around.scratch[1]
-    first, last, n = around.site[axis], around.site[axis + 2], 0
-    for p in range(near.shape[1]):
-        i = around.by_y[p] if axis else p
+    site, near, order, shaped, k, scratch = around
+    low, high, first, last, n = scratch[0], scratch[1], site[axis], site[axis + 2], 0
+    for i in order[axis]:
         low[n], high[n] = near[axis, i], near[axis + 2, i]  # without a branch, which could not be foretold
         n += (near[1 - axis, i] >= begin) & (near[3 - axis, i] <= end)
     best, down, up = _NO_SPAN, first, _NO_SPAN
     # In the order of lower ends: the span from the a-th is least with the k - 1 behind it (of points: to the last).
     for a in range(n - k + 1):
         reach = high[a + k - 1]
-        if around.shaped:
+        if shaped:
             for b in range(a, a + k - 1):
                 reach = max(reach, high[b])
         start, stop = min(low[a], first), max(reach, last)

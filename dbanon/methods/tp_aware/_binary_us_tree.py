@@ -82,10 +82,11 @@ class _Pool(NamedTuple):
 @compile_kernel
 def _count_differing_bits(strings: _Strings, lo: int, hi: int) -> int:
     """The number of low bits in which the cells of a range differ at some instant."""
-    x, y, first = strings.x, strings.y, strings.order[lo]
+    x, y, order = strings.x, strings.y, strings.order
+    first = order[lo]
     differ = np.int32(0)
     for p in range(lo + 1, hi):
-        i = strings.order[p]
+        i = order[p]
         for j in range(x.shape[1]):
             differ |= (x[i, j] ^ x[first, j]) | (y[i, j] ^ y[first, j])
     levels = 0
@@ -98,14 +99,15 @@ def _count_differing_bits(strings: _Strings, lo: int, hi: int) -> int:
 @compile_kernel
 def _read_words(strings: _Strings, height: int, place: _Place, lo: int, hi: int) -> None:
     """Write 64 bits of the strings of a range, those of one half-level and up to 64 instants, left-aligned."""
+    order, word = strings.order, strings.word
     v, level = strings.y if place.half & 1 else strings.x, height - 1 - place.half // 2
     begin, end = 64 * place.chunk, min(v.shape[1], 64 * place.chunk + 64)
     for p in range(lo, hi):
-        i = strings.order[p]
+        i = order[p]
         bits = np.uint64(0)
         for j in range(begin, end):
             bits = (bits << np.uint64(1)) | np.uint64((v[i, j] >> level) & 1)
-        strings.word[p] = bits << np.uint64(64 - (end - begin))
+        word[p] = bits << np.uint64(64 - (end - begin))
 
 
 @compile_kernel
