@@ -487,12 +487,8 @@ def _find_best_exchange(facts: _Facts, state: _State, g: int, m: int, tried: _Tr
         # What the scores have only guessed: the loss of all instants, infinite where the exchange breaks presence.
         with_i, with_j = state.member[h].copy(), state.member[g].copy()
         with_i[o], with_j[m] = state.member[g, m], state.member[h, o]
-        change = (
-            _compute_cost(facts, with_i, state.box)
-            + _compute_cost(facts, with_j, state.box)
-            - state.cost[g]
-            - state.cost[h]
-        )
+        change = _compute_cost(facts, with_i, state.box) + _compute_cost(facts, with_j, state.box)
+        change = change - state.cost[g] - state.cost[h]
         if change < lowest:
             best, other, lowest = h, o, change
     return best, other
