@@ -31,7 +31,7 @@ class Module:
     """A module, and which of its lines are what."""
 
     def __init__(self, path: Path, text: str) -> None:
-        self.path, self.length, self.compiles = path, text.count("\n"), "numba" in text
+        self.path, self.length, self.compiles = path, text.count("\n"), "compile_kernel" in text
         self.tree = ast.parse(text)
         nodes, lines = list(ast.walk(self.tree)), text.splitlines()
         texts = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]

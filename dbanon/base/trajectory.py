@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Int = NDArray[np.int64]
+Int32 = NDArray[np.int32]
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Arrays = TypeVar("Arrays", bound=tuple[NDArray[Any], ...])

@@ -101,7 +101,7 @@ def test_every_published_object_may_be_any_of_k_people(algorithm, seed):
 def test_candidates_are_asked_for_until_enough_fit(monkeypatch):
     asked, fit_rest = [], _sets._fit_rest
     monkeypatch.setattr(_sets, "_CANDIDATES_PER_K", 2)
-    monkeypatch.setattr(_sets, "_fit_rest", lambda *arrays: asked.append(len(arrays[5])) or fit_rest(*arrays))
+    monkeypatch.setattr(_sets, "_fit_rest", lambda *arrays: asked.append(len(arrays[1])) or fit_rest(*arrays))
     rng = random.Random(SEED)
     for _ in range(10):
         world = draw_world(rng, 60, 6, side=16, absent=0.4, most=2)

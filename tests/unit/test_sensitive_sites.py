@@ -91,9 +91,9 @@ def find_claims(subjects, sites, rank, site, *, reach, inside):
     box = _guards.bound_sites(subjects, sites, site)
     found = {}
     for u in np.flatnonzero(site < 0).tolist():
-        a = [int(c[u]) for c in subjects.columns]
-        for s in range(len(sites)):
-            b, c = [int(v[s]) for v in sites.columns], [int(v[s]) for v in box.columns]
+        a = [int(c[u]) for c in subjects]
+        for s in range(len(sites.x0)):
+            b, c = [int(v[s]) for v in sites], [int(v[s]) for v in box]
             away = max(0, a[0] - b[2], b[0] - a[2]) ** 2 + max(0, a[1] - b[3], b[1] - a[3]) ** 2
             meets = a[0] <= c[2] and a[2] >= c[0] and a[1] <= c[3] and a[3] >= c[1]
             if away == 0 or away < reach**2 or (inside and meets):
@@ -172,7 +172,7 @@ def test_guard_inside_leaves_nobody_exact_in_a_rectangle():
 
 def measure_rectangle(some, places, who, s):
     """Width and height of a site's rectangle, plainly."""
-    boxes = [tuple(int(c[u]) for c in some.columns) for u in who] + [tuple(int(c[s]) for c in places.columns)]
+    boxes = [tuple(int(c[u]) for c in some) for u in who] + [tuple(int(c[s]) for c in places)]
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return max(x1) - min(x0) + 1, max(y1) - min(y0) + 1
 
@@ -282,7 +282,7 @@ def test_sides_far_out_are_tried_and_then_the_best_between_those_that_were(side)
 
 
 def measure_total(some, places, who):
-    return int(sum(np.prod(measure_rectangle(some, places, who[s], s)) for s in range(len(places))))
+    return int(sum(np.prod(measure_rectangle(some, places, who[s], s)) for s in range(len(places.x0))))
 
 
 def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
@@ -291,11 +291,11 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
         some, places, k = draw_instance(rng, subjects=(30, 60), sites=(3, 6), k=rng.randint(2, 4))
         some, places = Boxes.from_array(some), Boxes.from_array(places)
         scene = _snapshot.Scene(
-            subjects=some, sites=places, trajectory=np.arange(len(some)), by_rank=np.arange(len(some)),
-            site_rank=np.arange(len(places)), root=np.zeros(2), cell_m=1.0, domain=1, absent=0,
+            subjects=some, sites=places, trajectory=np.arange(len(some.x0)), by_rank=np.arange(len(some.x0)),
+            site_rank=np.arange(len(places.x0)), root=np.zeros(2), cell_m=1.0, domain=1, absent=0,
         )  # fmt: skip
         found = _rows.ALGORITHMS["bk"](scene, FAMILY.parse({"k": k}), np.random.default_rng(0))
-        areas = found.metrics["gc_mean_m2"] * len(places)
+        areas = found.metrics["gc_mean_m2"] * len(places.x0)
         bk, mk = _bichromatic.find_best_starts(some, places, k), _monochromatic.choose_windows(some, places, k)
         costs = [measure_total(some, places, start[:, None] + np.arange(k)) for start in (bk, mk) if start is not None]
         assert areas <= min(costs)

@@ -9,7 +9,7 @@ from benchmarks import _size
 SIZES = _size.measure_limits(_size.ROOT, _size.read_modules(_size.ROOT))
 KERNEL = '''"""Counts."""
 
-from numba import njit
+from dbanon.base.kernels import compile_kernel
 
 
 # One line at a time.

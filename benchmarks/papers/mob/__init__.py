@@ -16,7 +16,7 @@ from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob import _gen_ag
-from dbanon.methods.mob._gen_ag import INFINITE_SUM, sort_heap, take_one
+from dbanon.methods.mob._gen_ag import INFINITE_SUM, Asking, Heap, Objects, sort_heap, take_one
 from dbanon.methods.mob._positions import Positions
 
 
@@ -39,9 +39,10 @@ def find_nearest_by_threshold(
     lists = sort_lists(positions, place, order, instants)
     subjects = _gen_ag.gather_subjects(positions, place, who, column)
     found = _gen_ag.Nearest.make_empty(len(who), number)
+    objects = Objects(positions.there, positions.own, place)
 
     def task(low: int, high: int) -> None:
-        _search_by_threshold(positions.there, positions.own, place, *subjects, order, *lists, *found, low, high)
+        _search_by_threshold(objects, *subjects, order, *lists, *found, low, high)
 
     cores.share_work(np.diff(subjects.since) * len(order), task, _gen_ag.MIN_ADDITIONS_PER_THREAD)
     return found.find_rows(order)
@@ -68,13 +69,14 @@ def sort_lists(
 
 @compile_kernel
 def _search_by_threshold(
-    there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any, order: Any, listed: Any,
+    objects: Objects, who: Any, since: Any, when: Any, line: Any, here: Any, order: Any, listed: Any,
     where: Any, present: Any, total: Any, which: Any, low: Any, high: Any,
 ) -> None:  # fmt: skip
     seen = np.full(len(order), -1, np.int32)  # by which subject last, in any list
     above, below = np.empty(len(listed), np.int64), np.empty(len(listed), np.int64)
     for w in range(low, high):
         mine, lists = here[since[w] : since[w + 1]], line[since[w] : since[w + 1]]
+        asking, heap = Asking(who[w], when[since[w] : since[w + 1]], mine), Heap(total[w], which[w])
         for at in range(len(lists)):
             below[at] = np.searchsorted(where[lists[at], : present[lists[at]]], mine[at])
             above[at] = below[at] - 1
@@ -88,10 +90,7 @@ def _search_by_threshold(
                 if min(up, down) < INFINITE_SUM:
                     index = listed[one, above[at] if up <= down else below[at]]
                     seen[index] = w
-                    take_one(
-                        there, own, place, who[w], when[since[w] : since[w + 1]], mine, order[index], index,
-                        total[w], which[w],
-                    )  # fmt: skip
+                    take_one(objects, asking, order[index], index, heap)
             threshold = np.int64(0)
             for at in range(len(lists)):
                 one = lists[at]
@@ -100,7 +99,7 @@ def _search_by_threshold(
                     threshold = np.int64(INFINITE_SUM)
                     break
                 threshold += min(up, down)
-        sort_heap(total[w], which[w])
+        sort_heap(heap)
 
 
 @compile_kernel

@@ -19,8 +19,8 @@ from dbanon.methods.sensitive_sites._snapshot import Scene
 
 def _run_knn(scene: Scene, params: Parameters, rng: np.random.Generator) -> Rows:
     _rows.demand_subjects(scene, params.k, "knn")
-    order = rng.permutation(len(scene.sites))
-    site = np.empty(len(scene.subjects), np.int32)
+    order = rng.permutation(len(scene.sites.x0))
+    site = np.empty(len(scene.subjects.x0), np.int32)
     site[scene.by_rank] = nearest_subjects.take(scene.subjects.take(scene.by_rank), scene.sites, params.k, order)
     return _rows.make_rows(scene, params, site)
 
@@ -28,7 +28,7 @@ def _run_knn(scene: Scene, params: Parameters, rng: np.random.Generator) -> Rows
 def _run_local(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
     site, subject = _cover_sites(scene, params.k)
     box = _guards.bound_sites(scene.subjects.take(subject), scene.sites, site.astype(np.int32))
-    return _make_rows(scene, subject, box, _rows.stack_cells(box)[site], np.bincount(site, minlength=len(box))[site])
+    return _make_rows(scene, subject, box, _rows.stack_cells(box)[site], np.bincount(site, minlength=len(box.x0))[site])
 
 
 def _run_local_2_by_2(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
@@ -39,7 +39,7 @@ def _run_local_2_by_2(scene: Scene, params: Parameters, _rng: np.random.Generato
 
 def _cover_sites(scene: Scene, k: int) -> tuple[Int, Int]:
     """Find the pairs of sites and subjects, k of each site."""
-    n, m = len(scene.subjects), len(scene.sites)
+    n, m = len(scene.subjects.x0), len(scene.sites.x0)
     site, subject = local.cover(scene.subjects.take(scene.by_rank), scene.sites, k)
     covered = int((np.bincount(site, minlength=m) >= k).sum())
     if covered < m:
@@ -52,7 +52,7 @@ def _cover_sites(scene: Scene, k: int) -> tuple[Int, Int]:
 
 def _make_rows(scene: Scene, subject: Int, box: Boxes, shown: Int, crowd: Int) -> Rows:
     """Write a row for each pair of a site and a subject, and one for each subject without a site."""
-    n = len(scene.subjects)
+    n = len(scene.subjects.x0)
     exact = np.setdiff1d(np.arange(n), subject)
     metrics = _rows.compute_metrics(scene, box, np.isin(np.arange(n), subject))
     metrics["shared_subjects"] = int((np.bincount(subject, minlength=n) > 1).sum())

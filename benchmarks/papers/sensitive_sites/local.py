@@ -50,14 +50,14 @@ def cover(subjects: Boxes, sites: Boxes, k: int) -> tuple[Int, Int]:
     -----
     O(m^4) time for each look at a subject, at worst; O(n + k m) memory.
     """
-    n, m = len(subjects), len(sites)
-    x0, y0, x1, y1 = sites.columns
+    n, m = len(subjects.x0), len(sites.x0)
+    x0, y0, x1, y1 = sites
     # Sites in the order in which sweeps to the west, south, east and north meet them, wherever they start.
     sweep = np.array([np.argsort(side, kind="stable") for side in (-x0, -y0, x1, y1)])
     site, subject = np.empty((2, k * m), np.int64)
     heap, found = np.arange(n), np.empty((n, 6), np.int64)
     need, scratch = np.full(m, k), np.empty((11, m), np.int64)
-    number = _cover(*subjects.columns, *sites.columns, sweep, need, heap, found, scratch, site, subject)
+    number = _cover(*subjects, *sites, sweep, need, heap, found, scratch, site, subject)
     order = np.lexsort((subject[:number], site[:number]))
     return site[order], subject[order]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Int
-from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
+from dbanon.base.trajectory import Int, Int32
+from dbanon.methods.sensitive_sites._boxes import Boxes
 
 _FAR = np.int64(2**31)
 
@@ -41,9 +41,9 @@ def take(subjects: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
     """
     by_x = np.argsort(subjects.x0, kind="stable")
     widest = int((subjects.x1 - subjects.x0).max(initial=0))
-    site = np.full(len(subjects), -1, np.int32)
+    site = np.full(len(subjects.x0), -1, np.int32)
     nearest, distance = np.empty(k, np.int64), np.empty(k, np.int64)
-    _take(*subjects.take(by_x).columns, by_x, widest, *sites.columns, order, nearest, distance, site)
+    _take(*subjects.take(by_x), by_x, widest, *sites, order, nearest, distance, site)
     return site
 
 

@@ -5,18 +5,14 @@ from one or two fixes, and membership names every trajectory that supplied one. 
 no fix is copied; else O(fixes) are held, and what is returned.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.errors import DataError, format_count
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Float, Int, Trajectories, freeze
+from dbanon.base.trajectory import Bool, Float, Int, Int32, Trajectories, freeze_arrays
 from dbanon.methods.parsing import LATEST_S
 
 LAST, EXACT, LINEAR = 0, 1, 2
@@ -25,25 +21,18 @@ _MIN_POSITIONS_PER_THREAD = 1 << 18
 MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instants:
+class Instants(NamedTuple):
     """The instants of one window, and how a position is found at each."""
 
     start: int  # first instant, unix seconds, a multiple of the dataset's `grid_s`
     step_s: int  # step_s, count: seconds between instants, and how many there are
-    count: int
+    count: int  # type: ignore[assignment]  # the method of tuples, which nobody calls
     mode: int  # `LAST`, `EXACT` or `LINEAR`
     max_gap_s: int  # oldest fix that still gives a position (`LAST`), widest gap that is interpolated (`LINEAR`)
 
-    @property
-    def key(self) -> tuple[int, int, int, int, int]:
-        """The attributes in the order the kernels take them."""
-        return self.start, self.step_s, self.count, self.mode, self.max_gap_s
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Timeline:
-    """The fixes of a dataset by subject."""
+class Timeline(NamedTuple):
+    """The fixes of a dataset by subject; read-only, also because kernels are compiled again for other arrays."""
 
     subject: Int  # [s]: distinct subject codes, ascending
     begin: Int  # [s]; begin, end: fixes of subject i are ``[begin[i], end[i])``, by (time, trajectory id)
@@ -52,17 +41,9 @@ class Timeline:
     x: Float  # [m]
     y: Float  # [m]
     # Index, in the dataset, of each fix's trajectory; where `is_single`, of each subject's.
-    trajectory: NDArray[np.int32]  # [m] or int32[s]
+    trajectory: Int32  # [m] or int32[s]
     is_single: bool  # every subject has exactly one trajectory
     grid_s: int  # length of the dataset's time slots
-
-    def __post_init__(self) -> None:
-        freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
-
-    @property
-    def fixes(self) -> tuple[Float, Float, Float, int]:
-        """What kernels take to find positions."""
-        return self.t, self.x, self.y, self.grid_s
 
 
 def demand_sane_times(data: Trajectories) -> None:
@@ -95,20 +76,10 @@ def merge(data: Trajectories) -> Timeline:
         order = np.arange(len(data.t)) + np.repeat(data.offset[:-1][by_subject] - ends[:-1], length)
         _order_by_time(data.t, order, trajectory, begin, end)
         t, x, y, is_single = data.t[order], data.x[order], data.y[order], False
-    return Timeline(
-        subject=subject,
-        begin=begin,
-        end=end,
-        t=t,
-        x=x,
-        y=y,
-        trajectory=trajectory,
-        is_single=is_single,
-        grid_s=data.grid_s,
-    )
+    return Timeline(*freeze_arrays((subject, begin, end, t, x, y, trajectory)), is_single, data.grid_s)
 
 
-def find_reached_windows(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
+def find_reached_windows(line: Timeline, windows: list[Instants]) -> Bool:
     """Find the windows in which any fix can give a position, so that a fix of a wild time costs nothing."""
     first = windows[0]
     gap_s = 0 if first.mode == EXACT else first.max_gap_s
@@ -118,7 +89,7 @@ def find_reached_windows(line: Timeline, windows: list[Instants]) -> NDArray[np.
     return np.cumsum(change[:-1]) > 0
 
 
-def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDArray[np.int32], Float]:
+def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, Int32, Float]:
     """Count the instants at which each subject has a position, and find the cells of those who have all.
 
     Returns
@@ -134,9 +105,8 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
     extents = [np.array([np.inf, np.inf, -np.inf, -np.inf])]
 
     def run_range(low: int, high: int) -> None:
-        scratch, extent = np.empty((2, instants.count), np.int64), extents[0].copy()
-        begin, end = line.begin[low:high], line.end[low:high]
-        _survey(*line.fixes, begin, end, *instants.key, cell_m, scratch, found[low:high], extent)
+        extent = extents[0].copy()
+        _survey(line, instants, cell_m, low, high, np.empty((2, instants.count), np.int64), found, extent)
         extents.append(extent)
 
     cores.share_work(np.full(len(found), instants.count), run_range, _MIN_POSITIONS_PER_THREAD)
@@ -145,41 +115,37 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
     return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
 
 
-def compute_positions(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Float, Float]:
+def compute_positions(line: Timeline, instants: Instants, who: Int32) -> tuple[Float, Float]:
     """Coordinates in metres of subjects at each instant, two float64[p, count]; NaN where there is none."""
     x, y = np.full((2, len(who), instants.count), np.nan)
-    scratch = np.empty((2, instants.count), np.int64)
-    _fill_positions(*line.fixes, line.begin[who], line.end[who], *instants.key, scratch, x, y)
+    _fill_positions(line, instants, who, np.empty((2, instants.count), np.int64), x, y)
     return x, y
 
 
 def compute_cells(
-    line: Timeline, instants: Instants, who: NDArray[np.int32], cell_m: float, root: tuple[float, float]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    line: Timeline, instants: Instants, who: Int32, cell_m: float, root: tuple[float, float]
+) -> tuple[Int32, Int32]:
     """Cells relative to the cell `root` of subjects present at every instant: two int32[p, count]."""
     x, y = (np.empty((len(who), instants.count), np.int32) for _ in range(2))
-    begin, end = line.begin[who], line.end[who]
 
     def run_range(low: int, high: int) -> None:
         scratch, some = np.empty((2, instants.count), np.int64), slice(low, high)
-        _fill_cells(*line.fixes, begin[some], end[some], *instants.key, cell_m, *root, scratch, x[some], y[some])
+        _fill_cells(line, instants, who[some], cell_m, root, scratch, x[some], y[some])
 
     cores.share_work(np.full(len(who), instants.count), run_range, _MIN_POSITIONS_PER_THREAD)
     return x, y
 
 
-def list_suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Int, NDArray[np.int32]]:
+def list_suppliers(line: Timeline, instants: Instants, who: Int32) -> tuple[Int, Int32]:
     """List every trajectory that gives a subject a position: (place in `who`, index of trajectory), distinct."""
     if line.is_single:
         return np.arange(len(who)), line.trajectory[who]
     scratch = np.empty((2, instants.count), np.int64)
-    begin, end = line.begin[who], line.end[who]
-    times = line.t, line.trajectory, line.grid_s
     row, trajectory = np.empty(0, np.int64), np.empty(0, np.int32)
     # Counted first, written second, since a kernel that allocates costs time to compile.
-    number = _write_suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
+    number = _write_suppliers(line, instants, who, scratch, row, trajectory)
     row, trajectory = np.empty(number, np.int64), np.empty(number, np.int32)
-    _write_suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
+    _write_suppliers(line, instants, who, scratch, row, trajectory)
     return row, trajectory
 
 
@@ -187,7 +153,7 @@ def list_suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -
 
 
 @compile_kernel
-def _order_by_time(t: Any, order: Any, trajectory: Any, begin: Any, end: Any) -> None:
+def _order_by_time(t: Float, order: Int, trajectory: Int32, begin: Int, end: Int) -> None:
     """Sort both by t within each subject; they come by trajectory, so a stable sort leaves ties by trajectory id."""
     for i in range(len(begin)):
         for f in range(begin[i] + 1, end[i]):
@@ -197,7 +163,7 @@ def _order_by_time(t: Any, order: Any, trajectory: Any, begin: Any, end: Any) ->
 
 
 @compile_kernel
-def _sort_by_heap(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
+def _sort_by_heap(t: Float, order: Int, trajectory: Int32, lo: int, hi: int) -> None:
     """Sort ``[lo, hi)`` by (t, trajectory); fixes of one trajectory have distinct times, so there are no ties."""
     n = hi - lo
     for heaped in range(n // 2 - 1, -n, -1):
@@ -219,24 +185,24 @@ def _sort_by_heap(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None
 
 
 @compile_kernel
-def _is_earlier(t: Any, order: Any, trajectory: Any, a: Any, b: Any) -> Any:
+def _is_earlier(t: Float, order: Int, trajectory: Int32, a: int, b: int) -> bool:
     ta, tb = t[order[a]], t[order[b]]
-    return ta < tb or (ta == tb and trajectory[a] < trajectory[b])
+    return bool(ta < tb or (ta == tb and trajectory[a] < trajectory[b]))
 
 
 @compile_kernel
-def _floor_to_slot(t: Any, grid: Any) -> Any:
+def _floor_to_slot(t: float, grid: int) -> Any:
     return np.int64(np.floor(t / grid)) * grid
 
 
 @compile_kernel
-def _locate(
-    t: Any, lo: Any, hi: Any, grid: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, scratch: Any
-) -> Any:
+def _locate(line: Timeline, instants: Instants, subject: int, scratch: Int) -> int:
     """Find the fixes that give one subject's position at each instant; the number of instants that have one.
 
     ``scratch[0]`` gets the first fix, -1 where there is no position, ``scratch[1]`` the second, -1 where one gives it.
     """
+    t, grid, lo, hi = line.t, line.grid_s, line.begin[subject], line.end[subject]
+    start, step, count, mode, gap = instants
     low, high = lo, hi
     # Binary search for the first fix with a slot after the start: those of [lo, low) have none, of [high, hi) all.
     while low < high:
@@ -278,16 +244,16 @@ def _locate(
 
 
 @compile_kernel
-def _interpolate(t: Any, v: Any, a: Any, b: Any, grid: Any, at: Any) -> Any:
+def _interpolate(line: Timeline, v: Float, a: int, b: int, at: int) -> Any:
     """Coordinate at an instant: of fix a, or on the straight line from a to b, in exactly the form the attack uses."""
     if b < 0:
         return v[a]
-    slot = _floor_to_slot(t[a], grid)
-    return v[a] + (v[b] - v[a]) * ((at - slot) / (_floor_to_slot(t[b], grid) - slot))
+    slot, after = _floor_to_slot(line.t[a], line.grid_s), _floor_to_slot(line.t[b], line.grid_s)
+    return v[a] + (v[b] - v[a]) * ((at - slot) / (after - slot))
 
 
 @compile_kernel
-def _add_window_changes(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -> None:
+def _add_window_changes(t: Float, grid: int, start: int, width: int, gap: int, change: Int) -> None:
     """Add differences, from window to window, of how many fixes reach it."""
     windows = len(change) - 1
     for p in range(len(t)):
@@ -301,18 +267,17 @@ def _add_window_changes(t: Any, grid: Any, start: Any, width: Any, gap: Any, cha
 
 @compile_kernel
 def _survey(
-    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
-    cell_m: Any, scratch: Any, found: Any, extent: Any,
-) -> None:  # fmt: skip
-    for i in range(len(begin)):
-        found[i] = _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+    line: Timeline, instants: Instants, cell_m: float, low: int, high: int, scratch: Int, found: Int, extent: Float
+) -> None:
+    for i in range(low, high):
+        found[i] = _locate(line, instants, i, scratch)
         # A subject absent at any instant is in no bundle, so its cells must not widen the root.
-        if found[i] < count:
+        if found[i] < instants.count:
             continue
-        for j in range(count):
-            a, b, at = scratch[0, j], scratch[1, j], start + j * step
-            cx = np.floor(_interpolate(t, x, a, b, grid, at) / cell_m)
-            cy = np.floor(_interpolate(t, y, a, b, grid, at) / cell_m)
+        for j in range(instants.count):
+            a, b, at = scratch[0, j], scratch[1, j], instants.start + j * instants.step_s
+            cx = np.floor(_interpolate(line, line.x, a, b, at) / cell_m)
+            cy = np.floor(_interpolate(line, line.y, a, b, at) / cell_m)
             extent[0] = min(extent[0], cx)
             extent[1] = min(extent[1], cy)
             extent[2] = max(extent[2], cx)
@@ -320,43 +285,37 @@ def _survey(
 
 
 @compile_kernel
-def _fill_positions(
-    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
-    scratch: Any, out_x: Any, out_y: Any,
-) -> None:  # fmt: skip
-    for i in range(len(begin)):
-        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
-        for j in range(count):
-            a, b, at = scratch[0, j], scratch[1, j], start + j * step
+def _fill_positions(line: Timeline, instants: Instants, who: Int32, scratch: Int, out_x: Float, out_y: Float) -> None:
+    for i in range(len(who)):
+        _locate(line, instants, who[i], scratch)
+        for j in range(instants.count):
+            a, b, at = scratch[0, j], scratch[1, j], instants.start + j * instants.step_s
             if a >= 0:
-                out_x[i, j] = _interpolate(t, x, a, b, grid, at)
-                out_y[i, j] = _interpolate(t, y, a, b, grid, at)
+                out_x[i, j] = _interpolate(line, line.x, a, b, at)
+                out_y[i, j] = _interpolate(line, line.y, a, b, at)
 
 
 @compile_kernel
 def _fill_cells(
-    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
-    cell_m: Any, root_x: Any, root_y: Any, scratch: Any, out_x: Any, out_y: Any,
+    line: Timeline, instants: Instants, who: Int32, cell_m: float, root: tuple[float, float], scratch: Int,
+    out_x: Int32, out_y: Int32,
 ) -> None:  # fmt: skip
-    for i in range(len(begin)):
-        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
-        for j in range(count):
-            a, b, at = scratch[0, j], scratch[1, j], start + j * step
-            out_x[i, j] = np.int32(np.floor(_interpolate(t, x, a, b, grid, at) / cell_m) - root_x)
-            out_y[i, j] = np.int32(np.floor(_interpolate(t, y, a, b, grid, at) / cell_m) - root_y)
+    for i in range(len(who)):
+        _locate(line, instants, who[i], scratch)
+        for j in range(instants.count):
+            a, b, at = scratch[0, j], scratch[1, j], instants.start + j * instants.step_s
+            out_x[i, j] = np.int32(np.floor(_interpolate(line, line.x, a, b, at) / cell_m) - root[0])
+            out_y[i, j] = np.int32(np.floor(_interpolate(line, line.y, a, b, at) / cell_m) - root[1])
 
 
 @compile_kernel
-def _write_suppliers(
-    t: Any, trajectory: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
-    scratch: Any, row: Any, which: Any,
-) -> Any:  # fmt: skip
+def _write_suppliers(line: Timeline, instants: Instants, who: Int32, scratch: Int, row: Int, which: Int32) -> int:
     """Count them, and write them into `row` and `which` where there is room for any."""
-    number = 0
-    for i in range(len(begin)):
-        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+    trajectory, number = line.trajectory, 0
+    for i in range(len(who)):
+        _locate(line, instants, who[i], scratch)
         # Two fixes an instant, in the order of time; a trajectory counts at its first.
-        for place in range(2 * count):
+        for place in range(2 * instants.count):
             f = scratch[place % 2, place // 2]
             known = f < 0
             for q in range(place - 1, -1, -1):  # the latest first: most often it is that one

@@ -3,8 +3,6 @@
 D. Hilbert: Ueber die stetige Abbildung einer Linie auf ein Flaechenstueck, 1891; the bit-by-bit form is folklore.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +40,7 @@ def number_cells(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> 
 
 
 @compile_kernel
-def _number_cells(all_x: Any, all_y: Any, order: Any, out: Any) -> None:
+def _number_cells(all_x: NDArray[np.integer], all_y: NDArray[np.integer], order: int, out: Int) -> None:
     for i in range(len(out)):
         x, y = np.int64(all_x[i]), np.int64(all_y[i])
         place = np.int64(0)

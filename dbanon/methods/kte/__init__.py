@@ -131,7 +131,7 @@ METHOD = Method(
             "which is k - 1 times the windows, {windows}. A longer leak_s makes fewer windows, in which more people "
             "have samples, and reveals more. A smaller k needs fewer others. k-merge needs no windows and promises "
             "k-anonymity."
-        ),
+        )
     },
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={

@@ -1,7 +1,5 @@
 """Subjects of two groups exchanged, or moved from one larger than k, while that makes the merges of both cheaper."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,10 +31,7 @@ class _State(NamedTuple):
     there: Int  # [c]
     begin: Int  # [c]
     end: Int  # [c]
-    inputs: Int
-    rows: Int
-    reach: Int
-    blocks: Int
+    merging: _k_merge.Scratch
 
 
 def improve(table: Pairs, near: Int, k: int, members: Int, size: Int, home: Int) -> None:
@@ -59,7 +54,6 @@ def improve(table: Pairs, near: Int, k: int, members: Int, size: Int, home: Int)
     """
     n, wide = len(near), members.shape[1]
     longest = int(np.sort(table.end - table.begin)[-wide:].sum())
-    rows, reach, blocks, inputs = _k_merge.make_scratch(longest, wide)
     group = np.empty(n, np.int64)
     inside = np.arange(wide) < size[:, None]
     group[members[inside]] = np.nonzero(inside)[0]
@@ -67,15 +61,14 @@ def improve(table: Pairs, near: Int, k: int, members: Int, size: Int, home: Int)
         group=group, inside=np.zeros(n), members=members, size=size, cost=np.zeros(len(size), np.int64), home=home,
         changed=np.zeros(len(size), np.int64), seen=np.full(n, -1), tried=np.full((n, _MAX_TRIED_EXCHANGES), -1),
         best=np.empty(_MAX_TRIED_EXCHANGES), proposed=np.empty((_MAX_TRIED_EXCHANGES, 2), np.int64),
-        here=np.empty(wide, np.int64),
-        there=np.empty(wide, np.int64), begin=np.empty(wide, np.int64), end=np.empty(wide, np.int64), inputs=inputs,
-        rows=rows, reach=reach, blocks=blocks,
+        here=np.empty(wide, np.int64), there=np.empty(wide, np.int64), begin=np.empty(wide, np.int64),
+        end=np.empty(wide, np.int64), merging=_k_merge.make_scratch(longest, wide),
     )  # fmt: skip
     _exchange(table, near, k, state, _MAX_ROUNDS)
 
 
 @compile_kernel
-def _exchange(table: Any, near: Any, k: Any, state: Any, rounds: Any) -> None:
+def _exchange(table: Pairs, near: Int, k: int, state: _State, rounds: int) -> None:
     for g in range(len(state.size)):
         _update_group(table, state, g, _compute_merge_cost(table, state, state.members[g], state.size[g]))
     now = 0
@@ -90,18 +83,16 @@ def _exchange(table: Any, near: Any, k: Any, state: Any, rounds: Any) -> None:
 
 
 @compile_kernel
-def _compute_merge_cost(table: Any, state: Any, members: Any, size: Any) -> Any:
+def _compute_merge_cost(table: Pairs, state: _State, members: Int, size: int) -> Any:
     """Cost of merging the first of some members."""
     for m in range(size):
         state.begin[m], state.end[m] = table.begin[members[m]], table.end[members[m]]
-    n = _k_merge.write_rows(
-        table.slot, table.x, table.y, state.begin[:size], state.end[:size], state.inputs, state.rows
-    )
-    return _k_merge.cut(state.rows, n, state.reach, state.blocks)
+    n = _k_merge.write_rows(table.samples, state.begin[:size], state.end[:size], state.merging)
+    return _k_merge.cut(state.merging, n)
 
 
 @compile_kernel
-def _update_group(table: Any, state: Any, g: Any, cost: Any) -> None:
+def _update_group(table: Pairs, state: _State, g: int, cost: int) -> None:
     """Put down what follows from the members of a group."""
     state.cost[g] = cost
     for m in range(state.size[g]):
@@ -111,7 +102,7 @@ def _update_group(table: Any, state: Any, g: Any, cost: Any) -> None:
 
 
 @compile_kernel
-def _propose(table: Any, near: Any, k: Any, state: Any, one: Any) -> None:
+def _propose(table: Pairs, near: Int, k: int, state: _State, one: int) -> None:
     """Write the exchanges of a subject that promise most by the sums of costs of pairs; -1 where there are fewer."""
     best, proposed, g = state.best, state.proposed, state.group[one]
     for place in range(len(best)):
@@ -146,7 +137,7 @@ def _propose(table: Any, near: Any, k: Any, state: Any, one: Any) -> None:
 
 
 @compile_kernel
-def _has_nearer_member(group: Any, near: Any, at: Any) -> Any:
+def _has_nearer_member(group: Int, near: Int, at: int) -> bool:
     """Whether a nearer one is of the same group."""
     found = False
     for before in range(at):
@@ -155,7 +146,7 @@ def _has_nearer_member(group: Any, near: Any, at: Any) -> Any:
 
 
 @compile_kernel
-def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
+def _keep(best: Float, proposed: Int, delta: float, one: int, other: int) -> None:
     """Insert an exchange among the best, least first; of equal ones the earlier stays."""
     place = len(best)
     while place > 0 and delta < best[place - 1]:
@@ -169,7 +160,7 @@ def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
 
 
 @compile_kernel
-def _try(table: Any, state: Any, one: Any, now: Any) -> Any:
+def _try(table: Pairs, state: _State, one: int, now: int) -> int:
     """Merge what is proposed for a subject, and make the first exchange that gains; 1 if there is one."""
     g = state.group[one]
     for place in range(len(state.best)):
@@ -201,7 +192,7 @@ def _try(table: Any, state: Any, one: Any, now: Any) -> Any:
 
 
 @compile_kernel
-def _replace_member(members: Any, size: Any, out: Any, new: Any, after: Any) -> Any:
+def _replace_member(members: Int, size: int, out: int, new: int, after: Int) -> int:
     """Write the members after one went out and another came (negative: nobody), ascending; their number."""
     n = 0
     for m in range(size):

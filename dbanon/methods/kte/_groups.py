@@ -6,8 +6,6 @@ the groups that were found. Costs of pairs come from `_pairs`, candidates from a
 from `_near`.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -281,7 +279,7 @@ def _join(work: _Work, left: Int, group: Int) -> None:
 
 
 @compile_kernel
-def _grow(table: Any, near: Any, low: Any, high: Any, members: Any, number: Any, group: Any) -> Any:
+def _grow(table: Pairs, near: Int, low: Int, high: Int, members: Int, number: int, group: Int) -> int:
     """Number groups of k, from the cheapest pairs on; the number of the next."""
     k = len(members)
     for pair in range(len(low)):

@@ -18,11 +18,9 @@ is a minimum of lines in the time of the end, kept until the box changes; a bloc
 it, with the box of its last start and the time from it, is no better than the best.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +28,7 @@ from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int, freeze_arrays
-from dbanon.methods.kte._samples import Merged, Part, Samples, select_part
+from dbanon.methods.kte._samples import Merged, Part, Samples, select_part, take_part
 
 _INFINITY = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
@@ -43,6 +41,32 @@ _ROW_COLUMNS = 8
 # Of blocks of starts: least cost before one of them; for which sum of spans the next two hold (0: none); the least
 # over starts of (cost before - spans * slot), and the start that has it.
 _BEFORE, _SPANS, _LINE, _BY = range(4)
+
+
+class Scratch(NamedTuple):
+    """Room for one task after the other."""
+
+    rows: Int  # [r, _ROW_COLUMNS]
+    reach: Int  # [r, 4]: of a start, the box of the rows from it to c(j)
+    blocks: Int  # [r // _STARTS_PER_BLOCK + 1, 4]
+    inputs: Int  # [k, 2]: of each input, its next sample and the last row it is in
+
+
+class _Inputs(NamedTuple):
+    """What tasks merge, as in `merge`."""
+
+    offset: Int  # [g + 1]
+    begin: Int  # [j]
+    end: Int  # [j]
+
+
+class _Box(NamedTuple):
+    """Cells, all inside."""
+
+    x0: np.int64
+    y0: np.int64
+    x1: np.int64
+    y1: np.int64
 
 
 def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HERE) -> Merged:
@@ -112,10 +136,8 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
     def run_range(low: int, high: int) -> None:
         # Rows that are not written take no memory.
         rows = np.empty((int(most[low:high].sum()), 6), kind)
-        room = make_scratch(_find_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        written = _merge(
-            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room, rows, number[low:high]
-        )
+        inputs, scratch = _prepare_range(offset, begin, end, low, high)
+        written = _merge(take_part(samples), inputs, scratch, rows, number[low:high])
         parts[low] = rows[:written]
 
     work = _measure_work(offset, lengths)
@@ -134,14 +156,12 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
 def compute_costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Int:
     """Cost of what `merge` gives for each task, without its rows: int64[g]."""
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
-    lengths = end - begin
     cost = np.empty(len(offset) - 1, np.int64)
 
     def run_range(low: int, high: int) -> None:
-        room = make_scratch(_find_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        _fill_costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
+        _fill_costs(take_part(samples), *_prepare_range(offset, begin, end, low, high), cost[low:high])
 
-    cores.share_work(_measure_work(offset, lengths), run_range, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(_measure_work(offset, end - begin), run_range, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
@@ -159,19 +179,12 @@ def compute_pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_
     float64[p]
         In slots times cells: whole numbers. Which of a pair comes first does not matter.
     """
-    begin_a, end_a, begin_b, end_b = (
-        np.ascontiguousarray(values, np.int64) for values in (begin_a, end_a, begin_b, end_b)
-    )
-    work = (end_a - begin_a) + (end_b - begin_b)
+    pairs, work = np.column_stack([begin_a, end_a, begin_b, end_b]), (end_a - begin_a) + (end_b - begin_b)
     cost = np.empty(len(work))
 
     def run_range(low: int, high: int) -> None:
-        rows, reach, blocks, _ = make_scratch(int(work[low:high].max()), 0)
-        part = slice(low, high)
-        _fill_pair_costs(
-            samples.slot, samples.x, samples.y, begin_a[part], end_a[part], begin_b[part], end_b[part], rows, reach,
-            blocks, cost[part],
-        )  # fmt: skip
+        scratch = make_scratch(int(work[low:high].max()), 0)
+        _fill_pair_costs(take_part(samples), pairs[low:high], scratch, cost[low:high])
 
     cores.share_work(work, run_range, _MIN_SAMPLES_PER_THREAD)
     return cost
@@ -182,13 +195,16 @@ def _measure_work(offset: Int, lengths: Int) -> Int:
     return np.add.reduceat(lengths, offset[:-1]) * np.diff(offset) if len(offset) > 1 else lengths[:0]
 
 
-def _find_largest(offset: Int, lengths: Int, low: int, high: int) -> int:
-    return int(np.add.reduceat(lengths[: offset[high]], offset[low:high]).max())
+def _prepare_range(offset: Int, begin: Int, end: Int, low: int, high: int) -> tuple[_Inputs, Scratch]:
+    """Give the inputs of some tasks, and scratch for the largest of them."""
+    rows = int(np.add.reduceat((end - begin)[: offset[high]], offset[low:high]).max())
+    few = offset[low : high + 1]
+    return _Inputs(few, begin, end), make_scratch(rows, int(np.diff(few).max()))
 
 
-def make_scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
-    """Room for the rows of a task, boxes of its starts, blocks of them, and where each input is."""
-    return (
+def make_scratch(rows: int, inputs: int) -> Scratch:
+    """Make room for tasks of so many rows and inputs at most."""
+    return Scratch(
         np.empty((rows, _ROW_COLUMNS), np.int64),
         np.empty((rows, 4), np.int64),
         np.empty((rows // _STARTS_PER_BLOCK + 1, 4), np.int64),
@@ -197,17 +213,13 @@ def make_scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
 
 
 @compile_kernel
-def _merge(
-    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, rows: Any, reach: Any, blocks: Any, inputs: Any,
-    merged: Any, number: Any,
-) -> Any:  # fmt: skip
+def _merge(samples: Part, inputs: _Inputs, scratch: Scratch, merged: Any, number: Int) -> int:
     """Write the rows of tasks one after the other, and how many of each; the number of all."""
-    written = 0
+    written, rows = 0, scratch.rows
     for task in range(len(number)):
-        n = write_rows(
-            slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
-        )
-        cut(rows, n, reach, blocks)
+        low, high = inputs.offset[task], inputs.offset[task + 1]
+        n = write_rows(samples, inputs.begin[low:high], inputs.end[low:high], scratch)
+        cut(scratch, n)
         # Lines 16-17: follow the stretches back from the last row, once to count them and once to write them.
         j = n - 1
         while j >= 0:
@@ -217,39 +229,32 @@ def _merge(
         at, j = written, n - 1
         while j >= 0:
             i = rows[j, _START]
-            x0, y0, x1, y1 = _bound(rows, i, j)
+            box = _bound(rows, i, j)
             at -= 1
             row = merged[at]
-            row[0], row[1], row[2], row[3], row[4], row[5] = rows[i, _T], rows[j, _T], x0, y0, x1, y1
+            row[0], row[1], row[2], row[3], row[4], row[5] = rows[i, _T], rows[j, _T], box.x0, box.y0, box.x1, box.y1
             j = i - 1
     return written
 
 
 @compile_kernel
-def _fill_costs(
-    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, low: Any, high: Any, rows: Any, reach: Any,
-    blocks: Any, inputs: Any, cost: Any,
-) -> None:  # fmt: skip
-    for task in range(low, high):
-        n = write_rows(
-            slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
-        )
-        cost[task] = cut(rows, n, reach, blocks)
+def _fill_costs(samples: Part, inputs: _Inputs, scratch: Scratch, cost: Int) -> None:
+    for task in range(len(cost)):
+        low, high = inputs.offset[task], inputs.offset[task + 1]
+        cost[task] = cut(scratch, write_rows(samples, inputs.begin[low:high], inputs.end[low:high], scratch))
 
 
 @compile_kernel
-def _fill_pair_costs(
-    slot: Any, x: Any, y: Any, begin_a: Any, end_a: Any, begin_b: Any, end_b: Any, rows: Any, reach: Any, blocks: Any,
-    cost: Any,
-) -> None:  # fmt: skip
+def _fill_pair_costs(samples: Part, pairs: Int, scratch: Scratch, cost: Float) -> None:
     for pair in range(len(cost)):
-        n = write_rows_of_two(slot, x, y, begin_a[pair], end_a[pair], begin_b[pair], end_b[pair], rows)
-        cost[pair] = cut(rows, n, reach, blocks)
+        a, end_a, b, end_b = pairs[pair, 0], pairs[pair, 1], pairs[pair, 2], pairs[pair, 3]
+        cost[pair] = cut(scratch, write_rows_of_two(samples, a, end_a, b, end_b, scratch.rows))
 
 
 @compile_kernel
-def write_rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
+def write_rows_of_two(samples: Part, a: int, end_a: int, b: int, end_b: int, rows: Int) -> int:
     """Write slot, box and c(j) of the rows of two inputs; their number. The same as `write_rows`, in half the time."""
+    slot, x, y = samples.slot, samples.x, samples.y
     n, last_a, last_b = 0, -1, -1
     while a < end_a or b < end_b:
         t_a = slot[a] if a < end_a else _INFINITY
@@ -273,14 +278,12 @@ def write_rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end
 
 
 @compile_kernel
-def write_rows(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
-    """Write slot, box and c(j) of the rows of any number of inputs; their number.
-
-    `inputs` is, of each input, its next sample and the last row it is in.
-    """
+def write_rows(samples: Part, begin: Int, end: Int, scratch: Scratch) -> int:
+    """Write slot, box and c(j) of the rows of any number of inputs; their number."""
+    slot, x, y, rows, inputs = samples.slot, samples.x, samples.y, scratch.rows, scratch.inputs
     k, n = len(begin), 0
     if k == 2:
-        return write_rows_of_two(slot, x, y, begin[0], end[0], begin[1], end[1], rows)
+        return write_rows_of_two(samples, begin[0], end[0], begin[1], end[1], rows)
     # Lines 1-3 of Algorithm 1 without a sort, since each input is in order: the next slot is the least next one.
     t = _INFINITY
     for i in range(k):
@@ -310,15 +313,15 @@ def write_rows(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, row
 
 
 @compile_kernel
-def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
+def cut(scratch: Scratch, n: int) -> Any:
     """Write the least cost up to every row and the start of its last stretch; the cost of all.
 
     Rows before the first that has every input behind it end no stretch: their cost is never read.
     """
-    first: Any = n
-    width: Any = _STARTS_PER_BLOCK
+    rows, reach, first = scratch.rows, scratch.reach, n
+    width: int = _STARTS_PER_BLOCK
     c, before, low, hint = -1, -1, 0, 0
-    x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
+    box = _bound(rows, 0, 0)  # of rows c to j
     # Line 6. Kept true: rows before j hold the optimal cost of all rows up to them, which depends on no later row
     # (Proposition 2).
     for j in range(n):
@@ -327,36 +330,37 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
         if row[_C] < 0:
             continue
         first = min(first, j)
-        # While c(j) stays, the box of rows c to j grows by row j alone.
+        # While c(j) stays, the starts that may be best do too, and the box of rows c to j grows by row j alone.
         if row[_C] == c:
-            x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
+            box = _join(box, row)
         else:
             c = row[_C]
-            x0, y0, x1, y1 = _bound(rows, c, j)
+            box = _bound(rows, c, j)
             before = rows[c - 1, _C] if c > 0 else -1
             low = max(before, first) + 1  # the least start, where rows can be cut before c
             hint = c
             if before < 0:
                 reach[0, 0], reach[0, 1], reach[0, 2], reach[0, 3] = _bound(rows, 0, c)
             elif c - low >= 2 * _STARTS_PER_BLOCK:
-                width = max(_STARTS_PER_BLOCK, np.int64(np.sqrt(c - low)) // 4)
-                _cut_into_blocks(rows, low, c, width, reach, blocks)
+                width = max(_STARTS_PER_BLOCK, int(np.sqrt(c - low)) // 4)
+                _cut_into_blocks(scratch, low, c, width)
         after = row[_T] + 1
         if before < 0:
             # No complete stretch ends before c: all rows up to j are one.
             row[_START] = 0
-            row[_COST] = (after - rows[0, _T]) * _sum_spans(reach[0], x0, y0, x1, y1)
+            row[_COST] = (after - rows[0, _T]) * _sum_spans(reach[0], box)
         elif c - low >= 2 * _STARTS_PER_BLOCK:
-            hint = _search(rows, low, c, width, after, x0, y0, x1, y1, hint, reach, blocks, row)
+            # Many starts: blocks of them are passed over or looked up, from the one that was best for the row before.
+            hint = _search(scratch, low, c, width, j, box, hint)
         else:
             # Lines 10-14, from the latest start to the first one that makes a stretch that can be cut in two
             # (Proposition 1). Strictly less: of equal costs the latest start stays.
-            best, start = _INFINITY, c
-            a0, b0, a1, b1 = x0, y0, x1, y1
+            best, start, whole = _INFINITY, c, box
             for i in range(c, low - 1, -1):
-                other = rows[i]
-                a0, b0, a1, b1 = min(a0, other[_X0]), min(b0, other[_Y0]), max(a1, other[_X1]), max(b1, other[_Y1])
-                cost = rows[i - 1, _COST] + (after - other[_T]) * (a1 - a0 + b1 - b0 + 2)
+                # Kept true: `whole` is the box of rows i to j.
+                whole = _join(whole, rows[i])
+                spans = whole.x1 - whole.x0 + whole.y1 - whole.y0 + 2
+                cost = rows[i - 1, _COST] + (after - rows[i, _T]) * spans
                 if cost < best:
                     best, start = cost, i
             row[_COST], row[_START] = best, start
@@ -364,28 +368,32 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
 
 
 @compile_kernel
-def _bound(rows: Any, i: Any, j: Any) -> Any:
-    x0, y0, x1, y1 = _INFINITY, _INFINITY, -_INFINITY, -_INFINITY
+def _bound(rows: Int, i: int, j: int) -> _Box:
+    box = _Box(_INFINITY, _INFINITY, -_INFINITY, -_INFINITY)
     for at in range(i, j + 1):
-        row = rows[at]
-        x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
-    return x0, y0, x1, y1
+        box = _join(box, rows[at])
+    return box
 
 
 @compile_kernel
-def _sum_spans(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
-    """Columns and rows of cells of a box joined to another."""
-    return max(box[2], x1) - min(box[0], x0) + max(box[3], y1) - min(box[1], y0) + 2
+def _join(box: _Box, row: Int) -> _Box:
+    return _Box(min(box.x0, row[_X0]), min(box.y0, row[_Y0]), max(box.x1, row[_X1]), max(box.y1, row[_Y1]))
 
 
 @compile_kernel
-def _cut_into_blocks(rows: Any, low: Any, c: Any, width: Any, reach: Any, blocks: Any) -> None:
+def _sum_spans(reach: Int, box: _Box) -> Any:
+    """Columns and rows of cells of a start's box joined to another."""
+    return max(reach[2], box.x1) - min(reach[0], box.x0) + max(reach[3], box.y1) - min(reach[1], box.y0) + 2
+
+
+@compile_kernel
+def _cut_into_blocks(scratch: Scratch, low: int, c: int, width: int) -> None:
     """Write the box of rows i to c for every start i, and cut starts into blocks, from c down."""
-    x0, y0, x1, y1 = _INFINITY, _INFINITY, -_INFINITY, -_INFINITY
+    rows, reach, blocks = scratch.rows, scratch.reach, scratch.blocks
+    box = _bound(rows, c, c)
     for i in range(c, low - 1, -1):
-        row = rows[i]
-        x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
-        reach[i, 0], reach[i, 1], reach[i, 2], reach[i, 3] = x0, y0, x1, y1
+        box = _join(box, rows[i])
+        reach[i, 0], reach[i, 1], reach[i, 2], reach[i, 3] = box
         block = (c - i) // width
         if (c - i) % width == 0:
             blocks[block, _BEFORE], blocks[block, _SPANS] = _INFINITY, 0
@@ -393,24 +401,22 @@ def _cut_into_blocks(rows: Any, low: Any, c: Any, width: Any, reach: Any, blocks
 
 
 @compile_kernel
-def _search(
-    rows: Any, low: Any, c: Any, width: Any, after: Any, x0: Any, y0: Any, x1: Any, y1: Any, hint: Any, reach: Any,
-    blocks: Any, row: Any,
-) -> Any:  # fmt: skip
-    """Write the best of many starts for a row; return it."""
+def _search(scratch: Scratch, low: int, c: int, width: int, j: int, box: _Box, hint: int) -> Any:
+    """Write the best of many starts for row j; return it. `box` is that of rows c to j."""
+    rows, reach, blocks, after = scratch.rows, scratch.reach, scratch.blocks, scratch.rows[j, _T] + 1
     # Kept true: starts passed over cost at least `best`, or more than the start that was best for the row before.
-    bar = rows[hint - 1, _COST] + (after - rows[hint, _T]) * _sum_spans(reach[hint], x0, y0, x1, y1)
+    bar = rows[hint - 1, _COST] + (after - rows[hint, _T]) * _sum_spans(reach[hint], box)
     best, start = _INFINITY, c
     for block in range((c - low) // width + 1):
         top = c - block * width
         bottom = max(low, top - width + 1)
-        narrow = _sum_spans(reach[top], x0, y0, x1, y1)
+        narrow = _sum_spans(reach[top], box)
         # No start of the block costs less: none has less before it, a shorter stretch or a smaller box.
         bound = blocks[block, _BEFORE] + (after - rows[top, _T]) * narrow
         if bound > bar or bound >= best:
             continue
         # Boxes grow as starts fall, so all starts between have this box too: costs differ by a constant in `after`.
-        if _sum_spans(reach[bottom], x0, y0, x1, y1) == narrow:
+        if _sum_spans(reach[bottom], box) == narrow:
             if blocks[block, _SPANS] != narrow:
                 line, by = _INFINITY, top
                 for i in range(top, bottom - 1, -1):
@@ -423,8 +429,8 @@ def _search(
                 best, start = cost, blocks[block, _BY]
             continue
         for i in range(top, bottom - 1, -1):
-            cost = rows[i - 1, _COST] + (after - rows[i, _T]) * _sum_spans(reach[i], x0, y0, x1, y1)
+            cost = rows[i - 1, _COST] + (after - rows[i, _T]) * _sum_spans(reach[i], box)
             if cost < best:
                 best, start = cost, i
-    row[_COST], row[_START] = best, start
+    rows[j, _COST], rows[j, _START] = best, start
     return start

@@ -1,17 +1,27 @@
 """Pairs of subjects exchanged until the sum of their costs can hardly be less."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Bool, Int
+from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.methods.kte._pairs import Pairs, compute_cost, is_among
 
 KICKS_PER_SUBJECT = 40  # where all pairs are known
 _PARTNERS_BY_STEP = (10, 5, 3)  # partners tried at each step of a chain
+
+
+class _Matching(NamedTuple):
+    """Pairs as they are, and scratch."""
+
+    near: Int  # [n, c]
+    mate: Int  # [n]
+    active: Bool  # [n]
+    best: Int  # [8]: the chain of greatest gain from a subject: whose pairs are parted, one after the other
+    chain: Int  # [8]: the chain that is tried
+    tried: Int  # [4]: partners tried at each of its steps
+    gained: Float  # [4]: by each of its steps, before it is closed
 
 
 def improve(table: Pairs, near: Int, mate: Int, active: Bool, rng: np.random.Generator | None) -> None:
@@ -34,27 +44,26 @@ def improve(table: Pairs, near: Int, mate: Int, active: Bool, rng: np.random.Gen
     pairs are parted and joined anew, each step costing less than was gained before it. Whole costs: every exchange
     lowers their sum, so this ends.
     """
-    scratch = np.empty(8, np.int64), np.empty(8, np.int64), np.empty(4, np.int64), np.empty(4)
-    _exchange(table, near, mate, active, *scratch)
+    chains = np.empty((2, 8), np.int64)
+    matching = _Matching(near, mate, active, chains[0], chains[1], np.empty(4, np.int64), np.empty(4))
+    _exchange(table, matching)
     if rng is not None and len(table.all) and near.shape[1] and (mate >= 0).sum() > 6:
         draws = rng.integers(1 << 62, size=(KICKS_PER_SUBJECT * len(mate), 4))
-        _disturb(table, near, mate, active, draws, mate.copy(), *scratch)
+        _disturb(table, matching, draws, mate.copy())
 
 
 @compile_kernel
-def _exchange(
-    table: Any, near: Any, mate: Any, active: Any, e: Any, chain: Any, tried: Any, gained: Any
-) -> Any:  # fmt: skip
+def _exchange(table: Pairs, matching: _Matching) -> float:
     """Exchange until no chain from an active subject gains; the whole gain."""
-    n, whole, again = len(mate), 0.0, True
+    mate, active, e, whole, again = matching.mate, matching.active, matching.best, 0.0, True
     while again:
         again = False
-        for t1 in range(n):
+        for t1 in range(len(mate)):
             if not active[t1]:
                 continue
             # A subject without a gaining chain is passed over until an exchange gives it another partner.
             active[t1] = False
-            gain, length = _find_chain(table, near, mate, t1, chain, tried, gained, e)
+            gain, length = _find_chain(table, matching, t1)
             if gain <= 0:
                 continue
             again = True
@@ -68,8 +77,9 @@ def _exchange(
 
 
 @compile_kernel
-def _find_chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, gained: Any, best: Any) -> Any:
+def _find_chain(table: Pairs, matching: _Matching, one: int) -> tuple[float, int]:
     """Write the chain of greatest gain from a subject; its gain and length."""
+    near, mate, _, best, chain, tried, gained = matching
     gain, length, depth = 0.0, 0, 0
     tried[0] = 0
     chain[0], chain[1], gained[0] = one, mate[one], compute_cost(table, one, mate[one])
@@ -101,11 +111,9 @@ def _find_chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: A
 
 
 @compile_kernel
-def _disturb(
-    table: Any, near: Any, mate: Any, active: Any, draws: Any, kept: Any, e: Any, chain: Any, tried: Any, gained: Any
-) -> None:  # fmt: skip
+def _disturb(table: Pairs, matching: _Matching, draws: Int, kept: Int) -> None:
     """Join three pairs that are near one another anew by chance, exchange, and keep what is no worse."""
-    n = len(mate)
+    near, mate, active, n = matching.near, matching.mate, matching.active, len(kept)
     for kick in range(len(draws)):
         t1 = draws[kick, 0] % n
         t2 = mate[t1]
@@ -124,7 +132,7 @@ def _disturb(
         mate[t2], mate[t3], mate[t4], mate[t5], mate[t6], mate[t1] = t3, t2, t5, t4, t1, t6
         for t in (t1, t2, t3, t4, t5, t6):
             active[t] = True
-        gain += _exchange(table, near, mate, active, e, chain, tried, gained)
+        gain += _exchange(table, matching)
         better = gain >= 0
         for i in range(n):  # Numba compiles texts for an array that is assigned to a slice: it may not fit
             kept[i] = mate[i] if better else kept[i]

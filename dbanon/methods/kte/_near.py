@@ -1,15 +1,13 @@
 """Who may be cheap to merge with whom, without a merge: those who are near one another at all times of the day."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.methods.kte._samples import Part, Samples
+from dbanon.base.trajectory import Int, Int32
+from dbanon.methods.kte._samples import Part, Samples, take_part
 
 TIME_BINS = 48  # stretches of time
 _COARSE_BINS = 8  # for what bounds a difference of signatures
@@ -18,7 +16,17 @@ _MAX_STEPS_PER_CELL = 16
 _MIN_COMPARISONS_PER_THREAD = 1 << 14
 
 
-def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> NDArray[np.int32]:
+class _Frame(NamedTuple):
+    """Where cells and slots are counted from."""
+
+    west: int
+    south: int
+    steps: float  # in a cell
+    since: int
+    period: int  # slots from there on
+
+
+def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> Int32:
     """Describe subjects so that the merge of those with near signatures (sum of differences) is cheap.
 
     Returns
@@ -31,15 +39,11 @@ def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> NDArra
     n, since, until = len(samples.offset) - 1, samples.slot.min(), samples.slot.max() + 1
     west, south = int(samples.x.min()), int(samples.y.min())
     widest = max(int(samples.x.max()) - west, int(samples.y.max()) - south, 1)
-    steps = min(_MAX_STEPS_PER_CELL, _MAX_SIGNATURE_VALUE / widest)
+    frame = _Frame(west, south, min(_MAX_STEPS_PER_CELL, _MAX_SIGNATURE_VALUE / widest), since, until - since)
     signature, number = np.empty((n, 3, bins), np.int32), np.empty((n, bins), np.int32)
 
     def run_range(low: int, high: int) -> None:
-        sums = np.empty((2, bins), np.int64)
-        _describe(
-            samples.offset, samples.slot, samples.x, samples.y, low, high, since, until - since, west, south, steps,
-            sums, signature, number,
-        )  # fmt: skip
+        _describe(take_part(samples), low, high, frame, np.empty((2, bins), np.int64), signature, number)
 
     cores.share_work(np.diff(samples.offset), run_range, _MIN_COMPARISONS_PER_THREAD)
     activity = np.log1p(number)
@@ -48,7 +52,7 @@ def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> NDArra
     return signature
 
 
-def find_nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]:
+def find_nearest(signature: Int32, number: int) -> Int32:
     """Find who is near each in signature.
 
     Parameters
@@ -79,25 +83,22 @@ def find_nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]
 
 
 @compile_kernel
-def _describe(
-    offset: Any, slot: Any, x: Any, y: Any, low: Any, high: Any, since: Any, period: Any, west: Any, south: Any,
-    steps: Any, sums: Any, signature: Any, number: Any,
-) -> None:  # fmt: skip
-    bins = number.shape[1]
+def _describe(samples: Part, low: int, high: int, frame: _Frame, sums: Int, signature: Int32, number: Int32) -> None:
+    bins, (offset, slot, x, y) = number.shape[1], samples
     for i in range(low, high):
         for b in range(bins):
             sums[0, b], sums[1, b], number[i, b] = 0, 0, 0
         for at in range(offset[i], offset[i + 1]):
-            b = (slot[at] - since) * bins // period
-            sums[0, b] += x[at] - west
-            sums[1, b] += y[at] - south
+            b = (slot[at] - frame.since) * bins // frame.period
+            sums[0, b] += x[at] - frame.west
+            sums[1, b] += y[at] - frame.south
             number[i, b] += 1
         for axis in range(2):
             before = -1
             for b in range(bins):
                 if number[i, b] == 0:
                     continue
-                value = np.int32(np.rint(sums[axis, b] / number[i, b] * steps))
+                value = np.int32(np.rint(sums[axis, b] / number[i, b] * frame.steps))
                 signature[i, axis, b] = value
                 # A straight line from the last stretch with samples; what is before the first is where that is.
                 first = signature[i, axis, before] if before >= 0 else value
@@ -110,7 +111,7 @@ def _describe(
 
 
 @compile_kernel
-def _find_nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away: Any, found: Any) -> None:
+def _find_nearest(flat: Int32, coarse: Int32, low: int, high: int, least: Int32, away: Int32, found: Int32) -> None:
     n, number = len(flat), found.shape[1]
     for i in range(low, high):
         for j in range(n):
@@ -138,7 +139,7 @@ def _find_nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away:
 
 
 @compile_kernel
-def _sum_differences(one: Any, other: Any) -> Any:
+def _sum_differences(one: Int32, other: Int32) -> np.int32:
     total = np.int32(0)  # Numba adds in 64 bits, of which a vector has half as many, unless each sum is cut again
     for at in range(len(one)):
         total = np.int32(total + abs(np.int32(one[at] - other[at])))

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
@@ -24,14 +23,10 @@ class Pairs(NamedTuple):
     all: Float  # [n, n] or [0, 0]
     keys: Int
     values: Float
-    slot: Int
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
+    samples: Part
     begin: Int  # [n] samples of each subject
     end: Int
-    rows: Int
-    reach: Int
-    blocks: Int
+    scratch: _k_merge.Scratch
 
 
 def build_pairs(samples: Part, most: int) -> Pairs:
@@ -41,10 +36,9 @@ def build_pairs(samples: Part, most: int) -> Pairs:
     lengths = np.sort(end - begin)
     tabulated = n <= most and (n - 1) * int(lengths.sum()) <= MAX_TABULATED_SAMPLES
     size = 1 if tabulated else 1 << int(n * _SLOTS_PER_SUBJECT - 1).bit_length()
-    rows, reach, blocks, _ = _k_merge.make_scratch(int(lengths[-2:].sum()), 0)
     made = Pairs(
-        all=np.empty((0, 0)), keys=np.full(size, -1), values=np.empty(size), slot=samples.slot, x=samples.x,
-        y=samples.y, begin=begin, end=end, rows=rows, reach=reach, blocks=blocks,
+        all=np.empty((0, 0)), keys=np.full(size, -1), values=np.empty(size), samples=samples, begin=begin, end=end,
+        scratch=_k_merge.make_scratch(int(lengths[-2:].sum()), 0),
     )  # fmt: skip
     if not tabulated:
         return made
@@ -75,7 +69,7 @@ def look_up(samples: Part, table: Pairs, a: Int, b: Int) -> Float:
 
 
 @compile_kernel
-def compute_cost(table: Any, a: Any, b: Any) -> Any:
+def compute_cost(table: Pairs, a: int, b: int) -> Any:
     """Cost of a pair, computed here and remembered if it was not known."""
     if len(table.all):
         return table.all[a, b]
@@ -83,17 +77,16 @@ def compute_cost(table: Any, a: Any, b: Any) -> Any:
     place = _find_place(table.keys, key)
     if place >= 0 and table.keys[place] == key:
         return table.values[place]
-    n = _k_merge.write_rows_of_two(
-        table.slot, table.x, table.y, table.begin[a], table.end[a], table.begin[b], table.end[b], table.rows
-    )
-    value = np.float64(_k_merge.cut(table.rows, n, table.reach, table.blocks))
+    ends = (table.begin[a], table.end[a], table.begin[b], table.end[b])
+    n = _k_merge.write_rows_of_two(table.samples, *ends, table.scratch.rows)
+    value = np.float64(_k_merge.cut(table.scratch, n))
     if place >= 0:
         table.keys[place], table.values[place] = key, value
     return value
 
 
 @compile_kernel
-def sum_costs(table: Any, members: Any, size: Any, one: Any, without: Any) -> Any:
+def sum_costs(table: Pairs, members: Int, size: int, one: int, without: int) -> float:
     """Sum of the costs of pairs of one and the first of some members, but itself and another."""
     costs = 0.0
     for m in range(size):
@@ -103,7 +96,7 @@ def sum_costs(table: Any, members: Any, size: Any, one: Any, without: Any) -> An
 
 
 @compile_kernel
-def is_among(who: Any, number: Any, one: Any) -> Any:
+def is_among(who: Int, number: int, one: int) -> bool:
     """Whether one is among the first of an array."""
     found = False
     for i in range(number):
@@ -112,7 +105,7 @@ def is_among(who: Any, number: Any, one: Any) -> Any:
 
 
 @compile_kernel
-def _find_place(keys: Any, key: Any) -> Any:
+def _find_place(keys: Int, key: int) -> Any:
     """Where a key is or may be put; -1 where there is no room near its place."""
     mask = np.uint64(len(keys) - 1)
     # Fibonacci hashing: the high bits of a product with 2^64 / golden ratio.
@@ -126,7 +119,7 @@ def _find_place(keys: Any, key: Any) -> Any:
 
 
 @compile_kernel
-def _recall(keys: Any, values: Any, key: Any, found: Any) -> None:
+def _recall(keys: Int, values: Float, key: Int, found: Float) -> None:
     # Costs are whole numbers, never NaN, so NaN stands for those that are not known.
     for i in range(len(key)):
         place = _find_place(keys, key[i])
@@ -134,7 +127,7 @@ def _recall(keys: Any, values: Any, key: Any, found: Any) -> None:
 
 
 @compile_kernel
-def _remember_all(keys: Any, values: Any, key: Any, cost: Any) -> None:
+def _remember_all(keys: Int, values: Float, key: Int, cost: Float) -> None:
     for i in range(len(key)):
         place = _find_place(keys, key[i])
         if place >= 0:

@@ -69,14 +69,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
         grid_s=1,
     )
     few = dataclasses.replace(
-        params,
-        k=min(params.k, 3),
-        tau_s=600,
-        leak_s=600,
-        grid_s=60,
-        grid_m=100.0,
-        since=None,
-        until=None,
+        params, k=min(params.k, 3), tau_s=600, leak_s=600, grid_s=60, grid_m=100.0, since=None, until=None
     )
     compute_cloaks(data, few, np.random.default_rng(0), algorithm)
     if algorithm == "k-merge":

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError
-from dbanon.base.trajectory import Int, Trajectories, freeze
+from dbanon.base.trajectory import Int, Int32, Trajectories, freeze
 
 # Slots (of a second: to 2106) and cells: a span of all slots and cells costs 2^61.
 MAX_SLOT, MAX_CELL = 1 << 32, 1 << 26
@@ -20,8 +19,8 @@ class Samples:
     subject: Int  # [s]: codes of the subjects, ascending
     offset: Int  # [s + 1]: samples of subject i are ``[offset[i], offset[i + 1])``, at least one, by slot, x and y
     slot: Int  # [m]: whole `grid_s` since 1970
-    x: NDArray[np.int32]  # [m]; x, y: indices of cells of `grid_m`
-    y: NDArray[np.int32]  # [m]
+    x: Int32  # [m]; x, y: indices of cells of `grid_m`
+    y: Int32  # [m]
     grid_s: int
     grid_m: float
 
@@ -79,12 +78,17 @@ def _is_sorted(subject: Int, slot: Int) -> bool:
 
 
 class Part(NamedTuple):
-    """Some stretches of samples alone: what a task needs of the data, and no names."""
+    """Some stretches of samples alone: what a task and kernels need of the data, and no names."""
 
     offset: Int  # [p + 1]: stretch i is ``[offset[i], offset[i + 1])``
     slot: Int
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
+    x: Int32
+    y: Int32
+
+
+def take_part(samples: Samples | Part) -> Part:
+    """Give all samples in the form that kernels take."""
+    return Part(samples.offset, samples.slot, samples.x, samples.y)
 
 
 def select_part(samples: Samples, begin: Int, end: Int) -> Part:

@@ -5,18 +5,14 @@ Invariant: at every instant at which an object is generalised with its hiding se
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.cloaks import summarise_sides
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Float, freeze
+from dbanon.base.trajectory import Float, Int32, freeze
 from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
 
@@ -29,10 +25,10 @@ _MIN_POSITIONS_PER_THREAD = 1 << 20
 class Classes:
     """The equivalence classes of all instants, by instant, then rectangle."""
 
-    of: NDArray[np.int32]  # [n, T]: class of each object at each instant; -1 where it is published as it is, or absent
-    box: NDArray[np.int32]  # [c, 4]: least x, least y, greatest x, greatest y of each: cells of `Positions`, all inside
-    instant: NDArray[np.int32]  # [c]
-    size: NDArray[np.int32]  # [c]: number of objects
+    of: Int32  # [n, T]: class of each object at each instant; -1 where it is published as it is, or absent
+    box: Int32  # [c, 4]: least x, least y, greatest x, greatest y of each: cells of `Positions`, all inside
+    instant: Int32  # [c]
+    size: Int32  # [c]: number of objects
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -50,10 +46,10 @@ def build_classes(positions: Positions, sets: Sets) -> Classes:
     """
     n, count = len(sets.kept), positions.instants.count
     of = np.full((n, count), -1, np.int32)
-    parts: dict[int, NDArray[np.int32]] = {}
+    parts: dict[int, Int32] = {}
 
     def join(low: int, high: int) -> None:
-        parts[low] = _join(sets.offset, sets.other, sets.when, positions.x, positions.y, of, low, high)
+        parts[low] = _join(sets, positions.x, positions.y, of, low, high)
 
     cores.share_work(np.full(count, n), join, _MIN_POSITIONS_PER_THREAD)
     table = np.concatenate([parts[low] for low in sorted(parts)])
@@ -91,14 +87,14 @@ def _compute_area(found: Classes) -> Float:
 
 
 @compile_kernel
-def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any, high: Any) -> Any:
+def _join(sets: Sets, x: Int32, y: Int32, of: Int32, low: int, high: int) -> Int32:
     """Write to `of` the classes of instants low..high, those of each instant from 0; their box, instant and size."""
-    n = len(when)
+    n = len(of)
     parent, number = np.empty(n, np.int32), np.empty(n, np.int32)
     table, used = np.empty((n // 2 + 1, 6), np.int32), 0
     # Algorithm 4, lines 3 to 7, for each instant alone: classes, then the least rectangle of each.
     for t in range(low, high):
-        if not _unite(offset, other, when, t, parent):
+        if not _unite(sets, t, parent):
             continue
         # A class has two objects or more, so an instant has n // 2 classes at most.
         if len(table) < used + n // 2:
@@ -116,10 +112,11 @@ def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any,
 
 
 @compile_kernel
-def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
+def _unite(sets: Sets, t: int, parent: Int32) -> bool:
     """Union all sets in force at an instant, path halving, the least member the root; say whether there are any."""
+    offset, other, when, _ = sets
     word, bit, has_any = t >> 6, np.uint64(t & 63), False
-    for i in range(len(when)):
+    for i in range(len(parent)):
         # Line 1 of Algorithm 4: `when` is T(O). Algorithm 5 as printed asks whether t is in the QID of each member
         # instead.
         if (when[i, word] >> bit) & np.uint64(1) == 0:
@@ -142,7 +139,7 @@ def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
 
 
 @compile_kernel
-def _find(parent: Any, i: Any) -> Any:
+def _find(parent: Int32, i: int) -> np.int64:
     at = np.int64(i)
     while parent[at] != at:
         parent[at] = parent[parent[at]]
@@ -151,7 +148,7 @@ def _find(parent: Any, i: Any) -> Any:
 
 
 @compile_kernel
-def _enclose(parent: Any, number: Any, x: Any, y: Any, t: Any, table: Any) -> Any:
+def _enclose(parent: Int32, number: Int32, x: Int32, y: Int32, t: int, table: Int32) -> int:
     """Let all parents be roots, and number the classes of two or more by root; box and size of each; how many."""
     found = 0
     number[:] = -1
@@ -175,7 +172,7 @@ def _enclose(parent: Any, number: Any, x: Any, y: Any, t: Any, table: Any) -> An
 
 
 @compile_kernel
-def _order(table: Any) -> Any:
+def _order(table: Int32) -> tuple[Int32, int]:
     """Sort classes by their boxes, those with the same made one; the place of each, and how many there are."""
     near = (table[:, 0].astype(np.int64) << 32) | table[:, 1]
     far = (table[:, 2].astype(np.int64) << 32) | table[:, 3]
@@ -196,7 +193,7 @@ def _order(table: Any) -> Any:
 
 
 @compile_kernel
-def _renumber(of: Any, before: Any, low: Any, high: Any) -> None:
+def _renumber(of: Int32, before: Int32, low: int, high: int) -> None:
     """Add to the classes of each instant how many those of earlier instants are."""
     for i in range(low, high):
         for t in range(of.shape[1]):

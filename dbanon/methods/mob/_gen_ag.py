@@ -7,8 +7,6 @@ the run's order; neither the quantisation by which most are rejected nor the num
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int, Int32
 from dbanon.methods.mob._positions import Positions, Words, unpack_words
 
 _OUT_OF_REACH = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
@@ -34,13 +32,36 @@ _THREADS_PER_TASK = 4  # that a task keeps busy by itself
 INFINITE_SUM = np.iinfo(np.int64).max  # the sum of an entry that nobody takes yet
 
 
+class Objects(NamedTuple):
+    """All objects, whether they ask or may be taken."""
+
+    there: Words  # [n, W]
+    own: Words  # [n, W]
+    place: NDArray[np.integer]  # [n, T]: along the Hilbert curve
+
+
+class Asking(NamedTuple):
+    """One who asks."""
+
+    row: int
+    when: Int32  # [p]: its own instants
+    here: NDArray[np.integer]  # [p]: its places at these
+
+
+class Heap(NamedTuple):
+    """The nearest so far of one who asks, the furthest first."""
+
+    total: Int  # [number]
+    which: Int32  # [number]
+
+
 class _Subjects(NamedTuple):
     """Those who ask: their own instants, the columns these are of the candidates' places, and their places there."""
 
     row: Int  # [w] of Positions
     since: Int  # [w + 1]: subject w has instants when[since[w]:since[w + 1]]
-    when: NDArray[np.int32]
-    line: NDArray[np.int32]
+    when: Int32
+    line: Int32
     here: NDArray[np.integer]  # what is read again for each block lies together, and not in rows of T
 
     def select(self, low: int, high: int) -> "_Subjects":
@@ -77,13 +98,13 @@ class Nearest(NamedTuple):
     """
 
     total: Int  # [w, number]
-    which: NDArray[np.int32]  # [w, number] index into the rows of candidates, -1 where there is none
+    which: Int32  # [w, number] index into the rows of candidates, -1 where there is none
 
     @classmethod
     def make_empty(cls, subjects: int, number: int) -> "Nearest":
         return cls(np.full((subjects, number), INFINITE_SUM), np.full((subjects, number), -1, np.int32))
 
-    def find_rows(self, row: Int) -> NDArray[np.int32]:
+    def find_rows(self, row: Int) -> Int32:
         """Give rows of `Positions` instead of indices of candidates; -1 stays."""
         return np.append(row, -1).astype(np.int32)[self.which]
 
@@ -94,17 +115,16 @@ class _Field:
     def __init__(
         self, there: Words, own: Words, place: Int, *, order: Int, instants: Int, shift: int, levels: int
     ) -> None:
-        self.there, self.own, self.place, self.instants = there, own, place, instants
-        self.candidates = _build_candidates(
-            there, own, place, order=order, instants=instants, shift=shift, levels=levels
-        )
+        self.objects, self.instants = Objects(there, own, place), instants
+        self.candidates = _build_candidates(self.objects, order=order, instants=instants, shift=shift, levels=levels)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        columns = self.place[:, self.instants]
+        there, own, place = self.objects
+        columns = place[:, self.instants]
         if int(columns.max(initial=0)) < 1 << 31:
             columns = columns.astype(np.int32)
         given = self.candidates.row, self.instants, self.candidates.shift, self.candidates.levels
-        return _Field._rebuild, (self.there, self.own, columns, self.place.shape, *given)
+        return _Field._rebuild, (there, own, columns, place.shape, *given)
 
     @classmethod
     def _rebuild(cls, there: Words, own: Words, columns: Int, shape: tuple[int, int], *given: Any) -> "_Field":
@@ -114,9 +134,7 @@ class _Field:
         return cls(there, own, place, order=order, instants=instants, shift=shift, levels=levels)
 
 
-def find_nearest(
-    positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_], *, tasks: Tasks = HERE
-) -> NDArray[np.int32]:
+def find_nearest(positions: Positions, place: Int, who: Int, number: int, among: Bool, *, tasks: Tasks = HERE) -> Int32:
     """Find the others of the least summed deviation at each subject's own instants.
 
     Parameters
@@ -165,11 +183,11 @@ def _cut(work: Int) -> Iterator[tuple[int, int]]:
             yield int(low), int(high)
 
 
-def _find_part_nearest(field: _Field, subjects: _Subjects, number: int) -> NDArray[np.int32]:
+def _find_part_nearest(field: _Field, subjects: _Subjects, number: int) -> Int32:
     found = Nearest.make_empty(len(subjects.row), number)
 
     def run_range(low: int, high: int) -> None:
-        _sweep(field.there, field.own, field.place, *subjects, *field.candidates, *found, low, high)
+        _sweep(field.objects, subjects, field.candidates, found, low, high)
 
     cores.share_work(np.diff(subjects.since) * len(field.candidates.row), run_range, MIN_ADDITIONS_PER_THREAD)
     return found.find_rows(field.candidates.row)
@@ -178,12 +196,12 @@ def _find_part_nearest(field: _Field, subjects: _Subjects, number: int) -> NDArr
 # ---- what kernels read -----------------------------------------------------------------------------------------------
 
 
-def order_candidates(positions: Positions, among: NDArray[np.bool_]) -> Int:
+def order_candidates(positions: Positions, among: Bool) -> Int:
     row = np.flatnonzero(among)
     return np.asarray(row[np.argsort(positions.rank[row])], np.int64)
 
 
-def number_columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], Int]:
+def number_columns(positions: Positions, who: Int) -> tuple[Int32, Int]:
     """Number the instants that are own ones of `who`: the number of each or -1, and the instants."""
     used = unpack_words(np.bitwise_or.reduce(positions.own[who], axis=0), positions.instants.count)
     return np.where(used, np.cumsum(used) - 1, -1).astype(np.int32), np.flatnonzero(used)
@@ -197,7 +215,7 @@ def _choose_quantisation(positions: Positions, place: Int, who: Int) -> tuple[in
     return max(int(place.max(initial=0)).bit_length() - bits, 0), 1 << bits
 
 
-def gather_subjects(positions: Positions, place: Int, who: Int, column: NDArray[np.int32]) -> _Subjects:
+def gather_subjects(positions: Positions, place: Int, who: Int, column: Int32) -> _Subjects:
     length = np.diff(positions.offset)[who]
     since = np.concatenate([[0], np.cumsum(length)])
     at = np.repeat(positions.offset[who] - since[:-1], length) + np.arange(since[-1])
@@ -205,73 +223,71 @@ def gather_subjects(positions: Positions, place: Int, who: Int, column: NDArray[
     return _Subjects(np.asarray(who, np.int64), since, when, column[when], place[np.repeat(who, length), when])
 
 
-def _build_candidates(
-    there: Words, own: Words, place: Int, *, order: Int, instants: Int, shift: int, levels: int
-) -> _Candidates:
+def _build_candidates(objects: Objects, *, order: Int, instants: Int, shift: int, levels: int) -> _Candidates:
     lanes = min(max(_VALUES_PER_BLOCK // max(len(instants), 1), _MIN_LANES), _MAX_LANES) // _MIN_LANES * _MIN_LANES
-    blocks, words = -(-len(order) // lanes), own.shape[1]
+    blocks, own = -(-len(order) // lanes), objects.own[order]
     quantised = np.full((blocks, len(instants), lanes), _OUT_OF_REACH, np.uint16)
 
     def run_range(low: int, high: int) -> None:
-        _quantise(there, place, order, instants, shift, quantised, low, high)
+        _quantise(objects, order, instants, shift, quantised, low, high)
 
     cores.share_work(np.full(blocks, lanes * len(instants)), run_range, MIN_ADDITIONS_PER_THREAD)
-    known = np.zeros((blocks * lanes, words), np.uint64)
-    known[: len(order)] = own[order]
-    known = np.ascontiguousarray(known.reshape(blocks, lanes, words).swapaxes(1, 2))
-    return _Candidates(order, quantised, known, np.bitwise_or.reduce(own[order], axis=0), shift, levels)
+    known = np.zeros((blocks * lanes, own.shape[1]), np.uint64)
+    known[: len(order)] = own
+    known = np.ascontiguousarray(known.reshape(blocks, lanes, own.shape[1]).swapaxes(1, 2))
+    return _Candidates(order, quantised, known, np.bitwise_or.reduce(own, axis=0), shift, levels)
 
 
 @compile_kernel
-def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out: Any, low: Any, high: Any) -> None:
+def _quantise(
+    objects: Objects, order: Int, instants: Int, shift: int, out: NDArray[np.uint16], low: int, high: int
+) -> None:
     lanes = out.shape[2]
     for block in range(low, high):
         for lane in range(min(lanes, len(order) - block * lanes)):
             j = order[block * lanes + lane]
             for column in range(len(instants)):
                 t = instants[column]
-                if (there[j, t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
-                    out[block, column, lane] = place[j, t] >> shift
+                if (objects.there[j, t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
+                    out[block, column, lane] = objects.place[j, t] >> shift
 
 
 # ---- all candidates, sixteen at a time -------------------------------------------------------------------------------
 
 
 @compile_kernel
-def _sweep(
-    there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any,
-    order: Any, quantised: Any, known: Any, asked: Any, shift: Any, levels: Any, total: Any, which: Any,
-    low: Any, high: Any,
-) -> None:  # fmt: skip
+def _sweep(objects: Objects, subjects: _Subjects, candidates: _Candidates, found: Nearest, low: int, high: int) -> None:
     """Compare subjects low..high with all candidates, block by block, and sort what was found."""
-    lanes, number = quantised.shape[2], total.shape[1]
+    quantised, shift, levels = candidates.quantised, candidates.shift, candidates.levels
+    lanes, number = quantised.shape[2], found.total.shape[1]
     bound, within = np.empty(lanes, np.uint16), np.empty(lanes, np.uint8)
     # Kept true: each heap holds the nearest among the candidates of earlier blocks, who come before the others.
     for block in range(len(quantised)):
         for w in range(low, high):
-            i, begin, end = who[w], since[w], since[w + 1]
-            least, most = np.int64(0), _compute_limit(total[w, 0], end - begin, shift, levels)
+            begin, end = subjects.since[w], subjects.since[w + 1]
+            heap = Heap(found.total[w], found.which[w])
+            least, most = np.int64(0), _compute_limit(heap.total[0], end - begin, shift, levels)
             if most < 0:
                 continue
-            _add_up(line[begin:end], here[begin:end], shift, quantised[block], bound)
-            _leave_out(there[i], known[block], asked, bound)
-            asking = (there, own, place, i, when[begin:end], here[begin:end])
+            asking = Asking(subjects.row[w], subjects.when[begin:end], subjects.here[begin:end])
+            _add_up(subjects.line[begin:end], asking.here, shift, quantised[block], bound)
+            _leave_out(objects.there[asking.row], candidates.own[block], candidates.asked, bound)
             if block == 0 and number <= lanes:
                 # Candidates that seem nearest come first: then few of the others come within the limit.
                 soon = np.int64(np.partition(bound, number - 1)[number - 1])
                 _select(bound, least, min(soon, most), within)
-                _take(*asking, order, 0, bound, within, shift, levels, total[w], which[w])
+                _take(objects, asking, candidates, 0, bound, within, heap)
                 # The others may precede them in the run's order, and count where they are as far.
-                worst = total[w, 0]
+                worst = heap.total[0]
                 least, most = soon + 1, _compute_limit(worst + (worst != INFINITE_SUM), end - begin, shift, levels)
             _select(bound, least, most, within)
-            _take(*asking, order, block * lanes, bound, within, shift, levels, total[w], which[w])
+            _take(objects, asking, candidates, block * lanes, bound, within, heap)
     for w in range(low, high):
-        sort_heap(total[w], which[w])
+        sort_heap(Heap(found.total[w], found.which[w]))
 
 
 @compile_kernel
-def _compute_limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
+def _compute_limit(worst: int, instants: int, shift: int, levels: int) -> Any:
     """Give the greatest sum of quantised deviations that a candidate nearer than `worst` may have; below 0: none is.
 
     A quantised deviation is less than the deviation in units of 2^shift, plus 1.
@@ -285,7 +301,9 @@ def _compute_limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
 
 
 @compile_kernel
-def _add_up(line: Any, here: Any, shift: Any, quantised: Any, bound: Any) -> None:
+def _add_up(
+    line: Int32, here: NDArray[np.integer], shift: int, quantised: NDArray[np.uint16], bound: NDArray[np.uint16]
+) -> None:
     """Sum the quantised deviations of all lanes of a block, staying at 65,535 where they exceed it."""
     bound[:] = 0
     whole = len(line) - len(line) % 4
@@ -311,7 +329,7 @@ def _add_deviation(total: Any, there: Any, here: Any) -> Any:
 
 
 @compile_kernel
-def _leave_out(there: Any, known: Any, asked: Any, bound: Any) -> None:
+def _leave_out(there: Words, known: Words, asked: Words, bound: NDArray[np.uint16]) -> None:
     """Put candidates out of reach that have an own instant at which the subject is absent."""
     for word in range(len(there)):
         absent = asked[word] & ~there[word]
@@ -322,7 +340,7 @@ def _leave_out(there: Any, known: Any, asked: Any, bound: Any) -> None:
 
 
 @compile_kernel
-def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
+def _select(bound: NDArray[np.uint16], least: Any, most: Any, within: NDArray[np.uint8]) -> None:
     if most < least:
         within[:] = 0
         return
@@ -333,10 +351,11 @@ def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
 
 @compile_kernel
 def _take(
-    there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, order: Any, first: Any, bound: Any, within: Any,
-    shift: Any, levels: Any, total: Any, which: Any,
+    objects: Objects, asking: Asking, candidates: _Candidates, first: int, bound: NDArray[np.uint16],
+    within: NDArray[np.uint8], heap: Heap,
 ) -> None:  # fmt: skip
     """Take those selected whose exact sum is among the least; the limit comes down meanwhile."""
+    order = candidates.row
     eight = within.view(np.uint64)
     most = np.int64(_OUT_OF_REACH)
     for group in range(len(eight)):
@@ -345,32 +364,31 @@ def _take(
         for lane in range(8 * group, min(8 * group + 8, len(order) - first)):
             if within[lane] and bound[lane] <= most:
                 index = first + lane
-                taken = take_one(there, own, place, i, when, here, order[index], index, total, which)
-                if taken and total[0] != INFINITE_SUM:
-                    most = _compute_limit(total[0] + 1, len(when), shift, levels)
+                taken, worst = take_one(objects, asking, order[index], index, heap), heap.total[0]
+                if taken and worst != INFINITE_SUM:
+                    most = _compute_limit(worst + 1, len(asking.when), candidates.shift, candidates.levels)
 
 
 # ---- the nearest so far ----------------------------------------------------------------------------------------------
 
 
 @compile_kernel
-def take_one(
-    there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
-) -> Any:
-    """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
+def take_one(objects: Objects, asking: Asking, j: int, index: int, heap: Heap) -> bool:
+    """Take j among the nearest in place of the furthest, if it is nearer and may be taken; say so."""
     # Presence both ways is not in the paper, whose objects are always there: an absent one could be ruled out.
-    if i == j or not _is_present_both_ways(there, own, i, j):
+    if asking.row == j or not _is_present_both_ways(objects, asking.row, j):
         return False
-    away = _sum_deviations(when, here, place[j], total[0])
+    away = _sum_deviations(asking, objects.place[j], heap.total[0])
     # Of equal sums the earlier in the run's order is nearer, in whatever order candidates come.
-    if away > total[0] or (away == total[0] and index > which[0]):
+    if away > heap.total[0] or (away == heap.total[0] and index > heap.which[0]):
         return False
-    _replace_furthest(total, which, len(total), away, index)
+    _replace_furthest(heap, len(heap.total), away, index)
     return True
 
 
 @compile_kernel
-def _is_present_both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
+def _is_present_both_ways(objects: Objects, i: int, j: int) -> bool:
+    own, there = objects.own, objects.there
     for word in range(own.shape[1]):  # noqa: SIM110 - quicker than a generator
         if (own[i, word] & ~there[j, word]) | (own[j, word] & ~there[i, word]):
             return False
@@ -378,25 +396,26 @@ def _is_present_both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
 
 
 @compile_kernel
-def _sum_deviations(when: Any, here: Any, there: Any, enough: Any) -> Any:
+def _sum_deviations(asking: Asking, there: NDArray[np.integer], enough: int) -> Any:
     """Sum the deviations at all own instants, or at as many as together exceed `enough`."""
     away = np.int64(0)
-    for at in range(len(when)):
-        away += abs(np.int64(here[at]) - np.int64(there[when[at]]))
+    for at in range(len(asking.when)):
+        away += abs(np.int64(asking.here[at]) - np.int64(there[asking.when[at]]))
         if away > enough:
             break
     return away
 
 
 @compile_kernel
-def _replace_furthest(total: Any, which: Any, size: Any, away: Any, index: Any) -> None:
+def _replace_furthest(heap: Heap, size: int, away: int, index: int) -> None:
     """Put an entry into the first `size` of a heap instead of its first, and let it sink to where it belongs."""
+    total, which = heap
     at = 0
     while 2 * at + 1 < size:
         child = 2 * at + 1
-        if child + 1 < size and _is_nearer(total, which, child, total[child + 1], which[child + 1]):
+        if child + 1 < size and _is_nearer(heap, child, total[child + 1], which[child + 1]):
             child += 1
-        if _is_nearer(total, which, child, away, index):
+        if _is_nearer(heap, child, away, index):
             break
         total[at], which[at] = total[child], which[child]
         at = child
@@ -404,14 +423,15 @@ def _replace_furthest(total: Any, which: Any, size: Any, away: Any, index: Any) 
 
 
 @compile_kernel
-def _is_nearer(total: Any, which: Any, at: Any, away: Any, index: Any) -> Any:
-    return total[at] < away or (total[at] == away and which[at] < index)
+def _is_nearer(heap: Heap, at: int, away: int, index: int) -> bool:
+    return bool(heap.total[at] < away or (heap.total[at] == away and heap.which[at] < index))
 
 
 @compile_kernel
-def sort_heap(total: Any, which: Any) -> None:
+def sort_heap(heap: Heap) -> None:
     """Turn a heap into a list, nearest first."""
+    total, which = heap
     for last in range(len(total) - 1, 0, -1):
         away, index = total[last], which[last]
         total[last], which[last] = total[0], which[0]
-        _replace_furthest(total, which, last, away, index)
+        _replace_furthest(heap, last, away, index)

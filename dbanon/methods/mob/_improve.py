@@ -8,8 +8,6 @@ Not in the paper: Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects:
 2009, whose sets overlap, so that at most instants most classes grow together to one of half the city.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Bool, Float, Int, Int32
 from dbanon.methods.mob._classes import build_classes, compute_information_loss
 from dbanon.methods.mob._links import _count_bits, choose_partners, prune_links
 from dbanon.methods.mob._positions import Positions, Words
@@ -47,9 +45,9 @@ class _Facts(NamedTuple):
 
     own: Words
     there: Words
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
-    place: NDArray[np.int32]  # of _Coarse
+    x: Int32
+    y: Int32
+    place: Int32  # of _Coarse
     price: float  # of a cell of half a rectangle's perimeter
     nearness: float  # of a unit of a coarse place outside those of a group, at one instant
 
@@ -57,13 +55,41 @@ class _Facts(NamedTuple):
 class _State(NamedTuple):
     """The groups of a block."""
 
+    member: Int  # [groups, k]
     union: Words  # [groups, W] own instants of any member
     once: Words  # [groups, W] of one member only
-    least: NDArray[np.int32]  # [groups, 2 segments] coarse rectangles
-    most: NDArray[np.int32]
+    least: Int32  # [groups, 2 segments] coarse rectangles
+    most: Int32
     covered: Int  # [groups] instants of the union
     cost: Float  # [groups]
-    box: NDArray[np.int32]  # [4, T] for computing it: least x, greatest x, least y, greatest y
+    box: Int32  # [4, T] for computing it: least x, greatest x, least y, greatest y
+
+
+class _Tried(NamedTuple):
+    """Where a member may be exchanged, the most promising first: infinite scores come after all."""
+
+    group: Int  # [_CANDIDATE_GROUPS]: -1 for none
+    fit: Float  # [_CANDIDATE_GROUPS]: what the member would bring there
+    pair: Int  # [_EXACT_EXCHANGES, 2]: a group and a member of it; -1 for none
+    promise: Float  # [_EXACT_EXCHANGES]: by how much the unions change
+
+
+class _Block(NamedTuple):
+    """Objects that are grouped among themselves."""
+
+    own: Words  # [b, W]
+    there: Words  # [b, W]
+    place: Int32  # [b, 2 segments]
+    length: Int  # [b]: own instants
+
+
+class _Open(NamedTuple):
+    """A group that is being formed."""
+
+    union: Words  # [W]: the own instants of those taken
+    common: Words  # [W]: where all of them are present
+    least: Int32  # [2 segments]: their coarse rectangles
+    most: Int32
 
 
 class _Coarse(NamedTuple):
@@ -71,7 +97,7 @@ class _Coarse(NamedTuple):
 
     own: NDArray[np.float32]  # [n, segments] shares of the own instants in each, of the most that anybody has
     there: NDArray[np.float32]  # [n, segments] shares of the instants of each at which an object is present
-    place: NDArray[np.int32]  # [n, 2 segments] mean x of each, then mean y
+    place: Int32  # [n, 2 segments] mean x of each, then mean y
 
 
 def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks = HERE) -> Sets:
@@ -103,7 +129,7 @@ def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: T
     return min(found, key=lambda sets: _compute_loss(positions, sets))
 
 
-def form_groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
+def form_groups(positions: Positions, k: int, kept: Bool) -> Int:
     """Give the group of each object, -1 for those in none: disjoint groups of k to 2k - 1 objects with own instants."""
     who = np.flatnonzero(kept & (np.diff(positions.offset) > 0))
     # From here on groups cannot depend on rows that are published exactly.
@@ -122,7 +148,7 @@ def form_groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     return group
 
 
-def _drop_exact_rows(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
+def _drop_exact_rows(positions: Positions, kept: Bool) -> Positions:
     """Take objects as absent wherever nobody who is kept has an own instant.
 
     All are published exactly there: if groups depended on these rows, a reader who has seen them could run the
@@ -135,9 +161,7 @@ def _pair_owners_and_others(sets: Sets) -> tuple[Int, Int]:
     return np.repeat(np.arange(len(sets.kept)), np.diff(sets.offset)), sets.other.astype(np.int64)
 
 
-def _link_groups(
-    positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], group: Int, *, tasks: Tasks
-) -> tuple[Int, Int]:
+def _link_groups(positions: Positions, place: Int, k: int, kept: Bool, group: Int, *, tasks: Tasks) -> tuple[Int, Int]:
     """Link all members of a group, and those in none with whom they find."""
     owner, other = _list_pairs(group)
     asks = np.diff(positions.offset) > 0
@@ -147,7 +171,7 @@ def _link_groups(
     return np.concatenate([owner, one, two[back]]), np.concatenate([other, two, one[back]])
 
 
-def _make_sets(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> Sets:
+def _make_sets(positions: Positions, place: Int, k: int, kept: Bool, owner: Int, other: Int) -> Sets:
     left = Remaining(positions)
     left.kept[:] = kept
     return left.make_sets(place, k, owner.astype(np.int32), other.astype(np.int32), positions.own)
@@ -176,19 +200,18 @@ def _compute_loss(positions: Positions, sets: Sets) -> float:
 def _coarsen_places(positions: Positions) -> _Coarse:
     n, count = positions.x.shape
     cuts = np.linspace(0, count, _RUN_SEGMENTS + 1).astype(np.int64)
-    own = np.zeros((n, _RUN_SEGMENTS), np.float32)
-    there = np.zeros((n, _RUN_SEGMENTS), np.float32)
-    at = np.zeros((n, 2 * _RUN_SEGMENTS), np.int32)
+    own, there = np.zeros((2, n, _RUN_SEGMENTS), np.float32)
+    coarse = _Coarse(own, there, np.zeros((n, 2 * _RUN_SEGMENTS), np.int32))
     scale = _COARSE_UNITS_ACROSS / (1 + max(int(positions.x.max(initial=0)), int(positions.y.max(initial=0))))
 
     def run_range(low: int, high: int) -> None:
-        _average(positions.x, positions.y, positions.there, cuts, scale, there, at, low, high)
+        _average(positions.x, positions.y, positions.there, cuts, scale, coarse, low, high)
 
     cores.share_work(np.full(n, count), run_range, _MIN_COMPARISONS_PER_THREAD)
     owner = np.repeat(np.arange(n), np.diff(positions.offset))
     np.add.at(own, (owner, np.searchsorted(cuts, positions.instant, side="right") - 1), 1)
     most = np.float32(max(int(np.diff(positions.offset).max(initial=1)), 1))
-    return _Coarse(np.asarray(own / most, np.float32), there, at)
+    return coarse._replace(own=np.asarray(own / most, np.float32))
 
 
 def _compute_features(coarse: _Coarse, own: float, at: float) -> NDArray[np.float32]:
@@ -275,9 +298,9 @@ def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
 
 
 @compile_kernel
-def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any, at: Any, low: Any, high: Any) -> None:
+def _average(x: Int32, y: Int32, there: Words, cuts: Int, scale: float, coarse: _Coarse, low: int, high: int) -> None:
     """Average the places of each segment; where an object is absent from all of one, those of the whole run."""
-    segments = len(cuts) - 1
+    at, segments = coarse.place, len(cuts) - 1
     for i in range(low, high):
         all_x, all_y, all_count = 0.0, 0.0, 0
         for segment in range(segments):
@@ -287,7 +310,7 @@ def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any
                     sum_x += x[i, t]
                     sum_y += y[i, t]
                     count += 1
-            there_share[i, segment] = count / max(cuts[segment + 1] - cuts[segment], 1)
+            coarse.there[i, segment] = count / max(cuts[segment + 1] - cuts[segment], 1)
             all_x, all_y, all_count = all_x + sum_x, all_y + sum_y, all_count + count
             at[i, segment] = np.int32(scale * sum_x / count) if count else np.int32(-1)
             at[i, segments + segment] = np.int32(scale * sum_y / count) if count else np.int32(-1)
@@ -298,7 +321,7 @@ def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any
 
 
 @compile_kernel
-def _count(words: Any) -> Any:
+def _count(words: Words) -> np.int64:
     total = np.int64(0)
     for word in words:
         total += _count_bits(word)
@@ -306,7 +329,7 @@ def _count(words: Any) -> Any:
 
 
 @compile_kernel
-def _count_new(own: Any, union: Any) -> Any:
+def _count_new(own: Words, union: Words) -> np.int64:
     """Count the instants of `own` that are not in the union."""
     total = np.int64(0)
     for word in range(len(own)):
@@ -315,7 +338,7 @@ def _count_new(own: Any, union: Any) -> Any:
 
 
 @compile_kernel
-def _measure_growth(place: Any, least: Any, most: Any) -> Any:
+def _measure_growth(place: Int32, least: Int32, most: Int32) -> Any:
     """Sum by how much a coarse place lies outside the coarse rectangles of a group."""
     total = np.int32(0)
     for column in range(len(place)):
@@ -324,36 +347,35 @@ def _measure_growth(place: Any, least: Any, most: Any) -> Any:
 
 
 @compile_kernel
-def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
+def _gather(facts: _Facts, rows: Int, k: int, label: Int) -> None:
     """Form groups of k: the first of those left, then who costs least beside those taken; label the members."""
-    known, present, at = facts.own[rows], facts.there[rows], facts.place[rows]
-    instants, groups, left = facts.x.shape[1], 0, np.arange(len(rows))
-    length = np.empty(len(rows), np.int64)
+    length, left, groups = np.empty(len(rows), np.int64), np.arange(len(rows)), 0
+    block = _Block(facts.own[rows], facts.there[rows], facts.place[rows], length)
     for p in range(len(rows)):
-        length[p] = _count(known[p])
-    taken, spot = np.empty(k, np.int64), np.empty(k, np.int64)
+        length[p] = _count(block.own[p])
+    taken, spot, instants = np.empty(k, np.int64), np.empty(k, np.int64), facts.x.shape[1]
     # Each turn groups k objects or leaves the first one over, so this ends. Between turns no entry of `left` is -1.
     while len(left) >= k:
+        # The longest first: it chooses among most.
         seed = left[0]
-        union, common, least, most = known[seed].copy(), present[seed].copy(), at[seed].copy(), at[seed].copy()
+        at = block.place[seed]
+        group = _Open(block.own[seed].copy(), block.there[seed].copy(), at.copy(), at.copy())
         # As many instants as a group of such objects comes to if own instants are independent.
         reach = instants * (1 - (1 - length[seed] / instants) ** k)
         taken[0], size = seed, 1
-        # Kept true: `union` are the own instants of those taken, `common` is where all of them are present, and holds
-        # `union` (`_can_join` takes nobody else): the invariant of the module.
+        # Kept true: all taken are present at the union of their own instants (`_can_join` takes nobody else): the
+        # invariant of the module.
         while size < k:
-            best = _find_cheapest(known, present, at, length, left, union, common, least, most, facts.nearness * reach)
+            best = _find_cheapest(block, group, left, facts.nearness * reach)
             if best < 0:
                 break
             j = left[best]
             taken[size], spot[size], left[best] = j, best, -1
             size += 1
-            union |= known[j]
-            common &= present[j]
-            least, most = np.minimum(least, at[j]), np.maximum(most, at[j])
+            _admit(group, block.own[j], block.there[j], block.place[j])
         if size == k:
-            for p in taken:
-                label[rows[p]] = groups
+            for one in taken:
+                label[rows[one]] = groups
             groups += 1
             left[0] = -1
             left = left[left >= 0]
@@ -365,74 +387,82 @@ def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
 
 
 @compile_kernel
-def _find_cheapest(
-    known: Any, present: Any, at: Any, length: Any, left: Any, union: Any, common: Any, least: Any, most: Any,
-    nearness: Any,
-) -> Any:  # fmt: skip
+def _admit(group: _Open, own: Words, there: Words, place: Int32) -> None:
+    for word in range(len(own)):
+        group.union[word] |= own[word]
+        group.common[word] &= there[word]
+    _widen(place, group.least, group.most)
+
+
+@compile_kernel
+def _find_cheapest(block: _Block, group: _Open, left: Int, nearness: float) -> Any:
     """Find the place in `left` of who costs a group least, -1 if nobody fits."""
+    own, there, place, length = block
+    union, common, least, most = group
     best, lowest = np.int64(-1), np.inf
     # Strictly less below: of equal costs the first in `left`, which has more own instants or comes first in the run's
     # order.
     for p in range(1, len(left)):
         j = left[p]
-        if j < 0 or not _can_join(present[j], known[j], union, common):
+        if j < 0 or not _can_join(there[j], own[j], union, common):
             continue
         # What j covers of its own instants would cost as much in a group of its like.
-        cost = (
-            _count_new(known[j], union) - _COVERED_CREDIT * length[j] + nearness * _measure_growth(at[j], least, most)
-        )
-        cost += _RESTRICTION_PRICE * _count_new(common, present[j])
+        cost = _count_new(own[j], union) - _COVERED_CREDIT * length[j]
+        cost += nearness * _measure_growth(place[j], least, most)
+        cost += _RESTRICTION_PRICE * _count_new(common, there[j])
         if cost < lowest:
             best, lowest = np.int64(p), cost
     return best
 
 
 @compile_kernel
-def _swap(facts: Any, member: Any) -> None:
+def _swap(facts: _Facts, member: Int) -> None:
     """Try to exchange each member of each group with one of a few groups that seem to suit it."""
     groups, k = member.shape
     state = _build_state(facts, member)
-    few, fit = np.empty(_CANDIDATE_GROUPS, np.int64), np.empty(_CANDIDATE_GROUPS)
-    pair, promise = np.empty((_EXACT_EXCHANGES, 2), np.int64), np.empty(_EXACT_EXCHANGES)
+    tried = _Tried(
+        np.empty(_CANDIDATE_GROUPS, np.int64), np.empty(_CANDIDATE_GROUPS),
+        np.empty((_EXACT_EXCHANGES, 2), np.int64), np.empty(_EXACT_EXCHANGES),
+    )  # fmt: skip
     for g in range(groups):
         for m in range(k):
-            _find_suitable(facts, state, member[g, m], g, few, fit)
-            _find_promising(facts, state, member, g, m, few, pair, promise)
-            h, o = _find_best_exchange(facts, state, member, g, m, pair)
+            _find_suitable(facts, state, member[g, m], g, tried)
+            _find_promising(facts, state, g, m, tried)
+            h, o = _find_best_exchange(facts, state, g, m, tried)
             # Both cost less than before, so neither costs infinity: all members stay present at all own instants.
             if h >= 0:
                 member[g, m], member[h, o] = member[h, o], member[g, m]
-                _describe(facts, member, g, state)
-                _describe(facts, member, h, state)
+                _describe(facts, state, g)
+                _describe(facts, state, h)
 
 
 @compile_kernel
-def _find_suitable(facts: Any, state: Any, i: Any, g: Any, few: Any, fit: Any) -> None:
+def _find_suitable(facts: _Facts, state: _State, i: int, g: int, tried: _Tried) -> None:
     """Find the groups beside g to which i would bring least."""
-    fit[:], few[:] = np.inf, -1
-    # Kept true, as in `_find_promising` and `_find_room`: few[at] has the score fit[at], the least first, and -1 comes
-    # after all.
+    tried.fit[:], tried.group[:] = np.inf, -1
+    # Kept true, as in `_find_promising` and `_find_room`: group[at] has the score fit[at], the least first, and -1
+    # comes after all.
     for h in range(len(state.union)):
         if h != g:
             grown = _measure_growth(facts.place[i], state.least[h], state.most[h])
             score = _count_new(facts.own[i], state.union[h]) + facts.nearness * state.covered[h] * grown
-            at = _insert_score(fit, score)
+            at = _insert_score(tried.fit, score)
             if at >= 0:
-                few[at + 1 :] = few[at:-1].copy()
-                few[at] = h
+                tried.group[at + 1 :] = tried.group[at:-1].copy()
+                tried.group[at] = h
 
 
 @compile_kernel
-def _find_promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: Any, pair: Any, promise: Any) -> None:
+def _find_promising(facts: _Facts, state: _State, g: int, m: int, tried: _Tried) -> None:
     """Find the exchanges of a member of g with one of a few groups by which the unions shrink most."""
-    i = member[g, m]
-    promise[:], pair[:] = np.inf, -1
-    for h in few:
+    pair, i = tried.pair, state.member[g, m]
+    tried.promise[:], pair[:] = np.inf, -1
+    for h in tried.group:
         if h < 0:
             break
         grown = state.covered[h] * _measure_growth(facts.place[i], state.least[h], state.most[h])
-        for o in range(member.shape[1]):
-            j = member[h, o]
+        for o in range(state.member.shape[1]):
+            j = state.member[h, o]
             change = -state.covered[g] - state.covered[h]
             for word in range(facts.own.shape[1]):
                 mine, others = facts.own[i, word], facts.own[j, word]
@@ -440,50 +470,47 @@ def _find_promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: An
                 change += _count_bits(state.union[h, word] & ~(state.once[h, word] & others) | mine)
                 change += _count_bits(state.union[g, word] & ~(state.once[g, word] & mine) | others)
             away = grown + state.covered[g] * _measure_growth(facts.place[j], state.least[g], state.most[g])
-            at = _insert_score(promise, change + facts.nearness * away)
+            at = _insert_score(tried.promise, change + facts.nearness * away)
             if at >= 0:
                 pair[at + 1 :] = pair[at:-1].copy()
                 pair[at, 0], pair[at, 1] = h, o
 
 
 @compile_kernel
-def _find_best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: Any) -> Any:
+def _find_best_exchange(facts: _Facts, state: _State, g: int, m: int, tried: _Tried) -> Any:
     """Compute the cost of exchanges; the group and the member of the best, or -1 where none costs less than before."""
     best, other, lowest = np.int64(-1), np.int64(-1), -_MIN_GAIN
-    for c in range(len(pair)):
-        h, o = pair[c]
+    for c in range(len(tried.pair)):
+        h, o = tried.pair[c]
         if h < 0:
             break
         # What the scores have only guessed: the loss of all instants, infinite where the exchange breaks presence.
-        with_i, with_j = member[h].copy(), member[g].copy()
-        with_i[o], with_j[m] = member[g, m], member[h, o]
-        change = (
-            _compute_cost(facts, with_i, state.box)
-            + _compute_cost(facts, with_j, state.box)
-            - state.cost[g]
-            - state.cost[h]
-        )
+        with_i, with_j = state.member[h].copy(), state.member[g].copy()
+        with_i[o], with_j[m] = state.member[g, m], state.member[h, o]
+        change = _compute_cost(facts, with_i, state.box) + _compute_cost(facts, with_j, state.box)
+        change = change - state.cost[g] - state.cost[h]
         if change < lowest:
             best, other, lowest = h, o, change
     return best, other
 
 
 @compile_kernel
-def _build_state(facts: Any, member: Any) -> Any:
+def _build_state(facts: _Facts, member: Int) -> _State:
     groups, words, columns = len(member), facts.own.shape[1], facts.place.shape[1]
     state = _State(
-        np.empty((groups, words), np.uint64), np.empty((groups, words), np.uint64),
+        member, np.empty((groups, words), np.uint64), np.empty((groups, words), np.uint64),
         np.empty((groups, columns), np.int32), np.empty((groups, columns), np.int32),
         np.empty(groups, np.int64), np.empty(groups, np.float64), np.empty((4, facts.x.shape[1]), np.int32),
     )  # fmt: skip
     for g in range(groups):
-        _describe(facts, member, g, state)
+        _describe(facts, state, g)
     return state
 
 
 @compile_kernel
-def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
-    members, union, once = member[g], state.union[g], state.once[g]
+def _describe(facts: _Facts, state: _State, g: int) -> None:
+    """Bring the state of a group up to date with its members."""
+    members, union, once = state.member[g], state.union[g], state.once[g]
     least, most = state.least[g], state.most[g]
     union[:], once[:] = 0, 0
     least[:], most[:] = facts.place[members[0]], facts.place[members[0]]
@@ -499,7 +526,7 @@ def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
 
 
 @compile_kernel
-def _insert_score(scores: Any, score: Any) -> Any:
+def _insert_score(scores: Float, score: float) -> int:
     """Insert into a short ascending list, after equal ones; where, or -1 where it is too long already."""
     at = len(scores) - 1
     if score >= scores[at]:
@@ -512,7 +539,7 @@ def _insert_score(scores: Any, score: Any) -> Any:
 
 
 @compile_kernel
-def _compute_cost(facts: Any, members: Any, box: Any) -> Any:
+def _compute_cost(facts: _Facts, members: Int, box: Int32) -> float:
     """Sum over all members and instants of the union what is lost there, and the price of the rectangle.
 
     Infinite where not all members are present at all instants of the union.
@@ -539,14 +566,14 @@ def _compute_cost(facts: Any, members: Any, box: Any) -> Any:
 
 
 @compile_kernel
-def _widen(along: Any, least: Any, most: Any) -> None:
+def _widen(along: Int32, least: Int32, most: Int32) -> None:
     for at in range(len(along)):
         least[at] = min(least[at], along[at])
         most[at] = max(most[at], along[at])
 
 
 @compile_kernel
-def _join_all(facts: Any, member: Any, rest: Any) -> Any:
+def _join_all(facts: _Facts, member: Int, rest: Int) -> Int:
     """Let each of `rest` join a group of fewer than 2k where it costs least of those that seem to suit it, -1: none."""
     groups, k = member.shape
     longer, size = np.full((groups, 2 * k - 1), -1, np.int64), np.full(groups, k)
@@ -582,7 +609,7 @@ def _join_all(facts: Any, member: Any, rest: Any) -> Any:
 
 
 @compile_kernel
-def _find_room(facts: Any, state: Any, common: Any, size: Any, most: Any, i: Any, few: Any, fit: Any) -> None:
+def _find_room(facts: _Facts, state: _State, common: Words, size: Int, most: int, i: int, few: Int, fit: Float) -> None:
     """Find the groups that have room for i, by presence too, and where it would cost least."""
     fit[:], few[:] = np.inf, -1
     for g in range(len(size)):

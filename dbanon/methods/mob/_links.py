@@ -8,19 +8,18 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int, Int32
 from dbanon.methods.mob._gen_ag import find_nearest
-from dbanon.methods.mob._positions import Positions
+from dbanon.methods.mob._positions import Positions, Words
 
 _CHOICES_PER_K = 2  # the nearest objects, from which partners are chosen
 
 
 def choose_partners(
-    positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int, *, tasks: Tasks = HERE
+    positions: Positions, place: Int, k: int, kept: Bool, who: Int, *, tasks: Tasks = HERE
 ) -> tuple[Int, Int]:
     """Choose partners for some objects: near ones whose own instants suit, first those who want partners themselves.
 
@@ -44,10 +43,10 @@ def choose_partners(
     wanted = np.zeros(len(kept), np.int64)
     wanted[who] = k - 1
     pairs = np.empty((len(who) * (k - 1), 2), np.int64)
-    return _link(who, choice, positions.own, wanted, pairs)  # type: ignore[no-any-return]
+    return _link(who, choice, positions.own, wanted, pairs)
 
 
-def prune_links(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> tuple[Int, Int]:
+def prune_links(positions: Positions, k: int, kept: Bool, owner: Int, other: Int) -> tuple[Int, Int]:
     """Drop links that neither object needs to have k - 1, the most costly first.
 
     Those of objects without own instants stay where fewer than k of these are left: each must hide somebody.
@@ -79,7 +78,7 @@ def prune_links(positions: Positions, k: int, kept: NDArray[np.bool_], owner: In
 
 
 @compile_kernel
-def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
+def _link(who: Int, choice: Int32, own: Words, wanted: Int, pairs: Int) -> tuple[Int, Int]:
     words, count = own.shape[1], np.int64(0)
     # The links of each object, as a list: pair c stands as entry 2 c in the list of its first object and as 2 c + 1 in
     # that of its second, so the other one of entry `at` is pairs[at >> 1, 1 - (at & 1)].
@@ -128,7 +127,7 @@ def _count_bits(word: Any) -> Any:
 
 
 @compile_kernel
-def _mark_needed(one: Any, two: Any, asks: Any, degree: Any, k: Any) -> Any:
+def _mark_needed(one: Int, two: Int, asks: Bool, degree: Int, k: int) -> Bool:
     """Say of each link, in order, whether either of its objects would have too few without it."""
     needed = np.ones(len(one), np.bool_)
     for at in range(len(one)):

@@ -1,7 +1,5 @@
 """From trajectories to rows: who is hidden with whom, and what is published of it."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,10 +115,7 @@ def _draw_extreme_union(positions: Positions, place: Int, params: Parameters, ta
     return _sets.draw_extreme_union(positions, place, params.k, tasks)
 
 
-ALGORITHMS: dict[str, Callable[..., Sets]] = {
-    "symmetric": _draw_symmetric,
-    "extreme-union": _draw_extreme_union,
-}
+ALGORITHMS: dict[str, Callable[..., Sets]] = {"symmetric": _draw_symmetric, "extreme-union": _draw_extreme_union}
 
 
 def _demand_enough(positions: Positions, params: Parameters) -> None:

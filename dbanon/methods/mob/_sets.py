@@ -7,11 +7,8 @@ left, until all find enough.
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.base.trajectory import Int, freeze
+from dbanon.base.trajectory import Bool, Int, Int32, freeze_arrays
 from dbanon.methods.mob._gen_ag import find_nearest
 from dbanon.methods.mob._positions import Positions, Words
 
@@ -31,24 +28,42 @@ _CANDIDATES_PER_K = 16  # times k candidates are found by vectors before all tha
 _MIN_DEVIATIONS_PER_THREAD = 1 << 22
 
 
-Draw = Callable[[Int, NDArray[np.bool_]], NDArray[np.int32]]
+Draw = Callable[[Int, Bool], Int32]
 """Finds the k - 1 partners of some objects among those left, padded with -1."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Sets:
-    """The hiding set of each object, in rows of `Positions`."""
+class Sets(NamedTuple):
+    """The hiding set of each object, in rows of `Positions`; read-only."""
 
     offset: Int  # [n + 1]
     # Who hides object i: ``other[offset[i]:offset[i + 1]]``, i itself not among them, in the run's order. None of
     # objects without own instants and of suppressed ones.
-    other: NDArray[np.int32]  # [m]
+    other: Int32  # [m]
     # At which instants each is generalised with its set, T(O) in the paper, as bits like ``Positions.own``.
     when: Words  # [n, W]
-    kept: NDArray[np.bool_]  # [n]: who is published
+    kept: Bool  # [n]: who is published
 
-    def __post_init__(self) -> None:
-        freeze(self)
+
+class _Objects(NamedTuple):
+    """What `Positions` say of all objects, and where they are along the curve."""
+
+    offset: Int  # [n + 1]
+    instant: Int32
+    there: Words
+    own: Words
+    place: Int  # [n, T]
+
+    @classmethod
+    def collect(cls, positions: Positions, place: Int) -> "_Objects":
+        return cls(positions.offset, positions.instant, positions.there, positions.own, place)
+
+
+class _Candidates(NamedTuple):
+    """Objects who may be taken, with their own rows of words, side by side."""
+
+    row: Int  # [m], in the run's order
+    own: Words  # [m, W]
+    there: Words  # [m, W]
 
 
 def draw_symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
@@ -94,9 +109,9 @@ def draw_extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = 
 def prepare(positions: Positions, place: Int) -> None:
     """Compile what is needed only where objects have gaps, or few of them lack own instants."""
     none, own = np.zeros(0, np.int64), positions.own.copy()
-    known = positions.offset, positions.instant, positions.there
-    _fit_rest(*known, positions.own, place, none, none, own, own, np.zeros((0, 1), np.int32), 0, 0)
-    _find_nearest_owner(*known, own, place, none, np.int64(0))
+    objects = _Objects.collect(positions, place)
+    _fit_rest(objects, none, _Candidates(none, own, own), np.zeros((0, 1), np.int32), 0, 0)
+    _find_nearest_owner(objects, own, none, np.int64(0))
 
 
 class Remaining:
@@ -108,7 +123,7 @@ class Remaining:
         self.asks = np.diff(positions.offset) > 0  # [n]: who has own instants
         self.kept = np.ones(len(self.asks), bool)  # [n]: who is left
 
-    def draw(self, k: int, draw: Draw) -> NDArray[np.int32]:
+    def draw(self, k: int, draw: Draw) -> Int32:
         """Find partners of all who ask, and leave out who finds too few, until all are found among those left.
 
         Who loses none of its partners would draw them again, and is not asked again.
@@ -124,7 +139,7 @@ class Remaining:
             who = who[~self.kept[partners[who]].all(axis=1)]
         return partners
 
-    def make_sets(self, place: Int, k: int, owner: NDArray[np.int32], other: NDArray[np.int32], when: Words) -> Sets:
+    def make_sets(self, place: Int, k: int, owner: Int32, other: Int32, when: Words) -> Sets:
         """Make sets of pairs; where fewer than k objects lack own instants, have each of these serve in one.
 
         Else the record of one that serves in none would be known to belong to one of these few. Those who can serve in
@@ -134,11 +149,9 @@ class Remaining:
         if 0 < blank.sum() < k:
             idle = blank.copy()
             idle[other] = False
-            owners = self.order[(self.kept & self.asks)[self.order]]
+            owners, objects = self.order[(self.kept & self.asks)[self.order]], _Objects.collect(self.positions, place)
             for one in self.order[idle[self.order]]:
-                served = _find_nearest_owner(
-                    self.positions.offset, self.positions.instant, self.positions.there, when, place, owners, one
-                )
+                served = _find_nearest_owner(objects, when, owners, one)
                 if served < 0:
                     self.kept[one] = False
                 else:
@@ -147,24 +160,18 @@ class Remaining:
         turn = np.empty(n, np.int64)
         turn[self.order] = np.arange(n)
         pair = np.sort(owner * np.int64(n) + turn[other])
-        return Sets(
+        sets = Sets(
             offset=np.searchsorted(pair, np.arange(n + 1) * n),
             other=self.order[pair % n].astype(np.int32),
             when=np.where((self.kept & self.asks)[:, None], when, np.uint64(0)),
             kept=self.kept,
         )
+        return freeze_arrays(sets)
 
 
 def _pick_compatible(
-    positions: Positions,
-    place: Int,
-    who: Int,
-    k: int,
-    kept: NDArray[np.bool_],
-    *,
-    order: Int,
-    tasks: Tasks,
-) -> NDArray[np.int32]:
+    positions: Positions, place: Int, who: Int, k: int, kept: Bool, *, order: Int, tasks: Tasks
+) -> Int32:
     """Take by rising sum whom all taken before can be present with: among few candidates, if need be all."""
     taken = np.full((len(who), k - 1), -1, np.int32)
     short = np.arange(len(who))
@@ -174,13 +181,10 @@ def _pick_compatible(
             taken[short] = _take_fitting(positions.there, positions.own, who[short], candidates, k - 1)
             short = short[(taken[short, -1] < 0) & (candidates[:, -1] >= 0)]
     among, found = order[kept[order]], taken[short]
-    own, there = positions.own[among], positions.there[among]
+    rest = _Candidates(among, positions.own[among], positions.there[among])
 
     def run_range(low: int, high: int) -> None:
-        _fit_rest(
-            positions.offset, positions.instant, positions.there, positions.own, place, who[short], among, own, there,
-            found, low, high,
-        )  # fmt: skip
+        _fit_rest(_Objects.collect(positions, place), who[short], rest, found, low, high)
 
     cores.share_work(np.full(len(short), len(among)), run_range, _MIN_DEVIATIONS_PER_THREAD)
     taken[short] = found
@@ -191,7 +195,7 @@ def _pick_compatible(
 
 
 @compile_kernel
-def _visit(visited: Any, partners: Any) -> Any:
+def _visit(visited: Int, partners: Int32) -> tuple[Int32, Int32]:
     """Algorithm 3, lines 5 to 10: who chose, and whom. HS(i) are those whom i chose, and those who chose i."""
     n, wanted = partners.shape
     room = len(visited) * wanted
@@ -223,7 +227,7 @@ def _visit(visited: Any, partners: Any) -> Any:
 
 
 @compile_kernel
-def _take_fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> Any:
+def _take_fitting(there: Words, own: Words, who: Int, candidates: Int32, wanted: int) -> Int32:
     taken = np.full((len(who), wanted), -1, np.int32)
     for w in range(len(who)):
         # Kept true by `_fit`: all taken are present at `union`, and `common` is where all of them are present.
@@ -233,7 +237,7 @@ def _take_fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) 
 
 
 @compile_kernel
-def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: Any) -> None:
+def _fit(there: Words, own: Words, candidates: NDArray[np.integer], union: Words, common: Words, taken: Int32) -> None:
     """Take the first candidates who can be present with all taken before at all own instants of all of them.
 
     The union of the own instants of those taken, and the instants at which all of them are present, are kept.
@@ -252,7 +256,7 @@ def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: 
 
 
 @compile_kernel
-def _can_join(there: Any, own: Any, union: Any, common: Any) -> Any:
+def _can_join(there: Words, own: Words, union: Words, common: Words) -> bool:
     """Whether one is present at the instants of the union, and all the others at its own."""
     for word in range(len(union)):  # noqa: SIM110 - quicker than a generator
         if (union[word] & ~there[word]) | (own[word] & ~common[word]):
@@ -261,15 +265,14 @@ def _can_join(there: Any, own: Any, union: Any, common: Any) -> Any:
 
 
 @compile_kernel
-def _fit_rest(
-    offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, among: Any, own_of: Any, there_of: Any,
-    taken: Any, low: Any, high: Any,
-) -> None:  # fmt: skip
-    """Take more of all, by rising sum, then in the run's order, which `among` has.
+def _fit_rest(objects: _Objects, who: Int, candidates: _Candidates, taken: Int32, low: int, high: int) -> None:
+    """Take more of all, by rising sum, then in the run's order, which the candidates have.
 
     Who did not fit those taken when its turn came fits them no better now: those taken of the nearest stay first, and
     deviations are summed of those alone who fit all of these.
     """
+    own, there = objects.own, objects.there
+    among, own_of, there_of = candidates
     total, index = np.empty(len(among), np.int64), np.empty(len(among), np.int64)
     for w in range(low, high):
         i, found = who[w], 0
@@ -280,14 +283,15 @@ def _fit_rest(
                 common &= there[j]
         for at in range(len(among)):
             j = among[at]
-            if _can_join(there_of[at], own_of[at], union, common) and j != i and not _is_among(taken[w], j):
-                total[found], index[found] = _sum_deviations(offset, instant, place, i, j), j
+            fits = _can_join(there_of[at], own_of[at], union, common)
+            if fits and j != i and not _is_among(taken[w], j):
+                total[found], index[found] = _sum_deviations(objects, i, j), j
                 found += 1
         _fit(there, own, index[np.argsort(total[:found], kind="mergesort")], union, common, taken[w])
 
 
 @compile_kernel
-def _is_among(taken: Any, j: Any) -> Any:
+def _is_among(taken: Int32, j: int) -> bool:
     for one in taken:  # noqa: SIM110 - quicker than a generator
         if one == j:
             return True
@@ -295,24 +299,25 @@ def _is_among(taken: Any, j: Any) -> Any:
 
 
 @compile_kernel
-def _sum_deviations(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
+def _sum_deviations(objects: _Objects, i: int, j: Any) -> np.int64:
     """Sum the deviations along the curve at the own instants of i."""
-    total = np.int64(0)
-    for at in range(offset[i], offset[i + 1]):
-        total += abs(np.int64(place[i, instant[at]]) - np.int64(place[j, instant[at]]))
+    place, instant, total = objects.place, objects.instant, np.int64(0)
+    for at in range(objects.offset[i], objects.offset[i + 1]):
+        t = instant[at]
+        total += abs(np.int64(place[i, t]) - np.int64(place[j, t]))
     return total
 
 
 @compile_kernel
-def _find_nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any, owners: Any, one: Any) -> Any:
+def _find_nearest_owner(objects: _Objects, when: Words, owners: Int, one: Any) -> np.int64:
     """Find the owner that `one` deviates least from, of those at whose instants it is present; -1 where none is."""
-    best, least = np.int64(-1), np.int64(0)
+    there, best, least = objects.there, np.int64(-1), np.int64(0)
     for i in owners:
         fits = True
         for word in range(when.shape[1]):
             fits = fits and when[i, word] & ~there[one, word] == 0
         if fits:
-            total = _sum_deviations(offset, instant, place, i, one)
+            total = _sum_deviations(objects, i, one)
             # Strictly less: of equal sums the owner that comes first in the run's order.
             if best < 0 or total < least:
                 best, least = i, total

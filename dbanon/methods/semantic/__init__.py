@@ -160,7 +160,7 @@ METHOD = Method(
         "few_atoms": (
             "Number of atoms that the points of interest allow with this t, nearly: %s. So regions are large. More "
             "points of interest or a larger t make them smaller."
-        ),
+        )
     },
     totals={"subjects": "subjects", "fixes": "fixes"},
     reasons={

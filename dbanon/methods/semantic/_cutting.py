@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Bool, Float, Int, Int32
 from dbanon.methods.semantic._graph import Graph
 
 PROHIBITIVE_WEIGHT = 1e9  # weight of what an atom lacks with which none that holds comes not to hold
@@ -30,12 +30,22 @@ class Atoms(NamedTuple):
     of: Int  # [c]: the atom of each cell
     size: Int  # [c], by atom from here: cells, area, points of interest of each category and of all, categories
     area: Int  # [c]
-    kinds: NDArray[np.int32]  # [c, q]
+    kinds: Int32  # [c, q]
     pois: Int  # [c]
     there: Int  # [c]
     sums: Float  # [c]: sum of m (ln m - ln Y) over categories of m points of interest and share Y
     usual: Float  # [c], by cell: size times area of the atom it was in when the search began
     usuals: Float  # [c]: sum of `usual` over the atom
+
+
+class _Chains(NamedTuple):
+    """The cells of each atom, one after the other, -1 at the end; and the cheapest merge of those that do not hold."""
+
+    first: Int  # [c], by atom
+    last: Int  # [c], by atom
+    after: Int  # [c], by cell
+    partner: Int  # [c], by atom: -1 for none
+    rise: Float  # [c], by atom: what the merge costs; infinite for none
 
 
 class Scratch(NamedTuple):
@@ -48,7 +58,8 @@ class Scratch(NamedTuple):
     size: Int  # [c]
     area: Int  # [c]
     usual: Float  # [c]
-    kinds: NDArray[np.int32]  # [c, q]
+    kinds: Int32  # [c, q]
+    below: Bool  # [c], by place in the queue: whether it is cut off
     inner: Int  # [e]: borders that a tree may grow over: a place in the queue, and a cell
     outer: Int  # [e]
 
@@ -58,7 +69,7 @@ def make_scratch(graph: Graph) -> Scratch:
     longs = np.zeros((5, c), np.int64)
     return Scratch(
         longs[0], np.zeros(1, np.int64), longs[1], longs[2], longs[3], longs[4], np.zeros(c),
-        np.zeros((c, q), np.int32), np.zeros(e, np.int64), np.zeros(e, np.int64),
+        np.zeros((c, q), np.int32), np.zeros(c, np.bool_), np.zeros(e, np.int64), np.zeros(e, np.int64),
     )  # fmt: skip
 
 
@@ -94,7 +105,7 @@ def _draw_exponential(state: NDArray[np.uint64]) -> Any:
 
 
 @compile_kernel
-def _sum_mix(graph: Graph, count: NDArray[np.int32], less: NDArray[np.int32], sign: int) -> Any:
+def _sum_mix(graph: Graph, count: Int32, less: Int32, sign: int) -> Any:
     """Sum up points of interest, categories, and m (ln m - ln Y), of one count with or without another."""
     pois, there, sums = 0, 0, 0.0
     for u in range(len(count)):
@@ -121,7 +132,7 @@ def _measure_lack(graph: Graph, mix: tuple[int, int, float]) -> Any:
 
 
 @compile_kernel
-def _compute_price(  # noqa: PLR0917 - one step of the search
+def _compute_price(
     graph: Graph, weight: float, size: int, area: int, mix: tuple[int, int, float], usuals: float
 ) -> Any:
     """Cells times area, and what an atom lacks, as a share of what its cells usually cost; 0 without cells."""
@@ -174,7 +185,7 @@ def begin(graph: Graph, of: Int) -> Any:
 
 
 @compile_kernel
-def flip(  # noqa: PLR0917 - one step of the search
+def flip(
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
     """Move random cells to a neighbour's atom, as annealing allows at this temperature; 0: only where it gains."""
@@ -254,7 +265,7 @@ def _move(graph: Graph, atoms: Atoms, i: int, a: int, b: int) -> None:
 
 
 @compile_kernel
-def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
+def _grow(  # noqa: C901 - one search
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], i: int, a: int, b: int
 ) -> Any:
     """Span two atoms (or one) by a random tree, and sum up what is below each of its cells; give its size."""
@@ -295,15 +306,17 @@ def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
 
 
 @compile_kernel
-def _recut(  # noqa: PLR0917 - one step of the search
+def _recut(
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], i: int, b: int, heat: float, weight: float
 ) -> Any:
     """Cut the atom of cell `i`, or it and atom `b`, where it costs least along a random tree; say whether it did."""
     a = atoms.of[i]
     length = _grow(graph, atoms, work, state, i, a, b)
     best, least = 0, np.inf
+    # To cut above the p-th cell parts what is below it, which `_grow` has summed up, from the rest.
     for p in range(1, length):
         size, area, usual = work.size[p], work.area[p], work.usual[p]
+        # What atoms lack only adds to this, so most cuts need no look at their points of interest.
         plain = size * np.float64(area) + (length - size) * np.float64(work.area[0] - area)
         if plain >= least:
             continue
@@ -321,10 +334,10 @@ def _recut(  # noqa: PLR0917 - one step of the search
         return False
     if a == b:
         b = int(np.argmin(atoms.size))  # a free number: only where each cell is an atom there is none, and no cut
+    # Cells stand behind the one that they were reached from, so that one's side is known.
     for p in range(length):
-        below = p == best or (p > best and work.mark[work.queue[work.before[p]]] == -work.stamp[0])
-        work.mark[work.queue[p]] = -work.stamp[0] if below else work.stamp[0]
-        atoms.of[work.queue[p]] = b if below else a
+        work.below[p] = p == best or (p > best and work.below[work.before[p]])
+        atoms.of[work.queue[p]] = b if work.below[p] else a
     atoms.size[b], atoms.area[b], atoms.usuals[b] = work.size[best], work.area[best], work.usual[best]
     atoms.size[a], atoms.area[a] = length - work.size[best], work.area[0] - work.area[best]
     atoms.usuals[a] = work.usual[0] - work.usual[best]
@@ -337,7 +350,7 @@ def _recut(  # noqa: PLR0917 - one step of the search
 
 
 @compile_kernel
-def recut(  # noqa: PLR0917 - one step of the search
+def recut(
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
     """Recut the atoms of random cells, or of random neighbours, as long as there is work left."""
@@ -373,56 +386,79 @@ def split(graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64]) 
 
 
 @compile_kernel
-def join(graph: Graph, atoms: Atoms, work: Scratch) -> None:  # noqa: C901, PLR0912 - one loop over chains of cells
+def _append(chains: _Chains, a: int, first: int, last: int) -> None:
+    """Append a chain of cells to an atom's."""
+    if chains.first[a] < 0:
+        chains.first[a] = first
+    else:
+        chains.after[chains.last[a]] = first
+    chains.last[a] = last
+
+
+@compile_kernel
+def _walk(chains: _Chains, a: int, cells: Int) -> int:
+    """Write the cells of an atom; their number."""
+    i, number = chains.first[a], 0
+    while i >= 0:
+        cells[number] = i
+        i, number = chains.after[i], number + 1
+    return number
+
+
+@compile_kernel
+def join(graph: Graph, atoms: Atoms, work: Scratch) -> None:
     """Merge atoms that do not hold with neighbours, the cheapest merge first, until each holds or has no neighbour."""
     c = len(atoms.of)
-    first, last, after = np.full(c, -1), np.full(c, -1), np.full(c, -1)  # the cells of each atom, as chains
+    chains = _Chains(np.full(c, -1), np.full(c, -1), np.full(c, -1), np.full(c, -1), np.full(c, np.inf))
     for i in range(c):
-        a = atoms.of[i]
-        if first[a] < 0:
-            first[a] = i
-        else:
-            after[last[a]] = i
-        last[a] = i
-    partner, rise = np.full(c, -1), np.full(c, np.inf)  # the cheapest merge of each atom that does not hold
+        _append(chains, atoms.of[i], i, i)
     for a in range(c):
-        if atoms.size[a] and not has_l_and_t(graph, atoms, a):
-            partner[a], rise[a] = _find_partner(graph, atoms, first, after, a)
+        _find_partner(graph, atoms, chains, work, a)
+    # Kept true: merges are of the atoms as they are. Each turn leaves one atom less, so this ends.
     while True:
-        a = np.argmin(rise)
-        if rise[a] == np.inf:
+        a = int(np.argmin(chains.rise))
+        if chains.rise[a] == np.inf:
             return
-        b = partner[a]
-        after[last[b]], last[b], i = first[a], last[a], first[a]
-        while i >= 0:
-            atoms.of[i], i = b, after[i]
-        atoms.size[b] += atoms.size[a]
-        atoms.area[b] += atoms.area[a]
-        atoms.usuals[b] += atoms.usuals[a]
-        for kind in range(atoms.kinds.shape[1]):
-            atoms.kinds[b, kind] += atoms.kinds[a, kind]
-        _sum_up(graph, atoms, b)
-        atoms.size[a], first[a], rise[a], rise[b] = 0, -1, np.inf, np.inf
+        b = chains.partner[a]
+        _unite(graph, atoms, chains, work, a, b)
+        chains.rise[a] = np.inf
         # What merges cost changed for the union and for its neighbours alone.
         work.stamp[0] += 1
-        work.mark[b], i = work.stamp[0], first[b]
-        if not has_l_and_t(graph, atoms, b):
-            partner[b], rise[b] = _find_partner(graph, atoms, first, after, b)
-        while i >= 0:
+        work.mark[b] = work.stamp[0]
+        _find_partner(graph, atoms, chains, work, b)
+        for p in range(_walk(chains, b, work.queue)):
+            i = work.queue[p]
             for at in range(graph.first[i], graph.first[i + 1]):
                 near = atoms.of[graph.near[at]]
                 if work.mark[near] != work.stamp[0]:
                     work.mark[near] = work.stamp[0]
-                    if not has_l_and_t(graph, atoms, near):
-                        partner[near], rise[near] = _find_partner(graph, atoms, first, after, near)
-            i = after[i]
+                    _find_partner(graph, atoms, chains, work, near)
 
 
 @compile_kernel
-def _find_partner(graph: Graph, atoms: Atoms, first: Int, after: Int, a: int) -> Any:
-    """Find the neighbour that an atom is merged with at the least cost, of equal ones the first; and the cost."""
-    best, least, i = -1, np.inf, first[a]
-    while i >= 0:
+def _unite(graph: Graph, atoms: Atoms, chains: _Chains, work: Scratch, a: int, b: int) -> None:
+    """Give atom b all that atom a has; the number a is free then."""
+    for p in range(_walk(chains, a, work.queue)):
+        atoms.of[work.queue[p]] = b
+    _append(chains, b, chains.first[a], chains.last[a])
+    atoms.size[b] += atoms.size[a]
+    atoms.area[b] += atoms.area[a]
+    atoms.usuals[b] += atoms.usuals[a]
+    for kind in range(atoms.kinds.shape[1]):
+        atoms.kinds[b, kind] += atoms.kinds[a, kind]
+    _sum_up(graph, atoms, b)
+    atoms.size[a], chains.first[a] = 0, -1
+
+
+@compile_kernel
+def _find_partner(graph: Graph, atoms: Atoms, chains: _Chains, work: Scratch, a: int) -> None:
+    """Find the neighbour that an atom is merged with at the least cost, of equal ones the first; none if it holds."""
+    chains.rise[a] = np.inf
+    if not atoms.size[a] or has_l_and_t(graph, atoms, a):
+        return
+    best, least = -1, np.inf
+    for p in range(_walk(chains, a, work.before)):  # `join` is walking along the queue
+        i = work.before[p]
         for at in range(graph.first[i], graph.first[i + 1]):
             b = atoms.of[graph.near[at]]
             if b == a:
@@ -433,5 +469,4 @@ def _find_partner(graph: Graph, atoms: Atoms, first: Int, after: Int, a: int) ->
             ) - _compute_atom_price(graph, atoms, 0.0, a) - _compute_atom_price(graph, atoms, 0.0, b)  # fmt: skip
             if rise < least or (rise == least and b < best):
                 best, least = b, rise
-        i = after[i]
-    return best, least
+    chains.partner[a], chains.rise[a] = best, least

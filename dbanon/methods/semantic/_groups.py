@@ -1,7 +1,5 @@
 """Who is merged with whom: the cheapest pair first, until every group has k people (Algorithm 2, the outer loop)."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator

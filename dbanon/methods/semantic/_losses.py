@@ -1,7 +1,5 @@
 """What a merge of two points loses in time and space (section III-B of the paper), and what one of two trajectories."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -9,19 +9,34 @@ as in k-merge (`dbanon.methods.kte`), let c(j) be the last slot i for which the 
 stretch of the optimum that ends with slot j starts with a slot i, c(c(j) - 1) < i <= c(j).
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Float, Int, freeze_arrays
+from dbanon.base.trajectory import Bool, Float, Int, Int32, freeze_arrays
 from dbanon.methods.semantic._losses import Scale, Track
 
 
-def cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32]) -> Track:
+class _Fixes(NamedTuple):
+    """The fixes of a group, and where each slot begins."""
+
+    area: Int  # [a]: of each atom
+    slot: Int  # [m]
+    atom: Int32  # [m]
+    order: Int  # [m]: fixes by slot
+    first: Int  # [c + 1]: slot j has the fixes ``order[first[j]:first[j + 1]]``
+
+
+class _Met(NamedTuple):
+    """Where atoms were met, as long as c(j) stays."""
+
+    held: Int  # [a], by atom: c(j), where a slot from there to j has it
+    passed: Int  # [a], by atom: c(j), where a slot before it has it
+    new: Bool  # [m], by place in `order`, of slots before c(j): whether no slot between has its atom
+
+
+def cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: Int32) -> Track:
     """Cut the fixes of a group into the rows that lose least.
 
     Parameters
@@ -51,14 +66,12 @@ def cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.i
 
 
 @compile_kernel
-def _cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32], order: Int) -> Any:
+def _cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: Int32, order: Int) -> Any:
     first, complete = _find_slots(offset, slot, order)
-    count = len(first) - 1
+    fixes, count = _Fixes(area, slot, atom, order, first), len(first) - 1
     cost, since = np.zeros(count + 1), np.zeros(count, np.int64)  # cost[j + 1]: the least up to slot j
     least = np.zeros(count + 1)  # of the costs before the starts up to each
-    held = np.full(len(area), -1)  # by atom: c(j), where a slot from there to j has it
-    passed = np.full(len(area), -1)  # by atom: c(j), where a slot before it has it
-    new = np.zeros(len(slot), np.bool_)  # by fix in `order`, of slots before c(j): whether no slot between has its atom
+    met = _Met(np.full(len(area), -1), np.full(len(area), -1), np.zeros(len(slot), np.bool_))
     c, high, low, ready, own = -1, 0, 0, -1, np.int64(0)
     # Kept true: costs up to slots before j are the least there are, which depends on no later slot.
     for j in range(count):
@@ -73,31 +86,34 @@ def _cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.
             low, high = (max(before, ready) + 1, c) if before >= 0 else (0, 0)
             own = np.int64(0)
             for i in range(high, j + 1):
-                own += _hold(area, order, first, atom, i, c, held)
-            _look_back(order, first, atom, low, high, c, passed, new)
+                own += _hold(fixes, i, c, met.held)
+            _look_back(fixes, low, high, c, met)
             least[low] = cost[low]
             for i in range(low + 1, high + 1):
                 least[i] = min(least[i - 1], cost[i])
         else:
-            own += _hold(area, order, first, atom, j, c, held)
-        cost[j + 1], since[j] = _find_best_start(
-            area, scale, slot, atom, order, first, j, low, high, c, own, held, new, cost, least
-        )
-    return _build_track(slot, atom, order, first, since)
+            own += _hold(fixes, j, c, met.held)
+        # Starts after c(j) lack a member.
+        cost[j + 1], since[j] = _find_best_start(fixes, scale, met, j, low, high, own, cost, least)
+    return _build_track(fixes, since)
 
 
 @compile_kernel
 def _find_best_start(
-    area: Int, scale: Scale, slot: Int, atom: NDArray[np.int32], order: Int, first: Int, j: int, low: int, high: int,
-    mark: int, own: Any, held: Int, new: Any, cost: Float, least: Float,
-) -> Any:  # fmt: skip
-    """Find the start from `high` back to `low` with which all slots up to j cost least, and what they cost."""
+    fixes: _Fixes, scale: Scale, met: _Met, j: int, low: int, high: int, own: Any, cost: Float, least: Float
+) -> Any:
+    """Find the start from `high` back to `low` with which all slots up to j cost least, and what they cost.
+
+    `high` is c(j), or all up to j is one stretch; `own` is the area of the atoms of slots c(j) to j.
+    """
+    area, slot, atom, order, first = fixes
+    held, _, new = met
     best, start, covered = np.inf, high, own
     for i in range(high, low - 1, -1):
         # Kept true: `covered` is the area of the atoms of slots i to j.
         if i < high:
             for at in range(first[i], first[i + 1]):
-                if new[at] and held[atom[order[at]]] != mark:
+                if new[at] and held[atom[order[at]]] != high:
                     covered += area[atom[order[at]]]
         span = slot[order[first[j]]] + 1 - slot[order[first[i]]]
         loss = scale.weight_time * min(span / scale.span, 1.0)
@@ -130,8 +146,9 @@ def _find_slots(offset: Int, slot: Int, order: Int) -> tuple[Int, Int]:
 
 
 @compile_kernel
-def _hold(area: Int, order: Int, first: Int, atom: NDArray[np.int32], j: int, mark: int, held: Int) -> Any:
+def _hold(fixes: _Fixes, j: int, mark: int, held: Int) -> Any:
     """Mark the atoms of a slot; give the area of those that were not marked."""
+    area, _, atom, order, first = fixes
     added = np.int64(0)
     for at in range(first[j], first[j + 1]):
         here = atom[order[at]]
@@ -142,10 +159,9 @@ def _hold(area: Int, order: Int, first: Int, atom: NDArray[np.int32], j: int, ma
 
 
 @compile_kernel
-def _look_back(
-    order: Int, first: Int, atom: NDArray[np.int32], low: int, high: int, mark: int, passed: Int, new: Any
-) -> None:
+def _look_back(fixes: _Fixes, low: int, high: int, mark: int, met: _Met) -> None:
     """Say of each fix of the slots before `high`, back to `low`, whether its atom comes up for the first time there."""
+    atom, order, first, passed, new = fixes.atom, fixes.order, fixes.first, met.passed, met.new
     for i in range(high - 1, low - 1, -1):
         for at in range(first[i], first[i + 1]):
             here = atom[order[at]]
@@ -154,8 +170,9 @@ def _look_back(
 
 
 @compile_kernel
-def _build_track(slot: Int, atom: NDArray[np.int32], order: Int, first: Int, since: Int) -> Track:
+def _build_track(fixes: _Fixes, since: Int) -> Track:
     """Follow the stretches back from the last slot, and write them from the first."""
+    _, slot, atom, order, first = fixes
     count, j = 0, len(since) - 1
     while j >= 0:
         count, j = count + 1, since[j] - 1

@@ -1,7 +1,5 @@
 """From trajectories and cells to rows, what is left out of them, and how fine they are."""
 
-# ruff: noqa: PLR0917 - what rows are made of
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,12 +46,7 @@ class Made:
 
 
 def compute_cloaks(
-    data: Trajectories,
-    params: Parameters,
-    rng: np.random.Generator,
-    algorithm: str,
-    cells: Cells,
-    tasks: Tasks = HERE,
+    data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, cells: Cells, tasks: Tasks = HERE
 ) -> Cloaks:
     """Merge trajectories of atoms; see `dbanon.methods.semantic.anonymise`."""
     rank = rank_subjects(data, rng)

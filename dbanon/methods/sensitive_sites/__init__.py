@@ -48,10 +48,7 @@ class Parameters:
         promises="more",
     )
     guard_inside: bool = declare_parameter(
-        False,
-        "Whether all people inside a site's rectangle are hidden with it, too.",
-        type="switch",
-        promises="more",
+        False, "Whether all people inside a site's rectangle are hidden with it, too.", type="switch", promises="more"
     )
     improve: bool = declare_parameter(
         True,
@@ -121,12 +118,7 @@ METHOD = Method(
 
 
 def anonymise(
-    data: Trajectories,
-    params: Parameters,
-    rng: np.random.Generator,
-    *,
-    algorithm: str = "bk",
-    sites: Sites,
+    data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "bk", sites: Sites
 ) -> Cloaks:
     """Hide k subjects with each site.
 

@@ -10,11 +10,9 @@ Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Location
 SSDBM 2008, section 4.2.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,23 +48,32 @@ def find_best_starts(subjects: Boxes, sites: Boxes, k: int) -> Int:
     -----
     O(m (n - k m)) time; m (n - k m) bits up to `MAX_DECISION_BYTES`, and 16 bytes a subject.
     """
-    windows, width = subjects.bound_windows(k), len(subjects) + 1 - k * len(sites)
+    windows, width = subjects.bound_windows(k), len(subjects.x0) + 1 - k * len(sites.x0)
     step = max(1, MAX_DECISION_BYTES // -(-width // 8))
-    cuts = [*range(0, len(sites), step), len(sites)]
+    cuts = [*range(0, len(sites.x0), step), len(sites.x0)]
     # costs[i] is the column before the i-th stretch of columns; of the decisions only the last stretch's are kept.
     costs = [np.zeros(width, np.int64)]
     better: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
     for low, high in pairwise(cuts):
         costs.append(costs[-1].copy())
         better = _tabulate(windows, sites, k, low, high, costs[-1])
-    start = np.empty(len(sites), np.int64)
+    start = np.empty(len(sites.x0), np.int64)
     # Lines 15 to 19: from the last start allowed, back through the columns; earlier stretches are tabulated again.
     at = width - 1
     for number, (low, high) in reversed(list(enumerate(pairwise(cuts)))):
-        if high < len(sites):
+        if high < len(sites.x0):
             better = _tabulate(windows, sites, k, low, high, costs[number].copy())
         at = _trace(better, at, start[low:high])
-    return start + k * np.arange(len(sites))
+    return start + k * np.arange(len(sites.x0))
+
+
+class _Table(NamedTuple):
+    """A stretch of columns while they are tabulated."""
+
+    low: int  # its first column
+    cost: Int  # [n + 1 - m k]: the column done last, place by place
+    edge: Int  # [columns]: the least of each column so far
+    better: NDArray[np.uint8]  # [columns, bytes]: a bit a place, whether a group that starts there is the best so far
 
 
 def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: Int) -> NDArray[np.uint8]:
@@ -77,8 +84,10 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
     """
     threads = min(cores.count_threads(), high - low)
     parts = list(pairwise(low + (high - low) * i // threads for i in range(threads + 1)))
-    edge = np.full(high - low, _INFINITE_COST, np.int64)
-    better = np.zeros((high - low, -(-len(cost) // 8)), np.uint8)
+    table = _Table(
+        low=low, cost=cost, edge=np.full(high - low, _INFINITE_COST, np.int64),
+        better=np.zeros((high - low, -(-len(cost) // 8)), np.uint8),
+    )  # fmt: skip
     scratch = np.empty((threads, _STARTS_PER_BLOCK), np.int64)
     blocks = range(-(-len(cost) // _STARTS_PER_BLOCK))
 
@@ -86,23 +95,20 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
         if block in blocks:
             first, last = parts[part]
             begin, end = block * _STARTS_PER_BLOCK, min((block + 1) * _STARTS_PER_BLOCK, len(cost))
-            _compute_columns(
-                *windows.columns, *sites.columns, k, low, first, last, begin, end, scratch[part], cost, edge, better
-            )
+            _compute_columns(windows, sites, k, first, last, begin, end, table, scratch[part])
 
     with ThreadPoolExecutor(threads) as pool:
         # Kept true: when a range comes to a block, the range before it has left there its last column (Cost_{j-1}), and
         # it has itself carried its minima (Cost_j[t - 1]) to the block's begin. No two ranges are at one block.
         for turn in range(len(blocks) + threads - 1):
             list(pool.map(compute_block, range(threads), range(turn, turn - threads, -1)))
-    return better
+    return table.better
 
 
 @compile_kernel
 def _compute_columns(
-    wx0: Any, wy0: Any, wx1: Any, wy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, k: Any, low: Any, first: Any,
-    last: Any, begin: Any, end: Any, scratch: Any, cost: Any, edge: Any, better: Any,
-) -> None:  # fmt: skip
+    windows: Boxes, sites: Boxes, k: int, first: int, last: int, begin: int, end: int, table: _Table, scratch: Int
+) -> None:
     """Equation (6) for the starts ``[begin, end)`` of columns ``[first, last)``; `edge` carries minima on to the next.
 
     With t = i - j k, Cost_j[t] = min(Cost_j[t - 1], Cost_{j-1}[t] + GC(window t + j k, s_j)).
@@ -111,27 +117,28 @@ def _compute_columns(
     for j in range(first, last):
         # a(j) and b(j), equation (5), with j from 0: t = i - j k runs over the same n + 1 - m k places in every column.
         shift = begin + j * k
-        a0, b0 = wx0[shift : shift + n], wy0[shift : shift + n]
-        a1, b1 = wx1[shift : shift + n], wy1[shift : shift + n]
-        column, left, bottom, right, top = cost[begin:end], sx0[j], sy0[j], sx1[j], sy1[j]
+        a0, b0 = windows.x0[shift : shift + n], windows.y0[shift : shift + n]
+        a1, b1 = windows.x1[shift : shift + n], windows.y1[shift : shift + n]
+        left, bottom, right, top = sites.x0[j], sites.y0[j], sites.x1[j], sites.y1[j]
+        column = table.cost[begin:end]
         # Apart from the minima, and in int32 as long as it fits, so that it is vectorised.
         for t in range(n):
             wide = np.int64(np.int32(max(a1[t], right) - min(a0[t], left))) + 1
             high = np.int64(np.int32(max(b1[t], top) - min(b0[t], bottom))) + 1
             scratch[t] = column[t] + wide * high
         # Lines 10 to 14, the last two for every i: the minimum so far is carried on; < takes the lowest of equals.
-        best, row = edge[j - low], better[j - low]
+        best, row = table.edge[j - table.low], table.better[j - table.low]
         for t in range(n):
             found = scratch[t]
             if found < best:
                 best = found
                 row[(begin + t) >> 3] |= np.uint8(1 << (t & 7))
             column[t] = best
-        edge[j - low] = best
+        table.edge[j - table.low] = best
 
 
 @compile_kernel
-def _trace(better: Any, at: Any, start: Any) -> Any:
+def _trace(better: NDArray[np.uint8], at: int, start: Int) -> int:
     """Follow the decisions back: the best start at or before `at` is the last one that was better than all before."""
     for j in range(len(start) - 1, -1, -1):
         while not better[j, at >> 3] >> (at & 7) & 1:

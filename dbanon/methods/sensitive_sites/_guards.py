@@ -1,14 +1,12 @@
 """Hides further subjects with a site's k: those who stand on it, and those whose exact place a guard forbids."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Int
-from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
+from dbanon.base.trajectory import Int, Int32, freeze_arrays
+from dbanon.methods.sensitive_sites._boxes import Boxes
 
 _INFINITE_DISTANCE = np.int64(2**62)
 _NEARER_FACTOR = 1 - 1e-13  # three cells of 0.3 m are not nearer than 0.9 m, whatever float64 makes of it
@@ -17,13 +15,25 @@ _NEARER_FACTOR = 1 - 1e-13  # three cells of 0.3 m are not nearer than 0.9 m, wh
 def bound_sites(subjects: Boxes, sites: Boxes, site: Int32) -> Boxes:
     """Bound each site and its subjects; `site` gives the site of each subject, or -1."""
     hidden = np.flatnonzero(site >= 0)
-    low = [side.copy() for side in (sites.x0, sites.y0)]
-    high = [side.copy() for side in (sites.x1, sites.y1)]
-    for bound, side in zip(low, (subjects.x0, subjects.y0), strict=True):
-        np.minimum.at(bound, site[hidden], side[hidden])
-    for bound, side in zip(high, (subjects.x1, subjects.y1), strict=True):
-        np.maximum.at(bound, site[hidden], side[hidden])
-    return Boxes(x0=low[0], y0=low[1], x1=high[0], y1=high[1])
+    box = Boxes(*(side.copy() for side in sites))
+    for extreme, bound, side in zip((np.minimum, np.minimum, np.maximum, np.maximum), box, subjects, strict=True):
+        extreme.at(bound, site[hidden], side[hidden])
+    return freeze_arrays(box)
+
+
+class _Guard(NamedTuple):
+    """Who must not be published as they are."""
+
+    guard_m: float  # subjects nearer than this to a site
+    cell_m: float  # side of a cell
+    inside: bool  # whether also those whose cells meet a site's rectangle
+
+
+class _Claims(NamedTuple):
+    """The nearest site that claims each subject."""
+
+    site: Int32  # [n]: -1 for none
+    away: Int  # [n]: squared distance in cells
 
 
 def add(
@@ -55,15 +65,12 @@ def add(
     # Each round adds subjects until none is claimed: a site's rectangle grows by those it got, and may meet others.
     while True:
         box = bound_sites(ordered, sites, mine)
-        nearest, claimed = np.full(len(mine), _INFINITE_DISTANCE, np.int64), np.full(len(mine), -1, np.int32)
-        _claim(
-            *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, guard_m, cell_m, guard_inside,
-            nearest, claimed,
-        )  # fmt: skip
-        new = claimed >= 0
+        claims = _Claims(np.full(len(mine), -1, np.int32), np.full(len(mine), _INFINITE_DISTANCE, np.int64))
+        _claim(ordered, mine, widest, sites, box, site_rank, _Guard(guard_m, cell_m, guard_inside), claims)
+        new = claims.site >= 0
         if not new.any():
             break
-        mine[new] = claimed[new]
+        mine[new] = claims.site[new]
     found = np.empty_like(site)
     found[by_x] = mine
     return found
@@ -71,29 +78,31 @@ def add(
 
 @compile_kernel
 def _claim(
-    x0: Any, y0: Any, x1: Any, y1: Any, widest: Any, mine: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, bx0: Any,
-    by0: Any, bx1: Any, by1: Any, rank: Any, guard_m: Any, cell_m: Any, inside: Any, nearest: Any, claimed: Any,
-) -> None:  # fmt: skip
-    """Let each site claim subjects; of those by x0 only a strip is looked at."""
+    subjects: Boxes, mine: Int32, widest: int, sites: Boxes, box: Boxes, rank: Int, guard: _Guard, claims: _Claims
+) -> None:
+    """Let each site claim subjects, who come by x0 and are as wide as `widest` at most."""
+    x0, y0, x1, y1 = subjects
     # In whole cells, rounded up: a strip too wide costs time, one too narrow would miss subjects.
-    margin = np.int64(np.ceil(guard_m / cell_m))
-    for s in range(len(sx0)):
-        left, right = np.int64(sx0[s]) - margin, np.int64(sx1[s]) + margin
-        if inside:
-            left, right = min(left, np.int64(bx0[s])), max(right, np.int64(bx1[s]))
-        for u in range(np.searchsorted(x0, left - widest), len(x0)):
+    margin = np.int64(np.ceil(guard.guard_m / guard.cell_m))
+    for s in range(len(sites.x0)):
+        left, right = np.int64(sites.x0[s]) - margin, np.int64(sites.x1[s]) + margin
+        if guard.inside:
+            left, right = min(left, np.int64(box.x0[s])), max(right, np.int64(box.x1[s]))
+        # Who begins further left than by the widest subject ends before the strip; from `right` on all begin behind it.
+        for u in range(np.searchsorted(x0, left - widest), len(mine)):
             if x0[u] > right:
                 break
             if mine[u] >= 0:
                 continue
-            dx = max(np.int64(0), np.int64(x0[u]) - sx1[s], np.int64(sx0[s]) - x1[u])
-            dy = max(np.int64(0), np.int64(y0[u]) - sy1[s], np.int64(sy0[s]) - y1[u])
+            dx = max(np.int64(0), np.int64(x0[u]) - sites.x1[s], np.int64(sites.x0[s]) - x1[u])
+            dy = max(np.int64(0), np.int64(y0[u]) - sites.y1[s], np.int64(sites.y0[s]) - y1[u])
             # Squared distance: on each axis between the nearer sides, 0 where they overlap; exact, as it is below 2^62.
             away = dx * dx + dy * dy
-            meets = inside and x0[u] <= bx1[s] and x1[u] >= bx0[s] and y0[u] <= by1[s] and y1[u] >= by0[s]
-            if not (away == 0 or np.sqrt(np.float64(away)) * cell_m < guard_m * _NEARER_FACTOR or meets):
+            meets = guard.inside and x0[u] <= box.x1[s] and x1[u] >= box.x0[s]
+            meets = meets and y0[u] <= box.y1[s] and y1[u] >= box.y0[s]
+            near = np.sqrt(np.float64(away)) * guard.cell_m < guard.guard_m * _NEARER_FACTOR
+            if not (away == 0 or near or meets):
                 continue
             # Whatever the order of the sites: the nearest one, of equally near ones that of the lowest rank.
-            known = claimed[u]
-            if away < nearest[u] or (away == nearest[u] and rank[s] < rank[known]):
-                nearest[u], claimed[u] = away, s
+            if away < claims.away[u] or (away == claims.away[u] and rank[s] < rank[claims.site[u]]):
+                claims.away[u], claims.site[u] = away, s

@@ -7,14 +7,12 @@ becomes longer (width + height) than it was, nor thinner than `MAX_ASPECT` unles
 areas, but nearly show where their subjects are.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Float, Int, Int32
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 MAX_ASPECT = 4.0  # of the longer to the shorter side; a rectangle that was thinner may stay so
@@ -22,7 +20,36 @@ MAX_PASSES = 10
 MIN_GAIN_SHARE = 0.005  # of the total area in a pass; below it is left at that
 CANDIDATES_PER_SITE = 1000  # subjects a site looks at, those first that take the least area with it
 MAX_TRIED_SIDES = 24  # left and right sides that are tried, of the many there may be
-_NO_SPAN = np.int64(2**62)
+_NO_SPAN = 2**62
+
+
+class _Mapping(NamedTuple):
+    """Who is hidden with which site, and what may become of each site's rectangle."""
+
+    members: Int  # [m, k]
+    owner: Int32  # [n]: the inverse of `members`; -1 for those without a site
+    area: Int  # [m]: cells of the rectangle
+    length: Int  # [m]: the greatest width + height allowed
+    aspect: Float  # [m]: the greatest ratio of the longer to the shorter side allowed
+
+
+class _Around(NamedTuple):
+    """A site, and the subjects that it may have."""
+
+    site: Int  # [4]: x0, y0, x1, y1
+    near: Int  # [4, c]: their x0, y0, x1, y1, copied side by side: they are read hundreds of times; by x0
+    order: Int  # [2, c]: their places by x0, and by y0
+    shaped: bool  # whether any subject is more than a point
+    k: int
+    scratch: Int  # [2, c or more]
+
+
+class _Limits(NamedTuple):
+    """What a rectangle that replaces another must keep to."""
+
+    area: int  # it must have fewer cells than this
+    length: int
+    aspect: float
 
 
 def improve(subjects: Boxes, sites: Boxes, members: Int) -> Int:
@@ -48,17 +75,19 @@ def improve(subjects: Boxes, sites: Boxes, members: Int) -> Int:
     rank = np.empty_like(by_x)
     rank[by_x] = np.arange(len(by_x))
     ordered, mine = subjects.take(by_x), rank[members]
-    owner = np.full(len(subjects), -1, np.int32)
-    owner[mine.ravel()] = np.repeat(np.arange(len(sites), dtype=np.int32), mine.shape[1])
+    owner = np.full(len(subjects.x0), -1, np.int32)
+    owner[mine.ravel()] = np.repeat(np.arange(len(sites.x0), dtype=np.int32), mine.shape[1])
     wide, tall = measure_sides(ordered, sites, mine)
-    area, length = wide * tall, wide + tall
-    aspect = np.maximum(MAX_ASPECT, np.maximum(wide, tall) / np.minimum(wide, tall))
+    mapping = _Mapping(
+        mine, owner, wide * tall, wide + tall, np.maximum(MAX_ASPECT, np.maximum(wide, tall) / np.minimum(wide, tall))
+    )
+    area = mapping.area
     shaped = bool((subjects.x1 > subjects.x0).any() or (subjects.y1 > subjects.y0).any())
-    # Kept true: `mine` are k subjects of each site, disjoint, and `owner` their inverse; areas only shrink. The largest
-    # rectangles go first: they have most to gain.
+    # Kept true: each site has k subjects that no other has, and areas only shrink. The largest rectangles go first:
+    # they have most to gain.
     for _ in range(MAX_PASSES):
         before, order = int(area.sum()), np.argsort(-area, kind="stable")
-        _search(*ordered.columns, shaped, *sites.columns, order, length, aspect, mine, owner, area)
+        _search(ordered, shaped, sites, order, mapping)
         if before - int(area.sum()) <= MIN_GAIN_SHARE * before:
             break
     return np.asarray(by_x[mine])
@@ -72,39 +101,41 @@ def measure_sides(subjects: Boxes, sites: Boxes, members: Int) -> tuple[Int, Int
 
 
 @compile_kernel
-def _search(
-    x0: Any, y0: Any, x1: Any, y1: Any, shaped: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any, length: Any,
-    aspect: Any, members: Any, owner: Any, area: Any,
-) -> None:  # fmt: skip
-    """One pass; subjects are sorted by x0. `members`, `owner` and `area` are brought up to date."""
-    found, size = np.empty(len(x0), np.int64), np.empty(len(x0), np.int64)
-    site, box, scratch = np.empty(4, np.int64), np.empty(4, np.int64), np.empty((2, CANDIDATES_PER_SITE), np.int64)
-    for s in order:
-        site[0], site[1], site[2], site[3] = sx0[s], sy0[s], sx1[s], sy1[s]
-        who = _find_near(x0, y0, x1, y1, owner, s, site, length[s], area[s], found, size)
-        near = np.empty((4, len(who)), np.int64)  # copies side by side: they are read hundreds of times
+def _search(subjects: Boxes, shaped: bool, sites: Boxes, turn: Int, mapping: _Mapping) -> None:
+    """One pass; subjects are sorted by x0. Members, owners and areas are brought up to date."""
+    scratch = np.empty((2, max(len(subjects.x0), CANDIDATES_PER_SITE)), np.int64)
+    site, box = np.empty(4, np.int64), np.empty(4, np.int64)
+    for s in turn:
+        site[0], site[1], site[2], site[3] = sites.x0[s], sites.y0[s], sites.x1[s], sites.y1[s]
+        limits = _Limits(mapping.area[s], mapping.length[s], mapping.aspect[s])
+        who = _find_near(subjects, mapping.owner, s, site, limits, scratch)
+        near = np.empty((4, len(who)), np.int64)
         for i in range(len(who)):
-            near[0, i], near[1, i], near[2, i], near[3, i] = x0[who[i]], y0[who[i]], x1[who[i]], y1[who[i]]
-        if _find_least_box(near, shaped, site, members.shape[1], area[s], length[s], aspect[s], scratch, box):
-            area[s] = _move(near, who, s, site, box, area[s], aspect[s], members[s], owner)
+            u = who[i]
+            near[0, i], near[1, i] = subjects.x0[u], subjects.y0[u]
+            near[2, i], near[3, i] = subjects.x1[u], subjects.y1[u]
+        order = np.empty((2, len(who)), np.int64)
+        order[0], order[1] = np.arange(len(who)), np.argsort(near[1])
+        around = _Around(site, near, order, shaped, mapping.members.shape[1], scratch)
+        if _find_least_box(around, limits, box):
+            _move(around, who, s, box, limits, mapping)
 
 
 @compile_kernel
-def _find_near(
-    x0: Any, y0: Any, x1: Any, y1: Any, owner: Any, s: Any, site: Any, length: Any, area: Any, found: Any, size: Any,
-) -> Any:  # fmt: skip
+def _find_near(subjects: Boxes, owner: Int32, s: int, site: Int, limits: _Limits, scratch: Int) -> Any:
     """Find subjects for a smaller rectangle of a site, sorted by x0: free or its own, and alone not too far."""
+    x0, y0, x1, y1 = subjects
     left, bottom, right, top = site
-    n = 0
+    found, size, n = scratch[0], scratch[1], 0
     # A rectangle with a subject whose x0 is outside [right - length, left + length] would be longer than allowed.
-    for u in range(np.searchsorted(x0, right - length), len(x0)):
-        if x0[u] > left + length:
+    for u in range(np.searchsorted(x0, right - limits.length), len(owner)):
+        if x0[u] > left + limits.length:
             break
         if owner[u] >= 0 and owner[u] != s:
             continue
         wide = max(np.int64(x1[u]), right) - min(np.int64(x0[u]), left) + 1
         tall = max(np.int64(y1[u]), top) - min(np.int64(y0[u]), bottom) + 1
-        if wide * tall <= area and wide + tall <= length:
+        if wide * tall <= limits.area and wide + tall <= limits.length:
             found[n], size[n] = u, wide * tall
             n += 1
     if n <= CANDIDATES_PER_SITE:
@@ -113,76 +144,74 @@ def _find_near(
 
 
 @compile_kernel
-def _is_acceptable(wide: Any, tall: Any, area: Any, length: Any, aspect: Any) -> Any:
+def _is_acceptable(wide: int, tall: int, limits: _Limits) -> bool:
     """Whether a rectangle is smaller, and neither too long nor too thin."""
-    return wide * tall < area and wide + tall <= length and max(wide, tall) <= aspect * min(wide, tall)
+    thin = max(wide, tall) > limits.aspect * min(wide, tall)
+    return wide * tall < limits.area and wide + tall <= limits.length and not thin
 
 
 @compile_kernel
-def _move(
-    near: Any, who: Any, s: Any, site: Any, box: Any, area: Any, aspect: Any, members: Any, owner: Any
-) -> Any:  # fmt: skip
-    """Give the site the first k subjects in the box instead of those it had; returns the area it takes with them.
+def _move(around: _Around, who: Int, s: int, box: Int, limits: _Limits, mapping: _Mapping) -> None:
+    """Give the site the first k subjects in the box instead of those it had.
 
     They may span less than the box: what they span must do as well.
     """
-    left, bottom, right, top = site
-    chosen, taken = np.empty(len(members), np.int64), 0
+    left, bottom, right, top = around.site
+    near, chosen, taken = around.near, np.empty(around.k, np.int64), 0
     for i in range(len(who)):
         inside = near[0, i] >= box[0] and near[1, i] >= box[1] and near[2, i] <= box[2] and near[3, i] <= box[3]
-        if inside and taken < len(members):
+        if inside and taken < around.k:
             chosen[taken] = who[i]
             taken += 1
             left, bottom = min(left, near[0, i]), min(bottom, near[1, i])
             right, top = max(right, near[2, i]), max(top, near[3, i])
     wide, tall = right - left + 1, top - bottom + 1
-    if not _is_acceptable(wide, tall, area, wide + tall, aspect):
-        return area
-    for member in members:
-        owner[member] = -1
+    if not _is_acceptable(wide, tall, limits):
+        return
+    # Those of before first: some of them are most often chosen again.
+    for member in mapping.members[s]:
+        mapping.owner[member] = -1
     for i in range(taken):
-        members[i] = chosen[i]
-        owner[chosen[i]] = s
-    return wide * tall
+        mapping.members[s, i] = chosen[i]
+        mapping.owner[chosen[i]] = s
+    mapping.area[s] = wide * tall
 
 
 @compile_kernel
-def _find_least_box(
-    near: Any, shaped: Any, site: Any, k: Any, area: Any, length: Any, aspect: Any, scratch: Any, box: Any
-) -> Any:
-    """Look for a rectangle around a site and k subjects that is smaller than `area`, and put it into `box`.
+def _find_least_box(around: _Around, limits: _Limits, box: Int) -> bool:
+    """Look for a rectangle around a site and k subjects that keeps to the limits, and put it into `box`.
 
     For some left and right sides the best bottom and top; then the best left and right for those, and so on.
     """
-    by_x, by_y = np.arange(near.shape[1]), np.argsort(near[1])
+    near, site = around.near, around.site
     lefts, rights = _list_sides(near[0], site[0], -1), _list_sides(near[2], site[2], 1)
-    best = area
+    least = limits
     for a in range(0, len(lefts), 1 + (len(lefts) - 1) // MAX_TRIED_SIDES):
         for b in range(0, len(rights), 1 + (len(rights) - 1) // MAX_TRIED_SIDES):
             wide = rights[b] - lefts[a] + 1
             # Rectangles only grow wider from here: no further one with this left side can do.
-            if wide * (site[3] - site[1] + 1) >= best or wide >= length:
+            if wide * (site[3] - site[1] + 1) >= least.area or wide >= limits.length:
                 break
-            down, up = _find_shortest_span(near, by_y, 1, shaped, lefts[a], rights[b], site, k, scratch)
-            if up < _NO_SPAN and _is_acceptable(wide, up - down + 1, best, length, aspect):
-                best = wide * (up - down + 1)
+            down, up = _find_shortest_span(around, 1, lefts[a], rights[b])
+            if up < _NO_SPAN and _is_acceptable(wide, up - down + 1, least):
+                least = _Limits(wide * (up - down + 1), limits.length, limits.aspect)
                 box[0], box[1], box[2], box[3] = lefts[a], down, rights[b], up
-    if best == area:
+    if least.area == limits.area:
         return False
     while True:
-        # Each turn keeps one pair of sides and makes the other best; it ends, because `best` shrinks every time.
-        left, right = _find_shortest_span(near, by_x, 0, shaped, box[1], box[3], site, k, scratch)
+        # Each turn keeps one pair of sides and makes the other best; it ends, because the area shrinks every time.
+        left, right = _find_shortest_span(around, 0, box[1], box[3])
         if right == _NO_SPAN:  # of shapes not all spans are tried
             return True
-        down, up = _find_shortest_span(near, by_y, 1, shaped, left, right, site, k, scratch)
-        if up == _NO_SPAN or not _is_acceptable(right - left + 1, up - down + 1, best, length, aspect):
+        down, up = _find_shortest_span(around, 1, left, right)
+        if up == _NO_SPAN or not _is_acceptable(right - left + 1, up - down + 1, least):
             return True
-        best = (right - left + 1) * (up - down + 1)
+        least = _Limits((right - left + 1) * (up - down + 1), limits.length, limits.aspect)
         box[0], box[1], box[2], box[3] = left, down, right, up
 
 
 @compile_kernel
-def _list_sides(values: Any, start: Any, step: Any) -> Any:
+def _list_sides(values: Int, start: int, step: int) -> Int:
     """Distinct coordinates from `start` outwards: those at which one more subject comes in."""
     ordered = np.sort(values)
     sides = np.empty(len(values) + 1, np.int64)
@@ -196,17 +225,15 @@ def _list_sides(values: Any, start: Any, step: Any) -> Any:
 
 
 @compile_kernel
-def _find_shortest_span(
-    near: Any, order: Any, axis: Any, shaped: Any, begin: Any, end: Any, site: Any, k: Any, scratch: Any
-) -> Any:
+def _find_shortest_span(around: _Around, axis: int, begin: int, end: int) -> tuple[int, int]:
     """Find the shortest span of an axis that holds the site and k subjects within ``[begin, end]`` of the other axis.
 
     Of subjects that are shapes, only k consecutive ones by their lower ends are tried. Where there is no span it ends
     at `_NO_SPAN`.
     """
-    low, high, first, last = scratch[0], scratch[1], site[axis], site[axis + 2]
-    n = 0
-    for i in order:
+    site, near, order, shaped, k, scratch = around
+    low, high, first, last, n = scratch[0], scratch[1], site[axis], site[axis + 2], 0
+    for i in order[axis]:
         low[n], high[n] = near[axis, i], near[axis + 2, i]  # without a branch, which could not be foretold
         n += (near[1 - axis, i] >= begin) & (near[3 - axis, i] <= end)
     best, down, up = _NO_SPAN, first, _NO_SPAN

@@ -4,17 +4,13 @@ Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Location
 SSDBM 2008, section 3 (figure 6, with 1DAnon of Ghinita, Karras, Kalnis, Mamoulis, VLDB 2007).
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int, Int32, freeze_arrays
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 REMEMBERED_GROUPS = 32
@@ -39,12 +35,12 @@ def partition(subjects: Boxes, k: int) -> Int:
     -----
     O(n k) time.
     """
-    if len(subjects) < k:
+    if len(subjects.x0) < k:
         return np.zeros(1, np.int64)
-    cost, size = np.full(len(subjects) + 1, _INFINITE_COST, np.int64), np.zeros(len(subjects) + 1, np.int32)
-    _partition(*subjects.columns, k, cost, size)
+    cost, size = np.full(len(subjects.x0) + 1, _INFINITE_COST, np.int64), np.zeros(len(subjects.x0) + 1, np.int32)
+    _partition(subjects, k, cost, size)
     # Back from the last subject, group by group.
-    ends = [len(subjects)]
+    ends = [len(subjects.x0)]
     while ends[-1]:
         ends.append(ends[-1] - int(size[ends[-1]]))
     return np.array(ends[::-1], np.int64)
@@ -73,8 +69,8 @@ def assign(subjects: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     worst.
     """
     boxes, taken = _bound_groups(subjects, offset), np.zeros(len(offset) - 1, np.bool_)
-    group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
-    preferences = _Preferences.make_empty(len(sites))
+    group, left = np.full(len(sites.x0), -1, np.int64), np.arange(len(sites.x0))
+    preferences = _Preferences.make_empty(len(sites.x0))
     while len(left):
         preferences.renew(boxes, sites, left, taken)
         wanted, area = preferences.find_first(left)
@@ -87,8 +83,7 @@ def assign(subjects: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     return group
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Preferences:
+class _Preferences(NamedTuple):
     """The groups that fit each site best, the best first, and how many of them were taken by others."""
 
     group: Int  # [m, REMEMBERED_GROUPS]
@@ -99,18 +94,13 @@ class _Preferences:
     def make_empty(cls, sites: int) -> "_Preferences":
         """Begin with nothing remembered."""
         shape = sites, REMEMBERED_GROUPS
-        return cls(
-            group=np.empty(shape, np.int64), area=np.empty(shape, np.int64), place=np.full(sites, REMEMBERED_GROUPS)
-        )
+        return cls(np.empty(shape, np.int64), np.empty(shape, np.int64), np.full(sites, REMEMBERED_GROUPS))
 
-    def renew(self, groups: Boxes, sites: Boxes, left: Int, taken: NDArray[np.bool_]) -> None:
+    def renew(self, groups: Boxes, sites: Boxes, left: Int, taken: Bool) -> None:
         """Go on to the best group that is not taken, for each of the sites left."""
         parts = [part for part in np.array_split(left, cores.count_threads()) if len(part)]
 
-        def renew_part(part: Int) -> None:
-            _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)
-
-        list(cores.map_each(renew_part, parts))
+        list(cores.map_each(lambda part: _renew(groups, sites, part, taken, self), parts))
 
     def find_first(self, left: Int) -> tuple[Int, Int]:
         """Give the group each site wants, and the area it takes with it."""
@@ -123,9 +113,9 @@ def choose_windows(subjects: Boxes, sites: Boxes, k: int) -> Int | None:
     Returns int64[m] or None: index of the first subject of each; None where there are fewer groups than sites.
     """
     offset = partition(subjects, k)
-    if len(offset) <= len(sites):
+    if len(offset) <= len(sites.x0):
         return None
-    group = assign(subjects, sites, offset, np.arange(len(sites)))
+    group = assign(subjects, sites, offset, np.arange(len(sites.x0)))
     start, spans = offset[group].copy(), subjects.bound_windows(k)
     least = spans.take(start).join(sites).count_cells()
     for shift in range(1, k):  # a group has 2 k - 1 subjects at most
@@ -137,15 +127,15 @@ def choose_windows(subjects: Boxes, sites: Boxes, k: int) -> Int | None:
 
 def _bound_groups(subjects: Boxes, offset: Int) -> Boxes:
     first = offset[:-1]
-    low = (np.minimum.reduceat(side, first) for side in (subjects.x0, subjects.y0))
-    high = (np.maximum.reduceat(side, first) for side in (subjects.x1, subjects.y1))
-    x0, y0, x1, y1 = *low, *high
-    return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
+    low = (np.minimum.reduceat(side, first) for side in subjects[:2])
+    high = (np.maximum.reduceat(side, first) for side in subjects[2:])
+    return freeze_arrays(Boxes(*low, *high))
 
 
 @compile_kernel
-def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
+def _partition(subjects: Boxes, k: int, cost: Int, size: Int32) -> None:
     """cost[i] is the least for the first i subjects, size[i] that of the last group among them."""
+    x0, y0, x1, y1 = subjects
     cost[0] = 0
     # 1DAnon with areas (section 3): cost[i] = min over k <= g < 2 k of cost[i - g] + area of subjects [i - g, i).
     for i in range(k, len(x0) + 1):
@@ -162,11 +152,9 @@ def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any)
 
 
 @compile_kernel
-def _renew(
-    gx0: Any, gy0: Any, gx1: Any, gy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, left: Any, taken: Any, group: Any,
-    area: Any, place: Any,
-) -> None:  # fmt: skip
+def _renew(groups: Boxes, sites: Boxes, left: Int, taken: Bool, preferences: _Preferences) -> None:
     """Remembered groups come by (area, index); no group that was free when they were looked for is better."""
+    group, area, place = preferences
     most = group.shape[1]
     # Line 4 for the sites of a part; each writes the rows of its sites alone, so threads share nothing they write.
     for s in left:
@@ -175,9 +163,9 @@ def _renew(
         if place[s] < most:
             continue
         found, place[s] = 0, 0
-        for g in range(len(gx0)):  # in int32 as long as it fits: twice as many at a time
-            wide = np.int64(np.int32(max(gx1[g], sx1[s]) - min(gx0[g], sx0[s]))) + 1
-            high = np.int64(np.int32(max(gy1[g], sy1[s]) - min(gy0[g], sy0[s]))) + 1
+        for g in range(len(taken)):  # in int32 as long as it fits: twice as many at a time
+            wide = np.int64(np.int32(max(groups.x1[g], sites.x1[s]) - min(groups.x0[g], sites.x0[s]))) + 1
+            high = np.int64(np.int32(max(groups.y1[g], sites.y1[s]) - min(groups.y0[g], sites.y0[s]))) + 1
             if taken[g] or (found == most and wide * high >= area[s, most - 1]):
                 continue
             found = min(found + 1, most)

@@ -9,19 +9,12 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks, count_by_hour, summarise_sides
 from dbanon.base.errors import DataError, InfeasibleError, ParameterError, format_count
-from dbanon.base.trajectory import Int, Sites, Trajectories
+from dbanon.base.trajectory import Int, Int32, Sites, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import select_considered
 from dbanon.methods.kernels.order import rank_subjects
-from dbanon.methods.sensitive_sites import (
-    Parameters,
-    _bichromatic,
-    _guards,
-    _improve,
-    _monochromatic,
-    _snapshot,
-)
-from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
+from dbanon.methods.sensitive_sites import Parameters, _bichromatic, _guards, _improve, _monochromatic, _snapshot
+from dbanon.methods.sensitive_sites._boxes import Boxes
 
 _CLOAKED_JSON = '{"cloaked": true}'
 _MAX_COST = 2**62
@@ -38,7 +31,7 @@ def compute_cloaks(
     data = _snapshot.select_hour(data, params.at, params.max_gap_s)
     seen = _snapshot.find_subjects(data, sites, params.at, params.max_gap_s)
     scene = _snapshot.arrange(data, sites, seen, rank)
-    if scene.domain * len(scene.sites) > _MAX_COST:
+    if scene.domain * len(scene.sites.x0) > _MAX_COST:
         raise DataError(
             f"People and sites must span fewer than 2^62 cells, times sites. They span {scene.domain:.3g}. Keep wild "
             f"positions out when loading, or load with a coarser grid_m."
@@ -112,11 +105,11 @@ def _compute_bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Gene
 
 def _compute_mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> Rows:
     offset = _monochromatic.partition(scene.subjects, params.k)
-    groups, m = len(offset) - 1, len(scene.sites)
+    groups, m = len(offset) - 1, len(scene.sites.x0)
     if groups < m:
         raise InfeasibleError(
             f"mk must make a group of k = {params.k} people or more for {format_count(m, 'site')}. It made {groups} of "
-            f"{format_count(len(scene.subjects), 'person', 'people')}. Lower k, leave out sites, or use another "
+            f"{format_count(len(scene.subjects.x0), 'person', 'people')}. Lower k, leave out sites, or use another "
             "algorithm."
         )
     # Line 7 of Figure 6: where sites fit a group equally well, a random one gets it, hence the permutation.
@@ -133,7 +126,7 @@ ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator
 
 
 def demand_subjects(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
-    m, n = len(scene.sites), len(scene.subjects)
+    m, n = len(scene.sites.x0), len(scene.subjects.x0)
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
@@ -148,7 +141,7 @@ def _compute_cost(scene: _snapshot.Scene, start: Int, k: int) -> int:
 
 
 def _assign_sites(scene: _snapshot.Scene, members: Int) -> Int32:
-    site = np.full(len(scene.subjects), -1, np.int32)
+    site = np.full(len(scene.subjects.x0), -1, np.int32)
     site[members.ravel()] = np.repeat(np.arange(len(members), dtype=np.int32), members.shape[1])
     return site
 
@@ -179,7 +172,7 @@ def make_rows(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: In
     region, crowd = stack_cells(scene.subjects), np.ones(len(site), np.int64)
     # All of a site's subjects get one rectangle (Definition 2), so a reader of the rows cannot distinguish them.
     region[hidden] = stack_cells(box)[site[hidden]]
-    crowd[hidden] = _count_crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
+    crowd[hidden] = _count_crowds(box, np.bincount(site[hidden], minlength=len(box.x0)))[site[hidden]]
     return Rows(subject=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)
 
 
@@ -223,7 +216,7 @@ def _make_cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.See
     record = np.arange(1, count + 1)
     bounds = (rows.region + np.tile(scene.root, 2) + np.array([0, 0, 1, 1])) * data.grid_m
     left_out = {"absent_at_instant": seen.absent} if seen.absent else {}
-    people = len(scene.subjects)
+    people = len(scene.subjects.x0)
     return Cloaks.from_rows(
         record_id=record,
         start=np.full(count, seen.start, np.int64),
@@ -256,7 +249,7 @@ def _count_crowds(box: Boxes, subjects: Int) -> Int:
 
 def stack_cells(boxes: Boxes) -> Int:
     """Give the first and last cells of rectangles: int64[r, 4]."""
-    return np.column_stack(boxes.columns).astype(np.int64)
+    return np.column_stack(boxes).astype(np.int64)
 
 
 def _compute_ggc(box: Boxes, scene: _snapshot.Scene) -> float:
@@ -268,8 +261,8 @@ def compute_metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str
     """Measure the rectangles of sites; `hidden` says which subjects are in one."""
     area = box.count_cells() * scene.cell_m**2
     return {
-        "subjects": len(scene.subjects),
-        "sites": len(scene.sites),
+        "subjects": len(scene.subjects.x0),
+        "sites": len(scene.sites.x0),
         "subjects_cloaked": int(hidden.sum()),
         "subjects_left_exact": int(len(hidden) - hidden.sum()),
         "ggc_percent": _compute_ggc(box, scene),

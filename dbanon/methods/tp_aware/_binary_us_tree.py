@@ -14,23 +14,77 @@ Areas are in cells, costs in float64: exact while the total stays below 2^53, an
 where int64 would overflow (30 instants of 2^26 cells a side and 2 million trajectories reach 2^78).
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
+from dbanon.base.trajectory import Float, Int, Int32
 
 # In every kernel x, y are int32[n, l], cells relative to the root's corner. A child of fewer than k is -1. Kernels
 # allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
 
+_LEFT, _RIGHT = 3, 4  # columns of `node`
+
+
+class _Strings(NamedTuple):
+    """Trajectories while they are put in order, and 64 bits of the string of each."""
+
+    x: Int32  # [n, l]
+    y: Int32
+    order: Int32  # [n]
+    word: NDArray[np.uint64]  # [n], in that order
+    spare_order: Int32  # [n]; scratch, as the next
+    spare_word: NDArray[np.uint64]
+
+
+class _Place(NamedTuple):
+    """A bit of a string. The word it is in holds the bits of one half-level and up to 64 instants."""
+
+    half: int  # half-level: the x-bits of a quad level, then its y-bits
+    chunk: int  # of 64 instants
+    bit: int  # from 63 down; -1 where the word is not read yet
+
+
+class _Waiting(NamedTuple):
+    """A stack of nodes to be made: `_Place`s from which the strings of a range may differ."""
+
+    lo: Int  # [n // k + 2], as all of them
+    hi: Int
+    half: Int
+    chunk: Int
+    bit: Int
+    parent: Int  # -1 for the root's
+    side: Int  # `_LEFT` or `_RIGHT` of the parent
+
+
+class _Table(NamedTuple):
+    """The rows of nodes: what each loses at least with u passed up, for every u that is worth while."""
+
+    node: Int32  # [N, 6]
+    k: int
+    length: Int  # [N]: of the row; u is less
+    most: Int  # [N]: what the children pass at most
+    row: Float  # all rows
+    row_at: Int  # [N]: where each begins there
+    choice_at: Int  # [N]: where those of a node that is no leaf begin among the choices
+
+
+class _Pool(NamedTuple):
+    """Trajectories that wait to be kept by a node above, and scratch."""
+
+    who: Int32  # [n]
+    distance: Int  # [n]
+    column: Int  # [n]
+
 
 @compile_kernel
-def _count_differing_bits(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
+def _count_differing_bits(strings: _Strings, lo: int, hi: int) -> int:
     """The number of low bits in which the cells of a range differ at some instant."""
-    differ = np.int32(0)
+    x, y, order = strings.x, strings.y, strings.order
     first = order[lo]
+    differ = np.int32(0)
     for p in range(lo + 1, hi):
         i = order[p]
         for j in range(x.shape[1]):
@@ -43,9 +97,11 @@ def _count_differing_bits(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
 
 
 @compile_kernel
-def _read_words(v: Any, level: Any, chunk: Any, order: Any, word: Any, lo: Any, hi: Any) -> None:
+def _read_words(strings: _Strings, height: int, place: _Place, lo: int, hi: int) -> None:
     """Write 64 bits of the strings of a range, those of one half-level and up to 64 instants, left-aligned."""
-    begin, end = 64 * chunk, min(v.shape[1], 64 * chunk + 64)
+    order, word = strings.order, strings.word
+    v, level = strings.y if place.half & 1 else strings.x, height - 1 - place.half // 2
+    begin, end = 64 * place.chunk, min(v.shape[1], 64 * place.chunk + 64)
     for p in range(lo, hi):
         i = order[p]
         bits = np.uint64(0)
@@ -55,8 +111,9 @@ def _read_words(v: Any, level: Any, chunk: Any, order: Any, word: Any, lo: Any, 
 
 
 @compile_kernel
-def _partition(order: Any, word: Any, lo: Any, hi: Any, bit: Any, spare_order: Any, spare_word: Any) -> Any:
+def _partition(strings: _Strings, lo: int, hi: int, bit: int) -> int:
     """Split a range stably by one bit of its words; the start of the ones."""
+    _, _, order, word, spare_order, spare_word = strings
     mask = np.uint64(1) << np.uint64(bit)
     zeros, ones = lo, 0
     for p in range(lo, hi):
@@ -71,7 +128,7 @@ def _partition(order: Any, word: Any, lo: Any, hi: Any, bit: Any, spare_order: A
     return zeros
 
 
-def build(x: Any, y: Any, height: int, k: int) -> Any:
+def build(x: Int32, y: Int32, height: int, k: int) -> tuple[Int32, Int32]:
     """Build the compressed, pruned binary US-tree by splitting top-down, without recursion.
 
     Parameters
@@ -90,92 +147,103 @@ def build(x: Any, y: Any, height: int, k: int) -> Any:
     """
     n = len(x)
     order = np.arange(n, dtype=np.int32)
-    word, spare_word = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    strings = _Strings(
+        x, y, order, np.empty(n, np.uint64), spare_order=np.empty(n, np.int32), spare_word=np.empty(n, np.uint64)
+    )
     # Each peeled-off trajectory and each big leaf accounts for a node: never more than n.
     node = np.empty((n, 6), np.int32)
     # Nodes that wait are disjoint and have k members or more.
-    stack = np.empty((n // k + 2, 7), np.int64)
-    made = _build(x, y, height, k, order, word, np.empty(n, np.int32), spare_word, stack, node)
+    waiting = _Waiting(*np.zeros((7, n // k + 2), np.int64))
+    waiting.hi[0], waiting.bit[0], waiting.parent[0] = n, -1, -1
+    made = _build(strings, height, k, waiting, node)
     return order, node[:made].copy()
 
 
 @compile_kernel
-def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
-    x: Any, y: Any, height: Any, k: Any, order: Any, word: Any, spare_order: Any, spare_word: Any, stack: Any, node: Any
-) -> Any:
-    n, instants = x.shape
-    chunks = (instants + 63) // 64
-    made = 0
-    # lo, hi, half-level, chunk, next bit of the word (-1: the word is not read yet), parent, side
-    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3], stack[0, 4], stack[0, 5], stack[0, 6] = 0, n, 0, 0, -1, -1, 0
-    waiting = 1
+def _build(strings: _Strings, height: int, k: int, waiting: _Waiting, node: Int32) -> int:
+    """Write the nodes in preorder; their number. The root waits already."""
+    instants, made, count = strings.x.shape[1], 0, 1
     # Kept true: the ranges that wait are disjoint, hold k trajectories or more each, and agree in all bits before
-    # (half, chunk, bit); nodes are numbered as they are popped, the left child first, so `node` is in preorder.
-    while waiting:
-        waiting -= 1
-        lo, hi, half, chunk = stack[waiting, 0], stack[waiting, 1], stack[waiting, 2], stack[waiting, 3]
-        bit, parent, side = stack[waiting, 4], stack[waiting, 5], stack[waiting, 6]
-        left = right = 0
-        depth = 2 * height * instants
-        cut = lo
-        # Down the chain of one child, word by word, to the first bit in which the range differs: the deepest node that
-        # holds it. Where there is none, all are in the same cells: a leaf of full depth.
-        while half < 2 * height:
-            if bit < 0:
-                _read_words(y if half & 1 else x, height - 1 - half // 2, chunk, order, word, lo, hi)
-                bit = 63
-            differ = np.uint64(0)
-            for p in range(lo + 1, hi):
-                differ |= word[p] ^ word[lo]
-            if bit < 63:
-                differ &= (np.uint64(1) << np.uint64(bit + 1)) - np.uint64(1)
-            if differ:
-                while not (differ >> np.uint64(bit)) & np.uint64(1):
-                    bit -= 1
-                depth = half * instants + 64 * chunk + 63 - bit
-                cut = _partition(order, word, lo, hi, bit, spare_order, spare_word)
-                left, right = cut - lo, hi - cut
-                break
-            bit = -1
-            chunk += 1
-            if chunk == chunks:
-                chunk = 0
-                half += 1
-                if half % 2 == 0:  # jump over levels at which all are in one quadrant
-                    half = max(half, 2 * (height - _count_differing_bits(x, y, order, lo, hi)))
-        me = made
-        made += 1
-        node[me, 0], node[me, 1], node[me, 2], node[me, 3], node[me, 4] = lo, hi, depth, -1, -1
-        node[me, 5] = 0 if parent < 0 else node[parent, 5] + 1
+    # their place; nodes are numbered as they are popped, the left child first, so `node` is in preorder.
+    while count:
+        count -= 1
+        lo, hi, parent = waiting.lo[count], waiting.hi[count], waiting.parent[count]
+        place = _descend(strings, height, lo, hi, _Place(waiting.half[count], waiting.chunk[count], waiting.bit[count]))
+        is_leaf = place.half == 2 * height
+        node[made, 0], node[made, 1], node[made, _LEFT], node[made, _RIGHT] = lo, hi, -1, -1
+        node[made, 2] = place.half * instants + (0 if is_leaf else 64 * place.chunk + 63 - place.bit)
+        node[made, 5] = 0 if parent < 0 else node[parent, 5] + 1
         if parent >= 0:
-            node[parent, side] = me
-        bit -= 1
-        if 63 - bit >= min(64, instants - 64 * chunk):  # the word's last bit: children begin with the next word
-            bit = -1
-            chunk += 1
-            if chunk == chunks:
-                chunk = 0
-                half += 1
-        # Section 4.3: a child of fewer than k is not built, because nothing can be anonymised at or below it.
-        for turn in range(2):  # the right child waits below the left one
-            begin, end = (cut, hi) if turn == 0 else (lo, cut)
-            if (right if turn == 0 else left) >= k:
-                stack[waiting, 0], stack[waiting, 1], stack[waiting, 2], stack[waiting, 3] = begin, end, half, chunk
-                stack[waiting, 4], stack[waiting, 5], stack[waiting, 6] = bit, me, 4 - turn
-                waiting += 1
+            node[parent, waiting.side[count]] = made
+        if not is_leaf:
+            cut = _partition(strings, lo, hi, place.bit)
+            after = _Place(place.half, place.chunk, place.bit - 1)
+            if 64 - place.bit >= min(64, instants - 64 * place.chunk):
+                after = _find_next_word(instants, place)
+            # Section 4.3: a child of fewer than k is not built, because nothing can be anonymised at or below it. The
+            # right child waits below the left one.
+            if hi - cut >= k:
+                _push(waiting, count, cut, hi, after, made, _RIGHT)
+                count += 1
+            if cut - lo >= k:
+                _push(waiting, count, lo, cut, after, made, _LEFT)
+                count += 1
+        made += 1
     return made
 
 
-def compute_areas(depth: Any, instants: int, height: int) -> Any:
+@compile_kernel
+def _push(waiting: _Waiting, at: int, lo: int, hi: int, place: _Place, parent: int, side: int) -> None:
+    waiting.lo[at], waiting.hi[at], waiting.parent[at], waiting.side[at] = lo, hi, parent, side
+    waiting.half[at], waiting.chunk[at], waiting.bit[at] = place
+
+
+@compile_kernel
+def _descend(strings: _Strings, height: int, lo: int, hi: int, place: _Place) -> _Place:
+    """Find the first bit in which the strings of a range differ: the deepest node that holds it.
+
+    Where there is none, all are in the same cells, a leaf of full depth: the half-level is 2 H.
+    """
+    word, instants = strings.word, strings.x.shape[1]
+    while place.half < 2 * height:
+        bit = place.bit
+        if bit < 0:
+            _read_words(strings, height, place, lo, hi)
+            bit = 63
+        differ = np.uint64(0)
+        for p in range(lo + 1, hi):
+            differ |= word[p] ^ word[lo]
+        # The bits above agree in this range, but the words of others were read with them.
+        if bit < 63:
+            differ &= (np.uint64(1) << np.uint64(bit + 1)) - np.uint64(1)
+        if differ:
+            while not (differ >> np.uint64(bit)) & np.uint64(1):
+                bit -= 1
+            return _Place(place.half, place.chunk, bit)
+        place = _find_next_word(instants, place)
+        if place.chunk == 0 and place.half % 2 == 0:  # jump over levels at which all are in one quadrant
+            level = height - _count_differing_bits(strings, lo, hi)
+            place = _Place(max(place.half, 2 * level), place.chunk, place.bit)
+    return place
+
+
+@compile_kernel
+def _find_next_word(instants: int, place: _Place) -> _Place:
+    last = 64 * (place.chunk + 1) >= instants
+    return _Place(place.half + 1 if last else place.half, 0 if last else place.chunk + 1, -1)
+
+
+def compute_areas(depth: Int32, instants: int, height: int) -> Float:
     """Sum over the instants of the areas, in cells, of a node at each depth: float64, exact below 2^53."""
     full, rest = np.divmod(np.asarray(depth, np.int64), 2 * instants)
     halved_x, halved_y = np.minimum(rest, instants), np.maximum(rest - instants, 0)
     # halved_y of the instants have a quarter of the square, the other halved_x - halved_y a half, the rest all of it.
     quarters = halved_y + 2 * (halved_x - halved_y) + 4 * (instants - halved_x)
-    return np.ldexp(quarters.astype(np.float64), (2 * (height - full) - 2).astype(np.int32))
+    areas: Float = np.ldexp(quarters.astype(np.float64), (2 * (height - full) - 2).astype(np.int32))
+    return areas
 
 
-def compute_quadrants(x: Any, y: Any, depth: Any, height: int) -> Any:
+def compute_quadrants(x: Int32, y: Int32, depth: Int32, height: int) -> Int:
     """Boxes of nodes at `depth` that hold trajectories x, y ``[r, l]``: half-open int64[r, l, 4] in cells."""
     instants = x.shape[1]
     full, rest = (part[:, None] for part in np.divmod(np.asarray(depth, np.int64), 2 * instants))
@@ -188,7 +256,7 @@ def compute_quadrants(x: Any, y: Any, depth: Any, height: int) -> Any:
     return box
 
 
-def find_best_configuration(node: Any, area: Any, k: int) -> Any:
+def find_best_configuration(node: Int32, area: Float, k: int) -> tuple[Int32, Int32, float]:
     """Find the cheapest complete k-summing configuration.
 
     For a node with d trajectories and h ancestors, row[u] is the least cost of anonymising d - u of them at it or below
@@ -225,24 +293,23 @@ def find_best_configuration(node: Any, area: Any, k: int) -> Any:
     most[leaf] = 0
     # The row of an only child is written over by its parent's; rows of two children stay, for backtracking.
     grown = length - np.where(one, length[child.max(axis=1)], 0)
-    rows = np.empty(int(np.maximum(grown, 0).sum()))
-    choice_at = np.cumsum(np.where(leaf, 0, length)) - np.where(leaf, 0, length)
+    table = _Table(
+        node, k, length, most, row=np.empty(int(np.maximum(grown, 0).sum())), row_at=np.empty(total, np.int64),
+        choice_at=np.cumsum(np.where(leaf, 0, length)) - np.where(leaf, 0, length),
+    )  # fmt: skip
     # The choices of long chains are by far the most of all this.
-    choice = np.empty(int(length[~leaf].sum()), np.uint16 if most.max() < 1 << 16 else np.int32)
-    row_at = np.empty(total, np.int64)
+    choice: NDArray[Any] = np.empty(int(length[~leaf].sum()), np.uint16 if most.max() < 1 << 16 else np.int32)
     temp, best = np.empty(int(most.max()) + 1), np.empty(int(most.max()) + 1)
-    _fill_rows(node, area, k, length, most, temp, best, np.empty(len(best), np.int32), rows, row_at, choice, choice_at)
+    _fill_rows(table, area, choice, temp, best, np.empty(len(best), np.int32))
     passed, kept = np.zeros(total, np.int32), np.zeros(total, np.int32)
-    _backtrack(node, k, length, rows, row_at, choice, choice_at, passed, kept)
-    return passed, kept, rows[row_at[0]]
+    _backtrack(table, choice, passed, kept)
+    return passed, kept, table.row[table.row_at[0]]
 
 
 @compile_kernel
-def _fill_rows(
-    node: Any, area: Any, k: Any, length: Any, most: Any, temp: Any, best: Any, best_s: Any, rows: Any, row_at: Any,
-    choice: Any, choice_at: Any,
-) -> None:  # fmt: skip
+def _fill_rows(table: _Table, area: Float, choice: NDArray[Any], temp: Float, best: Float, best_s: Int32) -> None:
     """Write every node's row, children first (reversed preorder; the left child last), and s for each u of it."""
+    node, k, length, most, rows, row_at, choice_at = table
     top = 0
     # Kept true (Lemma 3): the row of a node behind m whose parent is still to come holds the least cost of each u.
     for m in range(len(node) - 1, -1, -1):
@@ -256,10 +323,10 @@ def _fill_rows(
             continue
         # Stage one of section 4.2.4 (lines 17 and 18 without u): temp[s], the least cost with s passed by the children.
         if left >= 0 and right >= 0:
-            _combine_two(node, k, left, right, length, most[m], rows, row_at, temp)
+            _combine_two(table, m, temp)
         else:
             top = row_at[max(left, right)]
-            _combine_one(node, k, d, max(left, right), length, rows, top, temp)
+            _combine_one(table, d, max(left, right), temp)
         # Suffix minima; on equal cost the smaller s, hence <=.
         low, low_s = np.inf, most[m]
         # best[s] = min of temp[s'] + area s' over s' >= s: what makes stage two linear.
@@ -282,30 +349,30 @@ def _fill_rows(
 
 
 @compile_kernel
-def _combine_one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any, temp: Any) -> None:
+def _combine_one(table: _Table, d: int, child: int, temp: Float) -> None:
     """Stage one where one child is a node: the other passes all it has."""
-    d1 = node[child, 1] - node[child, 0]
+    node, at = table.node, table.row_at[child]
+    d1, n1 = node[child, 1] - node[child, 0], table.length[child]
     # Fewer than k are outside the child; they all come up (line 8), so no s is less than their number.
     for s in range(d - d1):
         temp[s] = np.inf
-    for i in range(length[child]):
-        temp[d - d1 + i] = rows[at + i]
+    for i in range(n1):
+        temp[d - d1 + i] = table.row[at + i]
     # The child may pass all it has as well; between its last u and that there is nothing (k-summing, Lemma 7).
-    if d1 <= (k - 1) * (node[child, 5] + 1):
-        for s in range(d - d1 + length[child], d):
+    if d1 <= (table.k - 1) * (node[child, 5] + 1):
+        for s in range(d - d1 + n1, d):
             temp[s] = np.inf
         temp[d] = 0.0
 
 
 @compile_kernel
-def _combine_two(
-    node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows: Any, row_at: Any, temp: Any
-) -> None:
+def _combine_two(table: _Table, m: int, temp: Float) -> None:
     """Stage one where both children are nodes: what they pass is added up in every way."""
+    node, rows, left, right = table.node, table.row, table.node[m, _LEFT], table.node[m, _RIGHT]
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
-    limit = (k - 1) * (node[left, 5] + 1)
-    n1, n2, r1, r2 = length[left], length[right], row_at[left], row_at[right]
-    for s in range(most + 1):
+    limit = (table.k - 1) * (node[left, 5] + 1)
+    n1, n2, r1, r2 = table.length[left], table.length[right], table.row_at[left], table.row_at[right]
+    for s in range(table.most[m] + 1):
         temp[s] = np.inf
     second = rows[r2 : r2 + n2]
     for i in range(n1):
@@ -325,11 +392,12 @@ def _combine_two(
 
 
 @compile_kernel
-def _find_share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row_at: Any, s: Any) -> Any:
+def _find_share(table: _Table, m: int, s: int) -> Any:
     """Find how many of the s passed by two children the left one passes: the least number of the least cost."""
+    node, rows, left, right = table.node, table.row, table.node[m, _LEFT], table.node[m, _RIGHT]
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
-    limit = (k - 1) * (node[left, 5] + 1)
-    n1, n2, r1, r2 = length[left], length[right], row_at[left], row_at[right]
+    limit = (table.k - 1) * (node[left, 5] + 1)
+    n1, n2, r1, r2 = table.length[left], table.length[right], table.row_at[left], table.row_at[right]
     # The cases of `_combine_two` for one s, by growing share of the left child and with strict <, so that the least
     # share wins: it is the least where the right child passes all it has.
     least, share = np.inf, d1
@@ -345,10 +413,9 @@ def _find_share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any
 
 
 @compile_kernel
-def _backtrack(
-    node: Any, k: Any, length: Any, rows: Any, row_at: Any, choice: Any, choice_at: Any, passed: Any, kept: Any
-) -> None:
+def _backtrack(table: _Table, choice: NDArray[Any], passed: Int32, kept: Int32) -> None:
     """Say of every node, from the root down, how many it passes and keeps."""
+    node = table.node
     # Preorder: passed[m] was set by m's parent; the root passes none (C(r) = 0, a complete configuration).
     for m in range(len(node)):
         d, u = node[m, 1] - node[m, 0], passed[m]
@@ -357,10 +424,10 @@ def _backtrack(
             kept[m] = d - u
             continue
         # To pass all is to keep nothing here or below, so all that is in the children comes up.
-        s = d if u == d else choice[choice_at[m] + u]
+        s = d if u == d else choice[table.choice_at[m] + u]
         kept[m] = s - u
         if left >= 0 and right >= 0:
-            passed[left] = _find_share(node, k, left, right, length, rows, row_at, s)
+            passed[left] = _find_share(table, m, s)
             passed[right] = s - passed[left]
         else:
             one = max(left, right)
@@ -368,7 +435,7 @@ def _backtrack(
 
 
 @compile_kernel
-def _find_median(column: Any, n: Any) -> Any:
+def _find_median(column: Int, n: int) -> Any:
     """The lower median of the first n values, which it moves about (Hoare's selection)."""
     lo, hi, middle = 0, n - 1, (n - 1) // 2
     # Kept true: column[:lo] <= column[lo..hi] <= column[hi + 1:], and lo <= middle <= hi.
@@ -393,42 +460,44 @@ def _find_median(column: Any, n: Any) -> Any:
 
 
 @compile_kernel
-def _sort_farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, column: Any) -> None:
-    """Order ``pool[lo:lo + n]`` by L1 distance, over all instants, to the coordinatewise median; ties by index."""
+def _sort_farthest_last(x: Int32, y: Int32, pool: _Pool, lo: int, n: int) -> None:
+    """Order ``who[lo:lo + n]`` by L1 distance, over all instants, to the coordinatewise median; ties by index."""
+    who, distance, column = pool
     for p in range(n):
         distance[p] = 0
     for j in range(2 * x.shape[1]):
         v = x if j < x.shape[1] else y
         at = j % x.shape[1]
         for p in range(n):
-            column[p] = v[pool[lo + p], at]
+            column[p] = v[who[lo + p], at]
         middle = _find_median(column, n)
         for p in range(n):
-            distance[p] += abs(v[pool[lo + p], at] - middle)
+            distance[p] += abs(v[who[lo + p], at] - middle)
     # The farthest is on top of the heap: `heaped` >= 0 builds it from below, < 0 puts its top behind the rest.
     for heaped in range(n // 2 - 1, -n, -1):  # a heap sort
         root, size = heaped, n
         if heaped < 0:
             root, size = 0, n + heaped
             distance[0], distance[size] = distance[size], distance[0]
-            pool[lo], pool[lo + size] = pool[lo + size], pool[lo]
+            who[lo], who[lo + size] = who[lo + size], who[lo]
         while 2 * root + 1 < size:
             child = 2 * root + 1
-            if child + 1 < size and _is_nearer(distance, pool, lo, child, child + 1):
+            if child + 1 < size and _is_nearer(pool, lo, child, child + 1):
                 child += 1
-            if not _is_nearer(distance, pool, lo, root, child):
+            if not _is_nearer(pool, lo, root, child):
                 break
             distance[root], distance[child] = distance[child], distance[root]
-            pool[lo + root], pool[lo + child] = pool[lo + child], pool[lo + root]
+            who[lo + root], who[lo + child] = who[lo + child], who[lo + root]
             root = child
 
 
 @compile_kernel
-def _is_nearer(distance: Any, pool: Any, lo: Any, a: Any, b: Any) -> Any:
-    return distance[a] < distance[b] or (distance[a] == distance[b] and pool[lo + a] < pool[lo + b])
+def _is_nearer(pool: _Pool, lo: int, a: int, b: int) -> bool:
+    one, other = pool.distance[a], pool.distance[b]
+    return bool(one < other or (one == other and pool.who[lo + a] < pool.who[lo + b]))
 
 
-def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any:
+def assign(x: Int32, y: Int32, order: Int32, node: Int32, passed: Int32, kept: Int32) -> tuple[Int32, Int, Int32]:
     """Choose a policy of the configuration: which trajectories each node keeps.
 
     Who is passed up is a free choice (Property 1): those farthest from the median of what the node was left with. No
@@ -444,18 +513,18 @@ def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any
     """
     n = len(order)
     members = np.empty(n, np.int32)
-    scratch = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
-    _assign(x, y, order, node, passed, kept, *scratch, members)
+    pool = _Pool(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64))
+    _assign(x, y, order, node, passed, kept, pool, members)
     bundle = np.flatnonzero(kept)[::-1]  # children before their parents
     return members, np.concatenate([[0], np.cumsum(kept[bundle], dtype=np.int64)]), node[bundle, 2]
 
 
 @compile_kernel
 def _assign(
-    x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any, pool: Any, distance: Any, column: Any, members: Any
+    x: Int32, y: Int32, order: Int32, node: Int32, passed: Int32, kept: Int32, pool: _Pool, members: Int32
 ) -> None:
-    done = waiting = 0
-    # Kept true: pool[:waiting] are those passed up by nodes whose parent is still to come, the latest node's on top.
+    who, done, waiting = pool.who, 0, 0
+    # Kept true: who[:waiting] are those passed up by nodes whose parent is still to come, the latest node's on top.
     for m in range(len(node) - 1, -1, -1):
         lo, hi, left, right = node[m, 0], node[m, 1], node[m, 3], node[m, 4]
         # Members who have no node below this one join the pool here; those of the children wait on top of it already.
@@ -467,23 +536,23 @@ def _assign(
         elif right >= 0:
             end = node[right, 0]
         for p in range(begin, end):
-            pool[waiting] = order[p]
+            who[waiting] = order[p]
             waiting += 1
         if kept[m] == 0:
             continue
         # m's trajectories are the top of the pool; those nearest to their median stay, the rest go up.
         base = waiting - kept[m] - passed[m]
         if passed[m] > 0:
-            _sort_farthest_last(x, y, pool, base, waiting - base, distance, column)
+            _sort_farthest_last(x, y, pool, base, waiting - base)
         for p in range(kept[m]):
-            members[done + p] = pool[base + p]
+            members[done + p] = who[base + p]
         for p in range(passed[m]):
-            pool[base + p] = pool[base + kept[m] + p]
+            who[base + p] = who[base + kept[m] + p]
         waiting = base + passed[m]
         done += kept[m]
 
 
-def bound_bundles(x: Any, y: Any, members: Any, offset: Any) -> Any:
+def bound_bundles(x: Int32, y: Int32, members: Int32, offset: Int) -> Int32:
     """Minimum bounding rectangles of bundles at every instant: half-open int32[R, l, 4] in cells."""
     box = np.empty((len(offset) - 1, x.shape[1], 4), np.int32)
     _bound_bundles(x, y, members, offset, box)
@@ -491,7 +560,7 @@ def bound_bundles(x: Any, y: Any, members: Any, offset: Any) -> Any:
 
 
 @compile_kernel
-def _bound_bundles(x: Any, y: Any, members: Any, offset: Any, box: Any) -> None:
+def _bound_bundles(x: Int32, y: Int32, members: Int32, offset: Int, box: Int32) -> None:
     for r in range(len(offset) - 1):
         for p in range(offset[r], offset[r + 1]):
             i = members[p]

@@ -5,22 +5,28 @@ least as large as the (k - 1)-th smallest rectangle of i and one other, of all o
 times their number estimates the bound of all.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int, Int32
 from dbanon.methods.tp_aware import _blocks
 
 SAMPLED_SUBJECTS = 100
 """Subjects, each in one window, that are looked at in a run."""
 
 _SAMPLE_SEED = 20120905  # not the run's, on which nothing here depends
+
+
+class _Block(NamedTuple):
+    """A block of subjects."""
+
+    who: Int32  # [b]
+    near: Int32  # [2 few, b]: their positions at the few instants
+    area: Float  # [b or more]: scratch
 
 
 def draw_sample(present: Int) -> list[Int]:
@@ -41,7 +47,7 @@ def estimate_sum(areas: Float, of: int) -> tuple[float, float]:
     return float(areas.mean()) * of, error
 
 
-def find_least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, who: Int) -> Float:
+def find_least_areas(x: Int32, y: Int32, order: Int32, offset: Int, k: int, who: Int) -> Float:
     """Find what the cloaks of some subjects have at least, summed over the instants.
 
     Parameters
@@ -74,17 +80,8 @@ def find_least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: i
             # A block whose bound is not below the (k - 1)-th smallest area of a subject cannot change it.
             asked = first == b if nearest else (first != b) & (bound[:, b] < lowest[:, -1])
             if asked.any():
-                _insert_areas(
-                    x,
-                    y,
-                    block,
-                    _blocks.copy_sampled_positions(x, y, block),
-                    turn,
-                    np.flatnonzero(asked),
-                    who,
-                    area,
-                    lowest,
-                )
+                some = _Block(block, _blocks.copy_sampled_positions(x, y, block), area)
+                _insert_areas(x, y, some, turn, np.flatnonzero(asked), who, lowest)
     return np.asarray(lowest[:, -1])
 
 
@@ -98,11 +95,11 @@ def _compute_bounds(near: NDArray[np.int32], mine: NDArray[np.int32]) -> Float:
 
 
 @compile_kernel
-def _insert_areas(
-    x: Any, y: Any, block: Any, near: Any, turn: Any, asked: Any, who: Any, area: Any, lowest: Any
-) -> None:  # fmt: skip
+def _insert_areas(x: Int32, y: Int32, some: _Block, turn: Int, asked: Int, who: Int, lowest: Float) -> None:
     """Put areas of the rectangles of a subject and one of a block among the subject's smallest, for some subjects."""
+    block, near, area = some
     last, few = lowest.shape[1] - 1, len(near) // 2
+    rest = turn[few:]
     for m in asked:
         i = who[m]
         # At a few instants first; at each other the area is a cell at least.
@@ -115,14 +112,13 @@ def _insert_areas(
                 area[p] += (abs(along[p] - x0) + 1) * (abs(across[p] - y0) + 1)
         for p in range(len(block)):
             if area[p] < lowest[m, last] and block[p] != i:
-                _insert(lowest, m, _complete_area(x, y, block[p], i, turn, few, area[p], lowest[m, last]))
+                _insert(lowest, m, _complete_area(x, y, block[p], i, rest, area[p], lowest[m, last]))
 
 
 @compile_kernel
-def _complete_area(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most: Any) -> Any:
-    """Give the area at all instants, of which `area` has the few and a cell at each other; if above `most`, less."""
-    for f in range(few, len(turn)):
-        j = turn[f]
+def _complete_area(x: Int32, y: Int32, i: int, o: int, rest: Int, area: float, most: float) -> float:
+    """Give the area at all instants, of which `area` has a cell at each of the rest; if above `most`, less."""
+    for j in rest:
         area += (abs(x[o, j] - x[i, j]) + 1.0) * (abs(y[o, j] - y[i, j]) + 1.0) - 1.0
         if area >= most:
             break
@@ -130,7 +126,7 @@ def _complete_area(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: An
 
 
 @compile_kernel
-def _insert(lowest: Any, m: Any, area: Any) -> None:
+def _insert(lowest: Float, m: int, area: float) -> None:
     """Put an area among a subject's smallest, if it is one; the greatest of them goes."""
     at = lowest.shape[1] - 1
     if area < lowest[m, at]:

@@ -195,9 +195,7 @@ def _list_windows(data: Trajectories, params: Parameters) -> list[align.Instants
             f"{windows}. Remove fixes at wild times, or raise step_s or instants."
         )
     return [
-        dataclasses.replace(
-            whole, start=whole.start + first * params.step_s, count=min(params.instants, whole.count - first)
-        )
+        whole._replace(start=whole.start + first * params.step_s, count=min(params.instants, whole.count - first))
         for first in range(0, whole.count, params.instants)
     ]
 

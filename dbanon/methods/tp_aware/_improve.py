@@ -9,30 +9,46 @@ Not in the paper: Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender 
 2012, whose optimum is one over quadrants.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Int, Int32
 from dbanon.methods.tp_aware import _blocks
 
 _LANES = 16  # instants that the processor does at once: positions are stored by so many
 # Of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16.
 _POSITION_BITS = 13
 _MARGIN_DIVISOR = 8  # a subject is listed if its bound exceeds the best area by at most this part of it
-_INFINITE_AREA = np.int64(2**63 - 1)
+_INFINITE_AREA = 2**63 - 1
+
+_Places = NDArray[np.int16]
+"""Positions by subject, `_LANES` instants, axis and one of these: [n, c, 2, _LANES]; boxes: [c, 4, _LANES]."""
 
 
-def plan_grouping(
-    x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, members: NDArray[np.int32]
-) -> list[Callable[[], None]]:
+class _Free(NamedTuple):
+    """Those of a block without a group, in slots ``[0, left)``."""
+
+    whom: Int32  # [n]: the member in each slot
+    slot: Int32  # [n]: of each member; -1 for those with a group
+    near: NDArray[np.int16]  # [2 few, n]: their positions at few instants, by slot
+    bound: Int  # [n]: of each slot, less than the area with the group; infinite for those who are in it
+
+
+class _List(NamedTuple):
+    """Those who may be next, in any order."""
+
+    who: Int32  # [n]
+    known: Int  # [n]: the area of each with the group as it was when it was asked last
+    asked: Int32  # [n]: places in the list, scratch
+
+
+def plan_grouping(x: Any, y: Any, order: Int32, offset: Int, k: int, members: Int32) -> list[Callable[[], None]]:
     """Return a call for each block, which puts its subjects into groups of k to 2k - 1.
 
     Parameters
@@ -57,7 +73,8 @@ def plan_grouping(
         near = np.empty((2 * min(_blocks.SAMPLED_INSTANTS, len(turn)), hi - lo), np.int16)
         areas, numbers = np.empty((2, hi - lo + 1), np.int64), np.empty((4, hi - lo + 1), np.int32)
         outermost = np.argsort(-_copy(x, y, who, turn, place, near, areas[0, :-1]), kind="stable")
-        _group(place, k, outermost, near, areas, numbers, np.empty((place.shape[1], 4, _LANES), np.int16), out)
+        free, some = _Free(numbers[0], numbers[1], near, areas[0]), _List(numbers[2], areas[1], numbers[3])
+        _group(place, k, outermost, free, some, np.empty((place.shape[1], 4, _LANES), np.int16), out)
         out[:] = who[out]
 
     return [partial(group, lo, hi) for lo, hi in pairwise(offset.tolist())]
@@ -70,7 +87,7 @@ def find_begins(offset: Int, k: int) -> Int:
 
 
 @compile_kernel
-def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: Any) -> Any:
+def _copy(x: Int32, y: Int32, who: Int32, turn: Int, place: _Places, near: NDArray[np.int16], distance: Int) -> Int:
     """Copy the positions of a block; return the distance of each from the mean of all, summed over the instants."""
     few, distance[:] = len(near) // 2, 0
     west, south = x[who[0], 0], y[who[0], 0]
@@ -100,13 +117,12 @@ def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: 
 
 
 @compile_kernel
-def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: Any, box: Any, out: Any) -> None:
+def _group(place: _Places, k: int, outermost: Int, free: _Free, some: _List, box: _Places, out: Int32) -> None:
     """Group a block; `out` gets its members, by their numbers in it, group by group."""
-    left, few = len(outermost), len(near) // 2
-    bound, known = areas[0], areas[1]
-    whom, slot, listed, asked = numbers[0], numbers[1], numbers[2], numbers[3]
-    # Kept true: slots [0, left) are those without a group, `whom` their members, `slot` the inverse, `near` their
-    # positions at few instants; `slot` is -1 for those with a group.
+    whom, slot, _, bound = free
+    listed, known, _ = some
+    left = len(outermost)
+    # Kept true: slots [0, left) are those without a group, and `slot` is the inverse of `whom`.
     for s in range(left):
         whom[s] = slot[s] = s
     done = first = 0
@@ -115,50 +131,51 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: A
         while slot[outermost[first]] < 0:
             first += 1
         begun, seed = done, outermost[first]
-        _begin(place, seed, near, left, bound, box)
+        _begin(place, seed, free, left, box)
         bound[slot[seed]] = _INFINITE_AREA
         out[done] = seed
         done += 1
-        some, ahead, reach = np.int64(0), np.int64(-1), _INFINITE_AREA
+        count, ahead, reach = 0, -1, _INFINITE_AREA
         for s in range(left):
             reach = min(reach, bound[s])  # `_LANES` or more: it grows by a part of itself
         for _ in range(k - 1):
             # Kept true: who is not listed has a bound above `reach`, so the least area up to it is the least of all.
-            best, least, ahead = _find_cheapest(place, box, known, listed, some, ahead, asked)
+            best, least, ahead = _find_cheapest(place, box, some, count, ahead)
             while least > reach or best < 0:
                 reach = least if best >= 0 else reach
                 reach += reach // _MARGIN_DIVISOR
-                some, ahead = _list(bound, left, reach, whom, slot, known, listed, some, best)
-                best, least, ahead = _find_cheapest(place, box, known, listed, some, ahead, asked)
+                count, ahead = _list(free, left, reach, some, count, best)
+                best, least, ahead = _find_cheapest(place, box, some, count, ahead)
             bound[slot[listed[best]]] = _INFINITE_AREA
             out[done] = listed[best]
             done += 1
             _grow(place, listed[best], box)
-            some -= 1
-            listed[best], known[best] = listed[some], known[some]
-            ahead = best if ahead == some else ahead
-        left = _close(out[begun:done], left, few, near, whom, slot)
+            count -= 1
+            listed[best], known[best] = listed[count], known[count]
+            ahead = best if ahead == count else ahead
+        left = _close(out[begun:done], left, free)
     for s in range(left):
         out[done + s] = whom[s]
 
 
 @compile_kernel
-def _find_cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: Any, asked: Any) -> Any:
+def _find_cheapest(place: _Places, box: _Places, some: _List, count: int, ahead: int) -> Any:
     """Find who leaves the least area of those listed, ties by number, and who comes next: places in the list, or -1.
 
     `ahead` came next when the group was smaller: most others have a bound above its area.
     """
+    listed, known, asked = some
     best, least, second, after = -1, _INFINITE_AREA, -1, _INFINITE_AREA
     if ahead >= 0:
         known[ahead] = _measure_joined(place, listed[ahead], box)
         best, least = ahead, known[ahead]
     # Without a branch: the processor cannot foresee who is to be asked.
-    count = np.int64(0)
-    for c in range(some):
-        asked[count] = c
-        count += known[c] <= least
+    cheap = np.int64(0)
+    for c in range(count):
+        asked[cheap] = c
+        cheap += known[c] <= least
     # An area with the group only grows as the group does: what it once was is a bound, and computed anew only below.
-    for a in range(count):
+    for a in range(cheap):
         at = asked[a]
         if known[at] > least or at == best:
             continue
@@ -171,11 +188,11 @@ def _find_cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahe
 
 
 @compile_kernel
-def _list(
-    bound: Any, left: Any, reach: Any, whom: Any, slot: Any, known: Any, listed: Any, some: Any, best: Any
-) -> Any:  # fmt: skip
+def _list(free: _Free, left: int, reach: int, some: _List, before: int, best: int) -> Any:
     """List all with a bound up to `reach`, which the list of before has learnt: how many, and where its best is now."""
-    for c in range(some):
+    whom, slot, _, bound = free
+    listed, known, _ = some
+    for c in range(before):
         bound[slot[listed[c]]] = known[c]
     who = listed[best] if best >= 0 else np.int32(-1)
     count, ahead = np.int64(0), np.int64(-1)
@@ -187,8 +204,9 @@ def _list(
 
 
 @compile_kernel
-def _close(group: Any, left: Any, few: Any, near: Any, whom: Any, slot: Any) -> Any:
+def _close(group: Int32, left: int, free: _Free) -> int:
     """Fill the slots of a group from the end; how many are left."""
+    whom, slot, near, _ = free
     for i in group:
         s = slot[i]
         slot[i] = -1
@@ -196,15 +214,15 @@ def _close(group: Any, left: Any, few: Any, near: Any, whom: Any, slot: Any) -> 
         if s < left:  # the last may be of the group too: then its turn comes, in this slot
             whom[s] = whom[left]
             slot[whom[s]] = s
-            for j in range(2 * few):
+            for j in range(len(near)):
                 near[j, s] = near[j, left]
     return left
 
 
 @compile_kernel
-def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) -> None:
+def _begin(place: _Places, seed: int, free: _Free, left: int, box: _Places) -> None:
     """Make the group of one subject; bounds are the areas at the few instants, and one cell at each other."""
-    few = len(near) // 2
+    near, bound, few = free.near, free.bound, len(free.near) // 2
     for c in range(place.shape[1]):
         for j in range(_LANES):
             box[c, 0, j] = box[c, 1, j] = place[seed, c, 0, j]
@@ -221,7 +239,7 @@ def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) ->
 
 
 @compile_kernel
-def _measure_joined(place: Any, i: Any, box: Any) -> Any:
+def _measure_joined(place: _Places, i: int, box: _Places) -> np.int64:
     """Give the area of a group with one more, summed over the instants."""
     total = np.int64(0)
     for c in range(place.shape[1]):
@@ -236,7 +254,7 @@ def _measure_joined(place: Any, i: Any, box: Any) -> Any:
 
 
 @compile_kernel
-def _grow(place: Any, i: Any, box: Any) -> None:
+def _grow(place: _Places, i: int, box: _Places) -> None:
     for c in range(place.shape[1]):
         for j in range(_LANES):
             box[c, 0, j] = min(box[c, 0, j], place[i, c, 0, j])

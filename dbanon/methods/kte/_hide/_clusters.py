@@ -27,14 +27,7 @@ _MAX_DENSE_ROWS = 300  # rows of a matrix of which all eigenvectors are computed
 _MIN_AFFINITY = 1e-6  # costs of 14 times the median tell no more than that two are far apart
 
 
-def cluster(
-    runs: EpochSamples,
-    rank: Int,
-    rng: np.random.Generator,
-    tasks: Tasks,
-    *,
-    progress: Progress,
-) -> Int:
+def cluster(runs: EpochSamples, rank: Int, rng: np.random.Generator, tasks: Tasks, *, progress: Progress) -> Int:
     """Label the run of every subject in every epoch with a cluster: int64[r], from 0 in each epoch.
 
     Parameters

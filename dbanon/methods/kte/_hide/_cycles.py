@@ -6,8 +6,6 @@ choice of allowed pairs has everyone k - 1 times on either side. Greedy cycles c
 looked for where they end too early, until there is none: then there are no such covers.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,8 +76,9 @@ def _mark_uncovered(match: Int, n: int) -> Bool:
 
 
 @compile_kernel
-def _find_cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
+def _find_cover(cost: NDArray[np.float32], allowed: Bool) -> Int:  # noqa: C901 - one recurrence
     """The other of each, -1 for none: greedy cycles, then as many as there can be."""
+    # Not SciPy's `maximum_bipartite_matching`, which cannot begin with the cheap cycles: rows become a quarter wider.
     n = len(cost)
     match, owner = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     # Greedy cycles: from each to the cheapest that none has, and on from there until a cycle closes.
@@ -123,7 +122,7 @@ def _find_cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
 
 
 @compile_kernel
-def _choose_regular_graph(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
+def _choose_regular_graph(allowed: Bool, degree: int) -> tuple[Bool, Bool]:  # noqa: C901 - one recurrence
     """Choose pairs so that everyone is `degree` times on either side; and who cannot be."""
     n = len(allowed)
     graph = np.zeros((n, n), np.bool_)
@@ -133,6 +132,7 @@ def _choose_regular_graph(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one
         # Kept true: all are at most `degree` times on either side. A search without a free place shows that no choice
         # gives this owner more while earlier ones keep as many.
         while out[start] < degree:
+            # From which owner an other was reached, and from which other an owner.
             by_owner[:], by_other[:] = -1, -1
             queue[0], head, tail, end = start, 0, 1, -1
             by_owner[start] = start
@@ -143,6 +143,7 @@ def _choose_regular_graph(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one
                 for other in range(n):
                     if allowed[at, other] and not graph[at, other] and by_other[other] < 0:
                         by_other[other] = at
+                        # A place that is free ends the search; a full one gives up one of its owners, who looks on.
                         if into[other] < degree:
                             end = other
                             break
@@ -155,6 +156,7 @@ def _choose_regular_graph(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one
                 break
             into[end] += 1
             out[start] += 1
+            # Back along the path, what was chosen and what was not change places: only both ends have one more.
             while True:
                 at = by_other[end]
                 graph[at, end] = True
