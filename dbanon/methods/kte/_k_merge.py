@@ -28,7 +28,7 @@ import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Float, Int, freeze_arrays
 from dbanon.methods.kte._samples import Merged, Part, Samples, select_part
 
@@ -45,7 +45,7 @@ _ROW_COLUMNS = 8
 _BEFORE, _SPANS, _LINE, _BY = range(4)
 
 
-def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HERE) -> Merged:
+def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = SERIAL_TASKS) -> Merged:
     """Merge trajectories optimally, for many tasks.
 
     Parameters
@@ -70,7 +70,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HE
     task and thread.
     """
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
-    if tasks is HERE:
+    if tasks is SERIAL_TASKS:
         return _merge_all(samples, offset, begin, end)
     cuts = _find_cuts(_measure_work(offset, end - begin))
 

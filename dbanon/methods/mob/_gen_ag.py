@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob._positions import Positions, Words, unpack_words
 
@@ -115,7 +115,7 @@ class _Field:
 
 
 def find_nearest(
-    positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_], *, tasks: Tasks = HERE
+    positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_], *, tasks: Tasks = SERIAL_TASKS
 ) -> NDArray[np.int32]:
     """Find the others of the least summed deviation at each subject's own instants.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob._gen_ag import find_nearest
 from dbanon.methods.mob._positions import Positions
@@ -20,7 +20,7 @@ _CHOICES_PER_K = 2  # the nearest objects, from which partners are chosen
 
 
 def choose_partners(
-    positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int, *, tasks: Tasks = HERE
+    positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int, *, tasks: Tasks = SERIAL_TASKS
 ) -> tuple[Int, Int]:
     """Choose partners for some objects: near ones whose own instants suit, first those who want partners themselves.
 
