@@ -309,7 +309,7 @@ def load_requests(
         _copy(connection, source.recorded, len(columns), rows, options.time)
         made = _import_table(
             connection,
-            f"dbanon_internal.take_requests('pg_temp.dbanon_file', {LOADING_RECORD}, "
+            f"dbanon_internal.add_requests('pg_temp.dbanon_file', {LOADING_RECORD}, "
             "%(cells)s::text[], %(keys)s::text[])",
             {
                 # The file was copied under columns of these names.
