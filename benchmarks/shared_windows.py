@@ -35,7 +35,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon.base import cores, tasks
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.tasks import HERE, Processes, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Processes, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 
@@ -110,7 +110,7 @@ class Helpers(Processes):
 @contextmanager
 def open_engine(name: str) -> Iterator[Tasks]:
     if name == "here":
-        yield HERE
+        yield SERIAL_TASKS
     elif name == "worker":
         yield Processes()
     elif name.startswith("helpers"):

@@ -57,15 +57,16 @@ class Tasks(Protocol):
         """
 
 
-class _Here:
+class SerialTasks:
     """`Tasks` done in this process, one after the other."""
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
-        del threads  # it has all
+        """Do them in their order; each has all threads."""
+        del threads
         return list(starmap(function, arguments))
 
 
-HERE: Tasks = _Here()
+SERIAL_TASKS: Tasks = SerialTasks()
 """Does tasks in this process."""
 
 
@@ -77,7 +78,7 @@ def share_tasks(
     """Have `spread` do several tasks; a single one is done here, where its data are, with all cores."""
     rest = iter(arguments)
     first = list(islice(rest, 2))
-    return HERE.map(function, first) if len(first) < 2 else spread(chain(first, rest))
+    return SERIAL_TASKS.map(function, first) if len(first) < 2 else spread(chain(first, rest))
 
 
 class Processes:
@@ -99,7 +100,7 @@ class Processes:
         """Do tasks here, and in helpers if they take long; see `Tasks`."""
         processes = self._count_processes(threads)
         if processes < 2:
-            return HERE.map(function, arguments)
+            return SERIAL_TASKS.map(function, arguments)
         return share_tasks(lambda several: _Work(function, several, processes).collect_results(), function, arguments)
 
     def _count_processes(self, threads: int) -> int:

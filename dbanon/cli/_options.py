@@ -23,8 +23,8 @@ def add_options(record: type) -> Callable[[Command], Command]:
 
         @functools.wraps(command)
         def call(**given: Any) -> None:
-            asked = {one.name: _make_value(one, given) for one in offered}
-            command(**{one.name: given[one.name] for one in own}, **asked)
+            options = {one.name: _make_value(one, given) for one in offered}
+            command(**{one.name: given[one.name] for one in own}, **options)
 
         made = [*own, *(parameter for one in offered for parameter in _make_parameters(one))]
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]

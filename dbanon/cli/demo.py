@@ -80,14 +80,14 @@ def play(database: "Database", page: Path | None = None) -> Demo:
 
 def _write(database: "Database", page: Path) -> Path:
     """Write the page as ``dbanon report --with-truth`` does, but without its questions, which take seconds."""
-    connection, asked = database.connection, Reporting(with_truth=True)
+    connection, options = database.connection, Reporting(with_truth=True)
     with translate_errors():
         private = reporting.Private(
             choose_part=partial(evaluating.choose_part, connection),
             find_positions=partial(evaluating.find_positions, connection),
             evaluate=lambda run_id: None,
         )
-        html = reporting.report(connection, RELEASE, asked, private)
+        html = reporting.report(connection, RELEASE, options, private)
     return reporting.write(page, html, private=True)
 
 

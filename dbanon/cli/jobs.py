@@ -17,10 +17,10 @@ Since = Annotated[
 
 @job_app.command("add", epilog=GLOBAL_EPILOG)
 @add_options(scheduling.AddingJob)
-def add_job(name: Name, **asked: Any) -> None:
+def add_job(name: Name, **options: Any) -> None:
     """Set up work for every night. It starts with 'dbanon worker --schedule' or 'dbanon job run'."""
     with open_database() as database:
-        job_id, notices = database.add_job(name, **asked)
+        job_id, notices = database.add_job(name, **options)
     value = {"job_id": job_id, "name": name, "notices": list(notices)}
     show(lambda: f"Job {name} is set up. Predict its next periods: dbanon job plan {name}", lambda: value)
     say(notices)

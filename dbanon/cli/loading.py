@@ -121,7 +121,7 @@ def _load(work: Callable[["Database"], "LoadReport"]) -> None:
 def generate(
     dataset: Annotated[str | None, typer.Option(help="Name of the dataset to generate into.")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here, without a database.")] = None,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Generate people and vehicles that move along streets, and requests they send.
 
@@ -136,7 +136,7 @@ def generate(
     if (dataset is None) == (csv is None):
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither. Choose one.")
     if csv is not None:
-        plan = generating.Generating(**asked)
+        plan = generating.Generating(**options)
         is_for_dataset = any(getattr(plan, one.name) != one.default for one in list_fields(generating.OfDataset))
         if plan.mode == "append" or is_for_dataset:
             raise ParameterError(
@@ -147,5 +147,5 @@ def generate(
             made = synth.write_files(csv, plan, replace=plan.mode == "replace", progress=progress)
     else:
         with open_database() as database:
-            made = database.synth(str(dataset), **asked)
+            made = database.synth(str(dataset), **options)
     show(lambda: report.format_synth(made), lambda: vars(made))

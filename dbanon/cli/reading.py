@@ -35,13 +35,13 @@ def export(
 @add_options(reporting.Reporting)
 def report(
     what: Annotated[str, typer.Argument(metavar="NAME|RUN", help="A live release, or the number of a run.")],
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Write a page about a release or run: promise, attack, maps, shares left out. One HTML file without scripts."""
-    asked["output"] = asked["output"] or Path(f"{what}.html")
+    options["output"] = options["output"] or Path(f"{what}.html")
     with open_database() as database:
-        file = database.report(_parse_target(what), **asked)
-    show(lambda: f"Wrote {file}", lambda: {"what": what, "file": str(file), "private": asked["with_truth"]})
+        file = database.report(_parse_target(what), **options)
+    show(lambda: f"Wrote {file}", lambda: {"what": what, "file": str(file), "private": options["with_truth"]})
 
 
 @app.command(epilog=GLOBAL_EPILOG)
@@ -49,12 +49,12 @@ def report(
 def compare(
     one: Annotated[str, typer.Argument(metavar="A", help="A live release, or the number of a run.")],
     other: Annotated[str, typer.Argument(metavar="B", help="Another live release, or the number of a run.")],
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Write a page of two releases or runs side by side. Different methods are not ranked."""
-    asked["output"] = asked["output"] or Path(f"{one}-{other}.html")
+    options["output"] = options["output"] or Path(f"{one}-{other}.html")
     with open_database() as database:
-        file = database.compare(_parse_target(one), _parse_target(other), **asked)
+        file = database.compare(_parse_target(one), _parse_target(other), **options)
     show(lambda: f"Wrote {file}", lambda: {"one": one, "other": other, "file": str(file)})
 
 

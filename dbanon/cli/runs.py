@@ -72,12 +72,12 @@ Method = Annotated[str, typer.Argument(help="The method. See 'dbanon methods'.")
 
 @app.command(epilog=GLOBAL_EPILOG)
 @add_options(publishing.Running)
-def run(method: Method, **asked: Any) -> None:
+def run(method: Method, **options: Any) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
     from dbanon.cli import report
 
     with open_database() as database:
-        result = database.run(method, **asked)
+        result = database.run(method, **options)
     show(lambda: report.format_run(result), lambda: report.make_run_json(result))
     say(result.notices)
     result.require_verified()
@@ -85,10 +85,10 @@ def run(method: Method, **asked: Any) -> None:
 
 @app.command(epilog=GLOBAL_EPILOG)
 @add_options(publishing.Submitting)
-def submit(method: Method, **asked: Any) -> None:
+def submit(method: Method, **options: Any) -> None:
     """Queue a run for the next worker that is free, and return at once."""
     with open_database() as database:
-        run_id = database.submit(method, **asked)
+        run_id = database.submit(method, **options)
     show(lambda: f"Run {run_id} is queued. Watch it with: dbanon runs", lambda: {"run_id": run_id})
 
 
@@ -144,7 +144,7 @@ def worker(
     schedule: Annotated[
         bool, typer.Option("--schedule", help="Take the steps of this login's jobs, too, when they are due.")
     ] = False,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM.
 
@@ -157,7 +157,7 @@ def worker(
         os.environ["DBANON_LOCK_DSN"] = lock_dsn
     serve(
         everywhere.dsn, jobs=jobs, grace_s=grace_s, scheduler=scheduler, log=log, heartbeat=heartbeat, listen=listen,
-        schedule=schedule, reading=make_record(Reading, asked),
+        schedule=schedule, reading=make_record(Reading, options),
     )  # fmt: skip
 
 
@@ -172,23 +172,23 @@ def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="
 
 @app.command(epilog=GLOBAL_EPILOG)
 @add_options(publishing.Planning)
-def plan(method: Method, **asked: Any) -> None:
+def plan(method: Method, **options: Any) -> None:
     """Predict how a run would end, how much it would write and about how long it would take. It writes nothing."""
     from dbanon.cli import report
 
     with open_database() as database:
-        items = database.plan(method, **asked)
+        items = database.plan(method, **options)
     show(lambda: report.format_plan(items), lambda: report.make_plan_json(items))
 
 
 @app.command(epilog=GLOBAL_EPILOG)
 @add_options(Reading)
-def verify(run_id: RunId, **asked: Any) -> None:
+def verify(run_id: RunId, **options: Any) -> None:
     """Attack the stored rows of a run again."""
     from dbanon.cli import report
 
     with open_database() as database:
-        result = database.verify(run_id, **asked)
+        result = database.verify(run_id, **options)
     show(lambda: report.format_run(result), lambda: report.make_run_json(result))
     say(result.notices)
     result.require_verified()
@@ -198,13 +198,13 @@ def verify(run_id: RunId, **asked: Any) -> None:
 @add_options(evaluating.Evaluating)
 def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN|NAME", help="The run's number, or the name of a live release.")],
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Measure how useful the rows of a run are, against the private data. It publishes nothing."""
     from dbanon.cli import report
 
     with open_database() as database:
-        measured = database.evaluate(_parse_run_id(run) if run.isdecimal() else run, **asked)
+        measured = database.evaluate(_parse_run_id(run) if run.isdecimal() else run, **options)
     show(lambda: report.format_evaluation(measured), lambda: report.make_evaluation_json(measured))
 
 
@@ -213,13 +213,13 @@ def evaluate(
 def publish(
     run_id: RunId,
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Make a verified run a view in the schema published."""
     from dbanon.cli import report
 
     with open_database() as database:
-        rows, notices = database.publish(run_id, name, **asked)
+        rows, notices = database.publish(run_id, name, **options)
     value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
     show(lambda: report.format_publication(name, rows), lambda: value)
     say(notices)

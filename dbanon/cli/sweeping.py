@@ -23,7 +23,7 @@ def sweep(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a page (.html) or a table (.csv).")
     ] = None,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Compute, attack and measure every combination of some values of parameters. Nothing is published.
 
@@ -36,7 +36,7 @@ def sweep(
         _demand_known(output)
     with open_database() as database:
         database.tasks = Processes()
-        found = database.sweep(method, **asked)
+        found = database.sweep(method, **options)
     if output is not None:
         _write(output, found)
     show(lambda: report.format_sweep(found, output), lambda: report.make_sweep_json(found, output))

@@ -23,9 +23,9 @@ from dbanon.base import extras
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.extras import needs
 from dbanon.base.progress import Display, Progress, finish_progress
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.database.datasets import Datasets
-from dbanon.options import evaluating, list_fields, publishing, reporting, scheduling, sweeping, take_keywords
+from dbanon.options import accept_options, evaluating, list_fields, publishing, reporting, scheduling, sweeping
 from dbanon.options.reading import Reading
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, translate_errors
@@ -71,7 +71,7 @@ class Database(Datasets):
         self.target = target
         direct = os.environ.get("DBANON_LOCK_DSN")
         self.lock_url = server.make_target(direct).url if direct else target.url
-        self.tasks: Tasks = HERE
+        self.tasks: Tasks = SERIAL_TASKS
         self.progress: Progress = Display()
         self.connection: psycopg.Connection[Any] = connect(target.url)
 
@@ -90,8 +90,8 @@ class Database(Datasets):
         self.connection.close()
 
     @finish_progress
-    @take_keywords(publishing.Running)
-    def run(self, method: str, asked: publishing.Running) -> RunResult:
+    @accept_options(publishing.Running)
+    def run(self, method: str, options: publishing.Running) -> RunResult:
         """Compute, write and verify a run. If you give a name and the attack finds nothing, publish it, too.
 
         A reader who has the seed can replay how ties went: keep it private. Without one the run has a secret one, which
@@ -110,45 +110,45 @@ class Database(Datasets):
         from dbanon import methods
 
         family = methods.find_method(method)
-        chosen = replace(asked, algorithm=family.find_algorithm(asked.algorithm).name)
-        asks = any(getattr(asked, option.name) != option.default for option in list_fields(publishing.Publishing))
-        if asked.publish is None and asks:
+        chosen = replace(options, algorithm=family.find_algorithm(options.algorithm).name)
+        asks = any(getattr(options, option.name) != option.default for option in list_fields(publishing.Publishing))
+        if options.publish is None and asks:
             raise ParameterError(
                 "A run must be published to replace or extend a release, allow an overlap or name readers. Got no "
                 "name for it. Add --publish."
             )
         with translate_errors():
-            if asked.publish is not None:
-                releases.demand_publishable(self.connection, asked.publish, asked)
+            if options.publish is not None:
+                releases.demand_publishable(self.connection, options.publish, options)
             if self._may_compute():
                 result = self._run_here(lambda holder: queue.submit_run(holder, method, chosen), chosen)
             else:
                 self._demand_worker()
                 result = self.wait(queue.submit_run(self.connection, method, chosen))
-            if asked.publish is None or not result.verdict.passed:
+            if options.publish is None or not result.verdict.passed:
                 return result
             self.progress("publishing", 0, None)
             # A run that could not be published is verified all the same.
             with _note_what_remains(result.run_id), translate_errors():
-                rows, notices = releases.publish(self.connection, result.run_id, asked.publish, asked)
-            return replace(result, release=asked.publish, rows_published=rows, notices=notices)
+                rows, notices = releases.publish(self.connection, result.run_id, options.publish, options)
+            return replace(result, release=options.publish, rows_published=rows, notices=notices)
 
-    @take_keywords(publishing.Submitting)
-    def submit(self, method: str, asked: publishing.Submitting) -> int:
+    @accept_options(publishing.Submitting)
+    def submit(self, method: str, options: publishing.Submitting) -> int:
         """Queue a run for the next worker that is free, with the options of `run`. Returns its id at once."""
         with translate_errors():
-            return queue.submit_run(self.connection, method, asked)
+            return queue.submit_run(self.connection, method, options)
 
-    @take_keywords(publishing.Planning)
-    def plan(self, method: str, asked: publishing.Planning) -> tuple[stored.PlanItem, ...]:
+    @accept_options(publishing.Planning)
+    def plan(self, method: str, options: publishing.Planning) -> tuple[stored.PlanItem, ...]:
         """Predict what `run` would meet with the same options. It writes nothing."""
         with translate_errors():
-            return stored.plan_run(self.connection, method, asked)
+            return stored.plan_run(self.connection, method, options)
 
     @needs("compute")
     @finish_progress
-    @take_keywords(sweeping.Sweeping)
-    def sweep(self, method: str, asked: sweeping.Sweeping) -> Sweep:
+    @accept_options(sweeping.Sweeping)
+    def sweep(self, method: str, options: sweeping.Sweeping) -> Sweep:
         """Compute, attack and measure every combination of some values of parameters. It publishes nothing.
 
         Interrupted, the same call goes on where it was: what was measured of this state of the dataset is found again.
@@ -173,11 +173,11 @@ class Database(Datasets):
         from dbanon.database.sweeping import sweep_settings  # with Numba
 
         with translate_errors():
-            return sweep_settings(self, method, asked)
+            return sweep_settings(self, method, options)
 
     @finish_progress
-    @take_keywords(Reading)
-    def verify(self, run_id: int, asked: Reading) -> RunResult:
+    @accept_options(Reading)
+    def verify(self, run_id: int, options: Reading) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with translate_errors():
             if self._may_compute():
@@ -186,7 +186,7 @@ class Database(Datasets):
                     queue.ask_verification(holder, run_id)
                     return run_id
 
-                return self._run_here(ask, asked)
+                return self._run_here(ask, options)
             self._demand_worker()
             before = stored.find_last_verification(self.connection, run_id)
             queue.ask_verification(self.connection, run_id)
@@ -233,7 +233,7 @@ class Database(Datasets):
         holder: Connection,
         worker: str,
         *,
-        asked: Reading | None = None,
+        options: Reading | None = None,
         stopping: threading.Event | None = None,
         give_up: Callable[[], None] | None = None,
         taken: Callable[[queue.Claim], None] = lambda claim: None,
@@ -246,7 +246,7 @@ class Database(Datasets):
             Will hold the run's lock; goes straight to the server.
         worker : str
             Who takes it.
-        asked : Reading, optional
+        options : Reading, optional
             Which server datasets are read from.
         stopping, give_up
             As for `dbanon.runs.watch.Watch`.
@@ -264,7 +264,7 @@ class Database(Datasets):
                 return None
             taken(claim)
             watch = Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up)
-            return self._finish_run(holder, claim, watch, asked or Reading())
+            return self._finish_run(holder, claim, watch, options or Reading())
 
     def _may_compute(self) -> bool:
         """Whether runs are computed in this process: the part for it is installed, and the login may."""
@@ -278,7 +278,7 @@ class Database(Datasets):
             extras.demand("compute", what="To compute a run while no worker is up, this machine")
         raise queue.make_no_worker_error()
 
-    def _run_here(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
+    def _run_here(self, ask: Callable[[Connection], int], options: Reading) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
 
         Row, lock and status are committed together: killed at any moment, no run is left waiting in vain, and no
@@ -291,18 +291,18 @@ class Database(Datasets):
                 claim = queue.claim_run(holder, queue.name_process(), run_id)
             if claim is None:
                 raise queue.make_lost_error(run_id)
-            return self._finish_run(holder, claim, Watch(holder, claim, self.progress), asked)
+            return self._finish_run(holder, claim, Watch(holder, claim, self.progress), options)
 
-    def _finish_run(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
+    def _finish_run(self, holder: Connection, claim: queue.Claim, watch: Watch, options: Reading) -> RunResult:
         from dbanon.runs import pipeline  # with Arrow
 
         url, measure = self.target.url, self._measure_run
         return pipeline.finish_run(
-            self.connection, url, holder, claim, watch, asked=asked, tasks=self.tasks, evaluate=measure
+            self.connection, url, holder, claim, watch, options=options, tasks=self.tasks, evaluate=measure
         )
 
-    @take_keywords(publishing.Publishing)
-    def publish(self, run_id: int, name: str, asked: publishing.Publishing) -> tuple[int, tuple[str, ...]]:
+    @accept_options(publishing.Publishing)
+    def publish(self, run_id: int, name: str, options: publishing.Publishing) -> tuple[int, tuple[str, ...]]:
         """Publish a verified run as ``published.<name>``. Returns the number of rows and the server's notices.
 
         By default all analysts may read it, or the readers of what it replaces. Sessions that read what it replaces
@@ -314,7 +314,7 @@ class Database(Datasets):
             If it is refused, which `runs` and ``dbanon.audit`` say too.
         """
         with translate_errors():
-            return releases.publish(self.connection, run_id, name, asked)
+            return releases.publish(self.connection, run_id, name, options)
 
     def unpublish(self, name: str, *, end_readers: bool = False, at: str | datetime | None = None) -> tuple[str, ...]:
         """Withdraw a release. Its view and rows go, and the record of what readers learnt from it stays.
@@ -337,8 +337,8 @@ class Database(Datasets):
         with translate_errors():
             return stored.list_health(self.connection)
 
-    @take_keywords(scheduling.AddingJob)
-    def add_job(self, name: str, asked: scheduling.AddingJob) -> tuple[int, tuple[str, ...]]:
+    @accept_options(scheduling.AddingJob)
+    def add_job(self, name: str, options: scheduling.AddingJob) -> tuple[int, tuple[str, ...]]:
         """Add a job that dbanon does every night, or change one. Returns its number and the server's notices.
 
         What is new in `source` is loaded, the period that has ended is computed and published as a part of the release
@@ -350,7 +350,7 @@ class Database(Datasets):
             Of the job and of its release.
         """
         with translate_errors():
-            return jobs.add_job(self.connection, name, asked)
+            return jobs.add_job(self.connection, name, options)
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """List the jobs and how they fare, or the past periods of one, as ``dbanon.job_runs`` has them."""
@@ -391,8 +391,8 @@ class Database(Datasets):
 
     @needs("compute")
     @finish_progress
-    @take_keywords(evaluating.Evaluating)
-    def evaluate(self, run: int | str, asked: evaluating.Evaluating) -> Evaluation:
+    @accept_options(evaluating.Evaluating)
+    def evaluate(self, run: int | str, options: evaluating.Evaluating) -> Evaluation:
         """Measure how useful the rows of a run are, against the private data. The figures are for operators alone.
 
         Nothing is published, and the figures are kept in ``dbanon.evaluations``.
@@ -415,7 +415,7 @@ class Database(Datasets):
         """
         from dbanon.evaluation import evaluating as evaluation  # with Numba
 
-        return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
+        return evaluation.evaluate(self.connection, self.target.url, run, options, self.progress)
 
     def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, shares left out, login and time of publication."""
@@ -493,8 +493,8 @@ class Database(Datasets):
         return export.write(self.connection, release, Path(file), where=where, params=params, progress=self.progress)
 
     @finish_progress
-    @take_keywords(reporting.Reporting)
-    def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
+    @accept_options(reporting.Reporting)
+    def report(self, what: str | int, options: reporting.Reporting) -> str | Path:
         """Make the page of a release or a run: promise, attack, maps, shares left out.
 
         The page is one HTML file without scripts, which loads nothing. The pages for an officer's file and for analysts
@@ -521,11 +521,11 @@ class Database(Datasets):
         from dbanon.reports import reporting as pages  # with NumPy
 
         self.progress("reading rows", 0, None)
-        private = self._open_private() if asked.with_truth else None
-        html = pages.report(self.connection, what, asked, private)
-        if asked.output is None:
+        private = self._open_private() if options.with_truth else None
+        html = pages.report(self.connection, what, options, private)
+        if options.output is None:
             return html
-        return pages.write(asked.output, html, private=asked.with_truth)
+        return pages.write(options.output, html, private=options.with_truth)
 
     def _open_private(self) -> "pages.Private":
         extras.demand("compute", what="--with-truth")
@@ -541,12 +541,12 @@ class Database(Datasets):
     def _measure_run(self, run_id: int, progress: Progress | None = None) -> Evaluation:
         from dbanon.evaluation import evaluating as evaluation  # with SciPy
 
-        asked = evaluating.Evaluating()
-        return evaluation.evaluate(self.connection, self.target.url, run_id, asked, progress or self.progress)
+        options = evaluating.Evaluating()
+        return evaluation.evaluate(self.connection, self.target.url, run_id, options, progress or self.progress)
 
     @finish_progress
-    @take_keywords(reporting.Writing)
-    def compare(self, one: str | int, other: str | int, asked: reporting.Writing) -> str | Path:
+    @accept_options(reporting.Writing)
+    def compare(self, one: str | int, other: str | int, options: reporting.Writing) -> str | Path:
         """Make a page of two releases or runs side by side, as `report` does. It shows no true position.
 
         Those of different methods are not ranked. Returns the page; or, with `output`, the file that it was written
@@ -555,8 +555,8 @@ class Database(Datasets):
         from dbanon.reports import reporting as pages
 
         self.progress("reading rows", 0, None)
-        html = pages.compare(self.connection, one, other, asked)
-        return html if asked.output is None else pages.write(asked.output, html, private=False)
+        html = pages.compare(self.connection, one, other, options)
+        return html if options.output is None else pages.write(options.output, html, private=False)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dbanon import load, releases
 from dbanon.base.extras import needs
 from dbanon.base.progress import Progress, finish_progress
 from dbanon.load import retention
-from dbanon.options import generating, loading, take_keywords
+from dbanon.options import accept_options, generating, loading
 from dbanon.postgres.connection import Connection, translate_errors
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class Datasets:
     progress: Progress
 
     @finish_progress
-    @take_keywords(loading.LoadingTrajectories)
+    @accept_options(loading.LoadingTrajectories)
     def load_trajectories(
-        self, source: load.Table | Sequence[load.Table], asked: loading.LoadingTrajectories
+        self, source: load.Table | Sequence[load.Table], options: loading.LoadingTrajectories
     ) -> load.LoadReport:
         """Load fixes from files, or from tables in memory.
 
@@ -48,11 +48,11 @@ class Datasets:
         # A table may be a sequence of columns as well.
         is_alone = isinstance(source, str) or not isinstance(source, Sequence) or hasattr(source, "__arrow_c_stream__")
         several = [cast("load.Table", source)] if is_alone else cast("Sequence[load.Table]", source)
-        return load.load_trajectories(self.connection, several, asked, self.progress)
+        return load.load_trajectories(self.connection, several, options, self.progress)
 
     @finish_progress
-    @take_keywords(loading.ImportingTrajectories)
-    def import_trajectories(self, table: str, asked: loading.ImportingTrajectories) -> load.LoadReport:
+    @accept_options(loading.ImportingTrajectories)
+    def import_trajectories(self, table: str, options: loading.ImportingTrajectories) -> load.LoadReport:
         """Load one fix a row from a table or view of the same database.
 
         Parameters
@@ -67,48 +67,48 @@ class Datasets:
         StoreError
             If the login may not read the table.
         """
-        return load.import_trajectories(self.connection, table, asked, self.progress)
+        return load.import_trajectories(self.connection, table, options, self.progress)
 
     @finish_progress
-    @take_keywords(loading.LoadingRequests)
-    def load_requests(self, source: load.Table, asked: loading.LoadingRequests) -> load.LoadReport:
+    @accept_options(loading.LoadingRequests)
+    def load_requests(self, source: load.Table, options: loading.LoadingRequests) -> load.LoadReport:
         """Load the requests that people sent to a location-based service, one a row."""
-        return load.load_requests(self.connection, source, asked, self.progress)
+        return load.load_requests(self.connection, source, options, self.progress)
 
     @finish_progress
-    @take_keywords(loading.LoadingQuasiIdentifiers)
-    def load_quasi_identifiers(self, source: load.Table, asked: loading.LoadingQuasiIdentifiers) -> load.LoadReport:
+    @accept_options(loading.LoadingQuasiIdentifiers)
+    def load_quasi_identifiers(self, source: load.Table, options: loading.LoadingQuasiIdentifiers) -> load.LoadReport:
         """Load times at which an adversary may know where a person was, one a row."""
-        return load.load_quasi_identifiers(self.connection, source, asked, self.progress)
+        return load.load_quasi_identifiers(self.connection, source, options, self.progress)
 
     @finish_progress
-    @take_keywords(loading.LoadingSites)
-    def load_sites(self, source: load.Table, asked: loading.LoadingSites) -> load.LoadReport:
+    @accept_options(loading.LoadingSites)
+    def load_sites(self, source: load.Table, options: loading.LoadingSites) -> load.LoadReport:
         """Load sensitive sites from a table, one a row, or from a geographic file, one a feature."""
-        return load.load_places(self.connection, source, asked, self.progress)
+        return load.load_places(self.connection, source, options, self.progress)
 
     @finish_progress
-    @take_keywords(loading.LoadingPois)
-    def load_pois(self, source: load.Table, asked: loading.LoadingPois) -> load.LoadReport:
+    @accept_options(loading.LoadingPois)
+    def load_pois(self, source: load.Table, options: loading.LoadingPois) -> load.LoadReport:
         """Load points of interest from a table, one a row, or from a geographic file, one a feature."""
-        return load.load_places(self.connection, source, asked, self.progress)
+        return load.load_places(self.connection, source, options, self.progress)
 
     @finish_progress
-    @take_keywords(loading.LoadingCells)
-    def load_cells(self, source: load.Table, asked: loading.LoadingCells) -> load.LoadReport:
+    @accept_options(loading.LoadingCells)
+    def load_cells(self, source: load.Table, options: loading.LoadingCells) -> load.LoadReport:
         """Load the areas that base stations cover, as they are, from a table or a geographic file."""
-        return load.load_places(self.connection, source, asked, self.progress)
+        return load.load_places(self.connection, source, options, self.progress)
 
     @finish_progress
-    @take_keywords(loading.LoadingStations)
-    def load_stations(self, source: load.Table, asked: loading.LoadingStations) -> load.LoadReport:
+    @accept_options(loading.LoadingStations)
+    def load_stations(self, source: load.Table, options: loading.LoadingStations) -> load.LoadReport:
         """Load base stations from a table or a geographic file, and make their cells."""
-        return load.load_places(self.connection, source, asked, self.progress)
+        return load.load_places(self.connection, source, options, self.progress)
 
     @needs("files", "compute")
     @finish_progress
-    @take_keywords(generating.Generating)
-    def synth(self, dataset: str, asked: generating.Generating) -> "SynthReport":
+    @accept_options(generating.Generating)
+    def synth(self, dataset: str, options: generating.Generating) -> "SynthReport":
         """Generate people and vehicles, their requests and, if asked for, places of their city into a dataset.
 
         Raises
@@ -121,7 +121,7 @@ class Datasets:
         from dbanon import synth  # slow to import, and seldom needed
 
         with translate_errors():
-            return synth.fill_dataset(self.connection, dataset, asked, self.progress)
+            return synth.fill_dataset(self.connection, dataset, options, self.progress)
 
     def forget(self, dataset: str, subject: str, *, again: bool = False) -> tuple[dict[str, int], tuple[str, ...]]:
         """Erase a person from a dataset. Returns counts of deleted rows, and notices of live releases with the data.

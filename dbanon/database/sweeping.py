@@ -83,79 +83,79 @@ class _Clock:
         self.progress(f"{self.label}: {stage}", done, total)
 
 
-def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
+def sweep_settings(database: "Database", method: str, options: Sweeping) -> Sweep:
     """Measure all settings; see `dbanon.database.Database.sweep`."""
     family = methods.find_method(method)
-    algorithm = family.find_algorithm(asked.algorithm).name
+    algorithm = family.find_algorithm(options.algorithm).name
     connection = database.connection
-    dataset = stored.find_dataset(connection, asked.dataset)
-    _demand_allowed(connection, asked)
-    combinations = _list_combinations(connection, family, algorithm, dataset, asked)
-    found = _find_measured(connection, combinations, asked)
-    _demand_known(asked.wants, found.values())
+    dataset = stored.find_dataset(connection, options.dataset)
+    _demand_allowed(connection, options)
+    combinations = _list_combinations(connection, family, algorithm, dataset, options)
+    found = _find_measured(connection, combinations, options)
+    _demand_known(options.wants, found.values())
     missing = {place: one for place, one in enumerate(combinations) if place not in found}
     if missing:
         with (
             sweep_session.open_session(database.lock_url, database.target.url) as lock_key,
             _show_progress(database, len(combinations)) as clock,
         ):
-            work = _Work(database, family, algorithm, asked, lock_key)
+            work = _Work(database, family, algorithm, options, lock_key)
             for nth, (place, one) in enumerate(missing.items()):
                 with clock.measure_time(place + 1, len(missing) - nth, one.name):
                     found[place] = replace(_make_setting(one, work.measure(one), is_earlier=False), minute=work.minute)
-                _demand_known(asked.wants, found.values())
-    marked = settings.judge((found[place] for place in range(len(combinations))), asked.wants)
+                _demand_known(options.wants, found.values())
+    marked = settings.judge((found[place] for place in range(len(combinations))), options.wants)
     made = Sweep(
-        dataset=asked.dataset,
+        dataset=options.dataset,
         method=method,
         algorithm=algorithm,
-        people=asked.sample or stored.count_subjects(connection, dataset.dataset_id),
-        sample=asked.sample,
-        queries=asked.queries,
-        seed=asked.seed,
-        wants=asked.wants,
+        people=options.sample or stored.count_subjects(connection, dataset.dataset_id),
+        sample=options.sample,
+        queries=options.queries,
+        seed=options.seed,
+        wants=options.wants,
         settings=marked,
-        notes=_make_notes(asked, marked),
+        notes=_make_notes(options, marked),
         hides=family.find_promise(algorithm),
     )
     return replace(made, sentences=settings.describe_parameters(made))
 
 
-def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
+def _demand_allowed(connection: Connection, options: Sweeping) -> None:
     """Refuse a login that may not compute, and runs that would outlive their sample."""
     if not queue.may_compute(connection):
         raise StoreError(
             "A sweep must be made by a login that may compute and read the rows of runs. This one may not. Have "
             "dbanon_worker granted."
         )
-    if asked.keep and asked.sample is not None:
+    if options.keep and options.sample is not None:
         raise ParameterError(
             "Runs on a sample must be dropped with the sample. Got keep and sample. Leave one out, or run the chosen "
             "setting on all people."
         )
 
 
-def _find_measured(connection: Connection, combinations: list[_Combination], asked: Sweeping) -> dict[int, Setting]:
+def _find_measured(connection: Connection, combinations: list[_Combination], options: Sweeping) -> dict[int, Setting]:
     """Find the settings that were measured earlier, by their places among all."""
     kept_ones = (
-        (place, one, evaluation_store.find(connection, one.key, asked.dataset))
+        (place, one, evaluation_store.find(connection, one.key, options.dataset))
         for place, one in enumerate(combinations)
     )
     return {
         place: _make_setting(one, known, is_earlier=True)
         for place, one, known in kept_ones
-        if known is not None and (known.run_id is not None or not asked.keep)
+        if known is not None and (known.run_id is not None or not options.keep)
     }
 
 
 def _list_combinations(
-    connection: Connection, family: methods.Method, algorithm: str, dataset: DatasetRow, asked: Sweeping
+    connection: Connection, family: methods.Method, algorithm: str, dataset: DatasetRow, options: Sweeping
 ) -> list[_Combination]:
     """List all combinations; the server checks each before anything is computed."""
-    several = {name for name, values in asked.values.items() if len(values) > 1}
+    several = {name for name, values in options.values.items() if len(values) > 1}
     described = methods.describe(family)
     made = []
-    for given in asked.list_combinations():
+    for given in options.list_combinations():
         checked = stored.complete_params(connection, family.name, algorithm, given)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
@@ -165,10 +165,10 @@ def _list_combinations(
             method=family.name,
             algorithm=algorithm,
             params=checked,
-            sample=asked.sample,
+            sample=options.sample,
             against="published",
-            queries=asked.queries,
-            seed=asked.seed,
+            queries=options.queries,
+            seed=options.seed,
         )
         promise = {about["name"]: getattr(parsed, about["name"]) for about in described if about["promises"]}
         strength = settings.compute_strength(promise, described)
@@ -181,15 +181,15 @@ class _Work:
     """Measures settings one after the other, on the dataset or on a sample of it."""
 
     def __init__(
-        self, database: "Database", family: methods.Method, algorithm: str, asked: Sweeping, lock_key: int
+        self, database: "Database", family: methods.Method, algorithm: str, options: Sweeping, lock_key: int
     ) -> None:
         self.database, self.family, self.algorithm = database, family, algorithm
-        self.asked, self.lock_key, self.dataset = asked, lock_key, asked.dataset
+        self.options, self.lock_key, self.dataset = options, lock_key, options.dataset
         self.minute: Minute | None = None  # of the setting that was measured last
         self.first: Minute | None = None
-        if asked.sample is not None:
-            database.progress(f"drawing {format_count(asked.sample, 'person', 'people')}", 0, None)
-            self.dataset = sweep_session.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
+        if options.sample is not None:
+            database.progress(f"drawing {format_count(options.sample, 'person', 'people')}", 0, None)
+            self.dataset = sweep_session.sample_people(database.connection, options.dataset, options.sample, lock_key)
 
     def measure(self, one: _Combination) -> Evaluation:
         """Compute, attack and ask one setting, keep its figures, and drop its run."""
@@ -208,16 +208,16 @@ class _Work:
             "releases": evaluation_store.count_releases(self.database.connection, one.key.dataset_id),
             "seconds": round(time.perf_counter() - began, 3),
         }
-        run_id = ids[-1] if self.asked.keep and ids else None
-        measured = replace(measured, run_id=run_id, dataset=self.asked.dataset, run={**measured.run, **about})
+        run_id = ids[-1] if self.options.keep and ids else None
+        measured = replace(measured, run_id=run_id, dataset=self.options.dataset, run={**measured.run, **about})
         evaluation_store.keep(self.database.connection, one.key, measured)
-        for dropped in () if self.asked.keep else ids:
+        for dropped in () if self.options.keep else ids:
             stored.drop_run(self.database.connection, dropped)
         return measured
 
     def _demand_unchanged(self, revision: int) -> None:
         """Raise `DataError` if the data changed, since settings of other data cannot be compared with those before."""
-        rows = [stored.find_dataset(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
+        rows = [stored.find_dataset(self.database.connection, name) for name in (self.options.dataset, self.dataset)]
         if rows[0].revision != revision:
             raise DataError(
                 "The data of a dataset must stay as they are during a sweep. Some were loaded or deleted meanwhile. "
@@ -225,16 +225,16 @@ class _Work:
             )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
-        asked = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params)
+        options = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params)
 
         def submit(connection: Connection) -> int:
-            run_id = queue.submit_run(connection, self.family.name, asked)
+            run_id = queue.submit_run(connection, self.family.name, options)
             ids.append(run_id)
-            if not self.asked.keep:
+            if not self.options.keep:
                 sweep_session.tie_run(connection, run_id, self.lock_key)
             return run_id
 
-        return self.database._run_here(submit, self.asked)
+        return self.database._run_here(submit, self.options)
 
     def _ask(self, one: _Combination, result: RunResult) -> Evaluation:
         """Ask a run questions, if its rows were verified and it has any."""
@@ -243,8 +243,8 @@ class _Work:
             return self._make_unmeasured(status="refused", reason=result.refusal)
         if not stored.has_rows(connection, run_id):
             return self._make_unmeasured(status="impossible", reason="No person is published: all people are left out.")
-        asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
-        measured = evaluating.measure(self.database.target.url, run_id, asked, self.database.progress)
+        options = Evaluating(queries=self.options.queries, seed=self.options.seed)
+        measured = evaluating.measure(self.database.target.url, run_id, options, self.database.progress)
         if measured.questions is not None:
             k = int(one.promise.get("k") or 2)
             self.minute = sample_map.draw(connection, run_id, k, measured.questions, self.first)
@@ -254,7 +254,7 @@ class _Work:
             "seen": result.verdict.figures.get(self.family.totals.get("subjects", "")),
             "replicates": settings.draw_replicates(measured),
             # A release would be of all people, not of those drawn.
-            "overlap": None if self.asked.sample is not None else _measure_overlap(connection, run_id),
+            "overlap": None if self.options.sample is not None else _measure_overlap(connection, run_id),
         }
         return replace(measured, run={**measured.run, **run})
 
@@ -262,10 +262,10 @@ class _Work:
         return Evaluation(
             run_id=None,
             source=f"{self.family.name}, {self.algorithm}",
-            dataset=self.asked.dataset,
+            dataset=self.options.dataset,
             against="published",
-            queries=self.asked.queries,
-            seed=self.asked.seed,
+            queries=self.options.queries,
+            seed=self.options.seed,
             figures=(),
             run=run,
         )
@@ -308,11 +308,11 @@ def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
             )
 
 
-def _make_notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]:
+def _make_notes(options: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]:
     notes = []
-    if asked.sample is not None:
+    if options.sample is not None:
         notes.append(
-            f"Computed on {format_count(asked.sample, 'person', 'people')} drawn at random. With fewer people in a "
+            f"Computed on {format_count(options.sample, 'person', 'people')} drawn at random. With fewer people in a "
             "km2, "
             "regions are larger, counts are further off and fewer settings are possible than with all people. Compare "
             "settings with one another, and measure the chosen one on all people. Settings of a sample are not "

@@ -160,7 +160,7 @@ def evaluate(
     connection: Connection,
     url: str,
     run: int | str,
-    asked: Evaluating,
+    options: Evaluating,
     progress: Progress,
 ) -> Evaluation:
     """Measure a run, or each part of a release, and keep the figures in ``dbanon.evaluation``.
@@ -184,24 +184,24 @@ def evaluate(
     """
     with translate_errors():
         if isinstance(run, str):
-            return _evaluate_parts(connection, url, run, asked, progress)
-        return _evaluate_and_keep(connection, url, run, asked, progress)
+            return _evaluate_parts(connection, url, run, options, progress)
+        return _evaluate_and_keep(connection, url, run, options, progress)
 
 
-def _evaluate_parts(connection: Connection, url: str, name: str, asked: Evaluating, progress: Progress) -> Evaluation:
+def _evaluate_parts(connection: Connection, url: str, name: str, options: Evaluating, progress: Progress) -> Evaluation:
     """Measure the newest live part of a release whose data are as they were, and others that nobody measured so.
 
     Of the rest, give what was kept before.
     """
     parts = _list_parts(connection, name)
     first, changed = _find_first(connection, parts), set[int]()
-    found = evaluation_store.find_latest(connection, [part.run_id for part in parts], asked.against)
-    same = {run for run, one in found.items() if (one.queries, one.seed) == (asked.queries, asked.seed)}
+    found = evaluation_store.find_latest(connection, [part.run_id for part in parts], options.against)
+    same = {run for run, one in found.items() if (one.queries, one.seed) == (options.queries, options.seed)}
     for number, (run_id, is_there) in enumerate(((part.run_id, part.is_there) for part in parts), 1):
         if run_id == first.run_id or (is_there and run_id not in same):
             about = f"part {number} of {len(parts)} (run {run_id}): " if len(parts) > 1 else ""
             try:
-                found[run_id] = _evaluate_and_keep(connection, url, run_id, asked, _prefix_progress(progress, about))
+                found[run_id] = _evaluate_and_keep(connection, url, run_id, options, _prefix_progress(progress, about))
             except own_data.ChangedError:
                 if run_id == first.run_id:
                     raise
@@ -216,16 +216,16 @@ def _prefix_progress(progress: Progress, about: str) -> Progress:
 
 
 def _evaluate_and_keep(
-    connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress
+    connection: Connection, url: str, run_id: int, options: Evaluating, progress: Progress
 ) -> Evaluation:
-    measured = measure(url, run_id, asked, progress)
+    measured = measure(url, run_id, options, progress)
     evaluation_store.keep(
         connection, evaluation_store.make_key(stored.find_run(connection, run_id), measured), measured
     )
     return measured
 
 
-def measure(url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+def measure(url: str, run_id: int, options: Evaluating, progress: Progress) -> Evaluation:
     """Measure a run as `evaluate` does, in one state of the database, and keep nothing."""
     with translate_errors(), connect(url) as session:
         # For the temporary table and its indexes. A pooler may give a session that has used temporary tables: it keeps
@@ -235,4 +235,4 @@ def measure(url: str, run_id: int, asked: Evaluating, progress: Progress) -> Eva
         with session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             row = _demand_fit(session, run_id)
-            return Measurement(arrow.Snapshot(session, find_postgis_schema(session)), row, asked, progress).evaluate()
+            return Measurement(arrow.Snapshot(session, find_postgis_schema(session)), row, options, progress).evaluate()

@@ -58,10 +58,10 @@ class _About:
 class Measurement:
     """The steps of one evaluation, in their order."""
 
-    def __init__(self, snapshot: arrow.Snapshot, row: stored.RunRow, asked: Evaluating, progress: Progress) -> None:
-        self.snapshot, self.session, self.row, self.asked = snapshot, snapshot.connection, row, asked
+    def __init__(self, snapshot: arrow.Snapshot, row: stored.RunRow, options: Evaluating, progress: Progress) -> None:
+        self.snapshot, self.session, self.row, self.options = snapshot, snapshot.connection, row, options
         self.progress = progress
-        self.rng = np.random.default_rng(asked.seed)
+        self.rng = np.random.default_rng(options.seed)
         self.notes: list[str] = []
         self.about = self._read_about()
 
@@ -78,7 +78,7 @@ class Measurement:
             box=box,
             moments=np.empty(0) if instants is None else instants,
             spans=spans,
-            queries=self.asked.queries,
+            queries=self.options.queries,
             asks_moments=instants is not None,
         )
         self.notes += note_sides(questions)
@@ -87,7 +87,7 @@ class Measurement:
         self.progress("finding the truth", 0, None)
         true = self._count_truth(questions)
         answers = ask_rows(self.session, self.about.said, ASKED_ROWS, questions, self.progress)
-        if self.asked.against == "published":
+        if self.options.against == "published":
             self._demand_coverage(true, answers)
         covered, noise = is_within(true, answers), np.zeros(len(true))
         if self.one_in > 1:
@@ -104,9 +104,9 @@ class Measurement:
             run_id=self.row.run_id,
             source=f"run {self.row.run_id} ({self.row.method}, {self.row.algorithm})",
             dataset=self.row.dataset,
-            against=self.asked.against,
-            queries=self.asked.queries,
-            seed=self.asked.seed,
+            against=self.options.against,
+            queries=self.options.queries,
+            seed=self.options.seed,
             figures=figures,
             questions=questions,
             true=true,
@@ -145,9 +145,9 @@ class Measurement:
         if self.one_in > 1 and about.window_s:
             starts = starts[(starts - about.since) % about.window_s + SPAN_S <= about.window_s]
         slots = max((about.until - about.since) / step, 1)
-        if self.asked.queries < ENOUGH_QUERIES:
-            asked = format_count(self.asked.queries, "question")
-            self.notes.append(f"Each size was asked {asked}, which makes wide intervals.")
+        if self.options.queries < ENOUGH_QUERIES:
+            options = format_count(self.options.queries, "question")
+            self.notes.append(f"Each size was asked {options}, which makes wide intervals.")
         if (share := _MAX_ROWS / max(about.rows, 1)) < 1:
             moments = max(int(slots * share / 2), 1) if instants is not None else 0
             windows = max(int((slots * share - moments) * step / SPAN_S), 1)
@@ -190,7 +190,7 @@ class Measurement:
         about, number = self.about, int(self.row.run_id)
         # Among all people a sample says nothing. And whom it draws in one window, it does not draw in the next: its
         # questions lie within one, where a person has one record.
-        if self.asked.against == "all" or (about.window_s or SPAN_S) < SPAN_S:
+        if self.options.against == "all" or (about.window_s or SPAN_S) < SPAN_S:
             return 1
         records = fetch_value(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [number])
         query = (
@@ -265,7 +265,7 @@ class Measurement:
     def _find_positions(self, since: Float, until: Float, rows: Rows | None = None) -> Movements:
         """Find the true positions at some times, each a moment or a span: of some rows, by default those asked."""
         rows = self.rows if rows is None else rows
-        instants, everybody = self.about.instants, self.asked.against == "all"
+        instants, everybody = self.about.instants, self.options.against == "all"
         if instants is None:
             spans = np.unique(np.column_stack([since, until]), axis=0)
             return self.truth.find_seen(spans) if everybody else self.truth.find_covered(rows)
@@ -286,10 +286,10 @@ class Measurement:
     def _measure_rows(self) -> Iterator[Figure]:
         yield Figure(name="published_share", value=_divide_published(self.row.suppressed))
         total = methods.find_method(self.row.method).totals.get("requests")
-        asked = stored.find_latest_verdict(self.session, self.row.run_id).figures.get(total) if total else None
-        if asked:
+        options = stored.find_latest_verdict(self.session, self.row.run_id).figures.get(total) if total else None
+        if options:
             left_out = sum((self.row.suppressed.get("requests") or {}).values())
-            yield Figure(name="requests_published", value=1 - left_out / asked)
+            yield Figure(name="requests_published", value=1 - left_out / options)
         wide, high = (f"{{0}}.ST_{axis}Max(region) - {{0}}.ST_{axis}Min(region)" for axis in "XY")
         query = (
             f"SELECT {wide} AS wide, {high} AS high, date_part('epoch', valid_to - valid_from) AS length, "

@@ -112,12 +112,12 @@ class Truth:
             found.append((t, at[np.unique(self._data.subject[trajectory])]))
         return self._place_people(found)
 
-    def _place_people(self, asked: list[tuple[float, Int]]) -> Movements:
+    def _place_people(self, options: list[tuple[float, Int]]) -> Movements:
         """Make movements of times and the people asked about at each, as places in the line."""
         params, line = self._params, self._timeline
         mode, gap = align.MODES[str(params.get("align", "last"))], int(params.get("max_gap_s", 300))
         parts = [np.empty((4, 0))]
-        for t, who in asked:
+        for t, who in options:
             instant = align.Instants(start=int(t), step_s=line.grid_s, count=1, mode=mode, max_gap_s=gap)
             x, y = (axis[:, 0] for axis in align.compute_positions(line, instant, who.astype(np.int32)))
             part = np.stack([line.subject[who], np.full(len(who), t), x, y])

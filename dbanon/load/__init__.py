@@ -60,20 +60,20 @@ def __getattr__(name: str) -> Any:
 
 
 def import_trajectories(
-    connection: Connection, table: str, asked: ImportingTrajectories, progress: Progress = report_nothing
+    connection: Connection, table: str, options: ImportingTrajectories, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load one fix a row from a table or view of the same database, without leaving the server.
 
     Table and errors are those of `dbanon.database.datasets.Datasets.import_trajectories`.
     """
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
-        arguments = {"table": _find_table(connection, table), "asked": make_jsonb(name_as_sql(vars(asked)))}
+        arguments = {"table": _find_table(connection, table), "asked": make_jsonb(name_as_sql(vars(options)))}
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_IMPORT_QUERY, arguments).fetchall()
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"
         sources = [row[0] for row in connection.execute(query, [loads[0]["load_id"]])]
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return report(asked.dataset, sources, loads, notices)
+    return report(options.dataset, sources, loads, notices)
 
 
 def _find_table(connection: Connection, table: str) -> int:

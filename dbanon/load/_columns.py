@@ -27,8 +27,8 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and not _VALUE.search(text)
 
 
-def demand_columns(called: str, found: Sequence[str], wanted: Sequence[str], options: str) -> None:
-    """Raise `DataError` unless each column wanted is there once; `options` are those that name them."""
+def demand_columns(called: str, found: Sequence[str], wanted: Sequence[str], option_names: str) -> None:
+    """Raise `DataError` unless each column wanted is there once; `option_names` are those that name them."""
     missing = [name for name in wanted if name not in found]
     if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):
         raise DataError(
@@ -37,7 +37,9 @@ def demand_columns(called: str, found: Sequence[str], wanted: Sequence[str], opt
     if missing:
         names = [name for name in found if is_name(name)][:40]
         shown = ": " + ", ".join(names) if names else f" {len(found)} others"
-        raise DataError(f"{called} must have a column '{missing[0]}'. It has{shown}. Name the right one ({options}).")
+        raise DataError(
+            f"{called} must have a column '{missing[0]}'. It has{shown}. Name the right one ({option_names})."
+        )
     twice = [name for name in wanted if list(found).count(name) > 1]
     if twice:
         raise DataError(f"{called} must have one column '{twice[0]}'. It has several. Rename the others.")

@@ -227,17 +227,17 @@ class Times:
 
 
 def ask_times(
-    connection: Connection, asked: LoadingTrajectories | LoadingRequests | LoadingQuasiIdentifiers
+    connection: Connection, options: LoadingTrajectories | LoadingRequests | LoadingQuasiIdentifiers
 ) -> Callable[[], Times]:
     """Ask the server what a format of times means; returns what makes the reader of a file.
 
     Raises `ParameterError` for a format that leaves a part of a time open.
     """
     forms = None
-    if asked.time_format is not None:
+    if options.time_format is not None:
         query = "SELECT form, iso FROM dbanon_internal.list_time_forms(%s)"
-        forms = connection.execute(query, [asked.time_format]).fetchall()
-    return functools.partial(Times, asked.tz, forms=forms, unit=asked.time_unit)
+        forms = connection.execute(query, [options.time_format]).fetchall()
+    return functools.partial(Times, options.tz, forms=forms, unit=options.time_unit)
 
 
 def count_per_second(size: float) -> float:

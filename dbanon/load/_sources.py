@@ -26,7 +26,7 @@ from dbanon.options.loading import LoadingPlaces, LoadingTrajectories
 class Wanted:
     """How columns are to be read: the options that name them, those with line breaks, of geometries and of numbers."""
 
-    options: str
+    option_names: str
     may_break: Collection[str] = ()
     geometry: str | None = None
     numbers: Collection[str] = ()
@@ -75,7 +75,7 @@ class File:
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         return tabular.read_batches(
-            self.path, names, options=wanted.options, may_break=wanted.may_break, geometry=wanted.geometry,
+            self.path, names, option_names=wanted.option_names, may_break=wanted.may_break, geometry=wanted.geometry,
             numbers=wanted.numbers,
         )  # fmt: skip
 
@@ -99,7 +99,7 @@ class FixesFile(File):
         return self.path.stat().st_size if self.path.is_file() else None
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
-        return self.reader(self.path, list(dict.fromkeys(names)), wanted.options)
+        return self.reader(self.path, list(dict.fromkeys(names)), wanted.option_names)
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ class Frame:
         self.geometries = _geometry.find_geometries(self._reader.schema, primary)
 
     def read_batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
-        _columns.demand_columns(self.name, self._reader.schema.names, names, wanted.options)
+        _columns.demand_columns(self.name, self._reader.schema.names, names, wanted.option_names)
         names = list(dict.fromkeys(names))
         read = arrow.select_columns(self.name, self._rows, names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
         yield from tabular.number_rows(self.name, parts, "rows to load (a stream that was read before has none left)")
 
     def read_first(self, name: str, wanted: Wanted) -> Any:
-        _columns.demand_columns(self.name, self._reader.schema.names, [name], wanted.options)
+        _columns.demand_columns(self.name, self._reader.schema.names, [name], wanted.option_names)
         held, cell = [], None
         for batch in self._rows:
             held.append(batch)
@@ -211,9 +211,9 @@ def demand_no_layer(source: Source, layer: str | None) -> None:
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
 
 
-def demand_no_position(called: str, asked: LoadingTrajectories | LoadingPlaces) -> None:
+def demand_no_position(called: str, options: LoadingTrajectories | LoadingPlaces) -> None:
     """Raise `ParameterError` for columns of positions of what has its own."""
-    if (asked.x, asked.y, asked.geom) != (None, None, None):
+    if (options.x, options.y, options.geom) != (None, None, None):
         raise ParameterError(f"{called} holds its own geometries. Got columns for them. Leave out --x, --y and --geom.")
 
 

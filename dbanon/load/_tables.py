@@ -46,13 +46,13 @@ _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 
 
 def load_places(
-    connection: Connection, given: Table, asked: LoadingPlaces, progress: Progress = report_nothing
+    connection: Connection, given: Table, options: LoadingPlaces, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load one place a row from a table (a file or in memory), or one a feature from a geographic file.
 
     Parameters
     ----------
-    asked : LoadingSites, LoadingPois, LoadingCells or LoadingStations
+    options : LoadingSites, LoadingPois, LoadingCells or LoadingStations
         Of its columns all count in a table, and `name` alone in a geographic file.
 
     Returns
@@ -67,25 +67,31 @@ def load_places(
     DataError
         If the file is no table or no row is usable and new; nothing is stored then.
     """
-    kind = asked.kind
+    kind = options.kind
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
-        srid = _claim_dataset(connection, asked.dataset)
+        srid = _claim_dataset(connection, options.dataset)
         source = _sources.open_table(given)
         if isinstance(source, _sources.File) and kinds.is_gis(kinds.read_head(source.path)):
-            rows, crs = _read_features(source.path, asked)
+            rows, crs = _read_features(source.path, options)
             swap = "The shapes have y first. Write them with x first."
-            _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_describe_others(asked)}.")
+            _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_describe_others(options)}.")
         else:
-            _sources.demand_no_layer(source, asked.layer)
-            asked, crs = _find_position(source, asked)
-            _copy(connection, source.recorded, None, _read_placed(source, asked, crs, progress), *_list_remedies(asked))
+            _sources.demand_no_layer(source, options.layer)
+            options, crs = _find_position(source, options)
+            _copy(
+                connection,
+                source.recorded,
+                None,
+                _read_placed(source, options, crs, progress),
+                *_list_remedies(options),
+            )
         made = _import_places(
-            connection, kind, dataset=asked.dataset, crs=crs, replace=asked.replace, bbox=asked.bbox,
-            drop_outliers=asked.drop_outliers, area=None if asked.area is None else _read_area(Path(asked.area)),
+            connection, kind, dataset=options.dataset, crs=crs, replace=options.replace, bbox=options.bbox,
+            drop_outliers=options.drop_outliers, area=None if options.area is None else _read_area(Path(options.area)),
         )  # fmt: skip
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
     far = {"far-position": made["far"]} if made["far"] else {}
-    return _report(asked.dataset, kind, source, made, srid=srid, far=far, notices=notices)
+    return _report(options.dataset, kind, source, made, srid=srid, far=far, notices=notices)
 
 
 def store_places(
@@ -138,81 +144,81 @@ def _import_places(
     )
 
 
-def _describe_others(asked: LoadingPlaces) -> str:
+def _describe_others(options: LoadingPlaces) -> str:
     """Name the options to check beside those of columns."""
-    return "--crs and --bbox" if asked.kind == "sites" else "and --crs"
+    return "--crs and --bbox" if options.kind == "sites" else "and --crs"
 
 
-def _find_position(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces, str]:
+def _find_position(source: _sources.Source, options: LoadingPlaces) -> tuple[LoadingPlaces, str]:
     """Find where the places of a table are: as asked for, else in its geometry; and in which reference system."""
-    if asked.x is None and asked.y is None:
-        found = source.geometries.choose_column(source.name, asked.geom)
-        name = asked.geom or (found.name if found else "geom" if isinstance(asked, LoadingCells) else None)
-        found = _sources.find_position(source, name, _describe_reading(source, asked, name))
+    if options.x is None and options.y is None:
+        found = source.geometries.choose_column(source.name, options.geom)
+        name = options.geom or (found.name if found else "geom" if isinstance(options, LoadingCells) else None)
+        found = _sources.find_position(source, name, _describe_reading(source, options, name))
         if name is not None:
             found = found or _geometry.Geometry(name, is_text=True)
-            return dataclasses.replace(asked, geom=name), found.choose_system(source.name, asked.crs)
-    return asked, _crs.DEGREES_CRS if asked.crs is None else asked.crs
+            return dataclasses.replace(options, geom=name), found.choose_system(source.name, options.crs)
+    return options, _crs.DEGREES_CRS if options.crs is None else options.crs
 
 
-def _describe_reading(source: _sources.Source, asked: LoadingPlaces, geom: str | None) -> _sources.Wanted:
-    kind = asked.kind
-    options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
+def _describe_reading(source: _sources.Source, options: LoadingPlaces, geom: str | None) -> _sources.Wanted:
+    kind = options.kind
+    option_names = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
     geometry = geom if geom in source.geometries.columns else None
-    return _sources.Wanted(options, geometry=geometry, numbers=_name_position(asked) if geom is None else ())
+    return _sources.Wanted(option_names, geometry=geometry, numbers=_name_position(options) if geom is None else ())
 
 
-def _list_remedies(asked: LoadingPlaces) -> tuple[str, str]:
+def _list_remedies(options: LoadingPlaces) -> tuple[str, str]:
     """What to do where x and y of a table are the wrong way round, and where no row is usable."""
-    if asked.geom is not None:
-        swap = f"The shapes of column '{asked.geom}' have y first. Write them with x first."
-        return swap, f"Check which column --geom names, {_describe_others(asked)}."
+    if options.geom is not None:
+        swap = f"The shapes of column '{options.geom}' have y first. Write them with x first."
+        return swap, f"Check which column --geom names, {_describe_others(options)}."
     return _trajectories.describe_swap(
-        *_name_position(asked)
-    ), f"Check which columns --x and --y name, {_describe_others(asked)}."
+        *_name_position(options)
+    ), f"Check which columns --x and --y name, {_describe_others(options)}."
 
 
-def _name_position(asked: LoadingPlaces) -> tuple[str, str]:
+def _name_position(options: LoadingPlaces) -> tuple[str, str]:
     """Name the columns of x and y, where there is no shape."""
-    return asked.x or "x", asked.y or "y"
+    return options.x or "x", options.y or "y"
 
 
-def _choose_columns(asked: LoadingPlaces) -> list[str]:
+def _choose_columns(options: LoadingPlaces) -> list[str]:
     """Name the columns to read from a table.
 
     Raises `ParameterError` if there are two places in a row, or one column is to be two things.
     """
-    _trajectories.demand_one_position(asked.geom, asked.x, asked.y)
-    place = _name_position(asked) if asked.geom is None else (asked.geom,)
-    names = [*place, *([] if asked.name is None else [asked.name])]
+    _trajectories.demand_one_position(options.geom, options.x, options.y)
+    place = _name_position(options) if options.geom is None else (options.geom,)
+    names = [*place, *([] if options.name is None else [options.name])]
     _trajectories.demand_different(names, "position and name")
-    if asked.geom is None:
-        _trajectories.demand_unswapped(*_name_position(asked))
+    if options.geom is None:
+        _trajectories.demand_unswapped(*_name_position(options))
     return names
 
 
-def _read_placed(source: _sources.Source, asked: LoadingPlaces, crs: str, progress: Progress) -> Rows:
+def _read_placed(source: _sources.Source, options: LoadingPlaces, crs: str, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
-    names, wanted = _choose_columns(asked), _describe_reading(source, asked, asked.geom)
+    names, wanted = _choose_columns(options), _describe_reading(source, options, options.geom)
     for batch in _trajectories.report_batches(source, names, wanted, progress):
         label = pa.nulls(len(batch), pa.string())
-        if asked.name is not None:
-            label = _read_texts(batch, asked.name)
-        if asked.geom is None:
-            cells = [batch.columns[name] for name in _name_position(asked)]
+        if options.name is not None:
+            label = _read_texts(batch, options.name)
+        if options.geom is None:
+            cells = [batch.columns[name] for name in _name_position(options)]
             geom = _mark_missing(_encode_points(*map(_parse.parse_numbers, cells)), *cells)
         else:
-            wkb, systems = _geometry.read_shapes(batch.columns[asked.geom])
+            wkb, systems = _geometry.read_shapes(batch.columns[options.geom])
             _crs.demand_same(source.name, systems, crs)
-            geom = _mark_missing(_geometry.encode_wkb(_read_shapes(wkb)), batch.columns[asked.geom])
+            geom = _mark_missing(_geometry.encode_wkb(_read_shapes(wkb)), batch.columns[options.geom])
         yield [*_read_known(batch), label, geom]
 
 
-def _read_features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
+def _read_features(file: Path, options: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
-    _sources.demand_no_position(file.name, asked)
-    found = gis.read_features(file, layer=asked.layer, columns=[] if asked.name is None else [asked.name])
-    return _make_feature_rows(found.parts, asked.name), _crs.choose_system(file.name, found.crs, asked.crs)
+    _sources.demand_no_position(file.name, options)
+    found = gis.read_features(file, layer=options.layer, columns=[] if options.name is None else [options.name])
+    return _make_feature_rows(found.parts, options.name), _crs.choose_system(file.name, found.crs, options.crs)
 
 
 def _make_feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
@@ -284,7 +290,7 @@ def _read_shapes(column: pa.Array) -> Shapes:
 
 
 def load_requests(
-    connection: Connection, given: Table, asked: LoadingRequests, progress: Progress = report_nothing
+    connection: Connection, given: Table, options: LoadingRequests, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
 
@@ -292,63 +298,63 @@ def load_requests(
 
     Of the report `trajectories` is 0, `subjects` counts the senders.
     """
-    _parse.demand_zone(asked.tz)
-    columns, named = list(asked.columns), [asked.subject, asked.time]
+    _parse.demand_zone(options.tz)
+    columns, named = list(options.columns), [options.subject, options.time]
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.demand_request_columns(%s, %s, %s::text[])", [*named, columns])
-        srid = _claim_dataset(connection, asked.dataset)
-        options = "--subject, --time or --columns"
+        srid = _claim_dataset(connection, options.dataset)
+        option_names = "--subject, --time or --columns"
         source = _sources.open_table(given)
-        rows = _read_events(source, [*named, *columns], _parse.ask_times(connection, asked)(), progress, options)
-        _copy(connection, source.recorded, len(columns), rows, asked.time)
+        rows = _read_events(source, [*named, *columns], _parse.ask_times(connection, options)(), progress, option_names)
+        _copy(connection, source.recorded, len(columns), rows, options.time)
         made = _import_table(
             connection,
-            f"dbanon_internal.take_requests('pg_temp.dbanon_file', {LOADING_RECORD}, "
+            f"dbanon_internal.add_requests('pg_temp.dbanon_file', {LOADING_RECORD}, "
             "%(cells)s::text[], %(keys)s::text[])",
             {
                 # The file was copied under columns of these names.
-                "asked": make_jsonb(name_as_sql(vars(asked) | {"subject": "subject", "time": "time"})),
+                "asked": make_jsonb(name_as_sql(vars(options) | {"subject": "subject", "time": "time"})),
                 "cells": [f"cell_{i + 1}" for i in range(len(columns))],
                 "keys": columns,
             },
         )
         progress("storing requests", made["rows_kept"], made["rows_kept"])
-    return _report(asked.dataset, "requests", source, made, srid=srid, notices=notices)
+    return _report(options.dataset, "requests", source, made, srid=srid, notices=notices)
 
 
 def load_quasi_identifiers(
-    connection: Connection, given: Table, asked: LoadingQuasiIdentifiers, progress: Progress = report_nothing
+    connection: Connection, given: Table, options: LoadingQuasiIdentifiers, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load times at which an adversary may know where a subject was, one a row.
 
     Of the report `trajectories` is 0, `subjects` counts those who have one.
     """
-    kind, named = "quasi-identifiers", [asked.subject, asked.time]
-    _parse.demand_zone(asked.tz)
+    kind, named = "quasi-identifiers", [options.subject, options.time]
+    _parse.demand_zone(options.tz)
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.demand_different(%s::text[], 'person and time')", [named])
-        srid = _claim_dataset(connection, asked.dataset)
+        srid = _claim_dataset(connection, options.dataset)
         source = _sources.open_table(given)
-        rows = _read_events(source, named, _parse.ask_times(connection, asked)(), progress, "--subject or --time")
-        _copy(connection, source.recorded, 0, rows, asked.time)
+        rows = _read_events(source, named, _parse.ask_times(connection, options)(), progress, "--subject or --time")
+        _copy(connection, source.recorded, 0, rows, options.time)
         made = _import_table(
             connection,
             "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set_name)s, "
             "replace => %(replace)s, mode => %(mode)s, since => %(since)s, until => %(until)s, tz => %(tz)s, "
             "time_format => %(time_format)s, time_unit => %(time_unit)s, nulls => %(nulls)s::text[], "
             "allow_future => %(allow_future)s)",
-            vars(asked) | {"nulls": None if asked.nulls is None else list(asked.nulls)},
+            vars(options) | {"nulls": None if options.nulls is None else list(options.nulls)},
         )
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
-    return _report(asked.dataset, kind, source, made, srid=srid, notices=notices)
+    return _report(options.dataset, kind, source, made, srid=srid, notices=notices)
 
 
 def _read_events(
-    source: _sources.Source, wanted: Sequence[str], times: _parse.Times, progress: Progress, options: str
+    source: _sources.Source, wanted: Sequence[str], times: _parse.Times, progress: Progress, option_names: str
 ) -> Rows:
     """Read the columns of subjects and times, and those of cells after them."""
     subject, time, *cells = wanted
-    how = _sources.Wanted(options, cells, numbers=[time])
+    how = _sources.Wanted(option_names, cells, numbers=[time])
     for batch in _trajectories.report_batches(source, list(wanted), how, progress):
         at = _encode_timestamps(times.convert_to_unix_s(batch.columns[time]))
         repeated = times.repeated | times.missing  # the latter without a time

@@ -76,7 +76,7 @@ class Fixes:
     sources: tuple[_sources.Source, ...]
     positions: tuple[_Position, ...]
     crs: str
-    asked: LoadingTrajectories
+    options: LoadingTrajectories
 
     @property
     def recorded(self) -> list[str]:
@@ -99,10 +99,10 @@ class Fixes:
         return {name: staged for where in self.positions for name, staged in self._map_columns(where).items()}
 
     def _map_columns(self, where: _Position) -> dict[str, str]:
-        asked = self.asked
-        named = {asked.subject: "subject", asked.time: "t", asked.trip: "trip"}
+        options = self.options
+        named = {options.subject: "subject", options.time: "t", options.trip: "trip"}
         if where.is_moving:
-            del named[asked.time]
+            del named[options.time]
         named |= (
             dict(zip(where.columns, ("x", "y"), strict=True))
             if len(where.columns) == 2
@@ -119,7 +119,7 @@ class Fixes:
             times, rows, placed, shaped = make_times(), 0, False, False
             names = list(self._map_columns(where))
             packed = where.columns[0] if where.columns[0] in source.geometries.columns else None
-            numbers = [self.asked.time, *(where.columns if len(where.columns) == 2 else ())]
+            numbers = [self.options.time, *(where.columns if len(where.columns) == 2 else ())]
             wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=packed, numbers=numbers)
             for batch in report_batches(source, names, wanted, progress):
                 read = (
@@ -152,7 +152,7 @@ class Fixes:
         else:
             x, y = (_parse.parse_numbers(batch.columns[name]) for name in where.columns)
         line = batch.line.to_numpy().astype(np.int64)
-        t = times.convert_to_unix_s(batch.columns[self.asked.time])
+        t = times.convert_to_unix_s(batch.columns[self.options.time])
         if times.missing.any():
             t = pc.if_else(pa.array(times.missing), SKIPPED_S, t)
         return _Rows(line, t, x, y, times.repeated, batch.columns, systems, shaped)
@@ -171,7 +171,7 @@ class Fixes:
 
     def _stage_batch(self, connection: Connection, begun: _Begun, rows: "_Rows", *, file: int, before: int) -> None:
         """Copy rows of a file; those that are their own subjects come after so many before them."""
-        columns, named, size = rows.columns, self.asked, len(rows.line)
+        columns, named, size = rows.columns, self.options, len(rows.line)
         if named.subject == OWN_SUBJECT:
             subject = pc.utf8_lpad(pa.array(begun.first + before + np.arange(size)).cast(pa.string()), 12, "0")
         else:
@@ -199,8 +199,8 @@ class Fixes:
         odd |= _staging.is_null(subject) | _parse.is_too_long(subject) | _parse.has_control(subject)
         odd |= _parse.has_control(trip) | ~((time >= FIRST_S) & (time < LAST_S) & (time <= begun.last_s))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
-        if self.asked.bbox is not None:
-            odd |= ~_is_inside(east, north, self.asked.bbox)
+        if self.options.bbox is not None:
+            odd |= ~_is_inside(east, north, self.options.bbox)
         return np.asarray(~odd)
 
 
@@ -228,7 +228,7 @@ class _Rows:
         return _Rows(self.line[start:end], t, x, y, self.repeated[start:end], columns, self.systems)
 
 
-def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
+def prepare_fixes(given: Sequence[Table], options: LoadingTrajectories) -> Fixes:
     """Look at what is to be loaded, at no row but a first: where positions are, and in which reference system.
 
     Raises
@@ -241,12 +241,12 @@ def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
     """
     if not given:
         raise ParameterError("At least one file or table must be given. Got none. Name a CSV or Parquet file.")
-    sources = tuple(_sources.open_fixes(one, asked.layer) for one in given)
+    sources = tuple(_sources.open_fixes(one, options.layer) for one in given)
     _demand_single_mentions(sources)
-    positions, systems = zip(*(_choose_position(source, asked) for source in sources), strict=True)
+    positions, systems = zip(*(_choose_position(source, options) for source in sources), strict=True)
     for where in set(positions):
-        _demand_columns(asked, where)
-    return Fixes(sources, positions, _choose_system(sources, systems), asked)
+        _demand_columns(options, where)
+    return Fixes(sources, positions, _choose_system(sources, systems), options)
 
 
 def _demand_single_mentions(sources: Sequence[_sources.Source]) -> None:
@@ -257,20 +257,20 @@ def _demand_single_mentions(sources: Sequence[_sources.Source]) -> None:
         raise ParameterError(f"Each file must be named once. Got {name} more than once. Leave out the repetitions.")
 
 
-def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> tuple[_Position, str]:
+def _choose_position(source: _sources.Source, options: LoadingTrajectories) -> tuple[_Position, str]:
     """Find where the position of a source is, as asked for, else in its geometry, else in x and y; and its system."""
-    demand_one_position(asked.geom, asked.x, asked.y)
+    demand_one_position(options.geom, options.x, options.y)
     if isinstance(source, _sources.Layer):
-        _sources.demand_no_position(source.name, asked)
-    crs = _crs.DEGREES_CRS if asked.crs is None else asked.crs
-    if asked.x is None and asked.y is None:
-        geometry = asked.geom if asked.geom in source.geometries.columns else None
-        found = _sources.find_position(source, asked.geom, _sources.Wanted(COLUMN_OPTIONS, geometry=geometry))
+        _sources.demand_no_position(source.name, options)
+    crs = _crs.DEGREES_CRS if options.crs is None else options.crs
+    if options.x is None and options.y is None:
+        geometry = options.geom if options.geom in source.geometries.columns else None
+        found = _sources.find_position(source, options.geom, _sources.Wanted(COLUMN_OPTIONS, geometry=geometry))
         if found is not None:
-            return _Position((found.name,), is_geometry=True), found.choose_system(source.name, asked.crs)
-        if asked.geom is not None:
-            return _Position((asked.geom,)), crs
-    return _Position((asked.x or "x", asked.y or "y")), crs
+            return _Position((found.name,), is_geometry=True), found.choose_system(source.name, options.crs)
+        if options.geom is not None:
+            return _Position((options.geom,)), crs
+    return _Position((options.x or "x", options.y or "y")), crs
 
 
 def _choose_system(sources: Sequence[_sources.Source], found: Sequence[str]) -> str:
@@ -284,15 +284,15 @@ def _choose_system(sources: Sequence[_sources.Source], found: Sequence[str]) -> 
     return next(iter(systems))
 
 
-def _demand_columns(asked: LoadingTrajectories, where: _Position) -> None:
+def _demand_columns(options: LoadingTrajectories, where: _Position) -> None:
     """Raise `ParameterError` for columns of which no fix can be made.
 
     One column is to be two things, none but the subject's is `OWN_SUBJECT`, and x and y are not called like each other.
     """
-    time = [] if where.is_moving else [asked.time]
+    time = [] if where.is_moving else [options.time]
     what = "x and y" if len(where.columns) == 2 else "position"
-    demand_different([asked.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
-    if OWN_SUBJECT in (asked.time, *where.columns, asked.trip):
+    demand_different([options.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
+    if OWN_SUBJECT in (options.time, *where.columns, options.trip):
         raise ParameterError(
             f"Only the 'subject' column can be '{OWN_SUBJECT}'. Got it for another column. Name that column."
         )
@@ -347,20 +347,20 @@ def report_batches(
 
 
 def load_trajectories(
-    connection: Connection, given: Sequence[Table], asked: LoadingTrajectories, progress: Progress = report_nothing
+    connection: Connection, given: Sequence[Table], options: LoadingTrajectories, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load fixes from files and from tables in memory.
 
     Their order and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
     """
-    _parse.demand_zone(asked.tz)
-    source = prepare_fixes(given, asked)
-    arguments: dict[str, Any] = {"asked": make_jsonb(name_as_sql(vars(asked) | {"crs": source.crs}))}
+    _parse.demand_zone(options.tz)
+    source = prepare_fixes(given, options)
+    arguments: dict[str, Any] = {"asked": make_jsonb(name_as_sql(vars(options) | {"crs": source.crs}))}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         row = connection.execute(_BEGIN_QUERY, arguments).fetchone()
         geographic, first, nobody, last_s = cast("tuple[bool, int, list[str], float]", row)
         begun = _Begun(geographic, first, pa.array(nobody, pa.string()), last_s)
-        counted = source.stage(connection, begun, _parse.ask_times(connection, asked), progress)
+        counted = source.stage(connection, begun, _parse.ask_times(connection, options), progress)
         places = [name for name, staged in source.cells.items() if staged in ("x", "y", "place")]
         arguments |= {"sources": source.recorded}
         connection.execute(_JUDGE_QUERY, arguments | {"geographic": geographic, "places": places})
@@ -368,7 +368,7 @@ def load_trajectories(
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_FINISH_QUERY, arguments).fetchall()
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return report(asked.dataset, source.recorded, loads, notices)
+    return report(options.dataset, source.recorded, loads, notices)
 
 
 def _is_inside(x: NDArray[np.float64], y: NDArray[np.float64], bbox: Box) -> NDArray[np.bool_]:

@@ -16,14 +16,14 @@ LOADING_RECORD = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s
 """What a load was asked for, as the SQL functions take it; what that has no attribute for is left out."""
 
 
-def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None:
+def claim(connection: Connection, options: Mapping[str, Any]) -> DatasetRow | None:
     """Keep others from loading into the dataset until the transaction ends, and check that the mode fits it.
 
     One that exists gets the population and settle time named. Whole subjects are loaded, which have names.
 
     Parameters
     ----------
-    asked : mapping
+    options : mapping
         Options of `dbanon.options.loading.LoadingTrajectories`: dataset, mode, grid_m, grid_s, population, settle_s.
 
     Returns
@@ -42,11 +42,11 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
         return cursor.execute(
             f"SELECT dataset_id, name, srid, grid_m, grid_s, revision "
             f"FROM dbanon_internal.claim_dataset({LOADING_RECORD}, '') WHERE dataset_id IS NOT NULL",
-            {"asked": make_jsonb(name_as_sql(asked))},
+            {"asked": make_jsonb(name_as_sql(options))},
         ).fetchone()
 
 
-def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
+def write(connection: Connection, options: Mapping[str, Any], srid: int) -> int:
     """Create the dataset, or empty it of trajectories and runs if it is replaced; returns its key.
 
     What else was loaded into it stays. Options are those of `claim`. Raises `ParameterError` if it has sites, and would
@@ -54,6 +54,6 @@ def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
     """
     row = connection.execute(
         f"SELECT dataset_id FROM dbanon_internal.write_dataset({LOADING_RECORD}, %(srid)s::integer)",
-        {"asked": make_jsonb(name_as_sql(asked)), "srid": srid},
+        {"asked": make_jsonb(name_as_sql(options)), "srid": srid},
     ).fetchone()
     return int(cast("tuple[int]", row)[0])

@@ -4,7 +4,7 @@ A family is one package: a frozen, keyword-only class `Parameters` made with `de
 function ``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; where there is something to compile,
 ``prepare(params, *, algorithm)``; and where it joins inputs to finished cloaks,
 ``attach(cloaks, data, params, **inputs)``. A family whose work falls into parts that need nothing of one another
-`shares` them: its ``anonymise`` takes `tasks` as well, and other processes may do them.
+`distributes` them: its ``anonymise`` takes `tasks` as well, and other processes may do them.
 Validation, error sentences, help, the SQL listing and the docs are all made from the fields of `Parameters`; what core
 Python and SQL ask of a family is in `METHOD`, so that nothing else names it. Same data, parameters and seed: same
 cloaks.
@@ -24,7 +24,7 @@ import numpy as np
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import DataError, ParameterError, choose_one
 from dbanon.base.extras import needs
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import parsing
 
@@ -197,7 +197,7 @@ class Method:
         By kind of what is left out (`subjects`, `requests`): the figure of the attack that counts all there were.
     reasons : mapping
         By reason for leaving people or requests out, as in ``suppressed``: what it means.
-    shares : bool
+    distributes : bool
         Whether `anonymise` takes `tasks`, to hand parts of its work to other processes.
     example : mapping
         Parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run.
@@ -226,7 +226,7 @@ class Method:
     begins: tuple[str, ...] = ("since",)
     instant: str | None = None
     oldest: str | None = None
-    shares: bool = False
+    distributes: bool = False
     every: str | None = None
     window: str | None = None
     has_days: bool = False
@@ -317,12 +317,12 @@ class Method:
         params: Any,
         rng: np.random.Generator,
         *,
-        tasks: Tasks = HERE,
+        tasks: Tasks = SERIAL_TASKS,
         **inputs: Any,
     ) -> Cloaks:
         """Compute the cloaks; pure. `inputs` are those that the family reads, by name; `tasks` does what it shares."""
         self._demand_used(algorithm, params)
-        if self.shares:
+        if self.distributes:
             inputs["tasks"] = tasks
         return cast("Cloaks", self._load_attribute("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
 

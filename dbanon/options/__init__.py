@@ -3,7 +3,7 @@
 The verbs, which use the options, live in other packages.
 
 A record is a frozen, keyword-only dataclass, and the words of a field stand in an `Option` among its annotations. From
-records come the keywords of Python (`take_keywords`), the options of the command line (``dbanon.cli._options``), and
+records come the keywords of Python (`accept_options`), the options of the command line (``dbanon.cli._options``), and
 for loads the composite type ``dbanon_internal.loading``. Invariant: nothing here reads a file or speaks to a server.
 Where a record has several bases, the fields of the rightmost come first.
 """
@@ -137,12 +137,12 @@ def list_fields(record: type) -> list[Field]:
     return found
 
 
-def make_record(record: Callable[..., Asked], asked: Mapping[str, Any]) -> Asked:
+def make_record(record: Callable[..., Asked], options: Mapping[str, Any]) -> Asked:
     """Make a record of what was asked; raises `ParameterError` for a value that it does not take."""
     for one in list_fields(cast("type", record)):
-        if one.name in asked:
-            one.demand_valid(asked[one.name])
-    return record(**asked)
+        if one.name in options:
+            one.demand_valid(options[one.name])
+    return record(**options)
 
 
 class _Keywords(Generic[P, Asked]):
@@ -174,19 +174,19 @@ class _Keywords(Generic[P, Asked]):
         signature = signature.replace(parameters=[*before, *(one.parameter for one in offered)])
 
         @functools.wraps(verb)
-        def call(*given: Any, **asked: Any) -> Result:
+        def call(*given: Any, **options: Any) -> Result:
             try:
-                signature.bind(*given, **asked)  # says which keyword is missing or unknown
+                signature.bind(*given, **options)  # says which keyword is missing or unknown
             except TypeError as error:
                 raise TypeError(f"{verb.__qualname__}(): {error}") from None
-            return verb(*given, make_record(self._record, asked))
+            return verb(*given, make_record(self._record, options))
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = f"{inspect.getdoc(verb)}\n\n{_describe_fields(offered)}"
         return call
 
 
-def take_keywords(record: Callable[P, Asked]) -> _Keywords[P, Asked]:
+def accept_options(record: Callable[P, Asked]) -> _Keywords[P, Asked]:
     """Let callers of a verb give the fields of a record as keywords, where the verb takes the record as last argument.
 
     Type checkers, ``help()`` and ``inspect.signature`` see every keyword with its type and default.

@@ -371,6 +371,6 @@ class LoadingStations:
 LoadingPlaces = LoadingSites | LoadingPois | LoadingCells | LoadingStations
 
 
-def name_as_sql(asked: Mapping[str, Any]) -> dict[str, Any]:
+def name_as_sql(options: Mapping[str, Any]) -> dict[str, Any]:
     """Call options of a load as the SQL functions do, where a word of SQL cannot be an argument without quotes."""
-    return {"time_column" if name == "time" else name: value for name, value in asked.items()}
+    return {"time_column" if name == "time" else name: value for name, value in options.items()}

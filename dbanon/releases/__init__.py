@@ -19,16 +19,16 @@ from dbanon.releases import published
 from dbanon.results.described import read_clause
 
 
-def demand_publishable(connection: Connection, name: str, asked: Publishing) -> None:
+def demand_publishable(connection: Connection, name: str, options: Publishing) -> None:
     """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
-    given = [name, asked.replace, asked.end_readers, _list_readers(asked.readers), asked.grow]
+    given = [name, options.replace, options.end_readers, _list_readers(options.readers), options.grow]
     fetch_value(connection, "SELECT dbanon_internal.demand_release_options(%s, %s, %s, %s, %s)", given)
     fetch_value(
-        connection, "SELECT dbanon_internal.demand_override_reason(%s, %s)", [asked.allow_overlap, asked.reason]
+        connection, "SELECT dbanon_internal.demand_override_reason(%s, %s)", [options.allow_overlap, options.reason]
     )
 
 
-def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -> tuple[int, tuple[str, ...]]:
+def publish(connection: Connection, run_id: int, name: str, options: Publishing) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
     A refusal is recorded in ``dbanon.runs`` and ``dbanon.audit``. The function that records it returns the error, and
@@ -42,8 +42,8 @@ def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -
         If there is no such run, or the name, the reason or a reader cannot be used.
     """
     with collect_notices(connection) as notices:
-        overridden = [asked.replace, asked.allow_overlap, asked.reason, asked.end_readers]
-        given = [run_id, name, *overridden, _list_readers(asked.readers), asked.grow]
+        overridden = [options.replace, options.allow_overlap, options.reason, options.end_readers]
+        given = [run_id, name, *overridden, _list_readers(options.readers), options.grow]
         query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s, %s)"
         rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, given).fetchone())
         if refusal[0] is not None:

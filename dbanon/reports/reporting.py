@@ -53,22 +53,22 @@ class Private:
     evaluate: Callable[[int], Evaluation | None]
 
 
-def report(connection: Connection, what: str | int, asked: Reporting, private: Private | None = None) -> str:
+def report(connection: Connection, what: str | int, options: Reporting, private: Private | None = None) -> str:
     """Make the page of a live release or of a run with rows; `private` is for the page with truth, which is noted.
 
     Raises `ParameterError` if there is no such thing that this login may read, or a run that is not verified is to have
     a page for others.
     """
-    asked.demand_compatible()
-    zone = find_zone(asked.tz)
-    if asked.audience == "analysts":
+    options.demand_compatible()
+    zone = find_zone(options.tz)
+    if options.audience == "analysts":
         if not isinstance(what, str):
             raise ParameterError(f"A page for analysts must be of a release. Got run {what}. Publish it first.")
         with _lock_for_reading(connection, what):
             record, rows = describe_by_view(connection, what)
             shown = _collect_shown(connection, rows, zone, shows_hours=True, shows_questions=True)
             return pages.make_page(record, shown, "analysts", zone)
-    if not asked.with_truth or private is None:
+    if not options.with_truth or private is None:
         record, shown = _read_known(connection, what, zone)
         return pages.make_page(record, shown, "file", zone)
     with translate_errors():
@@ -94,9 +94,9 @@ def _add_figures(part: Part, known: Mapping[int, Evaluation]) -> Part:
     return part if measured is None else replace(part, figures=measured.figures)
 
 
-def compare(connection: Connection, one: str | int, other: str | int, asked: Showing) -> str:
+def compare(connection: Connection, one: str | int, other: str | int, options: Showing) -> str:
     """Make the page of two side by side; arguments and errors as those of `report`."""
-    zone = find_zone(asked.tz)
+    zone = find_zone(options.tz)
     sides = []
     for what in (one, other):
         record, shown = _read_known(connection, what, zone)

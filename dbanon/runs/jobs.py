@@ -20,13 +20,13 @@ OWN_LINE = re.compile(r'[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon\.run_jobs\(
 """How a line of a context begins that names ``dbanon.run_jobs``, in the server's language. The first says who spoke."""
 
 
-def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, tuple[str, ...]]:
+def add_job(connection: Connection, name: str, options: AddingJob) -> tuple[int, tuple[str, ...]]:
     """Add a job, or change one; returns its number and the server's notices."""
-    if asked.source is not None and fetch_value(connection, "SELECT to_regclass(%s)", [asked.source]) is None:
+    if options.source is not None and fetch_value(connection, "SELECT to_regclass(%s)", [options.source]) is None:
         raise ParameterError(
-            f"--source must name a table or view with its schema, such as public.gps. Got '{asked.source[:60]}'."
+            f"--source must name a table or view with its schema, such as public.gps. Got '{options.source[:60]}'."
         )
-    said = {option.name: getattr(asked, option.name) for option in list_fields(AddingJob)}
+    said = {option.name: getattr(options, option.name) for option in list_fields(AddingJob)}
     given = {"name": name, **{word: _convert_option(word, value) for word, value in said.items() if value is not None}}
     given["load"] = make_jsonb(name_as_sql({word: given.pop(word) for word in LOAD_FIELDS if word in given}))
     arguments = (sql.SQL("{} => {}").format(sql.Identifier(word), sql.Placeholder(word)) for word in given)

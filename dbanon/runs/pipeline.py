@@ -28,7 +28,7 @@ from dbanon.base.cloaks import Cloaks
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.progress import Progress
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
@@ -49,8 +49,8 @@ def finish_run(
     claim: queue.Claim,
     watch: Watch,
     *,
-    asked: Reading,
-    tasks: Tasks = HERE,
+    options: Reading,
+    tasks: Tasks = SERIAL_TASKS,
     evaluate: Callable[[int, Progress], object],
 ) -> stored.RunResult:
     """Do what is to be done for a claimed run.
@@ -65,7 +65,7 @@ def finish_run(
         Holds the run's lock; releases it at the end.
     watch : Watch
         Not yet entered.
-    asked : Reading
+    options : Reading
         Which server datasets are read from.
     tasks : Tasks
         Does the method's tasks.
@@ -87,7 +87,7 @@ def finish_run(
     try:
         with _mark_unfinished(connection, claim, watch), watch:
             run = _Run(
-                connection, url, claim, stored.find_run(connection, claim.run_id), watch, asked=asked, tasks=tasks
+                connection, url, claim, stored.find_run(connection, claim.run_id), watch, options=options, tasks=tasks
             )
             if claim.todo == "evaluate":
                 return run.evaluate(evaluate)
@@ -107,13 +107,13 @@ class _Run:
         row: stored.RunRow,
         watch: Watch,
         *,
-        asked: Reading,
+        options: Reading,
         tasks: Tasks,
     ) -> None:
         self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
         self.progress = watch.note_progress
-        self.asked, self.tasks = asked, tasks
-        self.open_snapshot = partial(replica.open_snapshot, connection, asked, claim, self.progress)
+        self.options, self.tasks = options, tasks
+        self.open_snapshot = partial(replica.open_snapshot, connection, options, claim, self.progress)
         self.family = methods.find_method(row.method)
         self.stopwatch = _Stopwatch()
         self.compiled = False
@@ -233,7 +233,7 @@ class _Run:
 
         Gives None where a replica is to give it, or where the server gives no further connection.
         """
-        if replica.is_asked(self.connection, self.asked, self.claim):
+        if replica.is_asked(self.connection, self.options, self.claim):
             yield None
             return
         early, stack = None, ExitStack()
@@ -370,9 +370,9 @@ def _mark_unfinished(connection: Connection, claim: queue.Claim, watch: Watch) -
                 queue.requeue_run(connection, claim)
             raise KeyboardInterrupt from None
         if watch.why == "cancel" or isinstance(error, queue.CancelledError):
-            asked = queue.make_cancellation(connection, claim) or queue.make_lost_error(claim.run_id)
-            _give_up(connection, claim, "cancelled", str(asked))
-            raise asked from None
+            options = queue.make_cancellation(connection, claim) or queue.make_lost_error(claim.run_id)
+            _give_up(connection, claim, "cancelled", str(options))
+            raise options from None
         if isinstance(error, KeyboardInterrupt):
             _give_up(connection, claim, "cancelled", "The run was interrupted.")
         else:

@@ -32,17 +32,17 @@ class Claim:
     todo: str
 
 
-def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
+def submit_run(connection: Connection, method: str, options: Submitting) -> int:
     """Queue a run and return its id; committed at once on an autocommit connection.
 
     Raises `ParameterError` for a dataset, method, algorithm or parameter there is not, or a value outside its limits.
     """
-    if asked.seed is not None and not 0 <= asked.seed < 2**63:  # the server has no type for one that is larger
+    if options.seed is not None and not 0 <= options.seed < 2**63:  # the server has no type for one that is larger
         raise ParameterError(
-            f"The seed must be an integer >= 0 and < 2^63. Got {asked.seed} instead. Choose another, or leave it out "
+            f"The seed must be an integer >= 0 and < 2^63. Got {options.seed} instead. Choose another, or leave it out "
             f"to have one made."
         )
-    arguments = [asked.dataset, method, make_jsonb(asked.params or {}), asked.algorithm, asked.seed]
+    arguments = [options.dataset, method, make_jsonb(options.params or {}), options.algorithm, options.seed]
     return cast("int", fetch_value(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
 
 

@@ -100,8 +100,8 @@ def _read_quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> Qu
     Raises `ParameterError` if there is no such set.
     """
     name = str(params.get("qid_set", "default"))
-    asked = f"set_name = {sql.Literal(name).as_string()}"
-    table = source.read_rows("DISTINCT subject, date_part('epoch', at) AS t", "quasi_identifier", asked)
+    options = f"set_name = {sql.Literal(name).as_string()}"
+    table = source.read_rows("DISTINCT subject, date_part('epoch', at) AS t", "quasi_identifier", options)
     if not len(table):
         known = source.read_rows("DISTINCT set_name", "quasi_identifier")["set_name"].to_pylist()
         raise ParameterError(
@@ -201,10 +201,12 @@ class _Source:
         """Call a SQL evidence function; texts as codes."""
         return self._convert_columns(arrow.read_table(self.snapshot, _call(function, self.run_id)))
 
-    def read_table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
+    def read_table_in_parts(self, function: str, *options: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
         first, *more = [
-            _call(function, self.run_id, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
+            _call(function, self.run_id, f", '{{{','.join(map(str, some.tolist()))}}}'")
+            for some in options
+            if len(some)
         ] or [_call(function, self.run_id, ", '{}'")]
         others = [self.beside(partial(arrow.read_table, query=query)) for query in more]
         tables = [arrow.read_table(self.snapshot, first), *(one.result() for one in others)]

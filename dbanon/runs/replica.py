@@ -39,16 +39,16 @@ _KEY_QUERY = "SELECT (held_by).lock_key FROM dbanon.run WHERE run_id = %s AND pg
 _AGE_QUERY = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::bigint"
 
 
-def demand_replica(primary: Connection, asked: Reading) -> None:
+def demand_replica(primary: Connection, options: Reading) -> None:
     """Raise `ParameterError` or `StoreError` if a replica is asked for that cannot be read."""
-    dsn = asked.read_dsn or os.environ.get("DBANON_READ_DSN")
+    dsn = options.read_dsn or os.environ.get("DBANON_READ_DSN")
     if dsn:
         _open(primary, dsn).close()
 
 
 @contextmanager
 def open_snapshot(
-    primary: Connection, asked: Reading, claim: queue.Claim, progress: Progress
+    primary: Connection, options: Reading, claim: queue.Claim, progress: Progress
 ) -> Iterator["arrow.Snapshot | None"]:
     """Have a snapshot of the replica that a job names, or is asked for; None where there is none to be read from.
 
@@ -66,7 +66,7 @@ def open_snapshot(
     StoreError
         If it does not answer, lags behind for too long, or ends the reading.
     """
-    dsn = _complete_dsn(primary, asked, claim)
+    dsn = _complete_dsn(primary, options, claim)
     if not dsn:
         yield None
         return
@@ -74,7 +74,7 @@ def open_snapshot(
 
     number = fetch_value(primary, "SELECT pg_current_xact_id()::text")
     with _open(primary, dsn) as connection:
-        _wait(connection, number, asked.read_wait_s, progress)
+        _wait(connection, number, options.read_wait_s, progress)
         with arrow.open_snapshot(connection) as found, _name_server(connection):
             key = fetch_value(connection, _KEY_QUERY, [claim.run_id])
             if key != claim.lock_key:
@@ -82,13 +82,13 @@ def open_snapshot(
             yield found
 
 
-def is_asked(primary: Connection, asked: Reading, claim: queue.Claim) -> bool:
+def is_asked(primary: Connection, options: Reading, claim: queue.Claim) -> bool:
     """Whether datasets are read from a replica."""
-    return bool(_complete_dsn(primary, asked, claim))
+    return bool(_complete_dsn(primary, options, claim))
 
 
-def _complete_dsn(primary: Connection, asked: Reading, claim: queue.Claim) -> str | None:
-    return queue.read_dsn(primary, claim.run_id) or asked.read_dsn or os.environ.get("DBANON_READ_DSN")
+def _complete_dsn(primary: Connection, options: Reading, claim: queue.Claim) -> str | None:
+    return queue.read_dsn(primary, claim.run_id) or options.read_dsn or os.environ.get("DBANON_READ_DSN")
 
 
 def _open(primary: Connection, dsn: str) -> Session:

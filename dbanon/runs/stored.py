@@ -155,7 +155,7 @@ class PlanItem:
     note: str
 
 
-def plan_run(connection: Connection, method: str, asked: Planning) -> tuple[PlanItem, ...]:
+def plan_run(connection: Connection, method: str, options: Planning) -> tuple[PlanItem, ...]:
     """Ask the database what a run would meet; nothing is written.
 
     Raises `ParameterError` if there is no such dataset, method, algorithm or parameter, or a value is outside its
@@ -163,7 +163,7 @@ def plan_run(connection: Connection, method: str, asked: Planning) -> tuple[Plan
     """
     rows = connection.execute(
         "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
-        [asked.dataset, method, make_jsonb(asked.params or {}), asked.algorithm],
+        [options.dataset, method, make_jsonb(options.params or {}), options.algorithm],
     ).fetchall()
     return tuple(
         PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)

@@ -103,7 +103,7 @@ def write_script(
     ParameterError
         If the prefix or the schema of PostGIS cannot be one, or there is no such revision.
     """
-    asked = _text.Asked(
+    options = _text.Asked(
         prefix=_roles.DEFAULT_PREFIX if role_prefix is None else role_prefix,
         move_roles=role_prefix is not None,
         share_roles=share_roles,
@@ -111,7 +111,7 @@ def write_script(
         postgis=postgis_schema,
         since=since,
     )
-    return "".join(_text.build_sections(asked))
+    return "".join(_text.build_sections(options))
 
 
 def make_installer(functions: str) -> str:
@@ -173,7 +173,7 @@ def upgrade(
 
     try:
         with _open(url) as connection:
-            asked = _text.Asked(
+            options = _text.Asked(
                 prefix=(_roles.read_recorded(connection) or _roles.DEFAULT_PREFIX)
                 if role_prefix is None
                 else role_prefix,
@@ -182,7 +182,7 @@ def upgrade(
                 restrict_public=restrict_public,
                 postgis=find_postgis_schema(connection),
             )
-            sections = list(_text.build_sections(asked))
+            sections = list(_text.build_sections(options))
             connection.add_notice_handler(pass_on)
             with connection.transaction():
                 for section in sections:

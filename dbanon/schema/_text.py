@@ -49,12 +49,12 @@ class Asked:
     since: str | None = None  # the revision that the database has at least; tables up to it are left out
 
 
-def build_sections(asked: Asked) -> Iterator[str]:
+def build_sections(options: Asked) -> Iterator[str]:
     """Make the text, a file of ``sql/`` after the other.
 
     Raises `ParameterError` if the prefix or the schema of PostGIS cannot be one, or the revision is none.
     """
-    yield from _build_sections(_list_marks(_list_answers(asked), asked.since))
+    yield from _build_sections(_list_marks(_list_answers(options), options.since))
 
 
 def make_installer(functions: str) -> str:
@@ -180,23 +180,23 @@ def _list_option_words() -> dict[str, str]:
     }
 
 
-def _list_answers(asked: Asked) -> dict[str, str]:
+def _list_answers(options: Asked) -> dict[str, str]:
     """Marks for what is asked."""
-    _roles.demand_prefix(asked.prefix)
-    if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", asked.postgis):
+    _roles.demand_prefix(options.prefix)
+    if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", options.postgis):
         raise ParameterError(
             f"The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "
-            f"Got {asked.postgis[:60]!r}. Rename that schema."
+            f"Got {options.postgis[:60]!r}. Rename that schema."
         )
     return {
-        "@postgis@": asked.postgis if asked.postgis == "public" else f'"{asked.postgis}"',
-        "@postgis_name@": _format_literal(asked.postgis),
-        "@prefix@": asked.prefix,
-        **{f"@{role}@": f"{asked.prefix}_{role}" for role in _roles.PURPOSES},
-        "@move_roles@": _format_boolean(asked.move_roles),
-        "@share_roles@": _format_boolean(asked.share_roles),
-        "@restrict_public@": _format_boolean(asked.restrict_public),
-        "@since@": _format_literal(asked.since),
+        "@postgis@": options.postgis if options.postgis == "public" else f'"{options.postgis}"',
+        "@postgis_name@": _format_literal(options.postgis),
+        "@prefix@": options.prefix,
+        **{f"@{role}@": f"{options.prefix}_{role}" for role in _roles.PURPOSES},
+        "@move_roles@": _format_boolean(options.move_roles),
+        "@share_roles@": _format_boolean(options.share_roles),
+        "@restrict_public@": _format_boolean(options.restrict_public),
+        "@since@": _format_literal(options.since),
     }
 
 

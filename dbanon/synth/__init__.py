@@ -221,13 +221,13 @@ class _Tally:
 
 
 def fill_dataset(
-    connection: Connection, dataset: str, asked: Generating, progress: Progress = report_nothing
+    connection: Connection, dataset: str, options: Generating, progress: Progress = report_nothing
 ) -> SynthReport:
     """Generate into a dataset, in one transaction.
 
     Parameters
     ----------
-    asked : Generating
+    options : Generating
         With ``append``, a grid other than the default must be the dataset's; the numbers of the subjects that are
         there go on, and its places stay. ``replace`` replaces requests and places too.
 
@@ -239,14 +239,14 @@ def fill_dataset(
         If a file of the network is not one.
     """
     tally = _Tally()
-    network, mode = read_network(asked), asked.mode
-    described = {option.name: getattr(asked, option.name) for option in list_fields(OfDataset)}
+    network, mode = read_network(options), options.mode
+    described = {option.name: getattr(options, option.name) for option in list_fields(OfDataset)}
     described |= {"dataset": dataset, "mode": mode}
     with translate_errors(), connection.transaction():
         old = datasets.claim(connection, described)
         _demand_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
-        scenario = tally.time_call("routes_s", Scenario.from_plan, asked, network)
+        scenario = tally.time_call("routes_s", Scenario.from_plan, options, network)
         dataset_id = datasets.write(connection, described, network.srid)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
@@ -259,7 +259,7 @@ def fill_dataset(
         if mode == "append":
             _demand_generated(connection, dataset_id)
             first = _find_first_number(connection, dataset_id)
-        source = describe_source(asked, network, first)
+        source = describe_source(options, network, first)
         begin = "SELECT dbanon_internal.begin_record(%s, %s, ARRAY[%s])"
         numbers = [fetch_value(connection, begin, [dataset_id, kind, source]) for kind in LOADED]
         _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)

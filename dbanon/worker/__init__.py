@@ -346,7 +346,7 @@ class _Process:
             result = database.run_next(
                 holder,
                 queue.name_process(),
-                asked=self.settings.reading,
+                options=self.settings.reading,
                 stopping=self.hurry,
                 give_up=lambda: os._exit(_INTERRUPTED),
                 taken=self._note_taken,

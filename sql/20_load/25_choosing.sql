@@ -217,7 +217,7 @@ COMMENT ON FUNCTION dbanon_internal.guard_forgotten IS 'Refuses rows of people w
 
 -- ---- rows that are left out
 
-CREATE OR REPLACE FUNCTION dbanon_internal.set_aside(asked dbanon_internal.loading, relation text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.apply_source_filter(asked dbanon_internal.loading, relation text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
@@ -245,7 +245,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.set_aside IS
+COMMENT ON FUNCTION dbanon_internal.apply_source_filter IS
 'Leaves out, before they are judged, rows of another time than was asked for, of people and times that were forgotten, and where what is new is
 looked for, rows without a time.';
 
@@ -319,7 +319,7 @@ BEGIN
         'Times of an hour that clocks in %s left out cannot be read: %s.', asked.tz, dbanon_internal.format_quantity(missing, 'row')) END);
     PERFORM dbanon_internal.settle_repeated_hours(asked.tz);
     FOREACH relation IN ARRAY relations LOOP
-        PERFORM dbanon_internal.set_aside(asked, relation), dbanon_internal.find_rejected(asked, kind, sources, names_time, relation);
+        PERFORM dbanon_internal.apply_source_filter(asked, relation), dbanon_internal.find_rejected(asked, kind, sources, names_time, relation);
     END LOOP;
 END
 $$;

@@ -97,7 +97,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_tem
 $$;
 COMMENT ON FUNCTION dbanon_internal.lies_within IS 'Says whether the bounds of a geometry lie within others.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.settle_places(kind text, dataset_id bigint, target integer, drop_outliers boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.reproject_places(kind text, dataset_id bigint, target integer, drop_outliers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     box CONSTANT record := dbanon_internal.find_trajectory_bounds(dataset_id);
@@ -117,7 +117,7 @@ BEGIN
     PERFORM dbanon_internal.leave_out_marked(CASE WHEN drop_outliers THEN '' ELSE 'far-position' END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_places IS
+COMMENT ON FUNCTION dbanon_internal.reproject_places IS
 'Reprojects the staged places, and leaves out those that cannot be, that would be where the trajectories are only with x and y
 exchanged, and cells that cover nothing or cross themselves; marks those far outside.';
 
@@ -200,7 +200,7 @@ BEGIN
     PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     -- Reprojection may leave more rows out, and show that most of a file has its axes swapped.
     PERFORM dbanon_internal.report_stage('placing ' || kind);
-    PERFORM dbanon_internal.settle_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
+    PERFORM dbanon_internal.reproject_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
     PERFORM dbanon_internal.demand_unswapped(ARRAY[rows_read], remedy);
     PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     IF kind = 'stations' THEN
@@ -489,7 +489,7 @@ COMMENT ON FUNCTION dbanon_internal.describe_sender_columns IS
 'Names the columns of requests in a time that are properties of their senders: among people that sent twice, at most a tenth as many as by chance
 have two values.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
+CREATE OR REPLACE FUNCTION dbanon_internal.add_requests(
     source regclass, asked dbanon_internal.loading, columns text[], keys text[])
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
@@ -506,7 +506,7 @@ BEGIN
     PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted);
     load_id := dbanon_internal.begin_record((staged.known).dataset_id, 'requests', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
-    SELECT (staged.known).dataset_id, take_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
+    SELECT (staged.known).dataset_id, add_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
     SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
     late_periods := dbanon_internal.count_late_rows((staged.known).dataset_id);
     PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_sender_columns(
@@ -517,7 +517,7 @@ BEGIN
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.take_requests IS 'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
+COMMENT ON FUNCTION dbanon_internal.add_requests IS 'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_requests(
     source regclass, dataset text, columns text[], subject text DEFAULT 'subject', time_column text DEFAULT 'time', tz text DEFAULT NULL,
@@ -538,7 +538,7 @@ BEGIN
         'allow_future', allow_future));
     RETURN QUERY SELECT taken.load_id, taken.rows_read, taken.rows_kept, taken.quarantined, taken.subjects, cnt.known, cnt.late, cnt.forgotten,
         taken.left_out, taken.late_periods
-        FROM dbanon_internal.take_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.read_main_counts(taken.left_out) cnt;
+        FROM dbanon_internal.add_requests(source, asked, named, named) taken CROSS JOIN dbanon_internal.read_main_counts(taken.left_out) cnt;
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests IS

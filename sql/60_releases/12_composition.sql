@@ -430,7 +430,7 @@ COMMENT ON FUNCTION dbanon_internal.find_conflicts IS
 'Counts the people of a dataset with positions in the time of a planned run of whom a release already speaks within reach of that time, although
 the run or the release stands alone, and names these releases; no row where there is nobody.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_worst(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.find_smallest_set(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], promised_by bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -439,25 +439,25 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    repeated bytea := (SELECT coalesce(find_worst.content, dbanon_internal.compute_content_digest(run.run_id)) FROM ONLY dbanon.run run
-                       WHERE run.run_id = find_worst.run_id AND dbanon_internal.stands_alone(run.method, run.algorithm));
+    repeated bytea := (SELECT coalesce(find_smallest_set.content, dbanon_internal.compute_content_digest(run.run_id)) FROM ONLY dbanon.run run
+                       WHERE run.run_id = find_smallest_set.run_id AND dbanon_internal.stands_alone(run.method, run.algorithm));
     twins CONSTANT bigint[] := ARRAY(
-        SELECT known.release_id FROM dbanon_internal.list_compared(find_worst.run_id, find_worst.new_release) known WHERE known.content = repeated);
+        SELECT known.release_id FROM dbanon_internal.list_compared(find_smallest_set.run_id, find_smallest_set.new_release) known WHERE known.content = repeated);
     found record;
     intruded record;
 BEGIN
     SELECT count(DISTINCT con.person) AS people, array_agg(DISTINCT con.release_id) AS met, array_agg(DISTINCT con.person) AS broken
-        INTO intruded FROM dbanon_internal.list_standalone_conflicts(find_worst.run_id, find_worst.new_release, repeated) con;
+        INTO intruded FROM dbanon_internal.list_standalone_conflicts(find_smallest_set.run_id, find_smallest_set.new_release, repeated) con;
     WITH compared_period AS MATERIALIZED (
         SELECT kind.secret, com.*
         FROM (VALUES ('sender'), ('place')) kind (secret)
-        CROSS JOIN LATERAL dbanon_internal.list_comparisons(find_worst.run_id, find_worst.new_release, kind.secret) com
+        CROSS JOIN LATERAL dbanon_internal.list_comparisons(find_smallest_set.run_id, find_smallest_set.new_release, kind.secret) com
     ), candidate AS MATERIALIZED (
         SELECT kind.secret, can.*, can.is_repeat OR coalesce(can.k_before, can.k_now) IS NOT NULL AS counts
         FROM (SELECT com.secret,
                   (SELECT count(DISTINCT (other.secret, other.comparison)) > 1 FROM compared_period other) OR intruded.people > 0 AS several
               FROM compared_period com GROUP BY com.secret) kind
-        CROSS JOIN LATERAL dbanon_internal.measure_candidates(find_worst.run_id, find_worst.new_release, kind.secret, kind.several) can
+        CROSS JOIN LATERAL dbanon_internal.measure_candidates(find_smallest_set.run_id, find_smallest_set.new_release, kind.secret, kind.several) can
     ), worst AS MATERIALIZED (
         SELECT can.*, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END AS k FROM candidate can WHERE can.breaks_now OR can.breaks_before
         ORDER BY can.after, can.breaks_now DESC, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END DESC LIMIT 1
@@ -475,13 +475,13 @@ BEGIN
                   WHERE EXISTS (SELECT FROM candidate can WHERE can.people IS NOT NULL) OR intruded.people > 0), 0) AS named,
         coalesce((SELECT worst.after FROM worst), min(can.after) FILTER (WHERE can.counts)) AS smallest,
         coalesce((SELECT worst.k FROM worst), max(greatest(can.k_before, can.k_now)) FILTER (WHERE can.counts)) AS k,
-        ARRAY(SELECT DISTINCT rep.release_id FROM reported rep WHERE rep.release_id <> find_worst.new_release ORDER BY 1) AS met,
+        ARRAY(SELECT DISTINCT rep.release_id FROM reported rep WHERE rep.release_id <> find_smallest_set.new_release ORDER BY 1) AS met,
         -- Whose promise the worst breaks: the run's, or that of each release which hid the person with as great a k.
-        ARRAY(SELECT find_worst.new_release FROM worst WHERE worst.breaks_now
+        ARRAY(SELECT find_smallest_set.new_release FROM worst WHERE worst.breaks_now
               UNION
               SELECT rep.release_id FROM worst
-              JOIN reported rep ON rep.release_id <> find_worst.new_release AND coalesce(rep.snapshot = rep.release_id, true)
-              JOIN dbanon_internal.list_compared(find_worst.run_id, find_worst.new_release) known
+              JOIN reported rep ON rep.release_id <> find_smallest_set.new_release AND coalesce(rep.snapshot = rep.release_id, true)
+              JOIN dbanon_internal.list_compared(find_smallest_set.run_id, find_smallest_set.new_release) known
                   ON known.release_id = rep.release_id AND known.secret = worst.secret AND known.k >= worst.k
               JOIN ONLY dbanon.grouping gro ON gro.release_id = rep.release_id AND gro.period = rep.period AND worst.example = ANY (gro.people)
               WHERE NOT worst.breaks_now
@@ -497,7 +497,7 @@ BEGIN
         CASE WHEN intruded.people > 0 THEN NULL ELSE found.promised_by END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.find_worst IS
+COMMENT ON FUNCTION dbanon_internal.find_smallest_set IS
 'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that a person is left with,
 how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: that of a release that stands alone).';
 
@@ -556,7 +556,7 @@ BEGIN
     SELECT worst.relation, worst.smallest_crowd, worst.k, worst.below, worst.people,
         CASE WHEN worst.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.list_release_titles(worst.met, dataset_id, ''), '{}') END,
         coalesce(dbanon_internal.list_release_titles(worst.promised_by, dataset_id, format('run %s', describe_worst.run_id)), '{}')
-    FROM dbanon_internal.find_worst(describe_worst.run_id, describe_worst.release_id, describe_worst.content) worst;
+    FROM dbanon_internal.find_smallest_set(describe_worst.run_id, describe_worst.release_id, describe_worst.content) worst;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_worst IS

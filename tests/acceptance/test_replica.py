@@ -332,7 +332,7 @@ def test_a_job_names_the_replica_of_its_runs(
         connection.execute(NAMED)
         assert [nights.take_step(connection) for _ in range(3)] == ["run", "compute", "waiting"]
     with connect_to_hold(database.lock_url) as holder:
-        database.run_next(holder, "host 1", asked=Reading(read_dsn="host=/nowhere"))
+        database.run_next(holder, "host 1", options=Reading(read_dsn="host=/nowhere"))
     assert find_last_run(database)["status"] == "verified"
     assert hosts == [parse(standby.url)["host"]] * 2
 

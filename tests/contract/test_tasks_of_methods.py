@@ -12,7 +12,7 @@ from dbanon.methods.semantic import _groups
 from tests.contract.evidence import make_inputs, make_people
 from tests.contract.test_methods import is_same
 
-SHARED = [(family, one.name) for family in METHODS.values() if family.shares for one in family.algorithms]
+SHARED = [(family, one.name) for family in METHODS.values() if family.distributes for one in family.algorithms]
 
 
 class Elsewhere:

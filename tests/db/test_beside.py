@@ -13,7 +13,7 @@ import pytest
 
 from dbanon.base.errors import StoreError
 from dbanon.base.progress import report_nothing
-from dbanon.base.tasks import HERE
+from dbanon.base.tasks import SERIAL_TASKS
 from dbanon.database import open_database
 from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
@@ -107,7 +107,7 @@ def test_a_lost_session_of_the_stored_rows_is_no_verdict(
         watch = SimpleNamespace(note_progress=report_nothing)
         with expect_refusal(StoreError):
             row = stored.find_run(other, run)
-            pipeline._Run(other, database, claim, row, watch, asked=Reading(), tasks=HERE)._judge()  # type: ignore[arg-type]
+            pipeline._Run(other, database, claim, row, watch, options=Reading(), tasks=SERIAL_TASKS)._judge()  # type: ignore[arg-type]
         ending.join()
 
 

@@ -17,7 +17,7 @@ from distributed.security import Security
 
 from dbanon.base import cores
 from dbanon.base.errors import DataError, DbanonError, StoreError
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.methods import METHODS
 from dbanon.worker import cluster
 from dbanon.worker.cluster import Cluster
@@ -55,7 +55,7 @@ def test_cloaks_are_the_same_with_two_processes_and_with_one(two) -> None:
     cluster.announce_processes(said.append)
     assert "2 processes" in said[0]
     assert "true positions" in said[1]
-    assert is_same(compute_cloaks(HERE), compute_cloaks(cluster))
+    assert is_same(compute_cloaks(SERIAL_TASKS), compute_cloaks(cluster))
     numbers = cluster.map(shared_tasks.compute_square, ((n,) for n in range(50)))
     assert numbers == [n * n for n in range(50)]
 
@@ -64,7 +64,7 @@ def test_cloaks_are_the_same_with_two_processes_and_with_one(two) -> None:
 def test_cloaks_are_the_same_with_four_processes_of_which_one_is_killed(tmp_path: Path) -> None:
     with open_local(4) as four:
         cluster = Cluster(four.scheduler_address)
-        assert is_same(compute_cloaks(HERE), compute_cloaks(cluster))
+        assert is_same(compute_cloaks(SERIAL_TASKS), compute_cloaks(cluster))
         assert len(set(cluster.map(shared_tasks.wait_for_others, [(str(tmp_path), 4)] * 4))) == 4
         again = tmp_path / "again"
         again.mkdir()
@@ -220,4 +220,4 @@ def test_positions_travel_encrypted_with_the_certificates_of_dasks_configuration
             said: list[str] = []
             Cluster(cluster.scheduler_address).announce_processes(said.append)
             assert not any("encrypt" in line for line in said)
-            assert is_same(compute_cloaks(HERE), compute_cloaks(Cluster(cluster.scheduler_address)))
+            assert is_same(compute_cloaks(SERIAL_TASKS), compute_cloaks(Cluster(cluster.scheduler_address)))

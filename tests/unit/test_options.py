@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from dbanon.base.errors import ParameterError
 from dbanon.cli._options import add_options
-from dbanon.options import Option, generating, list_fields, loading, publishing, take_keywords
+from dbanon.options import Option, accept_options, generating, list_fields, loading, publishing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,12 @@ class Going(Where):
 
 
 class Person:
-    @take_keywords(Going)
+    @accept_options(Going)
     def go(self, how_often: "Times", going: Going) -> "Came":  # type: ignore[name-defined]  # noqa: F821
         """Go there."""
         return how_often, going
 
-    @take_keywords(Where)
+    @accept_options(Where)
     def stay(self, where: Where) -> Where:
         """Stay there."""
         return where

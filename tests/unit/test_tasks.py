@@ -14,7 +14,7 @@ import pytest
 from dbanon.base import cores, tasks
 from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.tasks import HERE, Processes, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Processes, Tasks
 from dbanon.methods import METHODS
 from tests.contract.evidence import make_people
 from tests.contract.test_methods import is_same
@@ -52,7 +52,7 @@ def compute_cloaks(does: Tasks) -> Cloaks:
 
 
 def test_cloaks_are_the_same_in_one_process_and_in_three(three: Processes) -> None:
-    alone = compute_cloaks(HERE)
+    alone = compute_cloaks(SERIAL_TASKS)
     assert alone.metrics["windows_published"] == 9
     assert is_same(alone, compute_cloaks(three))
 
@@ -241,4 +241,4 @@ def test_no_thread_is_left(three: Processes) -> None:
 
 
 def test_no_tasks_have_no_results(three: Processes) -> None:
-    assert three.map(shared_tasks.compute_square, []) == HERE.map(shared_tasks.compute_square, []) == []
+    assert three.map(shared_tasks.compute_square, []) == SERIAL_TASKS.map(shared_tasks.compute_square, []) == []

@@ -68,13 +68,13 @@ def read_track_points(paths: Sequence[Path]) -> list[pa.RecordBatch]:
 
 
 def _ask_reader(
-    paths: Sequence[Path], **asked: Any
+    paths: Sequence[Path], **options: Any
 ) -> tuple[tuple[dict[bytes, bytes], list[pa.RecordBatch]] | dict[str, Any], int]:
     """Have `gis_reader` read files; returns what it wrote, and its exit code."""
     for path in paths:
         _demand_plain_file(path)
-    asked |= {"files": [str(path.resolve()) for path in paths], "limits": LIMITS, "parent": os.getpid()}
-    command, pipe = [sys.executable, "-I", str(_READER), json.dumps(asked)], subprocess.PIPE
+    options |= {"files": [str(path.resolve()) for path in paths], "limits": LIMITS, "parent": os.getpid()}
+    command, pipe = [sys.executable, "-I", str(_READER), json.dumps(options)], subprocess.PIPE
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.DEVNULL) as reader:
         try:
             with cast("io.BufferedReader", reader.stdout) as output:

@@ -199,14 +199,14 @@ def write_track_points(files: Sequence[str], most_bytes: int) -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     os.environ["CPL_DEBUG"] = "OFF"
-    asked = json.loads(sys.argv[1])
-    most = asked["limits"]["output_bytes"]
+    options = json.loads(sys.argv[1])
+    most = options["limits"]["output_bytes"]
     try:
-        _limit_process(asked["limits"], asked["parent"])
-        if asked.get("tracks"):
-            write_track_points(asked["files"], most)
+        _limit_process(options["limits"], options["parent"])
+        if options.get("tracks"):
+            write_track_points(options["files"], most)
         else:
-            main(asked["files"][0], asked["layer"], asked["columns"], look=asked["look"], most_bytes=most)
+            main(options["files"][0], options["layer"], options["columns"], look=options["look"], most_bytes=most)
     except MemoryError:
         _stop("memory")
     except Exception as error:

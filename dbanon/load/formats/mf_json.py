@@ -37,8 +37,8 @@ def has_motion(path: Path) -> bool:
         return False
 
 
-def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[tabular.Batch]:
-    """Read the fixes of all features; `options` are those that name columns.
+def read_batches(path: Path, names: Sequence[str], option_names: str) -> Iterator[tabular.Batch]:
+    """Read the fixes of all features; `option_names` are those that name columns.
 
     Raises `DataError` if the file is broken, holds no MovingPoint or no such property, or names a reference system that
     is not known.
@@ -58,7 +58,7 @@ def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[tab
             own = "" if name == "id" else ", or 'id' for their own"
             raise DataError(
                 f"Features of {path.name} must have a property '{name}'. None has it. Name the right one "
-                f"({options}){own}."
+                f"({option_names}){own}."
             )
     read = _list_fixes(path, features, names)
     parts = (read.slice(start, arrow.ROWS_PER_SLICE) for start in range(0, len(read), arrow.ROWS_PER_SLICE))

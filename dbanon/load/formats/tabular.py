@@ -55,19 +55,19 @@ def read_batches(
     path: Path,
     names: Sequence[str],
     *,
-    options: str,
+    option_names: str,
     may_break: Collection[str] = (),
     geometry: str | None = None,
     numbers: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """Read the named columns of a CSV (also gzipped) or Parquet file; `options` are those that name them.
+    """Read the named columns of a CSV (also gzipped) or Parquet file; `option_names` are those that name them.
 
     Of Parquet that of `geometry` becomes WKB. In CSV with semicolons `numbers` may have decimal commas. Raises
     `DataError` if there is no such file, or it is empty, no table, cut off or lacks a column; or if a cell holds a line
     break in a column that is not among `may_break`: a quote that was opened and not closed swallows whole rows.
     """
     names = list(dict.fromkeys(names))
-    read = _read_parts(path, names, options, may_break=may_break, geometry=geometry, numbers=numbers)
+    read = _read_parts(path, names, option_names, may_break=may_break, geometry=geometry, numbers=numbers)
     parts = ((dict(zip(names, columns, strict=True)), done) for columns, done in read)
     yield from number_rows(path.name, parts, "rows below its header", first=2)
 
@@ -106,7 +106,7 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
 def _read_parts(
     path: Path,
     names: list[str],
-    options: str,
+    option_names: str,
     *,
     may_break: Collection[str],
     geometry: str | None,
@@ -116,10 +116,10 @@ def _read_parts(
         demand_file(path)
         head = kinds.read_head(path)
         if head.startswith(kinds.PARQUET):
-            yield from _read_parquet(path, names, options, geometry)
+            yield from _read_parquet(path, names, option_names, geometry)
         else:
             zipped = head.startswith(kinds.GZIP)
-            yield from _read_csv(path, names, options, may_break=may_break, numbers=numbers, zipped=zipped)
+            yield from _read_csv(path, names, option_names, may_break=may_break, numbers=numbers, zipped=zipped)
 
 
 def demand_readable(path: Path) -> None:
@@ -194,17 +194,23 @@ def read_parquet_schema(path: Path) -> pa.Schema | None:
 
 
 def _read_parquet(
-    path: Path, names: list[str], options: str, geometry: str | None
+    path: Path, names: list[str], option_names: str, geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:
     with pq.ParquetFile(path) as file:
-        _columns.demand_columns(path.name, file.schema_arrow.names, names, options)
+        _columns.demand_columns(path.name, file.schema_arrow.names, names, option_names)
         size, rows = path.stat().st_size, max(file.metadata.num_rows, 1)
         for columns, done in parquet.survey_columns(path, file, names, geometry):
             yield columns, size * done // rows
 
 
 def _read_csv(
-    path: Path, names: list[str], options: str, *, may_break: Collection[str], numbers: Collection[str], zipped: bool
+    path: Path,
+    names: list[str],
+    option_names: str,
+    *,
+    may_break: Collection[str],
+    numbers: Collection[str],
+    zipped: bool,
 ) -> Iterator[tuple[list[pa.Array], int]]:
     with _open_stream(path, zipped=zipped)[0] as stream:
         head = stream.read(HEAD_BYTES)
@@ -215,7 +221,7 @@ def _read_csv(
     found = next(csv.reader([first], delimiter=separator))
     if not set(names) <= set(found):
         _demand_header(path, first, head)
-    _columns.demand_columns(path.name, found, names, options)
+    _columns.demand_columns(path.name, found, names, option_names)
     commas = [name in numbers and separator == ";" for name in names]
     stream, file = _open_stream(path, zipped=zipped)
     with stream:

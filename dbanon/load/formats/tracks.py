@@ -37,12 +37,12 @@ def are_tracks(path: Path) -> bool:
         return False
 
 
-def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[tabular.Batch]:
-    """Read the points of all files; `options` are those that name columns.
+def read_batches(path: Path, names: Sequence[str], option_names: str) -> Iterator[tabular.Batch]:
+    """Read the points of all files; `option_names` are those that name columns.
 
     Raises `DataError` for a file that is broken or has no times, a folder without one, and a column there is not.
     """
-    _columns.demand_columns(path.name, COLUMN_NAMES, names, options)
+    _columns.demand_columns(path.name, COLUMN_NAMES, names, option_names)
     files = _find_files(path) if path.is_dir() else [path]
     parts = _choose_columns(_gather(_read(path, files)), names)
     yield from tabular.number_rows(path.name, parts, "points of tracks", systems=frozenset([_crs.DEGREES_CRS]))

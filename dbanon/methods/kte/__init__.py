@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import Algorithm, Method, declare_parameter, declare_since, declare_until
 
@@ -123,7 +123,7 @@ METHOD = Method(
     ),
     hides="place",
     holds="some time",
-    shares=True,
+    distributes=True,
     hidden_by="record",
     notices={
         "left_out": (
@@ -148,7 +148,7 @@ def anonymise(
     rng: np.random.Generator,
     *,
     algorithm: str = "kte-hide",
-    tasks: Tasks = HERE,
+    tasks: Tasks = SERIAL_TASKS,
 ) -> Cloaks:
     """Generalise trajectories until k fit.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Int, freeze_arrays
 from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs, is_among, sum_costs
@@ -25,7 +25,7 @@ _EXCHANGE_CANDIDATES = 8  # groups of candidates that an exchange is tried with
 
 
 def group(
-    samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, improve: bool = True, tasks: Tasks = HERE
+    samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, improve: bool = True, tasks: Tasks = SERIAL_TASKS
 ) -> Int:
     """Partition subjects into groups of at least k at small total cost of merging each.
 
@@ -100,7 +100,7 @@ def _group_in_blocks(
     return group
 
 
-def merge_groups(samples: Samples, group: Int, tasks: Tasks = HERE) -> Merged:
+def merge_groups(samples: Samples, group: Int, tasks: Tasks = SERIAL_TASKS) -> Merged:
     """Merge the samples of each group, by its number; of -1 nobody."""
     order = np.argsort(group, kind="stable")
     order = order[group[order] >= 0]
@@ -114,7 +114,7 @@ def _select_samples(samples: Samples, who: Int) -> Part:
 
 def _map_blocks(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
     """Do blocks, in this process as many at once as it has threads."""
-    if tasks is not HERE:
+    if tasks is not SERIAL_TASKS:
         return tasks.map(function, work)
 
     def call_alone(arguments: tuple[Any, ...]) -> Any:

@@ -26,7 +26,7 @@ import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Float, Int, freeze_arrays
 from dbanon.methods.kte._samples import Merged, Part, Samples, select_part, take_part
 
@@ -69,7 +69,7 @@ class _Box(NamedTuple):
     y1: np.int64
 
 
-def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HERE) -> Merged:
+def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = SERIAL_TASKS) -> Merged:
     """Merge trajectories optimally, for many tasks.
 
     Parameters
@@ -94,7 +94,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HE
     task and thread.
     """
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
-    if tasks is HERE:
+    if tasks is SERIAL_TASKS:
         return _merge_all(samples, offset, begin, end)
     cuts = _find_cuts(_measure_work(offset, end - begin))
 

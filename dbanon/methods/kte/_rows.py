@@ -9,7 +9,7 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks, Hiding, count_by_hour, summarise_sides
 from dbanon.base.errors import InfeasibleError, ParameterError, format_count
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import select_considered
@@ -31,7 +31,7 @@ class Published:
 
 
 def compute_cloaks(
-    data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, tasks: Tasks = HERE
+    data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, tasks: Tasks = SERIAL_TASKS
 ) -> Cloaks:
     """Generalise trajectories; see `dbanon.methods.kte.anonymise`."""
     _demand_multiples(params, data)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import (
     Algorithm,
@@ -76,7 +76,7 @@ class Parameters:
 METHOD = Method(
     name="mob",
     module=__name__,
-    shares=True,
+    distributes=True,
     summary="people hidden at the instants at which an adversary may know each: k share a rectangle",
     guarantee=(
         "At least k records may belong to each published person, even if the adversary matches all published people "
@@ -155,7 +155,7 @@ def anonymise(
     *,
     algorithm: str = "symmetric",
     quasi_identifiers: QuasiIdentifiers,
-    tasks: Tasks = HERE,
+    tasks: Tasks = SERIAL_TASKS,
 ) -> Cloaks:
     """Hide objects at the instants of their quasi-identifiers.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Bool, Int, Int32
 from dbanon.methods.mob._positions import Positions, Words, unpack_words
 
@@ -134,7 +134,9 @@ class _Field:
         return cls(there, own, place, order=order, instants=instants, shift=shift, levels=levels)
 
 
-def find_nearest(positions: Positions, place: Int, who: Int, number: int, among: Bool, *, tasks: Tasks = HERE) -> Int32:
+def find_nearest(
+    positions: Positions, place: Int, who: Int, number: int, among: Bool, *, tasks: Tasks = SERIAL_TASKS
+) -> Int32:
     """Find the others of the least summed deviation at each subject's own instants.
 
     Parameters

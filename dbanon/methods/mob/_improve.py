@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Bool, Float, Int, Int32
 from dbanon.methods.mob._classes import build_classes, compute_information_loss
 from dbanon.methods.mob._links import _count_bits, choose_partners, prune_links
@@ -100,7 +100,7 @@ class _Coarse(NamedTuple):
     place: Int32  # [n, 2 segments] mean x of each, then mean y
 
 
-def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks = HERE) -> Sets:
+def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks = SERIAL_TASKS) -> Sets:
     """Find sets of a lower information loss than those of Algorithm 3, or give back the same.
 
     Parameters

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Bool, Int, Int32
 from dbanon.methods.mob._gen_ag import find_nearest
 from dbanon.methods.mob._positions import Positions, Words
@@ -19,7 +19,7 @@ _CHOICES_PER_K = 2  # the nearest objects, from which partners are chosen
 
 
 def choose_partners(
-    positions: Positions, place: Int, k: int, kept: Bool, who: Int, *, tasks: Tasks = HERE
+    positions: Positions, place: Int, k: int, kept: Bool, who: Int, *, tasks: Tasks = SERIAL_TASKS
 ) -> tuple[Int, Int]:
     """Choose partners for some objects: near ones whose own instants suit, first those who want partners themselves.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dbanon.base.cloaks import Cloaks, Hiding, Regions, count_by_hour
 from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import select_considered
@@ -45,7 +45,7 @@ def compute_cloaks(
     algorithm: str,
     quasi_identifiers: QuasiIdentifiers,
     *,
-    tasks: Tasks = HERE,
+    tasks: Tasks = SERIAL_TASKS,
 ) -> Cloaks:
     """Hide objects; see `dbanon.methods.mob.anonymise`."""
     rank = rank_subjects(data, rng)
@@ -106,12 +106,12 @@ def prepare(params: Parameters, algorithm: str) -> None:
     _links.choose_partners(positions, place, few.k, kept, np.flatnonzero(np.diff(positions.offset)))
 
 
-def _draw_symmetric(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
+def _draw_symmetric(positions: Positions, place: Int, params: Parameters, tasks: Tasks = SERIAL_TASKS) -> Sets:
     plain = _sets.draw_symmetric(positions, place, params.k, tasks)
     return _improve.improve_sets(positions, place, params.k, plain, tasks) if params.improve else plain
 
 
-def _draw_extreme_union(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
+def _draw_extreme_union(positions: Positions, place: Int, params: Parameters, tasks: Tasks = SERIAL_TASKS) -> Sets:
     return _sets.draw_extreme_union(positions, place, params.k, tasks)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Bool, Int, Int32, freeze_arrays
 from dbanon.methods.mob._gen_ag import find_nearest
 from dbanon.methods.mob._positions import Positions, Words
@@ -66,7 +66,7 @@ class _Candidates(NamedTuple):
     there: Words  # [m, W]
 
 
-def draw_symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
+def draw_symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = SERIAL_TASKS) -> Sets:
     """Hide objects by one another, each at its own instants: Algorithm 3.
 
     Departs from the paper where it leaves things open: objects are visited in the run's order, partners are present
@@ -86,7 +86,7 @@ def draw_symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE
     return left.make_sets(place, k, owner, other, positions.own.copy())
 
 
-def draw_extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
+def draw_extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = SERIAL_TASKS) -> Sets:
     """Hide each object among its k - 1 nearest, at the own instants of all of them: Algorithm 2.
 
     Departs from the paper where objects are absent at instants: those who cannot be present with all taken before at

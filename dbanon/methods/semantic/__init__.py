@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Cells, Trajectories
 from dbanon.methods import Algorithm, Column, Method, declare_parameter, declare_since, declare_until
 
@@ -112,7 +112,7 @@ class Parameters:
 METHOD = Method(
     name="semantic",
     module=__name__,
-    shares=True,
+    distributes=True,
     summary="base-station trajectories: k alike, in regions that hide people's activities",
     guarantee=(
         "An adversary that knows a whole trajectory finds at least k people with the same record. Every published "
@@ -179,7 +179,7 @@ def anonymise(
     *,
     algorithm: str = "atoms",
     cells: Cells,
-    tasks: Tasks = HERE,
+    tasks: Tasks = SERIAL_TASKS,
 ) -> Cloaks:
     """Merge trajectories of visited atoms until k people have the same, in regions of mixed use.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Float, Int, freeze_arrays
 from dbanon.methods.semantic import _losses, _optimum
 from dbanon.methods.semantic._losses import Scale, Track
@@ -42,7 +42,7 @@ Edge = tuple[float, int, int, int, Group, Group]
 """What two groups lose, their places in the order of the run, a number of its own, and both."""
 
 
-def form_groups(units: Units, area: Int, scale: Scale, k: int, tasks: Tasks = HERE) -> list[Group]:
+def form_groups(units: Units, area: Int, scale: Scale, k: int, tasks: Tasks = SERIAL_TASKS) -> list[Group]:
     """Merge the pair that loses least, again and again, until every group has k people.
 
     Parameters
@@ -64,7 +64,7 @@ def form_groups(units: Units, area: Int, scale: Scale, k: int, tasks: Tasks = HE
 
 def prepare(units: Units, area: Int, scale: Scale) -> None:
     """Compile what only many units need."""
-    _Grouping(units, area, scale, 2, HERE).find_candidates(np.arange(len(units)))
+    _Grouping(units, area, scale, 2, SERIAL_TASKS).find_candidates(np.arange(len(units)))
 
 
 class _Grouping:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.base.cloaks import Atoms, Cloaks, Regions, count_by_hour, summarise_sides
 from dbanon.base.errors import InfeasibleError, ParameterError
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import mark_considered, select_considered
@@ -46,7 +46,12 @@ class Made:
 
 
 def compute_cloaks(
-    data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, cells: Cells, tasks: Tasks = HERE
+    data: Trajectories,
+    params: Parameters,
+    rng: np.random.Generator,
+    algorithm: str,
+    cells: Cells,
+    tasks: Tasks = SERIAL_TASKS,
 ) -> Cloaks:
     """Merge trajectories of atoms; see `dbanon.methods.semantic.anonymise`."""
     rank = rank_subjects(data, rng)

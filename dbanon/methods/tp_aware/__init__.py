@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import (
     Algorithm,
@@ -112,7 +112,7 @@ METHOD = Method(
     holds="instant",
     hidden_by="record",
     begins=("start", "since"),
-    shares=True,
+    distributes=True,
     every="step_s",
     window="instants",
     notices={
@@ -152,7 +152,7 @@ def anonymise(
     rng: np.random.Generator,
     *,
     algorithm: str = "traj-anon",
-    tasks: Tasks = HERE,
+    tasks: Tasks = SERIAL_TASKS,
 ) -> Cloaks:
     """Bundle the subjects of every window at the least cost the algorithm finds.
 

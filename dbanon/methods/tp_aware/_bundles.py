@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbanon.base import cores
 from dbanon.base.cloaks import Cloaks, count_by_hour, summarise_sides
 from dbanon.base.errors import DataError, InfeasibleError, format_count
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import select_considered
@@ -26,7 +26,7 @@ _MIN_POSITIONS_FOR_THREADS = 1 << 14
 _THREADS_PER_WINDOW = 4  # that a window with so many positions keeps busy: a seventh of its work is done by one
 
 
-def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
+def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = SERIAL_TASKS) -> Cloaks:
     """Bundle the subjects of every window; see `dbanon.methods.tp_aware.anonymise`."""
     cell_m = _choose_cell_m(params, data.grid_m)
     data = select_considered("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress, report_nothing
-from dbanon.base.tasks import HERE, Tasks
+from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Bool, Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
@@ -68,7 +68,7 @@ def hide(
     rank: Int,
     rng: np.random.Generator,
     *,
-    tasks: Tasks = HERE,
+    tasks: Tasks = SERIAL_TASKS,
     progress: Progress = report_nothing,
 ) -> Hidden:
     """Hide everyone in each window of tau + leak among k - 1 others.
