@@ -110,7 +110,7 @@ def save_inputs(place: Path, dataset: str, since: int | None = None, until: int 
         [number] = connection.execute("SELECT dataset_id FROM dbanon.dataset WHERE name = %s", [dataset]).fetchone()
     with reading.open_reader(server.EmbeddedServer().target.url) as reader:
         data, cells = reader.read_trajectories(number), reader.read_inputs(number, ["cells"])["cells"]
-    fixes = considered.mark_considered("semantic", data, since, until)
+    fixes = considered.mark_in_run_time("semantic", data, since, until)
     taken = considered.select_fixes(data, fixes), dataclasses.replace(cells, fix_cell=cells.fix_cell[fixes])
     file = place / f"{dataset} {since} {until}"
     file.write_bytes(pickle.dumps(taken))
