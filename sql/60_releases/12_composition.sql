@@ -257,16 +257,16 @@ BEGIN
         SELECT member.moment, member.group_keys, count(*)::integer AS n, min(member.person) AS example FROM member
         GROUP BY member.moment, member.group_keys
     ), statement AS (
-        SELECT said.comparison, said.example, said.n, said.group_key, CASE WHEN said.release_id <> measure_candidates.new_release THEN said.k END AS k,
-            CASE WHEN said.release_id <> measure_candidates.new_release THEN earlier_speaks WHEN said.k IS NULL THEN run_speaks
-                 WHEN said.same_in && said.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags
+        SELECT stated.comparison, stated.example, stated.n, stated.group_key, CASE WHEN stated.release_id <> measure_candidates.new_release THEN stated.k END AS k,
+            CASE WHEN stated.release_id <> measure_candidates.new_release THEN earlier_speaks WHEN stated.k IS NULL THEN run_speaks
+                 WHEN stated.same_in && stated.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags
         FROM (SELECT com.comparison, com.read, mem.person AS example, 1 AS n, mem.release_id, mem.group_key, mem.k, mem.same_in
               FROM memberships mem JOIN comparison com ON com.moment = mem.moment AND com.entire
               UNION ALL
               SELECT part.comparison, part.read, part.example, part.n, mem.release_id, mem.group_key, mem.k, mem.same_in
               FROM (SELECT com.comparison, com.read, part.* FROM block part
                     JOIN comparison com ON com.moment = part.moment AND NOT com.entire OFFSET 0) part
-              JOIN memberships mem ON mem.moment = part.moment AND mem.person = part.example AND mem.release_id = ANY (part.read)) said
+              JOIN memberships mem ON mem.moment = part.moment AND mem.person = part.example AND mem.release_id = ANY (part.read)) stated
     ), knowledge AS MATERIALIZED (
         SELECT sta.comparison, sta.example, min(sta.n) AS n, bit_xor(sta.group_key) AS after,
             bit_xor(CASE WHEN sta.flags = earlier_speaks THEN sta.group_key ELSE 0 END) AS before, max(sta.k) AS k_before,

@@ -307,7 +307,7 @@ DECLARE
     copied record;
     chosen text[];
     part record;
-    said text;
+    notice text;
 BEGIN
     -- 1. Refuse what can be refused without looking at the run, before anything is locked.
     PERFORM dbanon_internal.demand_clean_transaction();
@@ -408,8 +408,8 @@ BEGIN
     PERFORM dbanon_internal.write_mark(dbanon_internal.read_whereabouts());
 
     -- 6. Say what the publisher should know.
-    FOR said IN SELECT note FROM dbanon_internal.list_run_notices(publish.run_id) note LOOP
-        RAISE NOTICE '%', said;
+    FOR notice IN SELECT note FROM dbanon_internal.list_run_notices(publish.run_id) note LOOP
+        RAISE NOTICE '%', notice;
     END LOOP;
     RETURN copied.rows;
 END
