@@ -164,7 +164,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.store_places IS 'Stores the staged places that the dataset has not got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
-    kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean,
+    kind text, source regclass, dataset_name text, label text, geom text, crs text, replace boolean,
     bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, area @postgis@.geometry DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, far bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
@@ -182,8 +182,8 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.demand_different(named, place.named);
     -- One load at a time; then the source is described, and what was asked for is checked against it.
-    PERFORM dbanon_internal.lock_dataset(dataset);
-    dataset := dbanon_internal.demand_dataset(dataset);
+    PERFORM dbanon_internal.lock_dataset(dataset_name);
+    dataset := dbanon_internal.demand_dataset(dataset_name);
     described := dbanon_internal.describe_source(source, named, geom => geom);
     rows := dbanon_internal.describe_rows(source, described.qualified);
     PERFORM dbanon_internal.demand_geometry(described.types, geom, source);
