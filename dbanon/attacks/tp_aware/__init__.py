@@ -157,7 +157,6 @@ def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, mem
     windows, data = rules.timetable.windows, evidence.trajectories
     held = _find_held_cells(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
-    rows = (records.sound, records.begin, records.covering, held, rules.cell_m)
     people = np.zeros(int(data.subject.max()) + 1, dtype=bool)
 
     def look(sighting: Sighting) -> tuple[Int, Int]:
@@ -169,7 +168,7 @@ def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, mem
         kinds = (sighting.seen, whole, whole & ~published)
         counts = np.stack([np.bincount(sighting.window[kind], minlength=windows) for kind in kinds])
         record = members.record[member]
-        unmasked = _passes.count_unmasked(pair, record, sighting.there, sighting.x, sighting.y, *rows)
+        unmasked = _passes.count_unmasked(pair, record, sighting, records, held, rules.cell_m)
         several = shared[sighting.subject[pair]]  # a subject with one trajectory is a member by that one
         unlisted = _count_unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
         return counts, np.array([whole[pair].sum(), unmasked, unlisted])
