@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Float, Int
 
-_LEAST_KNOWN, _NEAR, _MISSED = 15, 1 / 3, 0.1
+_LEAST_KNOWN, _NEAR, _MISSED = 15, 1 / 3, 0.1  # stops; share of a move; share of the stops that are known
 _HALVINGS = 24  # finds the greatest distance to a millionth of what bounds it
 
 
@@ -98,6 +98,7 @@ def mark_together(offset: Int, member: Int, paths: Paths, moves: Moves) -> Bool:
         for leader in member[offset[group] : offset[group + 1]]:
             for other in member[offset[group] : offset[group + 1]]:
                 begin, end = first[other], first[other + 1]
+                # A pair that is marked already adds nothing, and people without a move or a fix are not compared.
                 if leader == other or distance[leader] == 0 or begin == end or (marked[leader] and marked[other]):
                     continue
                 if is_followed(stop[leader], _NEAR * distance[leader], paths, other):

@@ -290,6 +290,7 @@ def _has_few_fitting(of: Scene, subject: int, i: int, begin: int, end: int, k: i
     while number < k and at < len(begins) and begins[at] <= slot:
         row = by_first[at]
         other = record[row]
+        # A record is asked once a turn, however many of its rows hold the sample.
         if last[row] >= slot and _is_inside(x, y, box, row) and rivals[other] and met[other] != turn:
             met[other] = turn
             number += _fit(of, subject, other, begin, end)

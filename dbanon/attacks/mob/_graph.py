@@ -127,6 +127,7 @@ def _mark_reached(scene: Scene, person: Int, owner: Int, reach: float) -> Bool:
         for q in range(offset[i], offset[i + 1]):
             t = instant[q]
             for s in (t - 1, t + 1):
+                # A row that is missing or cloaked excludes nobody.
                 if s < 0 or s >= region.shape[1] or region[j, s] < 0 or cloaked[region[j, s]] == 1:
                     continue
                 # From the nearest point of the person's cell to that of the exact one.

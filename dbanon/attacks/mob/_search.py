@@ -175,6 +175,7 @@ def _find_records(scene: Scene, index: _Index, who: Int, t: int) -> Int:
         # Of the records whose rows of this instant hold the person, those that do at all its other instants.
         for h in range(_find_holding(index, x[i, t], y[i, t], holding)):
             for j in row[first[holding[h]] : first[holding[h] + 1]]:
+                # Leaves this region; each later one is left at its first record.
                 if found == MAX_EDGES or looked_at == MAX_CANDIDATES:
                     break
                 looked_at += 1

@@ -92,6 +92,7 @@ def find_last(low: int, high: int, fixes: Fixes, served: Served, times: Timetabl
     found = _make_room(low, high, served, times)
     who, of, inside, there, east, north, before, _ = found
     person, pair = 0, 0
+    # Kept true: `person` is whose fix f is, and the pairs before `pair` are those of the fixes before.
     for f in range(low, high):
         while f >= first[person + 1]:
             person += 1
