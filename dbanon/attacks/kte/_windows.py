@@ -39,7 +39,7 @@ class Scene(NamedTuple):
 
     known: Samples
     covered: Bool  # [m]: whether a sample is published
-    stored: Rows
+    stored: Rows  # those of a record are apart in time, and in its order
     record: Int  # [s]: index of the record of each subject; -1 where it has none
     by_first: Int  # [c]: rows by their first slot
     begins: Int  # [c]: first slots of the rows in that order
@@ -79,8 +79,8 @@ class Hidden:
     # fit.
     exposed: Bool  # [p]
     silent: int  # pairs with a stretch of which nothing is published and fewer than k subjects' records say nothing
-    # searched, slid: pairs that the records of those who picked the subject did not decide, and those that the window
-    # did not.
+    # searched, slid: pairs that the records of those whose hiding sets have the subject did not decide, and those that
+    # the window did not.
     searched: int
     slid: int
     fewest_silent: int  # the least number of records that say nothing in a window in which any does; 0 if none does
@@ -251,7 +251,7 @@ def _search(of: Scene, times: Timetable, k: int, found: _Verdicts) -> None:
     for q in range(len(found.subject)):
         subject = found.subject[q]
         high = offset[subject + 1]
-        # Stretch 0 is the whole window; the others begin one slot later each.
+        # Stretch 0 is the whole window. The others last tau, an epoch less: 1 begins with it, each next a slot later.
         for stretch in range(leak + 2):
             begin = found.begin[q] + max(stretch - 1, 0)
             end = begin + times.window * leak - (0 if stretch == 0 else leak)
@@ -283,9 +283,10 @@ def _has_few_fitting(of: Scene, subject: int, i: int, begin: int, end: int, k: i
     """Whether fewer than k records, with the subject's own, fit it in a stretch of which `i` is the first sample."""
     by_first, begins, record, rivals = of.by_first, of.begins, of.stored.record, of.rivals
     last, box, slot, x, y = of.stored.last, of.stored.box, of.known.slot[i], of.known.x[i], of.known.y[i]
+    # What is published of a subject is in its own record, so it has one, which fits.
     met[of.record[subject]] = turn
     number = 1
-    # Whatever fits has a row that holds that sample: it begins less than the longest row before it.
+    # Whatever fits has a row that holds that sample, which begins at most as long before it as the longest row lasts.
     at = _find_first(begins, 0, len(begins), slot - of.longest + 1)
     while number < k and at < len(begins) and begins[at] <= slot:
         row = by_first[at]
@@ -308,7 +309,7 @@ def _has_few_silent(of: Scene, mine: int, begin: int, end: int, k: int) -> bool:
             break
         if rivals[other] and other != mine:
             row = _find_first(last, offset[other], offset[other + 1], begin)
-            # The first row that ends in the stretch may begin before it; the next one does not.
+            # The first row that does not end before the stretch may begin before it; the next one does not.
             while row < offset[other + 1] and first[row] < begin:
                 row += 1
             number += not (row < offset[other + 1] and last[row] < end)
