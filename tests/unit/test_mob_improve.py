@@ -229,15 +229,16 @@ def link_plainly(own, who, near, k):
 
 
 def prune_plainly(own, rank, k, links, *, serves):
-    """Drop the link that costs most, as long as both of its objects have k - 1 others."""
+    """Drop the link that costs most, as long as both of its objects have k - 1 others; those who serve keep theirs."""
     kept = {frozenset(both) for both in links}
-    for both in sorted(
-        kept, key=lambda both: (-len(set.symmetric_difference(*(own[i] for i in both))), *sorted(rank[i] for i in both))
-    ):
-        asking = [i for i in both if own[i]]
-        if all(sum(i in other for other in kept) >= k for i in asking) and not (serves and len(asking) < 2):
+
+    def order(both):
+        return -len(set.symmetric_difference(*(own[i] for i in both))), *sorted(rank[i] for i in both)
+
+    for both in sorted(kept, key=order):
+        if all(sum(i in other for other in kept) >= k for i in both if own[i]):
             kept.remove(both)
-    return kept
+    return kept | {frozenset(both) for both in links if serves and not all(own[i] for i in both)}
 
 
 def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known():
