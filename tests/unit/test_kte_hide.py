@@ -193,7 +193,6 @@ def compute_cost(hidden):
     return int(((hidden.merged.last - hidden.merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)).sum())
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize(("k", "reuse"), [(2, "never"), (3, "never"), (3, "apart")])
 def test_improving_leaves_out_no_more_and_costs_no_more_a_sample(cases, k, reuse):
     rng = random.Random(SEED)
