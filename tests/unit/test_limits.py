@@ -9,6 +9,7 @@ import pytest
 from dbanon.attacks.kte import _run_statements as kte_rules
 from dbanon.attacks.kte import _windows
 from dbanon.attacks.mob import _run_statements as mob_rules
+from dbanon.attacks.mob import _search
 from dbanon.attacks.semantic import _run_statements as semantic_rules
 from dbanon.attacks.semantic import _units
 from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_region_cells
@@ -106,6 +107,16 @@ def test_the_largest_is_taken_and_one_more_is_refused(name):
     take(largest)
     with pytest.raises((DataError, UndecidableError)):
         take(largest + 1)
+
+
+@pytest.mark.parametrize(("most", "looked_at", "found"), [(9, 9, 6), (6, 6, 6), (5, 6, 5), (6, 4, 4)])
+def test_records_of_a_person_are_looked_for_until_there_are_enough(most, looked_at, found):
+    """Six people in one cell at one instant, whose regions are that cell."""
+    everybody, cell = np.arange(7), np.zeros((6, 1), np.int32)
+    index = (everybody[:6], np.array([0, 6]), everybody[:0], np.empty((0, 4), np.int32), everybody[:1], everybody[:1])
+    scene = (everybody, cell[:, 0], cell, cell, cell, np.zeros((1, 4), np.int32))
+    edges = _search._find_records(np.array([2]), 0, *index, *scene, most, looked_at)
+    assert edges.tolist() == list(range(12, 12 + found))
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
