@@ -22,11 +22,7 @@ pytestmark = pytest.mark.db
 
 # What it is: (name, content, facts that are named beside the name).
 FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
-    "a header without a line end": (
-        "header.csv",
-        HEAD.strip().encode(),
-        ("rows", "none"),
-    ),
+    "a header without a line end": ("header.csv", HEAD.strip().encode(), ("rows", "none")),
     "a blank header": ("blank.csv", b"   \n \n", ("empty",)),
     "bytes that are no text for a header": (
         "noise.csv",
@@ -39,11 +35,7 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "semicolons and no header": ("values.csv", format_fixes(4).replace(",", ";").encode(), ("first line",)),
     "tabs and no header": ("values.tsv", format_fixes(4).replace(",", "\t").encode(), ("first line",)),
     "vertical bars and no header": ("values.txt", format_fixes(4).replace(",", "|").encode(), ("first line",)),
-    "an opened quote": (
-        "quote.csv",
-        (GOOD + '"ysolde,1,8.2173,53.1415\n').encode(),
-        ("whole",),
-    ),
+    "an opened quote": ("quote.csv", (GOOD + '"ysolde,1,8.2173,53.1415\n').encode(), ("whole",)),
     "a list a row for a position": (
         "list.parquet",
         make_parquet(x=pa.array([[8.2173], [1.0, 2.0], []])),
@@ -54,11 +46,7 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
         make_parquet(subject=pa.array([["ysolde"], ["tristan"], []])),
         ("'subject'", "lists"),
     ),
-    "a structure a row": (
-        "struct.parquet",
-        make_parquet(x=pa.array([{"lon": 8.2173}] * 3)),
-        ("'x'", "structures"),
-    ),
+    "a structure a row": ("struct.parquet", make_parquet(x=pa.array([{"lon": 8.2173}] * 3)), ("'x'", "structures")),
     "a page of a login": ("login.csv", b"<!DOCTYPE html><p>ysolde", ("login", "Download")),
     "KML": ("a.kml", b"<?xml version='1.0'?><kml>ysolde 8.2173", ("gpsbabel -i kml -f a.kml -o gpx -F a.gpx",)),
     "lines of comments": ("a.csv", b"# by ysolde\n" + GOOD.encode(), ("Line 1", "#")),
@@ -68,11 +56,7 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
         b'{"type": "LineString", "coordinates": [[8.2173, 53.1415], [1, 2]]}}',
         ("'geometry'", "points"),
     ),
-    "bytes for a subject": (
-        "bytes.parquet",
-        make_parquet(subject=pa.array([b"\xff", b"ysolde", b"b"])),
-        ("UTF-8",),
-    ),
+    "bytes for a subject": ("bytes.parquet", make_parquet(subject=pa.array([b"\xff", b"ysolde", b"b"])), ("UTF-8",)),
 }
 
 
