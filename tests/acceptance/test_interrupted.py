@@ -36,6 +36,7 @@ from tests.acceptance.commands import (
     wait_for_end,
 )
 from tests.facts import demand_named, demand_refused
+from tests.reading import read_row
 
 pytestmark = pytest.mark.stress
 
@@ -47,9 +48,7 @@ MORE = (*SOME, "a load before it reads", "a load storing sites", "a run writing 
 
 
 def find_last_run(connection: psycopg.Connection) -> tuple[int, str]:
-    row = connection.execute("SELECT run_id, status FROM dbanon.run ORDER BY run_id DESC LIMIT 1").fetchone()
-    assert row is not None
-    return row
+    return read_row(connection, "SELECT run_id, status FROM dbanon.run ORDER BY run_id DESC LIMIT 1")
 
 
 def check_whole(url: str, stage: str, files: tuple[Path, Path]) -> None:

@@ -6,7 +6,6 @@ import re
 import resource
 import signal
 import stat
-from collections.abc import Iterator
 from datetime import UTC
 from html import unescape
 from pathlib import Path
@@ -17,22 +16,19 @@ import pytest
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.cli import sweeping
 from dbanon.database import Database, open_database
-from dbanon.postgres.server import Target
 from dbanon.reports import reporting
 from dbanon.results.figures import Evaluation
-from dbanon.testing import cloned_database, logins
+from dbanon.testing import logins
 from tests.acceptance.commands import call, read_json
+from tests.clones import clone_of
 from tests.facts import expect_refusal
 from tests.sweeps import GRID, make_sweep
 
 pytestmark = pytest.mark.db
 
 
-@pytest.fixture
-def own_city(dbanon_server: Target, releases_template: str) -> Iterator[str]:
-    """URL of a copy of the database with two releases, to be changed."""
-    with cloned_database(dbanon_server, releases_template) as url:
-        yield url
+own_city = clone_of("releases_template")
+"""URL of a copy of the database with two releases, to be changed."""
 
 
 def read_words(html: str) -> str:

@@ -10,6 +10,7 @@ from dbanon.methods import METHODS
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import call
+from tests.clones import clone_of
 
 pytestmark = pytest.mark.db
 
@@ -24,10 +25,7 @@ def town_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
         yield parse(url)["dbname"]
 
 
-@pytest.fixture
-def database(dbanon_server: Target, town_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, town_template) as url:
-        yield url
+database = clone_of("town_template")
 
 
 @pytest.mark.parametrize("cloak", ["mbr", "quadrant"])

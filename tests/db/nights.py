@@ -5,6 +5,8 @@ from typing import Any
 
 import psycopg
 
+from tests.reading import read_value
+
 FIRST = datetime(2008, 6, 1, tzinfo=UTC)
 ADD = """
 SELECT dbanon.add_job(%(name)s, %(source)s, load => '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}',
@@ -57,12 +59,6 @@ def insert_rows(connection: psycopg.Connection[Any], since: float, until: float,
 def add(connection: psycopg.Connection[Any], rest: str = "", name: str = "taxi", source: str = "public.gps") -> None:
     first = "" if "starts =>" in rest else f", starts => '{FIRST}'"
     connection.execute(ADD.replace("REST", first + rest), {"name": name, "source": source})  # type: ignore[arg-type]
-
-
-def read_value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
-    row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return row[0]
 
 
 def take_step(connection: psycopg.Connection[Any], name: str = "taxi") -> str:

@@ -12,7 +12,8 @@ from psycopg.rows import dict_row
 
 from dbanon import load
 from dbanon.options.loading import ImportingTrajectories, LoadingSites, LoadingTrajectories
-from tests.facts import demand_named
+from tests.facts import demand_named, expect_refusal
+from tests.reading import collect_notices
 
 CALL = "SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd'{})"
 SITES = "SELECT * FROM dbanon.import_sites('public.clinics', dataset => 'd', geom => 'place'{})"
@@ -306,8 +307,7 @@ def test_twins_are_left_out_beside_a_row_off_the_map_and_no_message_has_their_ti
     gps.execute(f"INSERT INTO gps SELECT 90, 's1', 1e9 + 9999, ST_Translate({POINT}, 91, -53.1)")
     for line, east in ((91, 0), (92, 0.01), (93, 0.01)):
         gps.execute(f"INSERT INTO gps SELECT {line}, 's1', 1e9 + 9998, ST_Translate({POINT}, {east}, 0)")
-    said: list[str] = []
-    gps.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    said = collect_notices(gps)
     (row,) = _import(gps, srid="32632")
     assert row["quarantined"] == {"contradicting-fix": 2, "position-out-of-range": 1}
     assert row["rows_kept"] == 91
@@ -522,9 +522,8 @@ def test_a_cast_of_the_tables_owner_runs_in_no_import(
                 " $$ INSERT INTO m.called VALUES (current_user); SELECT 'bob'::text $$;"
                 "CREATE CAST (m.who AS text) WITH FUNCTION m.evil(m.who)"
             )
-            with pytest.raises(psycopg.Error) as caught:
+            with expect_refusal("DA012"):
                 operator.execute(load)
-            assert caught.value.sqlstate == "DA012"
             owner.execute(
                 "DROP CAST (m.who AS text); CREATE TYPE pg_temp.x AS (a integer);"
                 "CREATE FUNCTION pg_temp.f(geometry) RETURNS pg_temp.x LANGUAGE sql AS 'SELECT row(1)::pg_temp.x';"

@@ -30,6 +30,7 @@ from tests.db.nights import (
 )
 from tests.db.ten_people import CONFIRM
 from tests.facts import expect_refusal
+from tests.reading import collect_notices
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -248,8 +249,7 @@ def test_a_gap_that_is_looked_at_again_is_divided_where_its_rows_are(outlier):
 
 def test_a_figure_above_its_limit_holds_the_period(own):
     add(own, """, limits => '{"seen": 5}'""")
-    logged: list[str] = []
-    own.add_notice_handler(lambda notice: logged.append(notice.message_primary or ""))
+    logged = collect_notices(own)
     own.execute("SET client_min_messages = log")
     assert [take_step(own), take_step(own)] == ["run", "compute"]
     compute(own)
@@ -809,8 +809,7 @@ def test_exact_rows_must_be_further_apart_than_they_reach(own):
 
 def list_rivals(connection: psycopg.Connection[Any], query: str) -> str | None:
     """Add a job; what it says of others that publish its people, if anything."""
-    heard: list[str] = []
-    connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    heard = collect_notices(connection)
     connection.execute(query)
     found = [said for said in heard if "also published" in said]
     assert len(found) < 2

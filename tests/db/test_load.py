@@ -22,16 +22,6 @@ HEAD = "subject,time,x,y\n"
 GOOD = HEAD + "a,0,-122.4,37.7\na,60,-122.41,37.71\nb,0,-122.5,37.8\n"
 
 
-@pytest.fixture
-def write(tmp_path):
-    def make(text, name="fixes.csv"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return make
-
-
 def _load(connection, *paths, dataset="d", progress=report_nothing, **options):
     chosen = LoadingTrajectories(time_unit="s", dataset=dataset, **options)
     return load.load_trajectories(connection, list(paths), chosen, progress)

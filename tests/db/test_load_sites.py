@@ -25,16 +25,6 @@ SQUARE = "POLYGON ((100 100, 140 100, 140 130, 100 130, 100 100))"
 
 
 @pytest.fixture
-def write(tmp_path):
-    def make(text, name="sites.csv"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return make
-
-
-@pytest.fixture
 def town(connection, write):
     """A dataset of 400 people within 5 km of (8.2, 53.1), in SRID 32632."""
     where = np.random.default_rng(5).uniform((8.15, 53.05), (8.25, 53.15), (400, 2))

@@ -29,6 +29,7 @@ from tests.db.methods import change_methods
 from tests.db.parts import find_day, publish_part, run_of
 from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import expect_refusal
+from tests.reading import collect_notices, read_column, read_value
 
 Login = Callable[[str], str]
 COUNT = "SELECT count(*) FROM published.ten"
@@ -42,16 +43,6 @@ KEPT = """INSERT INTO dbanon.evaluation
     FROM dbanon.run, (VALUES (%s::bigint, %s::jsonb)) v (n, f) WHERE run_id = n"""
 EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
 TABLES = "SELECT relation::text FROM dbanon_internal.list_series_tables(1) ORDER BY bounds"
-
-
-def read_value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
-    row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return row[0]
-
-
-def read_column(connection: psycopg.Connection[Any], query: str) -> list[Any]:
-    return [found for (found,) in connection.execute(query).fetchall()]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -267,8 +258,7 @@ def test_a_part_keeps_the_readers_of_the_first(own: psycopg.Connection, login: L
 
 
 def test_a_greater_or_lower_k_is_let_in_and_said(own: psycopg.Connection) -> None:
-    said: list[str] = []
-    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(own)
     publish_part(own, run_of(own, 0))
     assert not any("keep k" in sentence for sentence in said)
     publish_part(own, run_of(own, 1, k=4))
@@ -309,8 +299,7 @@ def test_people_of_two_parts_may_be_the_same(grown: psycopg.Connection) -> None:
 
 
 def test_a_span_in_a_gap_is_refused_and_one_over_a_gap_is_said(grown: psycopg.Connection) -> None:
-    said: list[str] = []
-    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(grown)
     inside = f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
     with expect_refusal("DA011", "no part"):
         grown.execute(inside, ["[2008-06-06 10:00Z,2008-06-06 12:00Z)"])
@@ -651,8 +640,7 @@ def test_a_release_is_folded_before_a_time(grown: psycopg.Connection, before: st
 
 
 def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connection) -> None:
-    said: list[str] = []
-    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(grown)
     run_without = run_of(grown, 5)
     grown.execute("DELETE FROM dbanon.membership WHERE run_id = %s AND trajectory_id = 100", [run_without])
     grown.execute(
@@ -671,8 +659,7 @@ def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connecti
 
 
 def test_who_forgets_a_time_is_told_of_a_release_once_and_in_short(grown: psycopg.Connection) -> None:
-    said: list[str] = []
-    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(grown)
     grown.execute("SELECT dbanon.forget_before('ten', %s)", [find_day(2)])
     [sentence] = [one for one in said if "Live releases" in one]
     assert "ten (2 of 3 parts)" in sentence

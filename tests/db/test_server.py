@@ -21,6 +21,7 @@ from dbanon.postgres.server import SERVER_VARIABLES, EmbeddedServer, run_psql
 from dbanon.testing import logins
 from tests.acceptance.commands import call
 from tests.facts import expect_refusal
+from tests.reading import read_value
 
 pytestmark = [
     pytest.mark.db,
@@ -56,9 +57,7 @@ def read_pid(server: EmbeddedServer) -> int:
 
 def ask(url: str, query: str) -> object:
     with psycopg.connect(url) as connection:
-        row = connection.execute(query).fetchone()
-        assert row is not None
-        return row[0]
+        return read_value(connection, query)
 
 
 def wait_until_gone(pid: int) -> None:

@@ -14,7 +14,7 @@ from dbanon import schema
 from tests.acceptance import workers
 from tests.acceptance.commands import call
 from tests.clients import find_client
-from tests.facts import demand_named
+from tests.facts import demand_named, expect_refusal
 from tests.pages import ROOT, split
 from tests.upgrade import imitations
 from tests.upgrade.imitations import Managed, Provider
@@ -265,9 +265,8 @@ def test_on_aurora_an_installation_says_what_keeps_it_from_publishing(
     said: list[str] = []
     schema.upgrade(database, share_roles=True, say=said.append)
     demand_named("\n".join(said), "dbanon_admin", "`dbanon check`")
-    with pytest.raises(psycopg.Error) as refused:
+    with expect_refusal("DA020") as refused:
         connection.execute("SELECT dbanon.publish(%s, 'ten')", [run])
-    assert refused.value.sqlstate == "DA020"
     demand_named(refused.value.diag.message_detail or "", "wal_level")
     demand_named(refused.value.diag.message_hint or "", "rds.logical_replication")
     [(remedy,)] = connection.execute("SELECT remedy FROM dbanon.health WHERE about = 'history'").fetchall()
