@@ -19,7 +19,7 @@ from dbanon.database import open_database
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
-from tests.acceptance.commands import call, read_json
+from tests.acceptance.commands import call, demand_done, read_json
 from tests.acceptance.samples import GOOD, HEAD, SECRETS, START_S, format_fixes, make_parquet
 from tests.facts import demand_refused
 
@@ -95,10 +95,10 @@ def url(dbanon_server: Target, dbanon_template: str, folder: Path) -> Iterator[s
     with cloned_database(dbanon_server, dbanon_template) as made:
         for dataset in ("good", "alone", "clocks"):
             assert call(made, "load", "trajectories", str(folder / f"{dataset}.csv"), "--dataset", dataset).code == 0
-        placed = call(made, "load", "sites", str(folder / "sites.csv"), "--dataset", "good", "--name", "name")
-        assert placed.code == 0, placed.stderr
-        ran = call(made, "run", "tp-aware", "--dataset", "good", "-p", "k=2", "-p", "instants=3", "--publish", "taken")
-        assert ran.code == 0, ran.stderr
+        demand_done(call(made, "load", "sites", str(folder / "sites.csv"), "--dataset", "good", "--name", "name"))
+        demand_done(
+            call(made, "run", "tp-aware", "--dataset", "good", "-p", "k=2", "-p", "instants=3", "--publish", "taken")
+        )
         yield made
 
 
@@ -506,11 +506,11 @@ def write(tmp_path: Path) -> Callable[[str, bytes], Path]:
 @pytest.mark.many
 @pytest.mark.parametrize("case", ODD)
 def test_odd_input_is_loaded_run_and_published(database: str, write: Callable[[str, bytes], Path], case: str) -> None:
-    loaded = call(database, "load", "trajectories", str(write(*ODD[case])), "--dataset", "odd", "--json")
-    assert loaded.code == 0, loaded.stderr
+    loaded = demand_done(call(database, "load", "trajectories", str(write(*ODD[case])), "--dataset", "odd", "--json"))
     assert read_json(loaded)["subjects"] == (2 if "parquet" in ODD[case][0] and case[0] in "ws" else 4)
-    ran = call(database, "run", "tp-aware", "--dataset", "odd", "-p", "k=2", "-p", "instants=1", "--publish", "odd")
-    assert ran.code == 0, ran.stderr
+    demand_done(
+        call(database, "run", "tp-aware", "--dataset", "odd", "-p", "k=2", "-p", "instants=1", "--publish", "odd")
+    )
     with psycopg.connect(database) as connection:
         assert wholeness.find_broken(connection) == []
         assert connection.execute("SELECT min(crowd) >= 2 FROM published.odd").fetchone() == (True,)
@@ -526,7 +526,6 @@ def test_everybody_at_one_point_is_one_cloak_of_one_cell(url: str) -> None:
 @pytest.mark.parametrize("named", ['O\'Brien "x"; --', "  blanks  ", "%s {} $1 \\", "été 東京", "d" * 200])
 def test_a_dataset_may_have_any_name(database: str, folder: Path, named: str) -> None:
     assert call(database, "load", "trajectories", str(folder / "good.csv"), "--dataset", named).code == 0
-    ran = call(database, "run", "tp-aware", "--dataset", named, "-p", "k=2", "-p", "instants=3")
-    assert ran.code == 0, ran.stderr
+    demand_done(call(database, "run", "tp-aware", "--dataset", named, "-p", "k=2", "-p", "instants=3"))
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT name FROM dbanon.dataset").fetchall() == [(named,)]

@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 from dbanon.cli._shared import app
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, demand_done
 from tests.facts import demand_named, demand_refused
 
 pytestmark = pytest.mark.db
@@ -70,8 +70,7 @@ def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_no
     assert call(database, "load", "trajectories", trajectories, "--dataset", "city", *columns).code == 0
     assert call(database, "load", "requests", requests, "--dataset", "city", "--columns", "poi").code == 0
     words = ("-p", "k=5", "-p", "min_contents=3", "-p", "instants=10", "--publish", "city_c3", "--json")
-    ran = call(database, "run", "tp-aware", "--dataset", "city", *words)
-    assert ran.code == 0, ran.stderr
+    ran = demand_done(call(database, "run", "tp-aware", "--dataset", "city", *words))
     told = json.loads(ran.stdout)
     unsent = told["suppressed"]["requests"]
     assert unsent["bundle_below_min_contents"] > 0

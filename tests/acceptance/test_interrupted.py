@@ -29,6 +29,7 @@ from tests.acceptance.commands import (
     Done,
     Stage,
     call,
+    demand_done,
     hold_up,
     list_waiting,
     read_json,
@@ -57,8 +58,7 @@ def check_whole(url: str, stage: str, files: tuple[Path, Path]) -> None:
         wholeness.wait_until_alone(connection)
         assert call(url, "runs").code == 0
         assert wholeness.find_broken(connection) == []
-        again = call(url, *STAGES[stage].words(files))
-        assert again.code == 0, again.stderr
+        demand_done(call(url, *STAGES[stage].words(files)))
         assert wholeness.find_broken(connection) == []
 
 

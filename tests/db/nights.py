@@ -81,6 +81,12 @@ def compute(
     return run
 
 
+def compute_period(connection: psycopg.Connection[Any], *ended: str) -> int:
+    """Let a period be loaded and its run be queued, and end that as a worker would; returns its number."""
+    assert [take_step(connection), take_step(connection)] == ["run", "compute"]
+    return compute(connection, *ended)
+
+
 def run_night(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
     """Let a period go its whole way; returns the state in which it ends."""
     said = ""

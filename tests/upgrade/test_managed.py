@@ -12,7 +12,7 @@ import pytest
 
 from dbanon import schema
 from tests.acceptance import workers
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, demand_done
 from tests.clients import find_client
 from tests.facts import demand_named, expect_refusal
 from tests.pages import ROOT, split
@@ -104,8 +104,7 @@ class Reader:
             self.told += done.stderr
             return
         url = arguments[1] if arguments[0] == "--dsn" else ""
-        said = call(url, *(arguments[2:] if url else arguments))
-        assert said.code == 0, said.stderr
+        said = demand_done(call(url, *(arguments[2:] if url else arguments)))
         self.told += said.stderr
         if file:
             (self.folder / file).write_text(said.stdout)
@@ -182,8 +181,7 @@ def test_a_worker_needs_nothing_but_a_login(target: "Target", provider: Provider
             [(_, text)] = list_sections()["Check"]
             [seen, health] = reader.type("olga", text)
             assert (len(seen), health) == (1, [])
-            done = call(olga, "run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5")
-            assert done.code == 0, done.stderr
+            demand_done(call(olga, "run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5"))
         with psycopg.connect(managed.url("anna", "geo"), autocommit=True) as anna:
             assert anna.execute("SELECT count(*) > 0, min(crowd) >= 5 FROM published.city_k5").fetchone() == (
                 True,
