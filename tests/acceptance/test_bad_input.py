@@ -395,6 +395,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
     "withdrawing what injects": (("unpublish", "x; --"), 2, (*RELEASE_NAME, "'x; --'")),
     # ---- usage
     "unknown command": (("publsh",), 2, ("'publsh'", "'publish'")),
+    "unknown command, none near": (("frobnicate",), 2, ("'frobnicate'",)),
     "unknown option": (run("--datset", "x"), 2, ("--datset",)),
     "an argument too many": (("runs", "please"), 2, ("please", "'dbanon runs --help'")),
     "an argument that is no text": (run(dataset="\udcff"), 2, ("Arguments", "UTF-8")),
