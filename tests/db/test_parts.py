@@ -22,11 +22,14 @@ from dbanon.cli.report import format_evaluation
 from dbanon.evaluation import evaluating
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
+from dbanon.postgres.server import Target
 from dbanon.releases import published
 from dbanon.reports import reporting
+from dbanon.testing import cloned_database, shared_database
 from tests import here
 from tests.db.methods import change_methods
 from tests.db.parts import find_day, publish_part, run_of
+from tests.db.ten_people import CONFIRM
 from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import expect_refusal
 from tests.reading import collect_notices, read_column, read_value
@@ -45,6 +48,29 @@ EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
 TABLES = "SELECT relation::text FROM dbanon_internal.list_series_tables(1) ORDER BY bounds"
 
 
+@pytest.fixture(scope="module")
+def grown_template(dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    """Name of a database with a release of three days, to be cloned: a third of the time of publishing them again."""
+
+    def fill(url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            for number in (0, 1, 3):
+                assert publish_part(connection, run_of(connection, number)) == 4
+
+    with shared_database(dbanon_server, "grown", fill, template=ten_template) as name:
+        yield name
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    is_grown = "grown" in request.fixturenames
+    with cloned_database(dbanon_server, request.getfixturevalue("grown_template") if is_grown else ten_template) as url:
+        if is_grown:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(CONFIRM)
+        yield url
+
+
 @pytest.fixture
 def own(connection: psycopg.Connection, run: int) -> psycopg.Connection:
     """Connection to a database with the run of the ten people."""
@@ -54,8 +80,6 @@ def own(connection: psycopg.Connection, run: int) -> psycopg.Connection:
 @pytest.fixture
 def grown(own: psycopg.Connection) -> psycopg.Connection:
     """Connection to a database with a release of three days, of which the third follows a gap of one."""
-    for number in (0, 1, 3):
-        assert publish_part(own, run_of(own, number)) == 4
     return own
 
 
