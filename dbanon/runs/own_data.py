@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dbanon.base.errors import ParameterError
 from dbanon.base.trajectory import Bool, Int, Trajectories
-from dbanon.methods.kernels.considered import select_fixes
+from dbanon.methods.kernels.in_run_time import select_fixes
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import fetch_value
 from dbanon.runs import _blocks, reading, stored

@@ -99,7 +99,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER 
 DECLARE
     source text;
     latest bigint;
-    drawn bigint;
+    first_load_id bigint;
 BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset dat WHERE dat.dataset_id = begin_record.dataset_id AND dat.dropped_at IS NULL) THEN
         RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', coalesce(dataset_id::text, 'NULL')
@@ -112,10 +112,10 @@ BEGIN
     END IF;
     FOR source IN SELECT ele.name FROM unnest(sources) WITH ORDINALITY ele (name, nth) ORDER BY ele.nth LOOP
         INSERT INTO dbanon.load (part_of, dataset_id, kind, source, rows_read, rows_kept, units_per_s)
-            VALUES (drawn, begin_record.dataset_id, begin_record.kind, left(source, 1000), 0, 0, begin_record.units_per_s) RETURNING load_id INTO latest;
-        drawn := coalesce(drawn, latest);
+            VALUES (first_load_id, begin_record.dataset_id, begin_record.kind, left(source, 1000), 0, 0, begin_record.units_per_s) RETURNING load_id INTO latest;
+        first_load_id := coalesce(first_load_id, latest);
     END LOOP;
-    RETURN drawn;
+    RETURN first_load_id;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_record IS
@@ -124,7 +124,7 @@ first, which rows of all of them carry. Raises an error if there is no such data
 0.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_record(
-    drawn bigint, counted bigint[], without jsonb DEFAULT NULL, judged bigint[] DEFAULT '{}', newest timestamptz DEFAULT NULL)
+    first_load_id bigint, counted bigint[], without jsonb DEFAULT NULL, judged bigint[] DEFAULT '{}', newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -135,19 +135,19 @@ DECLARE
 BEGIN
     -- Of this transaction, whose time the record has, and not counted before.
     SELECT load.* INTO first FROM ONLY dbanon.load load
-        WHERE load.load_id = drawn AND load.part_of IS NULL AND load.rows_read = 0 AND load.loaded_at = now() AND load.loaded_by = session_user;
+        WHERE load.load_id = first_load_id AND load.part_of IS NULL AND load.rows_read = 0 AND load.loaded_at = now() AND load.loaded_by = session_user;
     IF first.load_id IS NULL THEN
-        RAISE EXCEPTION 'The load to count must be one that this transaction began. Load % is not.', coalesce(drawn::text, 'NULL')
+        RAISE EXCEPTION 'The load to count must be one that this transaction began. Load % is not.', coalesce(first_load_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'A load is counted once, when its rows are stored.', HINT = 'Load again.';
     END IF;
     relation := dbanon_internal.find_loaded_table(first.kind);
     EXECUTE format('SELECT coalesce(sum(%s), 0) FROM ONLY dbanon.%I t WHERE t.dataset_id = $1 AND t.load_id = $2',
                    CASE relation WHEN 'trajectory' THEN '@postgis@.ST_NPoints(t.path)' ELSE '1' END, relation)
-        INTO stored USING first.dataset_id, drawn;
+        INTO stored USING first.dataset_id, first_load_id;
     FOR load_id, rows_read, left_out IN
         SELECT nth.load_id, counted[nth.place], coalesce(without -> (nth.place - 1)::integer, '{}')
         FROM (SELECT load.load_id, row_number() OVER (ORDER BY load.load_id) AS place FROM ONLY dbanon.load load
-              WHERE drawn IN (load.load_id, load.part_of)) nth ORDER BY nth.place
+              WHERE first_load_id IN (load.load_id, load.part_of)) nth ORDER BY nth.place
     LOOP
         SELECT coalesce(jsonb_object_agg(tally.reason, tally.n), '{}'),
             count_record.rows_read - coalesce(sum(tally.n), 0) - dbanon_internal.sum_counts(count_record.left_out) INTO quarantined, rows_kept
@@ -163,20 +163,20 @@ BEGIN
     -- Which of several sources a stored row is from, no row says: their sum is what is stored.
     IF kept IS DISTINCT FROM stored THEN
         RAISE EXCEPTION 'Each row of a load must be stored or in quarantine. % are stored and % are said to be.', stored, coalesce(kept::text, 'none')
-            USING ERRCODE = 'DA012', DETAIL = format('Load %s is one of %s.', drawn, first.kind), HINT = 'Load again.';
+            USING ERRCODE = 'DA012', DETAIL = format('Load %s is one of %s.', first_load_id, first.kind), HINT = 'Load again.';
     END IF;
     IF kept = 0 AND without IS NULL THEN  -- generated data may be of no requests
-        DELETE FROM ONLY dbanon.load load WHERE load.load_id = drawn
-            AND NOT EXISTS (SELECT FROM ONLY dbanon.quarantine qua WHERE qua.load_id = drawn);
+        DELETE FROM ONLY dbanon.load load WHERE load.load_id = first_load_id
+            AND NOT EXISTS (SELECT FROM ONLY dbanon.quarantine qua WHERE qua.load_id = first_load_id);
     END IF;
-    UPDATE ONLY dbanon.load load SET newest = least(count_record.newest, now()) WHERE load.load_id = drawn AND count_record.newest IS NOT NULL;
+    UPDATE ONLY dbanon.load load SET newest = least(count_record.newest, now()) WHERE load.load_id = first_load_id AND count_record.newest IS NOT NULL;
     IF judged <> '{}' THEN
         -- What was judged again is in this load's quarantine, if it is wrong still.
         WITH again AS (
             DELETE FROM ONLY dbanon.quarantine qua USING ONLY dbanon.load older
-            WHERE qua.quarantine_id = ANY (judged) AND qua.load_id = older.load_id AND older.load_id < drawn
+            WHERE qua.quarantine_id = ANY (judged) AND qua.load_id = older.load_id AND older.load_id < first_load_id
                 AND older.dataset_id = first.dataset_id AND older.kind = first.kind
-                AND older.source IN (SELECT load.source FROM ONLY dbanon.load load WHERE drawn IN (load.load_id, load.part_of))
+                AND older.source IN (SELECT load.source FROM ONLY dbanon.load load WHERE first_load_id IN (load.load_id, load.part_of))
             RETURNING qua.load_id, qua.reason
         ), counts AS (
             SELECT tally.load_id, jsonb_object_agg(tally.reason, tally.n) AS by_reason, sum(tally.n) AS rows
@@ -197,7 +197,7 @@ COMMENT ON FUNCTION dbanon_internal.count_record IS
 and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; the
 quarantined rows of earlier loads that it judged again leave their quarantines. newest: the newest time stored that an honest clock said.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.describe_losses(drawn bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_losses(first_load_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     -- Of several sources, the one that lost the greatest share.
     SELECT format('%s of %s became %s. Usual causes: %s. To see some: SELECT line, content FROM dbanon.quarantine WHERE load_id = %s AND reason = %L LIMIT 10',
@@ -206,7 +206,7 @@ LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp A
     FROM (
         SELECT DISTINCT ON (pair.key) load.load_id, load.rows_read, pair.key AS reason, pair.value::bigint AS n
         FROM dbanon.load load CROSS JOIN jsonb_each_text(load.quarantined) pair
-        WHERE drawn IN (load.load_id, load.part_of) AND 20 * pair.value::bigint > load.rows_read
+        WHERE first_load_id IN (load.load_id, load.part_of) AND 20 * pair.value::bigint > load.rows_read
         ORDER BY pair.key, pair.value::numeric / load.rows_read DESC, load.load_id) lost
     LEFT JOIN (VALUES
         ('missing-subject', 'the column of people is another, or the source does not know them'), ('non-finite-position', 'devices had no reception'),
@@ -230,7 +230,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_losses IS
 'Words for which reasons more than 5 percent of the rows of a source are in quarantine, with usual causes and the query that shows such rows.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], newest timestamptz DEFAULT NULL)
+CREATE OR REPLACE FUNCTION dbanon_internal.write_load(first_load_id bigint, counted bigint[], newest timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -239,15 +239,15 @@ BEGIN
     INSERT INTO dbanon.quarantine (load_id, line, reason, content, at)
         SELECT load.load_id, rej.line, rej.reason, rej.content, CASE WHEN dbanon_internal.is_time(rej.t) THEN to_timestamp(rej.t) END
         FROM (SELECT load.load_id, row_number() OVER (ORDER BY load.load_id) - 1 AS file FROM dbanon.load load
-              WHERE drawn IN (load.load_id, load.part_of)) load
+              WHERE first_load_id IN (load.load_id, load.part_of)) load
         JOIN pg_temp.dbanon_rejected rej ON rej.file = load.file AND rej.reason <> ALL (uncopied) ORDER BY load.file, rej.line;
-    RETURN QUERY SELECT * FROM dbanon_internal.count_record(drawn, counted, (
+    RETURN QUERY SELECT * FROM dbanon_internal.count_record(first_load_id, counted, (
         SELECT jsonb_agg(coalesce((SELECT jsonb_object_agg(tally.reason, tally.n)
                                    FROM (SELECT rej.reason, count(*) AS n FROM pg_temp.dbanon_rejected rej
                                          WHERE rej.file = src.file AND rej.reason = ANY (uncopied)
                                          GROUP BY rej.reason) tally), '{}') ORDER BY src.file)
         FROM generate_series(0, cardinality(counted) - 1) src (file)), ARRAY(SELECT DISTINCT bef.quarantine_id FROM pg_temp.dbanon_before bef), newest);
-    PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_losses(drawn) note (notice);
+    PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_losses(first_load_id) note (notice);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_load IS

@@ -106,7 +106,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_source IS 'Looks up a table or view to import, and refuses one that cannot be read whole by this login.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.make_file(called text, cells integer, swap_remedy text DEFAULT NULL, check_remedy text DEFAULT NULL)
+CREATE OR REPLACE FUNCTION dbanon_internal.make_file(source_label text, cells integer, swap_remedy text DEFAULT NULL, check_remedy text DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -118,7 +118,7 @@ BEGIN
         THEN 'label text, geom @postgis@.geometry'
         ELSE concat_ws(', ', 'subject text, "time" timestamptz, repeated boolean', (SELECT string_agg(format('cell_%s text', num), ', ' ORDER BY num)
                                                                   FROM generate_series(1, cells) num)) END);
-    EXECUTE format('COMMENT ON TABLE pg_temp.dbanon_file IS %L', called);
+    EXECUTE format('COMMENT ON TABLE pg_temp.dbanon_file IS %L', source_label);
     IF cells IS NULL THEN
         EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file.geom IS %L', swap_remedy);
         EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file.label IS %L', check_remedy);
@@ -132,7 +132,7 @@ COMMENT ON FUNCTION dbanon_internal.make_file IS
 so many cells; swap_remedy is what to do if x and y are the wrong way round, or for events the file''s name of their times.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_rows(
-    source regclass, qualified text, OUT is_file boolean, OUT called text, OUT line text, OUT content text, OUT swap_remedy text,
+    source regclass, qualified text, OUT is_file boolean, OUT source_label text, OUT line text, OUT content text, OUT swap_remedy text,
     OUT check_remedy text)
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT f.is_file, CASE WHEN f.is_file THEN obj_description(source, 'pg_class') ELSE 'table ' || qualified END,

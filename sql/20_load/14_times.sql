@@ -89,7 +89,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.build_number IS 'Writes what reads a number of some type as a double; NULL where the type is none of numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_units(
-    chosen text, qualified text, kind text, asked dbanon_internal.loading, loaded text, called text) RETURNS double precision
+    chosen text, qualified text, kind text, asked dbanon_internal.loading, loaded text, source_label text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     number CONSTANT text := CASE WHEN dbanon_internal.is_text(kind) THEN 'dbanon_internal.read_number(raw_time::text)'
@@ -99,7 +99,7 @@ DECLARE
 BEGIN
     -- Where what is new is looked for, the last load of the source has said what its numbers are.
     SELECT load.units_per_s INTO units_per_s FROM dbanon.load load JOIN dbanon.dataset dat USING (dataset_id)
-        WHERE asked.mode = 'new' AND dat.name = asked.dataset AND dat.dropped_at IS NULL AND load.kind = loaded AND load.source = called
+        WHERE asked.mode = 'new' AND dat.name = asked.dataset AND dat.dropped_at IS NULL AND load.kind = loaded AND load.source = source_label
             AND load.units_per_s IS NOT NULL ORDER BY load.load_id DESC LIMIT 1;
     IF number IS NULL OR asked.time_format IS NOT NULL THEN
         RETURN NULL;
@@ -134,10 +134,10 @@ RETURN CASE WHEN units_per_s < 1 THEN round((number - 25569) * 8640000) / 100 EL
 COMMENT ON FUNCTION dbanon_internal.count_seconds IS
 'A time that is a number of some unit as unix seconds; less than one unit a second are days since 1899-12-30.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.read_counted(number double precision, units_per_s double precision, said boolean) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.read_counted(number double precision, units_per_s double precision, unit_given boolean) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 -- What is out of bounds was counted in another unit, or is no time.
-RETURN CASE WHEN NOT said AND (abs(number) < @earliest_s@ * units_per_s + CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END
+RETURN CASE WHEN NOT unit_given AND (abs(number) < @earliest_s@ * units_per_s + CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END
         OR abs(number) >= @latest_s@ * units_per_s + CASE WHEN units_per_s < 1 THEN 25569 ELSE 0 END AND abs(number) < 'Infinity') THEN @last_s@
     ELSE dbanon_internal.count_seconds(number, units_per_s) END;
 COMMENT ON FUNCTION dbanon_internal.read_counted IS
@@ -166,13 +166,13 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN CASE WHEN isfinite(day) THEN least(day, '6000-01-01'::date) ELSE day END::timestamp;
 COMMENT ON FUNCTION dbanon_internal.begin_day IS 'Midnight of a day, of one after the year 6000 that of this year.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.read_written(value text, forms text[], tz text, units_per_s double precision, said boolean, refusal text)
+CREATE OR REPLACE FUNCTION dbanon_internal.read_written(value text, forms text[], tz text, units_per_s double precision, unit_given boolean, refusal text)
 RETURNS TABLE (t double precision, repeated boolean)
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 1
 BEGIN ATOMIC
     -- From the cell to the text without blanks, to ISO 8601, to seconds; OFFSET 0 keeps the planner from computing one for each use of it.
     SELECT CASE WHEN wri.iso IS NULL THEN CASE WHEN forms IS NULL THEN (
-                SELECT dbanon_internal.read_counted(num.n, units_per_s, said) FROM (SELECT dbanon_internal.read_number(wri.word) AS n OFFSET 0) num) END
+                SELECT dbanon_internal.read_counted(num.n, units_per_s, unit_given) FROM (SELECT dbanon_internal.read_number(wri.word) AS n OFFSET 0) num) END
             WHEN wri.zoned THEN extract(epoch FROM wri.iso::timestamptz)::float8
             WHEN tz IS NULL THEN dbanon_internal.refuse_local_time(refusal)
             ELSE (SELECT dbanon_internal.read_local(loc.clock, tz) FROM (SELECT wri.iso::timestamp AS clock OFFSET 0) loc) END,
@@ -198,7 +198,7 @@ SET extra_float_digits = 1
 AS $$
 DECLARE
     kind CONSTANT text := types ->> asked.time_column;
-    said CONSTANT boolean := asked.time_unit IS NOT NULL;
+    unit_given CONSTANT boolean := asked.time_unit IS NOT NULL;
     number CONSTANT text := dbanon_internal.build_number(argument, kind);
     written CONSTANT text := CASE WHEN dbanon_internal.is_text(kind) THEN argument || '::text'
         WHEN asked.time_format IS NOT NULL AND number IS NOT NULL THEN format('trim_scale(%s::numeric)::text', argument) END;
@@ -211,9 +211,9 @@ BEGIN
             (SELECT array_agg(par.part ORDER BY tfo.nth, par.nth)
              FROM dbanon_internal.list_time_forms(asked.time_format) WITH ORDINALITY tfo (form, iso, nth)
              CROSS JOIN LATERAL unnest(ARRAY[tfo.form, tfo.iso]) WITH ORDINALITY par (part, nth)),
-            asked.tz, coalesce(units_per_s, 1), said, format('One in column ''%s'' does not', asked.time_column));
+            asked.tz, coalesce(units_per_s, 1), unit_given, format('One in column ''%s'' does not', asked.time_column));
     ELSIF units_per_s IS NOT NULL THEN
-        RETURN format(one, format('dbanon_internal.read_counted(%s, %L::float8, %L::boolean)', number, units_per_s, said), false);
+        RETURN format(one, format('dbanon_internal.read_counted(%s, %L::float8, %L::boolean)', number, units_per_s, unit_given), false);
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
         RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date, a text or a number of unix seconds. It is %.', asked.time_column, kind
             USING ERRCODE = 'DA012', DETAIL = 'A time is a day and a time of day.', HINT = 'Make timestamps of it in a view, and import that.';

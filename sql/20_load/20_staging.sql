@@ -103,7 +103,7 @@ if the mode, the grid, the days or the naming of people do not fit it.';
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    known dbanon.dataset;
+    dataset dbanon.dataset;
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
     zone CONSTANT text := dbanon_internal.find_day_zone(asked);
     sites bigint;
@@ -112,26 +112,26 @@ BEGIN
         INSERT INTO dbanon.dataset AS dat (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
         VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, zone,
                 dbanon_internal.find_or_add_population(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
-        RETURNING dat.* INTO known;
-        RETURN known;
+        RETURNING dat.* INTO dataset;
+        RETURN dataset;
     END IF;
-    known := dbanon_internal.demand_dataset(asked.dataset);
+    dataset := dbanon_internal.demand_dataset(asked.dataset);
     IF asked.mode IN ('append', 'new') THEN
-        RETURN known;
+        RETURN dataset;
     END IF;
     -- Sites stay, and are stored in metres of the dataset's reference system.
-    SELECT count(*) INTO sites FROM dbanon.site site WHERE site.dataset_id = known.dataset_id;
-    IF sites > 0 AND target <> known.srid THEN
+    SELECT count(*) INTO sites FROM dbanon.site site WHERE site.dataset_id = dataset.dataset_id;
+    IF sites > 0 AND target <> dataset.srid THEN
         RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
-                asked.dataset, sites, known.srid, target
+                asked.dataset, sites, dataset.srid, target
             USING ERRCODE = 'DA011', DETAIL = 'Sites stay when trajectories are replaced.',
-                  HINT = format('Give srid => %s.', known.srid);
+                  HINT = format('Give srid => %s.', dataset.srid);
     END IF;
     -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
-    PERFORM dbanon.drop_run(run.run_id) FROM dbanon.run run WHERE run.dataset_id = known.dataset_id ORDER BY run.run_id;
-    DELETE FROM dbanon.trajectory tra WHERE tra.dataset_id = known.dataset_id;
+    PERFORM dbanon.drop_run(run.run_id) FROM dbanon.run run WHERE run.dataset_id = dataset.dataset_id ORDER BY run.run_id;
+    DELETE FROM dbanon.trajectory tra WHERE tra.dataset_id = dataset.dataset_id;
     UPDATE dbanon.dataset dat SET srid = target, grid_m = asked.grid_m, grid_s = asked.grid_s, day_zone = zone, own_subjects = alone
-    WHERE dat.dataset_id = known.dataset_id AND (dat.srid, dat.grid_m, dat.grid_s, dat.day_zone, dat.own_subjects) IS DISTINCT FROM (
+    WHERE dat.dataset_id = dataset.dataset_id AND (dat.srid, dat.grid_m, dat.grid_s, dat.day_zone, dat.own_subjects) IS DISTINCT FROM (
         target, asked.grid_m, asked.grid_s, zone, alone);
     RETURN dbanon_internal.demand_dataset(asked.dataset);
 END
@@ -278,7 +278,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old dbanon.dataset;
-    meant record;
+    reference_system record;
 BEGIN
     IF asked.subject_per_day AND asked.subject = '-' THEN
         RAISE EXCEPTION 'Only people with names must be cut into days. Got ''-'' for the column of people.'
@@ -297,11 +297,11 @@ BEGIN
     PERFORM dbanon_internal.report_rows('reading');
     -- The dataset first, so that two loads of one name do not both read a large source.
     old := dbanon_internal.claim_dataset(asked, dbanon_internal.find_day_zone(asked));
-    meant := dbanon_internal.demand_reference_system(asked.crs);
-    PERFORM dbanon_internal.demand_box(asked.bbox, meant.geographic);
+    reference_system := dbanon_internal.demand_reference_system(asked.crs);
+    PERFORM dbanon_internal.demand_box(asked.bbox, reference_system.geographic);
     PERFORM dbanon_internal.demand_metric(CASE WHEN asked.mode IN ('append', 'new') THEN coalesce(old.srid, asked.srid) ELSE asked.srid END);
-    source_srid := meant.srid;
-    geographic := meant.geographic;
+    source_srid := reference_system.srid;
+    geographic := reference_system.geographic;
     SELECT coalesce(sum(load.rows_read), 0) + 1 INTO first_number FROM dbanon.load load WHERE load.dataset_id = old.dataset_id;
     -- "C" compares bytes: the fastest order there is, and any will do.
     PERFORM dbanon_internal.make_staging('x float8, y float8, subject text COLLATE "C", trip text COLLATE "C", '

@@ -30,7 +30,7 @@ LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_c
         SELECT nam.name FROM dataset dat JOIN ONLY dbanon.run run USING (dataset_id) JOIN ONLY dbanon.release rel USING (run_id)
         CROSS JOIN LATERAL (SELECT unnest(gro.people) AS code FROM ONLY dbanon.grouping gro WHERE gro.release_id = rel.release_id
                             UNION ALL
-                            SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = rel.release_id) said JOIN named nam USING (code))
+                            SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = rel.release_id) stated JOIN named nam USING (code))
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_known_names IS
 'Those of some names that a population has in loaded or published rows, or among the people who were forgotten.';

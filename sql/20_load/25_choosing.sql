@@ -222,11 +222,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path =
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    known dbanon.dataset;
+    dataset dbanon.dataset;
     forgotten text[] := '{}';
     reasons text;
 BEGIN
-    SELECT dat.* INTO known FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL;
+    SELECT dat.* INTO dataset FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL;
     IF pg_relation_size('dbanon.forgotten') > 0 AND asked.subject <> '-' THEN
         EXECUTE format('SELECT dbanon_internal.find_forgotten($1, ARRAY(SELECT DISTINCT s.subject FROM pg_temp.%I s WHERE s.subject IS NOT NULL))', relation)
             INTO forgotten USING dbanon_internal.find_population_of_load(asked);
@@ -237,7 +237,7 @@ BEGIN
         CASE WHEN isfinite(asked.until) THEN format(
             'WHEN t >= %L::float8 AND t < @last_s@ THEN ''outside-period''', extract(epoch FROM asked.until)::float8) END,
         CASE WHEN cardinality(forgotten) > 0 THEN 'WHEN subject = ANY ($1) THEN ''forgotten''' END,
-        CASE WHEN known.kept_since IS NOT NULL THEN format('WHEN t < %L::float8 THEN ''forgotten-time''', extract(epoch FROM known.kept_since)::float8) END,
+        CASE WHEN dataset.kept_since IS NOT NULL THEN format('WHEN t < %L::float8 THEN ''forgotten-time''', extract(epoch FROM dataset.kept_since)::float8) END,
         CASE WHEN asked.mode = 'new' THEN 'WHEN dbanon_internal.is_time(t) IS NOT TRUE THEN ''no-time''' END);
     IF reasons <> '' THEN
         EXECUTE format('WITH gone AS (DELETE FROM pg_temp.%I WHERE CASE %2$s END IS NOT NULL RETURNING file, line, CASE %2$s END AS reason, t) '

@@ -220,28 +220,28 @@ COMMENT ON FUNCTION dbanon_internal.find_utm_zone IS 'The SRID of the UTM zone o
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(shape jsonb, crs text, target integer, remedy text) RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    meant CONSTANT record := dbanon_internal.demand_reference_system(crs);
+    reference_system CONSTANT record := dbanon_internal.demand_reference_system(crs);
     middle CONSTANT jsonb := shape -> 'middle';
-    place record := dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic);
+    place record := dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, reference_system.srid, reference_system.geographic);
     swapped record;
     meridian double precision;
 BEGIN
     -- Metres far from the meridian of their reference system, and near it if swapped: the axes are swapped.
-    IF NOT meant.geographic AND (place.lon IS NULL OR dbanon_internal.measure_degrees_apart(place.lon, meant.meridian) > 15) THEN
-        swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
-        IF dbanon_internal.measure_degrees_apart(swapped.lon, meant.meridian) < 6 THEN
+    IF NOT reference_system.geographic AND (place.lon IS NULL OR dbanon_internal.measure_degrees_apart(place.lon, reference_system.meridian) > 15) THEN
+        swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, reference_system.srid, reference_system.geographic);
+        IF dbanon_internal.measure_degrees_apart(swapped.lon, reference_system.meridian) < 6 THEN
             PERFORM dbanon_internal.refuse_axes(remedy);
         END IF;
     END IF;
     IF place.lon IS NULL THEN
-        RAISE EXCEPTION 'Positions must be in the reference system of the source. Their median is outside the area of SRID %.', meant.srid
+        RAISE EXCEPTION 'Positions must be in the reference system of the source. Their median is outside the area of SRID %.', reference_system.srid
             USING ERRCODE = 'DA011', DETAIL = 'No longitude and latitude can be found for it.',
                   HINT = 'Give the right one, for example crs => ''EPSG:4326'', or srid => ... for the dataset''s own.';
     END IF;
     -- Swapped degrees are valid degrees elsewhere. The dataset's reference system says where they should be.
     target := coalesce(target, dbanon_internal.find_utm_zone(place.lon, place.lat));
     meridian := (dbanon_internal.demand_reference_system('EPSG:' || target)).meridian;
-    IF meant.geographic AND abs(place.lon) <= 90 AND dbanon_internal.measure_degrees_apart(place.lat, meridian) < 6
+    IF reference_system.geographic AND abs(place.lon) <= 90 AND dbanon_internal.measure_degrees_apart(place.lat, meridian) < 6
         AND dbanon_internal.measure_degrees_apart(place.lon, meridian) > 15 THEN
         PERFORM dbanon_internal.refuse_axes(remedy);
     END IF;
@@ -264,9 +264,9 @@ LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp A
         WHERE ele.t BETWEEN bound.low AND bound.high GROUP BY floor(ele.t / 3600)
     ), step AS (
         SELECT hour.last, hour.first, lag(hour.last) OVER w AS before, sum(hour.fixes) OVER (ORDER BY hour.first DESC) AS beyond,
-            sum(hour.fixes) OVER () AS every
+            sum(hour.fixes) OVER () AS total_fixes
         FROM hour WINDOW w AS (ORDER BY hour.first))
-    SELECT to_timestamp(coalesce(min(step.before) FILTER (WHERE step.beyond < 0.1 * step.every AND step.first > step.before + 86400), max(step.last)))
+    SELECT to_timestamp(coalesce(min(step.before) FILTER (WHERE step.beyond < 0.1 * step.total_fixes AND step.first > step.before + 86400), max(step.last)))
     FROM step
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_honest_time IS

@@ -47,7 +47,7 @@ COMMENT ON FUNCTION dbanon_internal.choose_longest_chain IS
 'Chooses, among the parts of a subject''s path in the order of time, those with the most fixes of which each is near enough to the one before;
 their numbers; a part is how many fixes it has, and {unix seconds, longitude, latitude} of its first and of its last.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, known dbanon.dataset, source_srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, dataset dbanon.dataset, source_srid integer) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan
 AS $$
@@ -65,12 +65,12 @@ BEGIN
         SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Transform(@postgis@.ST_Force2D(point.geom), 4326) AS place
         FROM span CROSS JOIN LATERAL (
             SELECT tra.path, tra.first_s, tra.last_s FROM dbanon.trajectory tra
-            WHERE tra.dataset_id = known.dataset_id AND tra.subject = span.subject
+            WHERE tra.dataset_id = dataset.dataset_id AND tra.subject = span.subject
                 AND (tra.subject, tra.last_s) >= (span.subject, coalesce((SELECT max(other.last_s) FROM dbanon.trajectory other
-                    WHERE other.dataset_id = known.dataset_id AND other.subject = span.subject AND (other.subject, other.last_s) < (span.subject, span.low)),
+                    WHERE other.dataset_id = dataset.dataset_id AND other.subject = span.subject AND (other.subject, other.last_s) < (span.subject, span.low)),
                     span.low))
                 AND (tra.subject, tra.last_s) <= (span.subject, coalesce((SELECT min(other.last_s) FROM dbanon.trajectory other
-                    WHERE other.dataset_id = known.dataset_id AND other.subject = span.subject AND (other.subject, other.last_s) > (span.subject, span.high)),
+                    WHERE other.dataset_id = dataset.dataset_id AND other.subject = span.subject AND (other.subject, other.last_s) > (span.subject, span.high)),
                     span.high)) OFFSET 0) tra
         CROSS JOIN LATERAL @postgis@.ST_DumpPoints(tra.path) point
         WHERE (tra.last_s >= span.low OR coalesce(point.path[1], 1) > @postgis@.ST_NPoints(tra.path) - 20)

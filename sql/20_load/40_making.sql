@@ -17,7 +17,7 @@ RETURN @postgis@.ST_DWithin(CASE WHEN rectangle IS NULL
 COMMENT ON FUNCTION dbanon_internal.is_at IS 'Says whether a staged fix, or the rectangle of a shape, has the position of one that is stored.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_stored(
-    known dbanon.dataset, source_srid integer, shaped boolean, twin text, cells jsonb, only_same boolean DEFAULT false) RETURNS void
+    dataset dbanon.dataset, source_srid integer, shaped boolean, twin text, cells jsonb, only_same boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET plan_cache_mode = force_custom_plan
@@ -31,7 +31,7 @@ BEGIN
         SELECT sta.subject COLLATE "default" AS subject, min(sta.t) AS low, max(sta.t) AS high FROM pg_temp.dbanon_staged sta GROUP BY sta.subject
     ), stored AS (
         SELECT span.subject COLLATE "C" AS subject, @postgis@.ST_M(point.geom) AS t, @postgis@.ST_Force2D(point.geom) AS place
-        FROM span CROSS JOIN LATERAL (SELECT tra.* FROM dbanon.trajectory tra WHERE tra.dataset_id = known.dataset_id AND tra.subject = span.subject
+        FROM span CROSS JOIN LATERAL (SELECT tra.* FROM dbanon.trajectory tra WHERE tra.dataset_id = dataset.dataset_id AND tra.subject = span.subject
             AND (tra.subject, tra.last_s) >= (span.subject, span.low) AND tra.first_s <= span.high OFFSET 0) tra
         CROSS JOIN LATERAL @postgis@.ST_DumpPoints(CASE tra.first_s WHEN tra.last_s THEN tra.path
             ELSE @postgis@.ST_LocateBetween(tra.path, span.low - 1, span.high + 1) END) point
@@ -51,10 +51,10 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_stored IS
 'Leaves out staged rows of a subject and time that the dataset has already, or only those that have the same position, too: the same rows added twice
 add nothing; twin: the reason of the latter.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_known(known dbanon.dataset, source_srid integer, cells jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_known(dataset dbanon.dataset, source_srid integer, cells jsonb) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM dbanon_internal.leave_out_stored(known, source_srid, false, 'known', cells, true);
+    PERFORM dbanon_internal.leave_out_stored(dataset, source_srid, false, 'known', cells, true);
     RETURN (SELECT count(*) FROM pg_temp.dbanon_staged);
 EXCEPTION WHEN internal_error THEN
     -- PROJ cannot show one of them: dbanon_internal.make_trajectories leaves that out first.
@@ -64,14 +64,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_known IS 'Leaves out staged fixes that the dataset has, before the others are judged; returns how many are left.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
-    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, load_id bigint, cut boolean, most bigint DEFAULT 100000,
+    asked dbanon_internal.loading, dataset dbanon.dataset, source_srid integer, load_id bigint, cut boolean, most bigint DEFAULT 100000,
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET client_min_messages = error
 AS $$
 DECLARE
     gap_s CONSTANT double precision := coalesce(asked.split_gap_s, 'Infinity');
-    day_zone CONSTANT text := known.day_zone;
+    day_zone CONSTANT text := dataset.day_zone;
     off_the_map bigint;
 BEGIN
     -- Where times of a line do not follow each other, PostGIS names two of them in a notice, before the constraint of the table refuses the
@@ -90,11 +90,11 @@ BEGIN
               FROM whole who WHERE cut WINDOW w AS (PARTITION BY who.subject, who.trip, who.day ORDER BY who.t)) spa
     ), made AS (
         INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path)
-        SELECT known.dataset_id, insert_lines.load_id, lin.subject,
+        SELECT dataset.dataset_id, insert_lines.load_id, lin.subject,
             CASE @postgis@.ST_NPoints(lin.line) WHEN 1 THEN @postgis@.ST_StartPoint(lin.line) ELSE lin.line END
         -- Whole lines are reprojected at once, ten times as fast as single fixes.
         FROM (SELECT fix.subject, fix.trip, fix.day, fix.part, @postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakeLine(
-                  @postgis@.ST_MakePointM(fix.x, fix.y, fix.t) ORDER BY fix.t), source_srid), known.srid) AS line
+                  @postgis@.ST_MakePointM(fix.x, fix.y, fix.t) ORDER BY fix.t), source_srid), dataset.srid) AS line
               FROM fixes fix GROUP BY fix.subject, fix.trip, fix.day, fix.part) lin
         ORDER BY lin.subject, lin.trip, lin.day, lin.part RETURNING subject, path
     )
@@ -102,7 +102,7 @@ BEGIN
     INTO trajectories, subjects, off_the_map FROM made;
     -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
-        RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', known.srid
+        RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', dataset.srid
             USING ERRCODE = 'internal_error',
                   DETAIL = format('%s one.', dbanon_internal.format_quantity(off_the_map, 'trajectory has', 'trajectories have')),
                   HINT = 'dbanon_internal.make_trajectories finds them, as it does where PROJ itself refuses.';
@@ -114,7 +114,7 @@ COMMENT ON FUNCTION dbanon_internal.insert_lines IS
 a line have the same time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_staged(
-    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, cut boolean, looks_for_twins boolean, cells jsonb,
+    asked dbanon_internal.loading, dataset dbanon.dataset, source_srid integer, shaped boolean, cut boolean, looks_for_twins boolean, cells jsonb,
     load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -123,10 +123,10 @@ DECLARE
 BEGIN
     -- First what the dataset has, then what is of a time that was published: whether a row is does not depend on other rows of the load.
     IF asked.mode IN ('append', 'new') THEN
-        PERFORM dbanon_internal.leave_out_stored(known, source_srid, shaped, twin, cells);
+        PERFORM dbanon_internal.leave_out_stored(dataset, source_srid, shaped, twin, cells);
     END IF;
     IF asked.mode = 'new' THEN
-        PERFORM dbanon_internal.leave_out_late(known.dataset_id);
+        PERFORM dbanon_internal.leave_out_late(dataset.dataset_id);
     END IF;
     IF looks_for_twins THEN
         -- The first row of a subject and time stays; later ones repeat it or contradict it, which is reported apart.
@@ -143,7 +143,7 @@ BEGIN
             SELECT cop.content FROM dbanon_internal.copy_staged(cells, gone.subject, gone.trip, gone.t, gone.x, gone.y, gone.shape) cop) END, gone.t FROM gone;
     END IF;
     IF asked.max_speed_kmh IS NOT NULL THEN
-        PERFORM dbanon_internal.mark_too_fast(asked, known, source_srid);
+        PERFORM dbanon_internal.mark_too_fast(asked, dataset, source_srid);
         IF asked.drop_outliers THEN
             WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta WHERE sta.reason = 'too-fast' RETURNING sta.*)
             INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, gone.reason, cop.content, gone.t
@@ -154,14 +154,14 @@ BEGIN
         -- Each row is a trajectory of one fix, at the middle of its rectangle.
         WITH made AS (
             INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape)
-            SELECT known.dataset_id, store_staged.load_id, sta.subject, dbanon_internal.make_middle(sta.place, sta.t, known.srid),
+            SELECT dataset.dataset_id, store_staged.load_id, sta.subject, dbanon_internal.make_middle(sta.place, sta.t, dataset.srid),
                 CASE WHEN sta.shape IS NOT NULL THEN sta.place END
             FROM pg_temp.dbanon_staged sta ORDER BY sta.subject, sta.t RETURNING subject
         )
         SELECT count(*), count(DISTINCT made.subject) INTO trajectories, subjects FROM made;
     ELSE
         SELECT built.trajectories, built.subjects INTO trajectories, subjects
-        FROM dbanon_internal.insert_lines(asked, known, source_srid, load_id, cut) built;
+        FROM dbanon_internal.insert_lines(asked, dataset, source_srid, load_id, cut) built;
     END IF;
 END
 $$;
@@ -188,7 +188,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced IS 'Finds the staged fixes that a projection cannot show, and leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
-    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, cells jsonb, load_id bigint,
+    asked dbanon_internal.loading, dataset dbanon.dataset, source_srid integer, shaped boolean, cells jsonb, load_id bigint,
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -207,7 +207,7 @@ BEGIN
     -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
         UPDATE pg_temp.dbanon_staged sta SET place = @postgis@.ST_Envelope(dbanon_internal.reproject(
-            @postgis@.ST_SetSRID(coalesce(sta.shape, @postgis@.ST_MakePoint(sta.x, sta.y)), source_srid), known.srid));
+            @postgis@.ST_SetSRID(coalesce(sta.shape, @postgis@.ST_MakePoint(sta.x, sta.y)), source_srid), dataset.srid));
         WITH gone AS (DELETE FROM pg_temp.dbanon_staged sta WHERE sta.place IS NULL RETURNING sta.*)
         INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, 'position-out-of-range', cop.content, gone.t
         FROM gone CROSS JOIN LATERAL dbanon_internal.copy_staged(cells, gone.subject, gone.trip, gone.t, gone.x, gone.y, gone.shape) cop;
@@ -215,7 +215,7 @@ BEGIN
     LOOP
         BEGIN
             SELECT built.trajectories, built.subjects INTO trajectories, subjects
-            FROM dbanon_internal.store_staged(asked, known, source_srid, shaped, cut, looks_for_twins, cells, load_id) built;
+            FROM dbanon_internal.store_staged(asked, dataset, source_srid, shaped, cut, looks_for_twins, cells, load_id) built;
             EXIT;
         EXCEPTION
             WHEN check_violation THEN
@@ -230,7 +230,7 @@ BEGIN
                     RAISE;
                 END IF;
                 is_placed := true;
-                PERFORM dbanon_internal.leave_out_unplaced(source_srid, known.srid, cells);
+                PERFORM dbanon_internal.leave_out_unplaced(source_srid, dataset.srid, cells);
         END;
     END LOOP;
 END
@@ -254,10 +254,10 @@ BEGIN
         WHERE tra.dataset_id = describe_repeats.dataset_id AND tra.trajectory_id > newest_before;
     -- Two rows of the same time and place may be two people, so none is left out. Rows are compared as what is stored of them: the time,
     -- and the place or the bounds of a shape to the millimetre.
-    SELECT sum(cnt.added)::bigint AS added, coalesce(sum(cnt.added) FILTER (WHERE cnt.added < cnt.every), 0)::bigint AS again,
-        coalesce(sum(cnt.added - 1) FILTER (WHERE cnt.added = cnt.every), 0)::bigint AS twins
+    SELECT sum(cnt.added)::bigint AS added, coalesce(sum(cnt.added) FILTER (WHERE cnt.added < cnt.total_rows), 0)::bigint AS again,
+        coalesce(sum(cnt.added - 1) FILTER (WHERE cnt.added = cnt.total_rows), 0)::bigint AS twins
     INTO counted
-    FROM (SELECT count(*) AS every, count(*) FILTER (WHERE lin.is_new) AS added
+    FROM (SELECT count(*) AS total_rows, count(*) FILTER (WHERE lin.is_new) AS added
           FROM (SELECT tra.trajectory_id > newest_before AS is_new, @postgis@.ST_M(tra.path) AS t,
                     @postgis@.Box3D(coalesce(tra.shape, tra.path)) AS b
                 FROM dbanon.trajectory tra

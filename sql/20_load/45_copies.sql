@@ -100,17 +100,17 @@ AS $$
         SELECT code.code, code.person FROM ONLY dbanon.fix_code code WHERE newest_before IS NULL AND code.dataset_id = find_copies.dataset_id
         UNION ALL
         SELECT code.code, NULL FROM ONLY dbanon.fix_code code WHERE code.trajectory_id > newest_before AND code.dataset_id = find_copies.dataset_id
-    ), drawn AS MATERIALIZED (
+    ), thinning AS MATERIALIZED (
         -- Of very many codes, which are as good as random, some 200,000 will do.
         SELECT greatest(count(*) / 200000, 1) AS one_in FROM own
     ), found AS MATERIALIZED (
         -- Where all codes of this dataset were read, their holders in it are known.
         SELECT find_copies.dataset_id AS dataset_id, own.code, own.person FROM own
-        WHERE newest_before IS NULL AND own.code % (SELECT drawn.one_in FROM drawn) = 0
+        WHERE newest_before IS NULL AND own.code % (SELECT thinning.one_in FROM thinning) = 0
         UNION ALL
         -- Other holders of each by the index, since there may be very many other codes. Nothing is looked up if all are of this dataset.
         SELECT holder.dataset_id, sample.code, holder.person
-        FROM (SELECT DISTINCT own.code FROM own WHERE own.code % (SELECT drawn.one_in FROM drawn) = 0 AND (newest_before IS NOT NULL OR (
+        FROM (SELECT DISTINCT own.code FROM own WHERE own.code % (SELECT thinning.one_in FROM thinning) = 0 AND (newest_before IS NOT NULL OR (
             SELECT min(code.dataset_id) < max(code.dataset_id) FROM ONLY dbanon.fix_code code))) sample
         CROSS JOIN LATERAL (
             SELECT code.dataset_id, code.person FROM ONLY dbanon.fix_code code
@@ -135,7 +135,7 @@ AS $$
         FROM (SELECT code.dataset_id, count(*) AS names
               FROM ONLY dbanon.fix_code code
               WHERE code.dataset_id = ANY (ARRAY(SELECT met.dataset_id FROM met GROUP BY met.dataset_id HAVING count(*) >= 5))
-                  AND code.code % (SELECT drawn.one_in FROM drawn) = 0
+                  AND code.code % (SELECT thinning.one_in FROM thinning) = 0
               GROUP BY code.dataset_id, code.code) shared
         GROUP BY shared.dataset_id, shared.names
         UNION ALL
@@ -143,11 +143,11 @@ AS $$
         FROM met CROSS JOIN LATERAL (VALUES ('here', met.mine), ('there', met.theirs)) side (kind, names)
         GROUP BY met.dataset_id, side.kind, side.names
     ), spread AS (
-        SELECT counted.dataset_id, counted.kind, counted.names, counted.codes, sum(counted.codes) OVER every AS every,
-            coalesce(sum(counted.codes) FILTER (WHERE counted.names = 1) OVER every, 0) AS singles,
-            coalesce(sum(counted.codes) OVER (every ORDER BY counted.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS fewer,
-            coalesce(sum(counted.codes) OVER (every ORDER BY counted.names RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 0) AS more
-        FROM counted WINDOW every AS (PARTITION BY counted.dataset_id, counted.kind)
+        SELECT counted.dataset_id, counted.kind, counted.names, counted.codes, sum(counted.codes) OVER total AS total,
+            coalesce(sum(counted.codes) FILTER (WHERE counted.names = 1) OVER total, 0) AS singles,
+            coalesce(sum(counted.codes) OVER (total ORDER BY counted.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS fewer,
+            coalesce(sum(counted.codes) OVER (total ORDER BY counted.names RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 0) AS more
+        FROM counted WINDOW total AS (PARTITION BY counted.dataset_id, counted.kind)
     ), explained AS (
         -- Of the codes under one name fewer, only as many as chance explains count as chance below: the others are copies themselves.
         SELECT spread.*, coalesce(sum(CASE WHEN spread.names = 1 THEN spread.codes ELSE least(spread.codes,
@@ -159,7 +159,7 @@ AS $$
         -- times the root of the codes under other numbers of names than j and one, which only crowds on coarse grids have many of.
         SELECT exp.dataset_id, exp.kind, coalesce(max(exp.names) FILTER (WHERE exp.names > 1 AND exp.codes >= 5
             AND exp.codes - sqrt((exp.names + 1) / exp.names::float8 * (exp.by_chance + 3) * (exp.more + 3))
-                >= greatest(0.1 * exp.every, 1.5 * sqrt(exp.every - exp.codes - exp.singles))), 1) AS names
+                >= greatest(0.1 * exp.total, 1.5 * sqrt(exp.total - exp.codes - exp.singles))), 1) AS names
         FROM explained exp GROUP BY exp.dataset_id, exp.kind
     ), pair AS MATERIALIZED (
         -- Of few people with two names among many with one only the codes that both datasets have tell.
@@ -171,12 +171,12 @@ AS $$
         WHERE whole.dataset_id <> find_copies.dataset_id AND whole.kind = 'all'
     ), judged AS (
         -- A code is of one person where it is under no more names than a person has.
-        SELECT pair.dataset_id, min(rate.single) AS fewer, least(0.5, 5 * max(1 - rate.single / rate.every)) AS by_chance
+        SELECT pair.dataset_id, min(rate.single) AS fewer, least(0.5, 5 * max(1 - rate.single / rate.total)) AS by_chance
         FROM pair
         CROSS JOIN LATERAL (
             SELECT sum(counted.codes) FILTER (
                     WHERE counted.names <= CASE WHEN counted.dataset_id = pair.dataset_id THEN pair.theirs ELSE pair.mine END)::float8 AS single,
-                sum(counted.codes)::float8 AS every
+                sum(counted.codes)::float8 AS total
             FROM counted
             WHERE counted.dataset_id IN (pair.dataset_id, find_copies.dataset_id) AND counted.kind = 'all' GROUP BY counted.dataset_id) rate
         GROUP BY pair.dataset_id
@@ -253,13 +253,13 @@ LANGUAGE sql STABLE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
                                   AND tra.subject = nam.subject AND tra.trajectory_id <= find_named_populations.newest_before OFFSET 0))
     ), dropped AS MATERIALIZED (
         -- Of datasets that were published and dropped, the codes of people are left.
-        SELECT DISTINCT dat.population_id, said.person
+        SELECT DISTINCT dat.population_id, stated.person
         FROM ONLY dbanon.dataset dat
         JOIN ONLY dbanon.run run ON run.dataset_id = dat.dataset_id
         JOIN ONLY dbanon.release rel ON rel.run_id = run.run_id
         CROSS JOIN LATERAL (SELECT unnest(gro.people) AS person FROM ONLY dbanon.grouping gro WHERE gro.release_id = rel.release_id
                             UNION ALL
-                            SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = rel.release_id) said
+                            SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = rel.release_id) stated
         WHERE dat.dropped_at IS NOT NULL AND NOT dat.own_subjects
     )
     SELECT pop.population_id, pop.name, (SELECT count(*) FROM named)

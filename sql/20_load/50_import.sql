@@ -13,15 +13,15 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path =
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    every CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
-    meant CONSTANT record := dbanon_internal.demand_reference_system(asked.crs);
+    total_rows CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
+    reference_system CONSTANT record := dbanon_internal.demand_reference_system(asked.crs);
     newest CONSTANT bigint := (SELECT coalesce(max(tra.trajectory_id), 0) FROM dbanon.trajectory tra);
     made CONSTANT boolean := asked.mode = 'replace' OR dbanon_internal.makes_dataset(asked);
     may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT made;
     sample record;
     survey jsonb;
-    known dbanon.dataset;
-    drawn bigint;
+    dataset dbanon.dataset;
+    first_load_id bigint;
     staged bigint;
     shapes bigint;
     kept bigint := 0;
@@ -29,19 +29,19 @@ DECLARE
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
-    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none, cells);
+    PERFORM dbanon_internal.demand_usable_rows(total_rows, remedy, may_be_none, cells);
     PERFORM dbanon_internal.report_stage('looking for wild positions');
     SELECT count(*), count(sta.shape) INTO staged, shapes FROM pg_temp.dbanon_staged sta;
     IF staged > 0 THEN
         sample := dbanon_internal.draw_sample(staged);
         -- What the dataset has needs no judgement, which would take longer than to find it; the rest is judged beside it.
         IF may_be_none AND shapes = 0 THEN
-            staged := dbanon_internal.leave_out_known(dbanon_internal.demand_dataset(asked.dataset), meant.srid, cells);
+            staged := dbanon_internal.leave_out_known(dbanon_internal.demand_dataset(asked.dataset), reference_system.srid, cells);
         END IF;
     END IF;
     IF staged > 0 THEN
         -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
-        survey := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
+        survey := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, reference_system.geographic);
         target := dbanon_internal.survey_place(survey, asked.crs, (CASE WHEN asked.mode = 'append' OR may_be_none
             THEN (dbanon_internal.demand_dataset(asked.dataset)).srid ELSE asked.srid END)::integer, swap_remedy);
         -- Then the same question for single rows, after which most of a file may turn out to be swapped. Such rows come first, since they
@@ -50,17 +50,17 @@ BEGIN
         PERFORM dbanon_internal.demand_unswapped(rows_read, swap_remedy);
     END IF;
     -- Its row says how days are cut from here on: what is added is cut as what is there, whatever the call said.
-    known := dbanon_internal.write_dataset(asked, target);
-    target := known.srid;
-    drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources, units_per_s);
+    dataset := dbanon_internal.write_dataset(asked, target);
+    target := dataset.srid;
+    first_load_id := dbanon_internal.begin_record(dataset.dataset_id, 'trajectories', sources, units_per_s);
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories'), dbanon_internal.report_rows('making trajectories', staged);
     IF shapes > 0 THEN  -- some of them may have been left out
         SELECT count(sta.shape) INTO shapes FROM pg_temp.dbanon_staged sta;
     END IF;
     SELECT built.trajectories, built.subjects INTO trajectories, subjects
-    FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, cells, drawn) built;
-    PERFORM dbanon_internal.demand_usable_rows(every, remedy, may_be_none, cells);
+    FROM dbanon_internal.make_trajectories(asked, dataset, reference_system.srid, shapes > 0, cells, first_load_id) built;
+    PERFORM dbanon_internal.demand_usable_rows(total_rows, remedy, may_be_none, cells);
     -- Figures and notices, from what is left in the staging table, which is what was kept. Without a survey no row was staged.
     far := '{}';
     IF survey IS NOT NULL THEN
@@ -68,15 +68,15 @@ BEGIN
     END IF;
     IF kept > 0 THEN
         newest_time := dbanon_internal.find_honest_time(survey, sample.t);
-        IF known.day_zone IS NOT NULL THEN
+        IF dataset.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (
-                SELECT DISTINCT sta.subject, (to_timestamp(sta.t) AT TIME ZONE known.day_zone)::date FROM pg_temp.dbanon_staged sta) seen;
+                SELECT DISTINCT sta.subject, (to_timestamp(sta.t) AT TIME ZONE dataset.day_zone)::date FROM pg_temp.dbanon_staged sta) seen;
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
-                'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
+                'Each day of a person is separate, from midnight to midnight in %s. People are counted once.', dataset.day_zone) END);
         END IF;
         IF asked.subject <> '-' THEN
             PERFORM dbanon_internal.note_rounding(EXISTS (
-                SELECT FROM dbanon.trajectory tra WHERE tra.load_id = drawn AND dbanon_internal.is_rounded(tra.subject)), kept, first_time, last_time);
+                SELECT FROM dbanon.trajectory tra WHERE tra.load_id = first_load_id AND dbanon_internal.is_rounded(tra.subject)), kept, first_time, last_time);
         END IF;
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-position')::bigint, 'position'));
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_far((far ->> 'far-time')::bigint, 'time'));
@@ -91,14 +91,14 @@ BEGIN
                 || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
         END IF;
         -- A copy matters only where every row is a separate subject.
-        PERFORM dbanon_internal.raise_notice(CASE asked.subject WHEN '-' THEN dbanon_internal.describe_repeats(known.dataset_id, newest) END);
-        PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.note_copies(known.dataset_id, newest, drawn) note (notice);
+        PERFORM dbanon_internal.raise_notice(CASE asked.subject WHEN '-' THEN dbanon_internal.describe_repeats(dataset.dataset_id, newest) END);
+        PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.note_copies(dataset.dataset_id, newest, first_load_id) note (notice);
     END IF;
     PERFORM dbanon_internal.raise_notice(note.notice)
-        FROM dbanon_internal.describe_left_out(every, kept, may_be_none, known.kept_since) note (notice);
-    late_periods := dbanon_internal.count_late_rows(known.dataset_id);
+        FROM dbanon_internal.describe_left_out(total_rows, kept, may_be_none, dataset.kept_since) note (notice);
+    late_periods := dbanon_internal.count_late_rows(dataset.dataset_id);
     FOR load_id, file_rows, rows_kept, quarantined, left_out IN
-        SELECT done.* FROM dbanon_internal.write_load(drawn, rows_read, newest_time) done
+        SELECT done.* FROM dbanon_internal.write_load(first_load_id, rows_read, newest_time) done
     LOOP
         RETURN NEXT;
     END LOOP;
@@ -168,7 +168,7 @@ AS $$
 DECLARE
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
     given_xy CONSTANT boolean := asked.x IS NOT NULL;
-    is_moving CONSTANT boolean := asked.time_column IS NULL;
+    is_moving CONSTANT boolean := asked.time_column IS NULL;  -- each value is a moving point, and makes many rows here
     nobody CONSTANT text[] := dbanon_internal.list_null_names(asked);
     last_s CONSTANT double precision := dbanon_internal.find_last_time(asked);
     names CONSTANT text[] := ARRAY[
@@ -185,8 +185,10 @@ BEGIN
     PERFORM dbanon_internal.show_source(query);
     BEGIN
         SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
-        -- From inside out: the row with its number; who and where; what is wrong with it; where it goes. OFFSET 0 keeps the planner from
-        -- computing an expression once for each use of it. As 12_source says, nothing here is looked up by the search path.
+        -- From inside out: the row with its number; who and where; what is wrong with it, its reason; what is kept of it. Good rows have no
+        -- content: report_rows, which says how far the load is, gives NULL. raw_cell is the text of a moving point that cannot be read.
+        -- OFFSET 0 keeps the planner from computing an expression once for each use of it. The path is for what
+        -- the source may call (12_source); nothing that stands here is looked up by it.
         INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated)
         SELECT 0, jud.line, jud.subject, jud.trip, jud.t, jud.x, jud.y, CASE WHEN NOT dbanon_internal.is_point(jud.raw_geom) THEN jud.raw_geom END, jud.reason,
             CASE WHEN jud.reason IS NOT NULL THEN dbanon_internal.copy_cells(names, ARRAY[
@@ -209,6 +211,7 @@ BEGIN
         PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE, context);
         RAISE;
     END;
+    -- Hours that clocks have twice, and what is not of the span or is forgotten; then the rows with a reason go to dbanon_rejected.
     PERFORM dbanon_internal.settle_staged(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
     PERFORM dbanon_internal.leave_out_marked();
     PERFORM dbanon_internal.note_nobody(asked);
@@ -287,10 +290,10 @@ DECLARE
     moving boolean;
     described record;
     begun record;
-    called text;
+    source_label text;
     chosen text;
     units_per_s double precision;
-    every bigint;
+    total_rows bigint;
 BEGIN
     IF num_nonnulls(asked.geom, asked.x, asked.y) = 0 THEN
         asked.geom := 'geom';
@@ -308,7 +311,7 @@ BEGIN
     PERFORM dbanon_internal.demand_window(asked);
     described := dbanon_internal.describe_source(
         source, array_remove(ARRAY[subject, asked.time_column, asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
-    called := 'table ' || described.qualified;
+    source_label := 'table ' || described.qualified;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     chosen := dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(
         asked, jsonb_build_object('since', NULL, 'until', NULL, 'time_column', coalesce(asked.time_column, asked.geom))));
@@ -334,11 +337,11 @@ BEGIN
         SELECT dat.dataset_id FROM dbanon.dataset dat WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND asked.mode = 'new'),
         NULL) - interval '1 day');
     IF NOT moving THEN  -- of moving points the times are known when they are taken apart
-        units_per_s := dbanon_internal.find_units(chosen, described.qualified, described.types ->> asked.time_column, asked, 'trajectories', called);
+        units_per_s := dbanon_internal.find_units(chosen, described.qualified, described.types ->> asked.time_column, asked, 'trajectories', source_label);
         chosen := dbanon_internal.build_chosen_rows(described.qualified, described.types, units_per_s, asked);
     END IF;
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
-    every := dbanon_internal.stage_fixes(
+    total_rows := dbanon_internal.stage_fixes(
         asked, described.qualified, dbanon_internal.build_fix_source(asked, chosen, described.types, units_per_s), begun.source_srid, begun.geographic,
         begun.first_number, names_time);
     PERFORM dbanon_internal.demand_uncut(asked);
@@ -346,7 +349,7 @@ BEGIN
         PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_missing_index(source, asked));
     END IF;
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
-        asked, ARRAY[called], ARRAY[every],
+        asked, ARRAY[source_label], ARRAY[total_rows],
         CASE WHEN moving THEN '{}' ELSE jsonb_build_object(asked.time_column, 't') END
             || CASE WHEN asked.geom IS NULL THEN jsonb_build_object(asked.x, 'x', asked.y, 'y') ELSE jsonb_build_object(asked.geom, 'place') END
             || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END

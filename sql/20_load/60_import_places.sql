@@ -164,7 +164,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.store_places IS 'Stores the staged places that the dataset has not got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
-    kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean,
+    kind text, source regclass, dataset_name text, label text, geom text, crs text, replace boolean,
     bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, area @postgis@.geometry DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, far bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
@@ -174,43 +174,43 @@ DECLARE
     place CONSTANT record := dbanon_internal.find_place_kind(kind);
     named CONSTANT text[] := CASE WHEN NOT place.needs_label AND label IS NULL THEN ARRAY[geom] ELSE ARRAY[label, geom] END;
     usable text;
-    known dbanon.dataset;
+    dataset dbanon.dataset;
     described record;
     rows record;
-    meant record;
+    reference_system record;
     remedy text;
 BEGIN
     PERFORM dbanon_internal.demand_different(named, place.named);
     -- One load at a time; then the source is described, and what was asked for is checked against it.
-    PERFORM dbanon_internal.lock_dataset(dataset);
-    known := dbanon_internal.demand_dataset(dataset);
+    PERFORM dbanon_internal.lock_dataset(dataset_name);
+    dataset := dbanon_internal.demand_dataset(dataset_name);
     described := dbanon_internal.describe_source(source, named, geom => geom);
     rows := dbanon_internal.describe_rows(source, described.qualified);
     PERFORM dbanon_internal.demand_geometry(described.types, geom, source);
-    meant := dbanon_internal.demand_reference_system(coalesce(crs, dbanon_internal.find_source_crs(described.qualified, geom, described.qualified)));
-    PERFORM dbanon_internal.demand_box(bbox, meant.geographic);
-    PERFORM dbanon_internal.demand_no_cells(kind, known, replace);
+    reference_system := dbanon_internal.demand_reference_system(coalesce(crs, dbanon_internal.find_source_crs(described.qualified, geom, described.qualified)));
+    PERFORM dbanon_internal.demand_box(bbox, reference_system.geographic);
+    PERFORM dbanon_internal.demand_no_cells(kind, dataset, replace);
     -- Files and tables differ in what the caller can correct, so each brings its own remedies.
     usable := coalesce(rows.check_remedy, place.remedy);
     remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have y first. Swap them in a view, with '
         'ST_FlipCoordinates, and import that.', geom));
-    PERFORM dbanon_internal.report_stage('reading ' || rows.called);
-    rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
+    PERFORM dbanon_internal.report_stage('reading ' || rows.source_label);
+    rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, reference_system.srid, reference_system.geographic, bbox);
     PERFORM dbanon_internal.demand_unswapped(ARRAY[rows_read], remedy);
     PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     -- Reprojection may leave more rows out, and show that most of a file has its axes swapped.
     PERFORM dbanon_internal.report_stage('placing ' || kind);
-    PERFORM dbanon_internal.reproject_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
+    PERFORM dbanon_internal.reproject_places(kind, dataset.dataset_id, dataset.srid, coalesce(drop_outliers, false));
     PERFORM dbanon_internal.demand_unswapped(ARRAY[rows_read], remedy);
     PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     IF kind = 'stations' THEN
         PERFORM dbanon_internal.report_stage('making cells');
-        PERFORM dbanon_internal.make_cells(known, area, meant.srid);
+        PERFORM dbanon_internal.make_cells(dataset, area, reference_system.srid);
     END IF;
     -- What the dataset has already is left out here, last, since it is compared as it is stored.
     PERFORM dbanon_internal.report_stage('storing ' || kind);
-    load_id := dbanon_internal.begin_record(known.dataset_id, kind, ARRAY[rows.called]);
-    PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false), load_id);
+    load_id := dbanon_internal.begin_record(dataset.dataset_id, kind, ARRAY[rows.source_label]);
+    PERFORM dbanon_internal.store_places(kind, dataset.dataset_id, coalesce(replace, false), load_id);
     PERFORM dbanon_internal.demand_usable_rows(rows_read, usable);
     SELECT done.rows_kept, done.quarantined INTO rows_kept, quarantined
     FROM dbanon_internal.write_load(load_id, ARRAY[rows_read]) done;
@@ -220,7 +220,7 @@ BEGIN
                                         place.many || ' lie far outside where the trajectories are and were'),
         place.far, CASE far WHEN 1 THEN 'it' ELSE 'them' END, place.far_remedy)) WHERE far > 0;
     IF kind IN ('cells', 'stations') THEN
-        PERFORM dbanon_internal.report_cells(kind, known.dataset_id, quarantined);
+        PERFORM dbanon_internal.report_cells(kind, dataset.dataset_id, quarantined);
     END IF;
     RETURN NEXT;
 END
@@ -342,7 +342,7 @@ Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''ta
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
     source regclass, asked dbanon_internal.loading, kind text, set_name text, columns text[], keys text[],
-    OUT known dbanon.dataset, OUT called text, OUT counted bigint, OUT units_per_s double precision)
+    OUT dataset dbanon.dataset, OUT source_label text, OUT counted bigint, OUT units_per_s double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET application_name = 'dbanon: loading'
 SET synchronize_seqscans = off
@@ -366,19 +366,19 @@ BEGIN
                   HINT = 'Choose one of the two.';
     END IF;
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
-    known := dbanon_internal.demand_dataset(asked.dataset);
+    dataset := dbanon_internal.demand_dataset(asked.dataset);
     described := dbanon_internal.describe_source(source, named, asked.subject);
     rows := dbanon_internal.describe_rows(source, described.qualified);
-    called := rows.called;
+    source_label := rows.source_label;
     PERFORM dbanon_internal.demand_filter(described.qualified, asked.filter);
     units_per_s := dbanon_internal.find_units(
         dbanon_internal.build_chosen_rows(described.qualified, '{}', NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
-        described.qualified, described.types ->> asked.time_column, asked, kind, called);
+        described.qualified, described.types ->> asked.time_column, asked, kind, source_label);
     IF asked.mode = 'new' THEN
         asked.since := coalesce(asked.since, CASE WHEN NOT rows.is_file THEN
-            dbanon_internal.find_newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
+            dbanon_internal.find_newest_time(kind, dataset.dataset_id, set_name) - interval '1 day' END);
     END IF;
-    PERFORM dbanon_internal.report_stage('reading ' || called);
+    PERFORM dbanon_internal.report_stage('reading ' || source_label);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
     -- The subject, the time, then the values; their names are data, and may repeat ours.
     query := format(
@@ -412,7 +412,7 @@ BEGIN
         PERFORM dbanon_internal.raise_reading_error(described.qualified, SQLSTATE, context);
         RAISE;
     END;
-    PERFORM dbanon_internal.settle_staged(asked, kind, ARRAY[called], names_time);
+    PERFORM dbanon_internal.settle_staged(asked, kind, ARRAY[source_label], names_time);
     UPDATE pg_temp.dbanon_staged SET at = to_timestamp(t) WHERE repeated AND CASE WHEN at IS NOT NULL THEN at <> to_timestamp(t) END;
     PERFORM dbanon_internal.leave_out_marked();
     PERFORM dbanon_internal.note_nobody(asked);
@@ -426,17 +426,17 @@ COMMENT ON FUNCTION dbanon_internal.stage_events IS
 'Locks the dataset, reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Raises an error if
 what was asked for cannot be read so, or if no row can be used.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(asked dbanon_internal.loading, known dbanon.dataset, counted bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(asked dbanon_internal.loading, dataset dbanon.dataset, counted bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     looked_for_new CONSTANT boolean := asked.mode = 'new';
 BEGIN
     IF looked_for_new THEN
-        PERFORM dbanon_internal.leave_out_late(known.dataset_id);
+        PERFORM dbanon_internal.leave_out_late(dataset.dataset_id);
     END IF;
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_left_out(
-        counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) note (notice);
+        counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, dataset.kept_since) note (notice);
     PERFORM dbanon_internal.note_rounding(coalesce(bool_or(dbanon_internal.is_rounded(sta.subject)), false), count(*), min(sta.at), max(sta.at))
         FROM pg_temp.dbanon_staged sta;
 END
@@ -499,18 +499,18 @@ BEGIN
     -- The same request of the same sender and time is there already; loading a file again adds nothing. OFFSET 0: each by the index.
     WITH gone AS (
         DELETE FROM pg_temp.dbanon_staged sta WHERE EXISTS (
-            SELECT FROM dbanon.request req WHERE req.dataset_id = (staged.known).dataset_id AND req.subject = sta.subject
+            SELECT FROM dbanon.request req WHERE req.dataset_id = (staged.dataset).dataset_id AND req.subject = sta.subject
                 AND req.sent_at = sta.at AND req.content = sta.pairs OFFSET 0) RETURNING sta.*)
     INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, CASE asked.mode WHEN 'new' THEN 'known' ELSE 'duplicate-request' END,
         CASE WHEN asked.mode <> 'new' THEN gone.content END, gone.t FROM gone;
-    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted);
-    load_id := dbanon_internal.begin_record((staged.known).dataset_id, 'requests', ARRAY[staged.called], staged.units_per_s);
+    PERFORM dbanon_internal.leave_out_events(asked, staged.dataset, staged.counted);
+    load_id := dbanon_internal.begin_record((staged.dataset).dataset_id, 'requests', ARRAY[staged.source_label], staged.units_per_s);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
-    SELECT (staged.known).dataset_id, add_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
+    SELECT (staged.dataset).dataset_id, add_requests.load_id, sta.subject, sta.at, sta.pairs FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
     SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;
-    late_periods := dbanon_internal.count_late_rows((staged.known).dataset_id);
+    late_periods := dbanon_internal.count_late_rows((staged.dataset).dataset_id);
     PERFORM dbanon_internal.raise_notice(dbanon_internal.describe_sender_columns(
-        (staged.known).dataset_id,
+        (staged.dataset).dataset_id,
         (SELECT tstzrange(least(min(sta.at), max(sta.at) - interval '30 days'), max(sta.at), '[]') FROM pg_temp.dbanon_staged sta HAVING count(*) > 0)));
     SELECT done.rows_read, done.rows_kept, done.quarantined, done.left_out INTO rows_read, rows_kept, quarantined, left_out
     FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted]) done;
@@ -615,7 +615,7 @@ BEGIN
         'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until, 'time_format', time_format, 'time_unit', time_unit, 'nulls', nulls,
         'allow_future', allow_future));
     staged := dbanon_internal.stage_events(source, asked, 'quasi-identifiers', set_name, '{}', '{}');
-    held := (staged.known).dataset_id;
+    held := (staged.dataset).dataset_id;
     IF replace THEN
         DELETE FROM dbanon.quasi_identifier qid WHERE qid.dataset_id = held AND qid.set_name = set_name;
     END IF;
@@ -629,8 +629,8 @@ BEGIN
                 AND qid.subject = sta.subject COLLATE "default" AND qid.at = sta.at OFFSET 0) RETURNING sta.*)
     INSERT INTO pg_temp.dbanon_rejected SELECT gone.file, gone.line, CASE mode WHEN 'new' THEN 'known' ELSE 'duplicate-quasi-identifier' END,
         CASE WHEN mode <> 'new' THEN gone.content END, gone.t FROM gone;
-    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted);
-    load_id := dbanon_internal.begin_record(held, 'quasi-identifiers', ARRAY[staged.called], staged.units_per_s);
+    PERFORM dbanon_internal.leave_out_events(asked, staged.dataset, staged.counted);
+    load_id := dbanon_internal.begin_record(held, 'quasi-identifiers', ARRAY[staged.source_label], staged.units_per_s);
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
     SELECT held, load_id, set_name, sta.subject, sta.at FROM pg_temp.dbanon_staged sta ORDER BY sta.line;
     SELECT count(DISTINCT sta.subject) INTO subjects FROM pg_temp.dbanon_staged sta;

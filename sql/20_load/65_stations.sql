@@ -1,6 +1,6 @@
 -- Cells of base stations: made of the stations by nearest distance, and what is wrong with those that are there.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_cells(kind text, known dbanon.dataset, replace boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_no_cells(kind text, dataset dbanon.dataset, replace boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     cells bigint;
@@ -8,9 +8,9 @@ BEGIN
     IF kind <> 'stations' OR replace THEN
         RETURN;
     END IF;
-    SELECT count(*) INTO cells FROM dbanon.cell cel WHERE cel.dataset_id = known.dataset_id;
+    SELECT count(*) INTO cells FROM dbanon.cell cel WHERE cel.dataset_id = dataset.dataset_id;
     IF cells > 0 THEN
-        RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has %.', known.name,
+        RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has %.', dataset.name,
                 dbanon_internal.format_quantity(cells, 'cell')
             USING ERRCODE = 'DA011', DETAIL = 'Cells of further stations would overlap those that are there.',
                   HINT = 'Give replace => true to delete the cells that are there first.';
@@ -77,11 +77,11 @@ LANGUAGE sql IMMUTABLE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_t
 $$;
 COMMENT ON FUNCTION dbanon_internal.cut_voronoi_faces IS 'Cuts an area along the lines that are equally far from two stations.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.make_cells(known dbanon.dataset, area @postgis@.geometry, source_srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.make_cells(dataset dbanon.dataset, area @postgis@.geometry, source_srid integer) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     stations @postgis@.geometry;
-    clip @postgis@.geometry := dbanon_internal.demand_area(area, source_srid, known.srid);
+    clip @postgis@.geometry := dbanon_internal.demand_area(area, source_srid, dataset.srid);
 BEGIN
     -- On a grid of a millimetre, ten times as wide as that of the edges: a station lies inside its cell, however near the next one is.
     UPDATE pg_temp.dbanon_staged SET geom = @postgis@.ST_SnapToGrid(geom, 0.001::double precision);

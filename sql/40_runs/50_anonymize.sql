@@ -107,7 +107,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.raise_refusal IS 'Raises an error that dbanon_internal.try_publish returned.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.describe_progress(run_id bigint, said text, OUT line text, OUT ended boolean)
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_progress(run_id bigint, last_line text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state dbanon.runs;
@@ -119,7 +119,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM dbanon.workers) AND NOT ended THEN
         line := format('Run %s: waiting for a worker. There is none, start one with: dbanon worker', run_id);
     END IF;
-    line := nullif(line, said);
+    line := nullif(line, last_line);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_progress IS 'How far a run is, for dbanon.anonymize.';
@@ -154,7 +154,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     news record;
-    said text;
+    last_line text;
     within boolean;
     tried record;
 BEGIN
@@ -176,20 +176,20 @@ BEGIN
     LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SELECT line.line, line.ended INTO news FROM dbanon_internal.describe_progress(run_id, said) line;
+        SELECT line.line, line.ended INTO news FROM dbanon_internal.describe_progress(run_id, last_line) line;
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         IF news.line IS NOT NULL THEN
-            said := news.line;
-            RAISE NOTICE '%', said;
+            last_line := news.line;
+            RAISE NOTICE '%', last_line;
         END IF;
         EXIT WHEN news.ended;
         PERFORM pg_catalog.pg_sleep(0.2);
     END LOOP;
     verdict := dbanon_internal.demand_verified(run_id);
     IF publish_as IS NULL THEN
-        FOR said IN SELECT note FROM dbanon_internal.list_run_notices(run_id) note LOOP
-            RAISE NOTICE '%', said;
+        FOR last_line IN SELECT note FROM dbanon_internal.list_run_notices(run_id) note LOOP
+            RAISE NOTICE '%', last_line;
         END LOOP;
     ELSE
         RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: %.', run_id, pg_catalog.format(

@@ -245,7 +245,7 @@ BEGIN
     key := dbanon_internal.find_dataset_key(run.dataset_id);
     alone := dbanon_internal.stands_alone(run.method, run.algorithm);
     RETURN QUERY
-    WITH said AS MATERIALIZED (
+    WITH stated AS MATERIALIZED (
         -- From the first row of a record to its last it speaks of its people, gaps included.
         SELECT spa.record_id, spa.period FROM dbanon_internal.find_record_spans(run.run_id) spa WHERE alone
         UNION ALL
@@ -260,9 +260,9 @@ BEGIN
     )
     SELECT CASE WHEN who.unknown > 0 THEN (dbanon_internal.refuse_unknown_members(run.run_id))[1]
                 ELSE dbanon_internal.hash_person(key, who.subject) END, who.period
-    FROM (SELECT tra.subject, range_agg(said.period) AS period, count(*) - count(tra.subject) AS unknown
-          FROM said
-          LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.record_id = said.record_id
+    FROM (SELECT tra.subject, range_agg(stated.period) AS period, count(*) - count(tra.subject) AS unknown
+          FROM stated
+          LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.record_id = stated.record_id
           LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
           GROUP BY tra.subject) who;
 END

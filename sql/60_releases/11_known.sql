@@ -162,7 +162,7 @@ COMMENT ON FUNCTION dbanon_internal.has_subject IS 'Whether a dataset has a traj
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_groups() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    said CONSTANT text := CASE TG_TABLE_NAME
+    query CONSTANT text := CASE TG_TABLE_NAME
         WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
         WHEN 'asked' THEN 'SELECT s.release_id, int8send(s.content) || coalesce(int8send(s.windows) || int8send(s.present) || int8send(s.met), '''') '
                           'AS period, s.people FROM %I s'
@@ -196,7 +196,7 @@ BEGIN
                     SELECT FROM ONLY dbanon.dataset dat
                     WHERE dbanon_internal.has_subject(dat.dataset_id, current_setting('dbanon.forgotten', true))
                         AND dbanon_internal.hash_forgotten_person(dat.dataset_id) IN (SELECT gone.person FROM gone)))
-            $query$, format(said, 'changed'), format(said, 'added')) INTO allowed;
+            $query$, format(query, 'changed'), format(query, 'added')) INTO allowed;
     END IF;
     IF NOT allowed THEN
         PERFORM dbanon_internal.refuse_known(TG_OP, TG_TABLE_NAME);
@@ -206,12 +206,12 @@ BEGIN
             UPDATE ONLY dbanon.release rel SET groups_sum = rel.groups_sum + gain.more
             FROM (SELECT signed.release_id, sum(signed.sign * dbanon_internal.hash_row(
                         dbanon_internal.make_groups_key($1, signed.release_id, signed.dataset_id), signed.period, signed.people)::numeric) AS more
-                  FROM (SELECT said.*, run.dataset_id
-                        FROM (SELECT old.*, -1 AS sign FROM (%s) old UNION ALL SELECT new.*, 1 FROM (%s) new) said
-                        JOIN ONLY dbanon.release rel ON rel.release_id = said.release_id JOIN ONLY dbanon.run run ON run.run_id = rel.run_id) signed
+                  FROM (SELECT noted.*, run.dataset_id
+                        FROM (SELECT old.*, -1 AS sign FROM (%s) old UNION ALL SELECT new.*, 1 FROM (%s) new) noted
+                        JOIN ONLY dbanon.release rel ON rel.release_id = noted.release_id JOIN ONLY dbanon.run run ON run.run_id = rel.run_id) signed
                   GROUP BY signed.release_id) gain
             WHERE rel.release_id = gain.release_id
-            $query$, format(said, 'changed'), format(said, 'added')) USING TG_TABLE_NAME;
+            $query$, format(query, 'changed'), format(query, 'added')) USING TG_TABLE_NAME;
     END IF;
     RETURN NULL;
 END

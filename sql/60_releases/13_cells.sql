@@ -122,16 +122,16 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH said AS MATERIALIZED (
+    WITH stated AS MATERIALIZED (
         -- Who reads releases that promise at least this was promised it of all of them; weaker ones tell more, and are held to less.
         SELECT pub.shape, pub.class, rel.release_id, rel.is_new, rel.is_known
         FROM dbanon_internal.list_cell_releases(count_failing_classes.run_id, count_failing_classes.new_release) rel
         JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id AND pub.class IS NOT NULL
         WHERE rel.l >= count_failing_classes.l AND rel.t <= count_failing_classes.t
     ), cell AS MATERIALIZED (
-        SELECT said.shape, bit_xor(said.class) AS class, bit_xor(said.class) FILTER (WHERE said.is_known) AS before,
-            bool_or(said.is_new) AND NOT bool_and(said.is_new) AS shared
-        FROM said GROUP BY said.shape
+        SELECT stated.shape, bit_xor(stated.class) AS class, bit_xor(stated.class) FILTER (WHERE stated.is_known) AS before,
+            bool_or(stated.is_new) AND NOT bool_and(stated.is_new) AS shared
+        FROM stated GROUP BY stated.shape
     ), class AS MATERIALIZED (
         -- Those that the run makes, of cells that it and an earlier release speak of: all others were told before, or by the run alone.
         SELECT now.*
@@ -143,23 +143,23 @@ BEGIN
         SELECT class.class, pub.release_id, pair.key AS category, sum(pair.value::bigint) AS pois
         FROM class
         JOIN cell ON cell.class = class.class
-        JOIN said ON said.shape = cell.shape
-        JOIN ONLY dbanon.published_cell pub ON pub.release_id = said.release_id AND pub.shape = said.shape
+        JOIN stated ON stated.shape = cell.shape
+        JOIN ONLY dbanon.published_cell pub ON pub.release_id = stated.release_id AND pub.shape = stated.shape
         CROSS JOIN LATERAL jsonb_each_text(pub.pois) pair
         GROUP BY class.class, pub.release_id, pair.key
     ), city AS MATERIALIZED (
         SELECT pub.release_id, pair.key AS category, sum(pair.value::bigint) / sum(sum(pair.value::bigint)) OVER (PARTITION BY pub.release_id) AS share
-        FROM (SELECT DISTINCT said.release_id FROM said WHERE EXISTS (SELECT FROM class)) rel
+        FROM (SELECT DISTINCT stated.release_id FROM stated WHERE EXISTS (SELECT FROM class)) rel
         JOIN ONLY dbanon.published_cell pub ON pub.release_id = rel.release_id
         CROSS JOIN LATERAL jsonb_each_text(pub.pois) pair
         GROUP BY pub.release_id, pair.key
     ), judged AS MATERIALIZED (
         -- What a class was at each release against that release's city; and what it is now against the cities of all that speak of it.
-        SELECT DISTINCT class.class, said.release_id AS city, mixed.release_id AS mix
+        SELECT DISTINCT class.class, stated.release_id AS city, mixed.release_id AS mix
         FROM class
         JOIN cell ON cell.class = class.class
-        JOIN said ON said.shape = cell.shape
-        CROSS JOIN LATERAL (VALUES (said.release_id), (count_failing_classes.new_release)) mixed (release_id)
+        JOIN stated ON stated.shape = cell.shape
+        CROSS JOIN LATERAL (VALUES (stated.release_id), (count_failing_classes.new_release)) mixed (release_id)
     ), counted AS (
         SELECT mix.*, mix.pois / sum(mix.pois) OVER (PARTITION BY mix.class, mix.release_id) AS share FROM mix
     ), measured AS (
@@ -175,8 +175,8 @@ BEGIN
         WHERE mea.categories < count_failing_classes.l OR coalesce(mea.divergence, 'Infinity') > count_failing_classes.t + 1e-9
     )
     SELECT (SELECT count(*) FROM class), (SELECT count(*) FROM failing),
-        ARRAY(SELECT DISTINCT said.release_id FROM failing fai JOIN cell ON cell.class = fai.class
-              JOIN said ON said.shape = cell.shape AND NOT said.is_new
+        ARRAY(SELECT DISTINCT stated.release_id FROM failing fai JOIN cell ON cell.class = fai.class
+              JOIN stated ON stated.shape = cell.shape AND NOT stated.is_new
               ORDER BY 1);
 END
 $$;

@@ -82,17 +82,17 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_pa
 DECLARE
     forked CONSTANT boolean := dbanon_internal.is_forked();
     strays CONSTANT record := dbanon_internal.find_strays();
-    said text;
+    message text;
 BEGIN
     IF forked IS NULL THEN
         BEGIN
             PERFORM dbanon_internal.read_whereabouts();
         EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
-            said := SQLERRM;
+            message := SQLERRM;
         END;
         RAISE EXCEPTION 'Role @admin@ must be able to read which server this is, or a restored database could not be distinguished from its original. '
                         'It cannot, and nothing was published.'
-            USING ERRCODE = 'DA020', DETAIL = format('dbanon reads the system identifier and the timeline. The server said: %s.', said),
+            USING ERRCODE = 'DA020', DETAIL = format('dbanon reads the system identifier and the timeline. The server said: %s.', message),
                   HINT = 'As a superuser: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), '
                          'pg_walfile_name(pg_lsn) TO @admin@. On Amazon Aurora: set rds.logical_replication to 1 for the cluster.';
     ELSIF forked THEN

@@ -29,7 +29,7 @@ BEGIN
         -- A record has its people for a whole window, and they are in no other one then.
         SELECT time.window_no, sum(cell.crowd) AS people
         FROM part JOIN cell ON cell.region_no = part.regions[1] JOIN time ON time.period_no = part.periods[1] GROUP BY time.window_no
-    ), said AS MATERIALIZED (
+    ), stated AS MATERIALIZED (
         SELECT DISTINCT part.record_id, time.window_no, req.value::text AS content
         FROM part CROSS JOIN LATERAL unnest(part.periods, part.regions) ele (period_no, region_no)
         JOIN cell ON cell.region_no = ele.region_no AND cell.requests IS NOT NULL
@@ -37,16 +37,16 @@ BEGIN
         CROSS JOIN LATERAL jsonb_array_elements(cell.requests) req
     ), sent AS (
         SELECT one.content, count(*) AS windows, sum(present.people) AS present
-        FROM (SELECT DISTINCT said.content, said.window_no FROM said) one JOIN present ON present.window_no = one.window_no GROUP BY one.content
+        FROM (SELECT DISTINCT stated.content, stated.window_no FROM stated) one JOIN present ON present.window_no = one.window_no GROUP BY one.content
     ), member AS MATERIALIZED (
         SELECT DISTINCT mem.record_id, dbanon_internal.hash_person(run.key, tra.subject) AS person
         FROM run
         JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id
-        JOIN (SELECT DISTINCT said.record_id FROM said) asking ON asking.record_id = mem.record_id
+        JOIN (SELECT DISTINCT stated.record_id FROM stated) asking ON asking.record_id = mem.record_id
         JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
     ), met AS (
-        SELECT said.content, member.person, count(*) AS windows
-        FROM said JOIN member ON member.record_id = said.record_id GROUP BY said.content, member.person
+        SELECT stated.content, member.person, count(*) AS windows
+        FROM stated JOIN member ON member.record_id = stated.record_id GROUP BY stated.content, member.person
     )
     INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
         SELECT store_requests.release_id, dbanon_internal.hash_person(run.key, sent.content), sent.windows, sent.present, met.windows,

@@ -89,7 +89,7 @@ BEGIN
         WHERE rel.release_id = ANY (parts) OR (parts = '{}' AND rel.release_id = describe_promise.release_id)
     ), share AS (
         -- What was left out, kind by kind, of the figure of the attack that counts them all. Shares are compared, not what is counted in them.
-        SELECT pair.key, dbanon_internal.describe_share(tot.total, tot.left_out, part.k) AS said,
+        SELECT pair.key, dbanon_internal.describe_share(tot.total, tot.left_out, part.k) AS text,
             CASE WHEN tot.left_out < part.k THEN -1
                  WHEN tot.total > 0 THEN dbanon_internal.compute_percent_left_out(tot.total, tot.left_out) END AS percent
         FROM part CROSS JOIN LATERAL jsonb_each_text(method.traits -> 'totals') pair
@@ -102,9 +102,9 @@ BEGIN
             || ': ' || dbanon_internal.describe_range(ran.low, ran.high) || CASE WHEN ran.low <> ran.high THEN ' by part' ELSE '' END || '.', ''
             ORDER BY ran.key <> 'subjects', ran.key), '')
         INTO k, left_out
-        FROM (SELECT share.key, (array_agg(share.said ORDER BY share.percent))[1] AS low,
-                  (array_agg(share.said ORDER BY share.percent DESC))[1] AS high
-              FROM share WHERE share.said IS NOT NULL GROUP BY share.key) ran;
+        FROM (SELECT share.key, (array_agg(share.text ORDER BY share.percent))[1] AS low,
+                  (array_agg(share.text ORDER BY share.percent DESC))[1] AS high
+              FROM share WHERE share.text IS NOT NULL GROUP BY share.key) ran;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
         'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', ''),

@@ -102,9 +102,9 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
             AND (EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = earlier.run_id)
                 OR NOT EXISTS (SELECT FROM ONLY dbanon.release rel WHERE rel.run_id = run.run_id))
     )
-    SELECT war.said FROM dbanon_internal.list_run_warnings(list_run_notices.run_id, list_run_notices.run_id, NULL, NULL) WITH ORDINALITY war (said, place)
-    WHERE NOT EXISTS (SELECT FROM before CROSS JOIN LATERAL dbanon_internal.list_run_warnings(before.run_id, list_run_notices.run_id, NULL, NULL) told (said)
-                      WHERE before.run_id IS NOT NULL AND told.said = war.said)
+    SELECT war.text FROM dbanon_internal.list_run_warnings(list_run_notices.run_id, list_run_notices.run_id, NULL, NULL) WITH ORDINALITY war (text, place)
+    WHERE NOT EXISTS (SELECT FROM before CROSS JOIN LATERAL dbanon_internal.list_run_warnings(before.run_id, list_run_notices.run_id, NULL, NULL) told (text)
+                      WHERE before.run_id IS NOT NULL AND told.text = war.text)
     ORDER BY war.place
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_notices IS

@@ -51,9 +51,9 @@ BEGIN
                             ele.value || coalesce(method.traits -> 'clauses' -> (ele.value ->> 'name'), '{}') ORDER BY ele.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY ele),
             'left_open', coalesce(method.traits -> 'left_open', '{}'),
-            'notices', (SELECT coalesce(jsonb_agg(war.said ORDER BY war.place), '[]')
+            'notices', (SELECT coalesce(jsonb_agg(war.text ORDER BY war.place), '[]')
                         FROM dbanon_internal.list_run_warnings(run.run_id, run.run_id, verdict.figures || coalesce(release.overlap, '{}'),
-                            (run.params ->> 'k')::numeric) WITH ORDINALITY war (said, place)),
+                            (run.params ->> 'k')::numeric) WITH ORDINALITY war (text, place)),
             'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by, 'digest', encode(verdict.digest, 'hex')),
         'left_out', jsonb_build_object('meaning', method.left_out, 'reasons', coalesce(method.traits -> 'reasons', '{}'),
             'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),

@@ -79,9 +79,9 @@ CREATE OR REPLACE FUNCTION dbanon_internal.names_subject(content jsonb, name tex
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_path_query(content, 'strict $.** ? (@.type() == "string" || @.type() == "number")') v (value)
-        CROSS JOIN LATERAL (SELECT dbanon_internal.normalise_name(v.value #>> '{}') AS said) s
+        CROSS JOIN LATERAL (SELECT dbanon_internal.normalise_name(v.value #>> '{}') AS text) s
         -- A number is found in too many places that mean something else, times above all: it has to be the whole.
-        WHERE s.said = ANY (dbanon_internal.list_name_forms(name)) OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.build_word_pattern(name)))
+        WHERE s.text = ANY (dbanon_internal.list_name_forms(name)) OR (name ~ '[[:alpha:]]' AND s.text ~ dbanon_internal.build_word_pattern(name)))
 $$;
 COMMENT ON FUNCTION dbanon_internal.names_subject IS 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
 

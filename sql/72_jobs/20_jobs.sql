@@ -422,36 +422,36 @@ DECLARE
     -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
     defaults CONSTANT jsonb := '{"load": {}, "params": {}, "further": [], "every": "1 day", "tz": "UTC", "wait": "1 hour", "lateness": "3 days",
         "at_least": 0.5, "limits": {}, "retry": "5 minutes", "max_tries": 10, "on_held": "go_on", "evaluate": false}';
-    said CONSTANT jsonb := (SELECT jsonb_object_agg(pair.key, pair.value) FROM jsonb_each(given) pair WHERE pair.value <> 'null');
-    missing CONSTANT text := (SELECT string_agg(ele.name, ', ') FROM unnest(ARRAY['source', 'load', 'method']) ele (name) WHERE NOT said ? ele.name);
+    settings CONSTANT jsonb := (SELECT jsonb_object_agg(pair.key, pair.value) FROM jsonb_each(given) pair WHERE pair.value <> 'null');
+    missing CONSTANT text := (SELECT string_agg(ele.name, ', ') FROM unnest(ARRAY['source', 'load', 'method']) ele (name) WHERE NOT settings ? ele.name);
     job dbanon.job;
 BEGIN
     -- Of two calls for one name the second sees what the first has written.
-    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.job ' || (said ->> 'name'), 0));
-    SELECT stored.* INTO job FROM dbanon.job stored WHERE stored.name = said ->> 'name' AND stored.removed_at IS NULL;
+    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.job ' || (settings ->> 'name'), 0));
+    SELECT stored.* INTO job FROM dbanon.job stored WHERE stored.name = settings ->> 'name' AND stored.removed_at IS NULL;
     IF job.job_id IS NOT NULL AND replace IS NOT TRUE THEN
         RAISE EXCEPTION 'Each job must have a name that no other job has. There is a job ''%'' already.', job.name
             USING ERRCODE = 'DA003', DETAIL = 'A job''s name is that of its release.',
                   HINT = 'Choose another name, or change that job with replace => true.';
     ELSIF job.job_id IS NULL AND missing IS NOT NULL THEN
         RAISE EXCEPTION 'A new job must have a source, a load and a method. There is no job named % yet, and of the three it lacks: %.',
-                coalesce(dbanon_internal.quote_text(said ->> 'name'), 'NULL'), missing
+                coalesce(dbanon_internal.quote_text(settings ->> 'name'), 'NULL'), missing
             USING ERRCODE = 'DA011', DETAIL = 'Only values that a job has already can be left out.',
                   HINT = 'Give them, or name a job that is there: SELECT name FROM dbanon.jobs.';
     ELSIF job.job_id IS NULL THEN
-        job := jsonb_populate_record(NULL::dbanon.job, defaults || jsonb_build_object('owner', session_user, 'dataset', said -> 'name'));
-    ELSIF said ->> 'method' <> job.method THEN  -- which has other parameters and algorithms
+        job := jsonb_populate_record(NULL::dbanon.job, defaults || jsonb_build_object('owner', session_user, 'dataset', settings -> 'name'));
+    ELSIF settings ->> 'method' <> job.method THEN  -- which has other parameters and algorithms
         job.params := '{}';
         job.algorithm := NULL;
     END IF;
     -- Of load and params each word is an option by itself; null takes it back.
-    job := jsonb_populate_record(job, said || jsonb_strip_nulls(jsonb_build_object(
-        'load', job.load || coalesce(said -> 'load', '{}'), 'params', job.params || coalesce(said -> 'params', '{}'))));
+    job := jsonb_populate_record(job, settings || jsonb_strip_nulls(jsonb_build_object(
+        'load', job.load || coalesce(settings -> 'load', '{}'), 'params', job.params || coalesce(settings -> 'params', '{}'))));
     job.readers := nullif(job.readers, '{}');
     job.algorithm := dbanon_internal.demand_algorithm(job.method, job.algorithm);
     RETURN job;
 EXCEPTION WHEN lock_not_available THEN
-    RAISE EXCEPTION 'Job % is being added or changed by another session, and nothing was done.', coalesce(dbanon_internal.quote_text(said ->> 'name'), 'NULL')
+    RAISE EXCEPTION 'Job % is being added or changed by another session, and nothing was done.', coalesce(dbanon_internal.quote_text(settings ->> 'name'), 'NULL')
         USING ERRCODE = 'DA013', DETAIL = 'It has not ended within 10 seconds.',
               HINT = 'Try again later. The sessions that hold such locks are in pg_locks: any login may take one.';
 END

@@ -103,8 +103,8 @@ AS $$
         UNION ALL SELECT was.error UNION ALL SELECT run.error FROM ONLY dbanon.run run WHERE run.run_id = was.run_id
     ), told AS (
         SELECT DISTINCT ON (sen.nth) sen.nth, own.text, fnd.gaps
-        FROM jsonb_path_query(changes, '$.error[*]') WITH ORDINALITY sen (said, nth) CROSS JOIN own
-        CROSS JOIN regexp_match(sen.said #>> '{}', '^' || regexp_replace(
+        FROM jsonb_path_query(changes, '$.error[*]') WITH ORDINALITY sen (text, nth) CROSS JOIN own
+        CROSS JOIN regexp_match(sen.text #>> '{}', '^' || regexp_replace(
             regexp_replace(own.text, '(\W)', '\\\1', 'g'), '\\%[sLI]?', '(.*)', 'g') || '()$') fnd (gaps)
         WHERE fnd.gaps IS NOT NULL ORDER BY sen.nth, length(own.text) DESC
     )

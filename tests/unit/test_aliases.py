@@ -57,7 +57,7 @@ def find_short_names(text: str) -> set[str]:
     return found
 
 
-VERBS = """abandon add advance announce ask attach audit begin build bump choose claim clear code complete compute
+VERBS = """abandon add advance announce apply ask attach audit begin build bump choose claim clear code complete compute
 copy count cut delete demand describe dismiss divide draw drop erase estimate execute fail fill find finish fits fold
 forget format freeze gather give grant guard has hash hide hold import insert is join judge leave lies list load locate
 lock make makes mark may measure name names normalise note number open order pad parse prepare publish put quote raise

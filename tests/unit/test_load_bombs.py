@@ -27,7 +27,7 @@ from dbanon.load.formats import tabular
 from dbanon.load import _parse
 rows = 0
 try:
-    for batch in tabular.read_batches(Path(sys.argv[1]), {NAMES}, options="--subject"):
+    for batch in tabular.read_batches(Path(sys.argv[1]), {NAMES}, option_names="--subject"):
         rows += len(batch)
         subject = _parse.parse_texts(batch.columns["subject"])
         assert _parse.is_too_long(subject).any()
@@ -111,7 +111,7 @@ def test_slices_hold_the_rows_of_the_file_in_their_order(tmp_path: Path, monkeyp
     names = [f"{i % 7}" * (i % 90) or None for i in range(5_000)]
     for dictionary in (True, False):
         path = _write(tmp_path / "slices.parquet", pa.array(names), use_dictionary=dictionary, row_group_size=1_777)
-        read = list(tabular.read_batches(path, NAMES, options="--subject"))
+        read = list(tabular.read_batches(path, NAMES, option_names="--subject"))
         assert [name for batch in read for name in _parse.parse_texts(batch.columns["subject"]).to_pylist()] == names
         assert [line for batch in read for line in batch.line.to_pylist()] == list(range(2, 5_002))
         texts = [_parse.parse_texts(batch.columns["subject"]).drop_null().to_pylist() for batch in read]
@@ -129,9 +129,8 @@ def test_texts_are_read_however_they_are_written(tmp_path: Path, encoding: str, 
     pq.write_table(
         pa.table({"s": pa.array(cells, kind)}), path, data_page_version=version, row_group_size=50, **options
     )
-    read = [
-        _parse.parse_texts(batch.columns["s"]).to_pylist() for batch in tabular.read_batches(path, ["s"], options="--s")
-    ]
+    batches = tabular.read_batches(path, ["s"], option_names="--s")
+    read = [_parse.parse_texts(batch.columns["s"]).to_pylist() for batch in batches]
     assert [name for names in read for name in names] == ["b", None, "\u00e9", None] * 40
 
 
@@ -141,4 +140,4 @@ def test_a_page_header_that_is_none_is_told_of_the_file(tmp_path: Path) -> None:
         whole = path.read_bytes()
         (tmp_path / "bad.parquet").write_bytes(whole[:4] + filler + whole[4 + len(filler) :])
         with expect_refusal(DataError, "bad.parquet", "whole"):
-            list(tabular.read_batches(tmp_path / "bad.parquet", NAMES, options="--subject"))
+            list(tabular.read_batches(tmp_path / "bad.parquet", NAMES, option_names="--subject"))

@@ -21,7 +21,7 @@ def _is_out_of_range(seconds):
 
 
 def _read(path, *names):
-    parts = list(tabular.read_batches(path, names, options="--x"))
+    parts = list(tabular.read_batches(path, names, option_names="--x"))
     return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}, [
         line for part in parts for line in part.line.to_pylist()
     ]
@@ -29,7 +29,7 @@ def _read(path, *names):
 
 def _catch_refusal(path, *names):
     with pytest.raises(DataError) as refused:
-        list(tabular.read_batches(path, names, options="--x"))
+        list(tabular.read_batches(path, names, option_names="--x"))
     return str(refused.value)
 
 
@@ -191,7 +191,7 @@ def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch)
 def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n"x, y","1\n2"\r\n')
-    (batch,) = tabular.read_batches(path, ["a", "b"], options="--a", may_break=["b"])
+    (batch,) = tabular.read_batches(path, ["a", "b"], option_names="--a", may_break=["b"])
     assert {name: column.to_pylist() for name, column in batch.columns.items()} == {"a": ["x, y"], "b": ["1\n2"]}
 
 

@@ -130,25 +130,25 @@ def find_largest_area(scale: Scale, loss: float, one: int, other: int, n_one: in
 
 @compile_kernel
 def compute_cells_loss(
-    graph: Graph, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, step: int, limit: float
+    graph: Graph, work: Work, tables: Tables, scale: Scale, longer: Path, shorter: Path, step: int, limit: float
 ) -> Any:
     """C_ij of two single trajectories: the mean of what each point of the longer loses with the one that suits it best.
 
     Parameters
     ----------
-    walked, other : Path
+    longer, shorter : Path
         Of cells; starts and ends ascend in both.
     step : int
-        Every step-th point of `walked` is looked at: all with 1, else the mean is an estimate.
+        Every step-th point of `longer` is looked at: all with 1, else the mean is an estimate.
     limit : float
         Infinity is given for any loss above this.
     """
     total, points = 0.0, 0
-    count = (len(walked.start) + step - 1) // step
-    starts, ends, regions, areas = other.start, other.end, other.region, graph.area
-    for i in range((len(walked.start) - 1) % step // 2, len(walked.start), step):
+    count = (len(longer.start) + step - 1) // step
+    starts, ends, regions, areas = shorter.start, shorter.end, shorter.region, graph.area
+    for i in range((len(longer.start) - 1) % step // 2, len(longer.start), step):
         best = np.inf
-        start, end, cell = walked.start[i], walked.end[i], walked.region[i]
+        start, end, cell = longer.start[i], longer.end[i], longer.region[i]
         apart, known = tables.apart[cell], tables.area[cell]
         middle = np.searchsorted(starts, start, side="right")
         # Outwards in time: near periods come first and lower `best`, which lets most of the others be passed over.

@@ -18,40 +18,40 @@ _BOUND_FACTOR = 1 - 1e-12  # a lower bound of a loss may be rounded up
 
 @compile_kernel
 def merge(
-    graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, n_walked: int,
-    n_other: int,
+    graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, longer: Path, shorter: Path, n_longer: int,
+    n_shorter: int,
 ) -> Path:  # fmt: skip
     """Merge each point of the longer trajectory with the point of the other that it loses least with.
 
     Parameters
     ----------
-    walked, other : Path
+    longer, shorter : Path
         The longer first; where both are as long, the second in the order of the run.
-    n_walked, n_other : int
+    n_longer, n_shorter : int
         People in each.
 
     Returns
     -------
     Path
-        In the order of `other`: periods may overlap.
+        In the order of `shorter`: periods may overlap.
 
     Raises
     ------
     PoolFullError
         If the pool is full.
     """
-    points = len(other.start)
-    start, end, region = other.start.copy(), other.end.copy(), other.region.copy()
+    points = len(shorter.start)
+    start, end, region = shorter.start.copy(), shorter.end.copy(), shorter.region.copy()
     met = np.zeros(points, np.bool_)
     least, loss = np.empty(points), np.empty(points)
-    for i in range(len(walked.start)):
+    for i in range(len(longer.start)):
         # Section IV-B: the merged point takes the place of the other's, so later points find it as it is now.
         j, _ = _find_best(
-            graph, pool, work, tables, scale, walked.start[i], walked.end[i], walked.region[i], start, end, region,
-            least, loss, n_walked, n_other, False,
+            graph, pool, work, tables, scale, longer.start[i], longer.end[i], longer.region[i], start, end, region,
+            least, loss, n_longer, n_shorter, False,
         )  # fmt: skip
-        region[j] = _unite(graph, pool, work, walked.region[i], region[j])
-        start[j], end[j], met[j] = min(start[j], walked.start[i]), max(end[j], walked.end[i]), True
+        region[j] = _unite(graph, pool, work, longer.region[i], region[j])
+        start[j], end[j], met[j] = min(start[j], longer.start[i]), max(end[j], longer.end[i]), True
     # What is left over goes to what was merged.
     kept = np.flatnonzero(met)
     for left in np.flatnonzero(~met):
@@ -59,7 +59,7 @@ def merge(
         a, b, c = start[kept], end[kept], region[kept]
         k, _ = _find_best(
             graph, pool, work, tables, scale, start[i], end[i], region[i], a, b, c, least[: len(kept)],
-            loss[: len(kept)], n_other, n_walked, False,
+            loss[: len(kept)], n_shorter, n_longer, False,
         )  # fmt: skip
         j = kept[k]
         region[j] = _unite(graph, pool, work, region[i], region[j])
@@ -69,22 +69,22 @@ def merge(
 
 @compile_kernel
 def compute_loss(
-    graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, n_walked: int,
-    n_other: int, nearly: Any,
+    graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, longer: Path, shorter: Path, n_longer: int,
+    n_shorter: int, nearly: Any,
 ) -> Any:  # fmt: skip
     """C_ij: the mean of what each point of the longer loses with that of the other which suits it best.
 
     For single trajectories `compute_cells_loss` finds the same, quicker. `nearly` takes a bound of a merge's
     area for the area: it grows no region.
     """
-    total, least, time = 0.0, np.empty(len(other.start)), np.empty(len(other.start))
-    for i in range(len(walked.start)):
+    total, least, time = 0.0, np.empty(len(shorter.start)), np.empty(len(shorter.start))
+    for i in range(len(longer.start)):
         _, lost = _find_best(
-            graph, pool, work, tables, scale, walked.start[i], walked.end[i], walked.region[i], other.start, other.end,
-            other.region, least, time, n_walked, n_other, nearly,
+            graph, pool, work, tables, scale, longer.start[i], longer.end[i], longer.region[i], shorter.start,
+            shorter.end, shorter.region, least, time, n_longer, n_shorter, nearly,
         )  # fmt: skip
         total += lost
-    return total / len(walked.start)
+    return total / len(longer.start)
 
 
 @compile_kernel

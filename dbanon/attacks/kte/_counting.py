@@ -12,7 +12,7 @@ from dbanon.attacks.kte._sets import examine_picks, read_picks
 from dbanon.attacks.kte._windows import build_scene, build_timetable, find_exposed, find_speaking
 from dbanon.attacks.shared.clauses import Counts
 from dbanon.attacks.shared.keys import sort_distinct
-from dbanon.attacks.shared.run_statements import count_misstated_hours, select_considered
+from dbanon.attacks.shared.run_statements import count_misstated_hours, select_in_run_time
 from dbanon.base.trajectory import Int
 
 
@@ -32,7 +32,7 @@ def count_clauses(evidence: Evidence) -> Counts:
     O((fixes + rows) log) time. Hiding sets cost the samples of each subject and window, once for each pick. Where picks
     do not decide, each subject and window costs the rows of an epoch; where windows do not, each stretch does.
     """
-    evidence = select_considered(evidence)
+    evidence = select_in_run_time(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     known, stored = find_samples(evidence, rules), build_rows(evidence, rules)
     stored, who = find_members(evidence, stored, known, rules)

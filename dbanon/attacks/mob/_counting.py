@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.attacks.mob._graph import Remaining, count_below_k_at_speed, find_remaining
 from dbanon.attacks.mob._known import count_misstated, find_own_instants, read_sets
 from dbanon.attacks.mob._rows import Classes, Truth, compare_rows, find_positions, lay_out_rows, measure_classes
-from dbanon.attacks.mob._run_statements import Rules, read_rules, read_stated, select_considered
+from dbanon.attacks.mob._run_statements import Rules, read_rules, read_stated, select_in_run_time
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.clauses import Counts
@@ -58,7 +58,7 @@ def count_clauses(evidence: ObjectEvidence) -> Counts:
     attack refuse.
     """
     every = evidence.trajectories
-    evidence = select_considered(evidence)
+    evidence = select_in_run_time(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     at = find_positions(evidence, rules)
     # A record may list trajectories of its subject from outside the run's own time; these are known among all.

@@ -59,7 +59,7 @@ class Stated:
     hours: Hours
 
 
-def select_considered(evidence: ObjectEvidence) -> ObjectEvidence:
+def select_in_run_time(evidence: ObjectEvidence) -> ObjectEvidence:
     """Leave out what is not of the run's own time; positions may be `max_gap_s` older than that."""
     demand_sane(evidence)
     data = evidence.trajectories

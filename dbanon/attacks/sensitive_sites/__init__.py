@@ -28,7 +28,7 @@ from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
 from dbanon.attacks.shared.clauses import Attack, Counts
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import count_meeting, find_cells, find_holding, find_region_cells, hold
-from dbanon.attacks.shared.run_statements import count_misstated_hours, select_considered
+from dbanon.attacks.shared.run_statements import count_misstated_hours, select_in_run_time
 from dbanon.base.trajectory import Bool, Int
 
 __all__ = ["attack", "read"]
@@ -75,7 +75,7 @@ def _count(evidence: SiteEvidence) -> Counts:
     O((fixes + rows) log) time, and that of the largest flow from places of sites to the rectangles that hold them.
     """
     rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
-    every, evidence = evidence, select_considered(evidence)
+    every, evidence = evidence, select_in_run_time(evidence)
     subjects = find_snapshot(every, evidence.trajectories, rules)
     rows = _build_rows(evidence, subjects)
     regions = _group_rows(evidence, rows)

@@ -108,12 +108,12 @@ def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours
     return stated, read_hours(suppressed)
 
 
-def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules) -> Snapshot:
-    """Find where every subject is: in the slot `at`, or at the only fix; `considered`: those of the run's time.
+def find_snapshot(evidence: SiteEvidence, in_run_time: Trajectories, rules: Rules) -> Snapshot:
+    """Find where every subject is: in the slot `at`, or at the only fix; `in_run_time`: those of the run's time.
 
     Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or subjects have several.
     """
-    every, data, shapes = evidence.trajectories, considered, evidence.sites
+    every, data, shapes = evidence.trajectories, in_run_time, evidence.sites
     demand(_is_near(every.x, every.grid_m) and _is_near(every.y, every.grid_m), _TOO_FAR)
     own = find(every.trajectory_id, shapes.shape_trajectory)
     demand(bool((np.diff(every.offset)[own] == 1).all()), _MALFORMED_SHAPES)
@@ -129,7 +129,7 @@ def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules
     cells = find_cells(np.stack((x, y, x, y), axis=1), data.grid_m)
     # A subject with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.
     shape = np.full(len(data.trajectory_id), -1)
-    known = find(data.trajectory_id, shapes.shape_trajectory)  # -1: of a trajectory that is not considered
+    known = find(data.trajectory_id, shapes.shape_trajectory)  # -1: of a trajectory outside the run's time
     shape[known[known >= 0]] = np.flatnonzero(known >= 0)
     shaped = np.flatnonzero(there & (shape[supplier] >= 0))
     cells[shaped] = find_cells(shapes.shape_bounds[shape[supplier[shaped]]], data.grid_m)

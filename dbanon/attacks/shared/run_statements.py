@@ -145,7 +145,7 @@ def is_in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> B
     return (t >= begin_s) & (t < end_s)
 
 
-def select_considered(evidence: Kind, *, cuts_at_since: bool = True) -> Kind:
+def select_in_run_time(evidence: Kind, *, cuts_at_since: bool = True) -> Kind:
     """Leave out the data beyond the run's `until` and, unless that is False, the data from before its `since`."""
     demand_sane(evidence)
     data = evidence.trajectories

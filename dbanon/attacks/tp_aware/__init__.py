@@ -17,7 +17,7 @@ import numpy as np
 from dbanon.attacks.shared.clauses import Attack, Counts
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Sighting, map_sightings
-from dbanon.attacks.shared.run_statements import count_misstated_hours, select_considered
+from dbanon.attacks.shared.run_statements import count_misstated_hours, select_in_run_time
 from dbanon.attacks.tp_aware import _requests, _stored
 from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.tp_aware._run_statements import Rules, Stated, read_rules, read_stated
@@ -77,7 +77,7 @@ def _count(evidence: RequestEvidence) -> Counts:
     O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
     """
     # Instants begin at `since`, at positions that may be older.
-    evidence = select_considered(evidence, cuts_at_since=False)
+    evidence = select_in_run_time(evidence, cuts_at_since=False)
     evidence = _requests.select_own_requests(evidence)
     rules = read_rules(evidence)
     stated = read_stated(evidence.suppressed, rules.timetable)

@@ -12,7 +12,7 @@ from dbanon.base.errors import InfeasibleError, ParameterError, format_count
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.in_run_time import select_in_run_time
 from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.kte import Parameters, _groups, _hide
 from dbanon.methods.kte._samples import Merged, Samples, snap_fixes
@@ -36,7 +36,7 @@ def compute_cloaks(
     """Generalise trajectories; see `dbanon.methods.kte.anonymise`."""
     _demand_multiples(params, data)
     rank = rank_subjects(data, rng)
-    data = select_considered("kte", data, params.since, params.until)
+    data = select_in_run_time("kte", data, params.since, params.until)
     align.demand_sane_times(data)
     if data.subjects < params.k:
         raise InfeasibleError(

@@ -14,7 +14,7 @@ from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.in_run_time import select_in_run_time
 from dbanon.methods.kernels.instants import is_in_own_time
 from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.mob import Parameters, _classes, _improve, _links, _positions, _sets
@@ -49,13 +49,13 @@ def compute_cloaks(
 ) -> Cloaks:
     """Hide objects; see `dbanon.methods.mob.anonymise`."""
     rank = rank_subjects(data, rng)
-    data = select_considered("mob", data, params.since, params.until, start=params.start, before_s=params.max_gap_s)
+    data = select_in_run_time("mob", data, params.since, params.until, start=params.start, before_s=params.max_gap_s)
     if not data.fixes:
         raise DataError(
             "The time that a run of mob considers must hold a fix. It holds none. Set start, since and until within "
             "the data."
         )
-    quasi_identifiers = _select_considered(quasi_identifiers, data, params)
+    quasi_identifiers = _select_in_run_time(quasi_identifiers, data, params)
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
     sets = ALGORITHMS[algorithm](positions, _positions.number_places(positions), params, tasks)
@@ -76,7 +76,7 @@ def compute_cloaks(
     return _make_cloaks(found)
 
 
-def _select_considered(known: QuasiIdentifiers, data: Trajectories, params: Parameters) -> QuasiIdentifiers:
+def _select_in_run_time(known: QuasiIdentifiers, data: Trajectories, params: Parameters) -> QuasiIdentifiers:
     """Keep the quasi-identifiers of the run's own time."""
     own = is_in_own_time(known.t, data, params)
     return known if own.all() else QuasiIdentifiers(subject=known.subject[own], t=known.t[own])

@@ -39,7 +39,7 @@ def make_scale(params: Parameters, grid_s: int) -> Scale:
 
 @compile_kernel
 def compute_loss(
-    area: Int, scale: Scale, walked: Track, other: Track, n_walked: int, n_other: int, step: int, limit: float
+    area: Int, scale: Scale, longer: Track, shorter: Track, n_longer: int, n_shorter: int, step: int, limit: float
 ) -> Any:
     """C_ij of two tracks: the mean of what each point of the longer loses with the one that suits it best.
 
@@ -47,37 +47,37 @@ def compute_loss(
     ----------
     area : int64[a]
         Of each atom, square millimetres.
-    walked, other : Track
+    longer, shorter : Track
         The longer first; where both are as long, the second in the order of the run.
-    n_walked, n_other : int
+    n_longer, n_shorter : int
         People in each.
     step : int
-        Every step-th point of `walked` is looked at: all with 1, else the mean is an estimate.
+        Every step-th point of `longer` is looked at: all with 1, else the mean is an estimate.
     limit : float
         Infinity is given for any loss above this.
     """
     total, points = 0.0, 0
-    count = (len(walked.start) + step - 1) // step
-    mine, theirs = n_walked / (n_walked + n_other), n_other / (n_walked + n_other)
-    for i in range((len(walked.start) - 1) % step // 2, len(walked.start), step):
+    count = (len(longer.start) + step - 1) // step
+    mine, theirs = n_longer / (n_longer + n_shorter), n_shorter / (n_longer + n_shorter)
+    for i in range((len(longer.start) - 1) % step // 2, len(longer.start), step):
         best = np.inf
-        start, end = walked.start[i], walked.end[i]
-        own = _sum_area(area, walked, i)
-        middle = np.searchsorted(other.start, start, side="right")
+        start, end = longer.start[i], longer.end[i]
+        own = _sum_area(area, longer, i)
+        middle = np.searchsorted(shorter.start, start, side="right")
         # Outwards in time: near periods come first and lower `best`, which lets most of the others be passed over.
         for way in (-1, 1):
             j = middle - 1 if way < 0 else middle
-            while 0 <= j < len(other.start):
+            while 0 <= j < len(shorter.start):
                 # The loss in time of section III-B: the mean over the people of both sides, capped.
-                whole = max(end, other.end[j]) - min(start, other.start[j])
-                lost = whole - mine * (end - start) - theirs * (other.end[j] - other.start[j])
+                whole = max(end, shorter.end[j]) - min(start, shorter.start[j])
+                lost = whole - mine * (end - start) - theirs * (shorter.end[j] - shorter.start[j])
                 lost = scale.weight_time * min(lost / scale.span, 1.0)
                 if lost < best:
                     # The loss in space, likewise: the merged region is the union, which atoms need no path for.
-                    united, there = _measure_union(area, walked, i, other, j)
+                    united, there = _measure_union(area, longer, i, shorter, j)
                     space = united - mine * own - theirs * there
                     best = min(best, lost + (1 - scale.weight_time) * min(space / scale.area, 1.0))
-                elif (other.end[j] <= end) if way < 0 else (other.end[j] >= end):
+                elif (shorter.end[j] <= end) if way < 0 else (shorter.end[j] >= end):
                     # From here on `whole` grows by more than the others' periods can: no loss in time is smaller.
                     break
                 j += way

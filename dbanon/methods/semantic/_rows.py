@@ -14,7 +14,7 @@ from dbanon.base.errors import InfeasibleError, ParameterError
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import mark_considered, select_considered
+from dbanon.methods.kernels.in_run_time import mark_in_run_time, select_in_run_time
 from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.semantic import Parameters, _atoms, _graph, _groups, _losses, _points
 from dbanon.methods.semantic._atoms import City
@@ -55,8 +55,8 @@ def compute_cloaks(
 ) -> Cloaks:
     """Merge trajectories of atoms; see `dbanon.methods.semantic.anonymise`."""
     rank = rank_subjects(data, rng)
-    cell = cells.fix_cell[mark_considered("semantic", data, params.since, params.until)]
-    data = select_considered("semantic", data, params.since, params.until)
+    cell = cells.fix_cell[mark_in_run_time("semantic", data, params.since, params.until)]
+    data = select_in_run_time("semantic", data, params.since, params.until)
     align.demand_sane_times(data)
     made = ALGORITHMS[algorithm](data, cell, rank, params, cells, tasks)
     rows = _drop_coarse_rows(made.rows, cells, params, data.grid_s)

@@ -11,7 +11,7 @@ from dbanon.base.cloaks import Cloaks, count_by_hour, summarise_sides
 from dbanon.base.errors import DataError, InfeasibleError, ParameterError, format_count
 from dbanon.base.trajectory import Int, Int32, Sites, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.in_run_time import select_in_run_time
 from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.sensitive_sites import Parameters, _bichromatic, _guards, _improve, _monochromatic, _snapshot
 from dbanon.methods.sensitive_sites._boxes import Boxes
@@ -25,7 +25,7 @@ def compute_cloaks(
 ) -> Cloaks:
     """Hide k subjects with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
     rank = rank_subjects(data, rng)
-    data = select_considered("sensitive-sites", data, params.since, params.until)
+    data = select_in_run_time("sensitive-sites", data, params.since, params.until)
     _demand_within(params)
     align.demand_sane_times(data)
     data = _snapshot.select_hour(data, params.at, params.max_gap_s)

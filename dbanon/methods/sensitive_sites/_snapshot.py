@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dbanon.base.errors import DataError, ParameterError, format_count
 from dbanon.base.trajectory import Float, Int, Sites, Trajectories
 from dbanon.methods.kernels import align, hilbert
-from dbanon.methods.kernels.considered import select_fixes
+from dbanon.methods.kernels.in_run_time import select_fixes
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 MAX_SIDE_CELLS = 2**30

@@ -15,7 +15,7 @@ from dbanon.base.errors import DataError, InfeasibleError, format_count
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.in_run_time import select_in_run_time
 from dbanon.methods.kernels.instants import list_instants
 from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
 
@@ -29,7 +29,7 @@ _THREADS_PER_WINDOW = 4  # that a window with so many positions keeps busy: a se
 def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = SERIAL_TASKS) -> Cloaks:
     """Bundle the subjects of every window; see `dbanon.methods.tp_aware.anonymise`."""
     cell_m = _choose_cell_m(params, data.grid_m)
-    data = select_considered("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
+    data = select_in_run_time("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
     align.demand_sane_times(data)
     line = align.merge(data)
     surveys = _survey_windows(line, _list_windows(data, params), cell_m, params.k)

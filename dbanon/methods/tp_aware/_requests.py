@@ -21,7 +21,7 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
     """Join requests to finished cloaks; see `dbanon.methods.tp_aware.attach`."""
     # Bundles are final: requests fill their rows and never change who is in them, or groups would betray senders
     # (Example 11).
-    requests = _select_considered(requests, data, params)
+    requests = _select_in_run_time(requests, data, params)
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
     record, unsent = _find_records(cloaks, data, params.step_s, requests.subject, time)
@@ -53,7 +53,7 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
     )
 
 
-def _select_considered(requests: Requests, data: Trajectories, params: Parameters) -> Requests:
+def _select_in_run_time(requests: Requests, data: Trajectories, params: Parameters) -> Requests:
     """Keep the requests of the run's own time: those of other evenings are not left out of this one."""
     own = is_in_own_time(requests.t, data, params)
     if own.all():

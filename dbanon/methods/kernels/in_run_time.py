@@ -9,7 +9,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.base.trajectory import Trajectories
 
 
-def select_considered(
+def select_in_run_time(
     method: str,
     data: Trajectories,
     since: int | None,
@@ -20,15 +20,15 @@ def select_considered(
 ) -> Trajectories:
     """Keep the fixes in the slots of a run's own time; nothing is copied where that has no bounds.
 
-    Parameters and errors are those of `mark_considered`.
+    Parameters and errors are those of `mark_in_run_time`.
 
     Trajectories of which nothing is left go; codes of subjects stay.
     """
-    fixes = mark_considered(method, data, since, until, start=start, before_s=before_s)
+    fixes = mark_in_run_time(method, data, since, until, start=start, before_s=before_s)
     return data if since is None and start is None and until is None else select_fixes(data, fixes)
 
 
-def mark_considered(
+def mark_in_run_time(
     method: str,
     data: Trajectories,
     since: int | None,
