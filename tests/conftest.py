@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 import secrets
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -196,6 +197,14 @@ def seed() -> int:
 def rng(seed: int) -> np.random.Generator:
     """A fresh generator from the session's seed."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let an interrupt raise KeyboardInterrupt, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
