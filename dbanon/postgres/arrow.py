@@ -289,8 +289,8 @@ def read_paths(snapshot: Snapshot, dataset_id: int) -> Paths:
 def _read_stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut the ids of trajectories into stretches, ascending, whose paths the server can put together."""
     weights = f"SELECT trajectory_id >> {_BLOCK_BITS} AS no, sum(pg_column_size(path)) AS weight {own} GROUP BY 1"
-    blocks = read_table(snapshot, weights)
-    no, heavy = convert_to_numbers(blocks["no"]), convert_to_numbers(blocks["weight"]) > _MAX_BLOCK_BYTES
+    table = read_table(snapshot, weights)
+    no, heavy = convert_to_numbers(table["no"]), convert_to_numbers(table["weight"]) > _MAX_BLOCK_BYTES
     alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK_BITS} = ANY({format_array(no[heavy])})"
     single = convert_to_numbers(read_table(snapshot, alone)["id"]) if heavy.any() else no[:0]
     blocks = no[~heavy] << _BLOCK_BITS
