@@ -125,8 +125,8 @@ class Utility(Blocks):
 
 def _find_errors(evaluation: Evaluation, asked: Asked) -> list[charts.Point]:
     """Give the error of counts by the side of squares."""
-    found = [one for one in evaluation.figures if (one.name, one.asked) == ("count_error", asked)]
-    points = [charts.make_point(one.side_m, one) for one in found if one.side_m is not None and one.value is not None]
+    figures = [one for one in evaluation.figures if (one.name, one.asked) == ("count_error", asked)]
+    points = [charts.make_point(one.side_m, one) for one in figures if one.side_m is not None and one.value is not None]
     return sorted(points)
 
 

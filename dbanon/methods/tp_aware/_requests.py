@@ -126,7 +126,7 @@ def _find_begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
 
 def _find_stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[tuple[int, int]]:
     """Find the first and last rows to join in one record, of its rows that have requests, in order of time."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     held: set[int] = set()
     begin = end = -1
     for end, contents in sets:
@@ -134,11 +134,11 @@ def _find_stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[t
         begin = begin if held else end
         held.update(contents)
         if len(held) >= least:
-            found.append((begin, end))
+            stretches.append((begin, end))
             held = set()
     if held:  # a last short stretch joins the one before that has enough, and what is between them
-        found[-1] = (found[-1][0], end)
-    return found
+        stretches[-1] = (stretches[-1][0], end)
+    return stretches
 
 
 def _join_rows(cloaks: Cloaks, begins: Bool) -> Cloaks:
