@@ -48,9 +48,9 @@ class Mutant(NamedTuple):
 
     def describe(self, text: str) -> str:
         """Say where it is, and what changes."""
-        number = text.count("\n", 0, self.start) + 1
+        number, column = text.count("\n", 0, self.start) + 1, self.start - text.rfind("\n", 0, self.start)
         line = text.splitlines()[number - 1].strip()
-        return f"{self.file}:{number}: {text[self.start : self.end]!r} -> {self.after!r} in `{line}`"
+        return f"{self.file}:{number}:{column}: {text[self.start : self.end]!r} -> {self.after!r} in `{line}`"
 
 
 def _list_gaps(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
