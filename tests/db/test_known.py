@@ -184,8 +184,9 @@ def test_what_was_changed_of_another_population_is_no_matter(
     )
     run = read_value(
         connection,
-        "INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status) SELECT dataset_id, "
-        "revision, 'tp-aware', 'traj-anon', '{}', 1, 'queued' FROM dbanon.dataset WHERE name = 'other' RETURNING run_id",
+        "INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status) SELECT "
+        "dataset_id, revision, 'tp-aware', 'traj-anon', '{}', 1, 'queued' FROM dbanon.dataset WHERE name = 'other' "
+        "RETURNING run_id",
     )
     check = "SELECT dbanon_internal.demand_unchanged_groups({}, 9)"
     connection.execute(check.format(run))  # type: ignore[arg-type]
