@@ -218,13 +218,13 @@ def _write_regions(offset: Any, region: Any, instant: Any, period: Any, owner: A
     return wrong
 
 
-def compare_rows(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
+def compare_rows(at: Positions, shown: Shown, own: Own, qid_only: bool) -> Truth:
     """Compare every row with its subject's position, and every position with its row."""
     counts, losses = [], []
-    arrays = (at.x, at.y, found.region, found.box, found.sound, found.cloaked, found.crowd, found.subjects)
+    arrays = (at.x, at.y, shown.region, shown.box, shown.sound, shown.cloaked, shown.crowd, shown.subjects)
 
     def look(low: int, high: int) -> tuple[Any, float]:
-        return _compare(low, high, *arrays, found.published, own.offset, own.instant, qid_only)  # type: ignore[no-any-return]
+        return _compare(low, high, *arrays, shown.published, own.offset, own.instant, qid_only)  # type: ignore[no-any-return]
 
     for count, loss in map_parts(len(at.subject), _SUBJECTS_PER_PART, look):
         counts.append(count)
@@ -277,16 +277,16 @@ def _compare(
     return count, loss
 
 
-def measure_classes(evidence: ObjectEvidence, found: Shown) -> Classes:
+def measure_classes(evidence: ObjectEvidence, shown: Shown) -> Classes:
     """Count who shares a region at an instant: regions are one where an analyst sees no difference."""
     same = _number_regions(evidence)
 
     def look(low: int, high: int) -> tuple[Any, int]:
-        columns = np.ascontiguousarray(found.region[:, low:high].T)
-        return _count(columns, same, found.crowd, int(same.max(initial=-1)) + 1)  # type: ignore[no-any-return]
+        columns = np.ascontiguousarray(shown.region[:, low:high].T)
+        return _count(columns, same, shown.crowd, int(same.max(initial=-1)) + 1)  # type: ignore[no-any-return]
 
     sizes, miscounted = [np.empty(0, np.int64)], 0
-    for size, wrong in map_parts(found.region.shape[1], _INSTANTS_PER_PART, look):
+    for size, wrong in map_parts(shown.region.shape[1], _INSTANTS_PER_PART, look):
         sizes.append(size)
         miscounted += int(wrong)
     return Classes(size=np.concatenate(sizes), miscounted=miscounted)
@@ -324,7 +324,7 @@ def _count(columns: Any, same: Any, crowd: Any, regions: Any) -> Any:
         for c in touched:
             size.append(number[c])
             number[c] = 0
-    found = np.empty(len(size), np.int64)
+    sizes = np.empty(len(size), np.int64)
     for at in range(len(size)):
-        found[at] = size[at]
-    return found, wrong
+        sizes[at] = size[at]
+    return sizes, wrong

@@ -31,12 +31,12 @@ class Scene:
     """Who was where, what is shown, and what is known of whom."""
 
     at: Positions
-    found: Shown
+    shown: Shown
     own: Own
 
     def list_arrays(self) -> tuple[Any, ...]:
         """Return the arrays that `_fit` takes after the pairs, in its order."""
-        return self.own.offset, self.own.instant, self.at.x, self.at.y, self.found.region, self.found.box
+        return self.own.offset, self.own.instant, self.at.x, self.at.y, self.shown.region, self.shown.box
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +73,7 @@ def _fit(person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, reg
 
 def search(scene: Scene, wanted: Int) -> Int:
     """Find the records that each of some persons with own instants fits, as sorted ``person * n + owner``."""
-    at, found, own, times = scene.at, scene.found, scene.own, scene.at.x.shape[1]
+    at, shown, own, times = scene.at, scene.shown, scene.own, scene.at.x.shape[1]
     number = np.diff(own.offset)[wanted]
     person = np.repeat(wanted, number)
     instant = own.instant[join_ranges(own.offset[wanted], number)].astype(np.int64)
@@ -81,7 +81,7 @@ def search(scene: Scene, wanted: Int) -> Int:
 
     def count(t: int) -> Int:
         who = person[order[cut[t] : cut[t + 1]]]
-        return np.asarray(_count_rows_holding(at.x[who, t], at.y[who, t], *_index_rows(found, t).list_arrays()))
+        return np.asarray(_count_rows_holding(at.x[who, t], at.y[who, t], *_index_rows(shown, t).list_arrays()))
 
     rows = np.empty(len(order), np.int64)
     rows[order] = _map_instants(cut, count)
@@ -93,7 +93,7 @@ def search(scene: Scene, wanted: Int) -> Int:
     # Each person is looked for at that instant alone: whatever it fits must hold it there as well.
     def gather(t: int) -> Int:
         who = person[least[by_pivot[cut_pivot[t] : cut_pivot[t + 1]]]]
-        arrays = (*_index_rows(found, t).list_arrays(), *scene.list_arrays())
+        arrays = (*_index_rows(shown, t).list_arrays(), *scene.list_arrays())
         return np.asarray(_find_records(who, t, *arrays, MAX_EDGES, MAX_CANDIDATES))  # type: ignore[call-arg]
 
     return np.sort(_map_instants(cut_pivot, gather))
@@ -108,18 +108,18 @@ def _sort_by_instant(instant: Int, times: int) -> tuple[Int, Int]:
 def _map_instants(cut: Int, task: Callable[[int], Int]) -> Int:
     """Do a task for each instant that has any work, and join what it gives."""
     some = np.flatnonzero(np.diff(cut))
-    found = map_parts(len(some), 1, lambda low, _: task(int(some[low])))
-    return np.concatenate([np.empty(0, np.int64), *found])
+    parts = map_parts(len(some), 1, lambda low, _: task(int(some[low])))
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _index_rows(found: Shown, t: int) -> _Index:
-    column = found.region[:, t]
+def _index_rows(shown: Shown, t: int) -> _Index:
+    column = shown.region[:, t]
     # Regions of one cell, which may be as many as people, are found by that cell; only the wider ones are gone through.
-    row = np.flatnonzero(found.published & (column >= 0))
+    row = np.flatnonzero(shown.published & (column >= 0))
     row = row[np.argsort(column[row], kind="stable")]
     region = column[row]
     first = np.flatnonzero(np.diff(region, prepend=-1) != 0)
-    box = found.box[region[first]]
+    box = shown.box[region[first]]
     alone = (box[:, 0] == box[:, 2]) & (box[:, 1] == box[:, 3])
     key = _encode_cells(box[alone, 0].astype(np.int64), box[alone, 1].astype(np.int64))
     order = np.argsort(key, kind="stable")
@@ -187,16 +187,16 @@ def _find_records(
     edges = [np.int64(0) for _ in range(0)]
     holding = np.empty(len(wide) + len(single), np.int64)
     for i in who:
-        found, looked_at = 0, 0
+        fitting, looked_at = 0, 0
         # Of the records whose rows of this instant hold the person, those that do at all its other instants.
         for h in range(_find_holding(x[i, t], y[i, t], wide, wide_box, single, single_key, holding)):
             for j in row[first[holding[h]] : first[holding[h] + 1]]:
-                if found == most or looked_at == most_looked_at:
+                if fitting == most or looked_at == most_looked_at:
                     break
                 looked_at += 1
                 if _fits(i, j, offset, instant, x, y, region, box):
                     edges.append(i * len(x) + j)
-                    found += 1
+                    fitting += 1
     result = np.empty(len(edges), np.int64)
     for at in range(len(edges)):
         result[at] = edges[at]

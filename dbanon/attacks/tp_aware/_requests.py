@@ -82,14 +82,14 @@ def _find_addressed_rows(
     def find_part(low: int) -> Int:
         at = instant[low : low + _REQUESTS_PER_PART]
         window, place = np.divmod(at, timetable.length)  # -1 // length is -1
-        found = np.asarray(
+        part = np.asarray(
             _passes.find_addressed_rows(subject[low : low + _REQUESTS_PER_PART], window, place, *to, *rows)
         )
-        found[0] += low
-        return found
+        part[0] += low
+        return part
 
     parts = [np.empty((3, 0), np.int64), *cores.map_each(find_part, range(0, len(subject), _REQUESTS_PER_PART))]
-    return [np.concatenate([found[i] for found in parts]) for i in range(3)]
+    return [np.concatenate([part[i] for part in parts]) for i in range(3)]
 
 
 def _count_lacking(keys: Int, known: Int) -> int:
