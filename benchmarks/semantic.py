@@ -41,7 +41,7 @@ from dbanon.base import memory
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import InfeasibleError
 from dbanon.base.trajectory import Cells, Trajectories
-from dbanon.methods.kernels import considered
+from dbanon.methods.kernels import in_run_time
 from dbanon.postgres import server
 from dbanon.runs import reading
 
@@ -110,8 +110,8 @@ def save_inputs(place: Path, dataset: str, since: int | None = None, until: int 
         [number] = connection.execute("SELECT dataset_id FROM dbanon.dataset WHERE name = %s", [dataset]).fetchone()
     with reading.open_reader(server.EmbeddedServer().target.url) as reader:
         data, cells = reader.read_trajectories(number), reader.read_inputs(number, ["cells"])["cells"]
-    fixes = considered.mark_in_run_time("semantic", data, since, until)
-    taken = considered.select_fixes(data, fixes), dataclasses.replace(cells, fix_cell=cells.fix_cell[fixes])
+    fixes = in_run_time.mark_in_run_time("semantic", data, since, until)
+    taken = in_run_time.select_fixes(data, fixes), dataclasses.replace(cells, fix_cell=cells.fix_cell[fixes])
     file = place / f"{dataset} {since} {until}"
     file.write_bytes(pickle.dumps(taken))
     return file
@@ -137,7 +137,7 @@ def measure_case(file: str, whose: str, asked: str, kind: str) -> None:
     if not all_pairs:  # kernels are compiled, or read from their cache, for all that many people need
         few = np.arange(data.fixes) < data.offset[min(80, len(data.offset) - 1)]
         with contextlib.suppress(InfeasibleError):
-            compute(considered.select_fixes(data, few), dataclasses.replace(cells, fix_cell=cells.fix_cell[few]))
+            compute(in_run_time.select_fixes(data, few), dataclasses.replace(cells, fix_cell=cells.fix_cell[few]))
     memory.forget_peak()
     began = time.perf_counter()
     cloaks = compute(data, cells)

@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 import secrets
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -38,14 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run also what a sixth of the modules have of that; the seed chooses",
     )
-    parser.addoption("--quick", action="store_true", help="of tests with a database run a quarter: so if none is named")
+    parser.addoption("--quick", action="store_true", help="of tests with a database run an eighth: so if none is named")
     parser.addoption("--every", action="store_true", help="run them all though none is named")
     parser.addoption(
-        "--database-quarter",
+        "--database-eighth",
         type=int,
-        choices=range(4),
+        choices=range(8),
         action="append",
-        help="of tests/db and tests/upgrade run those marked stress, those of the embedded server, and a quarter",
+        help="of tests/db and tests/upgrade run those marked stress, those of the embedded server, and an eighth",
     )
 
 
@@ -62,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _is_quick(config: pytest.Config) -> bool:
     """Whether a part will do: nobody has named files or tests, or said how many of them."""
-    said = ("--all", "--every", "--stress", "--stress-sixth", "--database-quarter", "-k", "-m", "--last-failed")
+    said = ("--all", "--every", "--stress", "--stress-sixth", "--database-eighth", "-k", "-m", "--last-failed")
     named = config.args_source is config.ArgsSource.ARGS
     return not named and not any(config.getoption(name, None) for name in said)
 
@@ -72,7 +73,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     server = os.environ.get("DBANON_TEST_SERVER") or (
         "DBANON_TEST_DSN" if os.environ.get("DBANON_TEST_DSN") else "auto"
     )
-    quick = "; of tests with a database a quarter (--every: all)" if config.option.quick else ""
+    quick = "; of tests with a database an eighth (--every: all)" if config.option.quick else ""
     return f"seed: {SEED} (DBANON_TEST_SEED), hypothesis {given or SEED}; test server: {server}{quick}"
 
 
@@ -108,16 +109,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= _list_skipped_cases(items) | {item for item in items if item.get_closest_marker("papers")}
         if not config.getoption("--stress"):
             stress = [item for item in items if item.get_closest_marker("stress")]
-            # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 16.
+            # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 32.
             kept = (
-                _choose_modules((item.path for item in stress), SEED // 16, 6)
+                _choose_modules((item.path for item in stress), SEED // 32, 6)
                 if config.getoption("--stress-sixth")
                 else set()
             )
             left_out |= {item for item in stress if item.path not in kept}
-    quarters = [0] if config.option.quick else config.getoption("--database-quarter")
-    if quarters:
-        left_out |= {item for item in items if _is_divided(item) and _number_quarter(item) not in quarters}
+    eighths = [0] if config.option.quick else config.getoption("--database-eighth")
+    if eighths:
+        left_out |= {item for item in items if _is_divided(item) and _number_eighth(item) not in eighths}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
     items[:] = _sort_slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -146,8 +147,8 @@ def _is_divided(item: pytest.Item) -> bool:
     return item.path.parent in DATABASE and item.path.name != "test_server.py" and not item.get_closest_marker("stress")
 
 
-def _number_quarter(item: pytest.Item) -> int:
-    return (crc32(item.nodeid.encode()) + SEED // 4) % 4
+def _number_eighth(item: pytest.Item) -> int:
+    return (crc32(item.nodeid.encode()) + SEED // 4) % 8
 
 
 def _choose_modules(files: Iterable[Path], turn: int, of: int) -> set[Path]:
@@ -196,6 +197,14 @@ def seed() -> int:
 def rng(seed: int) -> np.random.Generator:
     """A fresh generator from the session's seed."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let an interrupt raise KeyboardInterrupt, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

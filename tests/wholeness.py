@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import sql
 
+from tests.reading import read_value
+
 _ENDED = "r.status IN ('verified', 'refused')"
 _RELATION = "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 _FIXES = "(SELECT coalesce(sum(ST_NPoints(t.path)), 0) FROM dbanon.trajectory t WHERE t.dataset_id = d.dataset_id)"
@@ -123,6 +125,4 @@ def wait_until_alone(connection: psycopg.Connection, seconds: float = 30) -> Non
 
 def count(connection: psycopg.Connection, query: str | sql.Composed) -> int:
     """Return the one number a query gives."""
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, query))

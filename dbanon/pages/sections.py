@@ -245,17 +245,14 @@ class Told(Blocks):
             for row, part in zip(rows, parts, strict=True):
                 row.append(words.format_usable_resolution(part.figures) if part.figures else "not known")
         note = f"the newest {_MAX_PARTS} of {len(rows)}" if len(rows) > _MAX_PARTS else ""
+        newest = "the share left out" if self.record.run_id is None else "its k, its clauses and the share left out"
         return layout.make_section(
             "All parts, the newest first",
             layout.make_table(head, rows[:_MAX_PARTS], numbers=[1, 2, 3]),
             note=note,
             lead="dbanon computed, attacked and published each part alone. "
-            + ("" if self.chosen else f"The pictures on this page, and {self._name_newest()}, are of the newest part."),
+            + ("" if self.chosen else f"The pictures on this page, and {newest}, are of the newest part."),
         )
-
-    def _name_newest(self) -> str:
-        """Name what a page says of the newest part alone."""
-        return "the share left out" if self.record.run_id is None else "its k, its clauses and the share left out"
 
     def describe_part(self) -> Markup:
         """Say which part of a release that grows a private page is about."""

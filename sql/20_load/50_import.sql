@@ -168,7 +168,7 @@ AS $$
 DECLARE
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
     given_xy CONSTANT boolean := asked.x IS NOT NULL;
-    is_moving CONSTANT boolean := asked.time_column IS NULL;
+    is_moving CONSTANT boolean := asked.time_column IS NULL;  -- each value is a moving point, and makes many rows here
     nobody CONSTANT text[] := dbanon_internal.list_null_names(asked);
     last_s CONSTANT double precision := dbanon_internal.find_last_time(asked);
     names CONSTANT text[] := ARRAY[
@@ -185,8 +185,10 @@ BEGIN
     PERFORM dbanon_internal.show_source(query);
     BEGIN
         SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
-        -- From inside out: the row with its number; who and where; what is wrong with it; where it goes. OFFSET 0 keeps the planner from
-        -- computing an expression once for each use of it. As 12_source says, nothing here is looked up by the search path.
+        -- From inside out: the row with its number; who and where; what is wrong with it, its reason; what is kept of it. Good rows have no
+        -- content: report_rows, which says how far the load is, gives NULL. raw_cell is the text of a moving point that cannot be read.
+        -- OFFSET 0 keeps the planner from computing an expression once for each use of it. The path is for what
+        -- the source may call (12_source); nothing that stands here is looked up by it.
         INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated)
         SELECT 0, jud.line, jud.subject, jud.trip, jud.t, jud.x, jud.y, CASE WHEN NOT dbanon_internal.is_point(jud.raw_geom) THEN jud.raw_geom END, jud.reason,
             CASE WHEN jud.reason IS NOT NULL THEN dbanon_internal.copy_cells(names, ARRAY[
@@ -209,6 +211,7 @@ BEGIN
         PERFORM dbanon_internal.raise_reading_error(qualified, SQLSTATE, context);
         RAISE;
     END;
+    -- Hours that clocks have twice, and what is not of the span or is forgotten; then the rows with a reason go to dbanon_rejected.
     PERFORM dbanon_internal.settle_staged(asked, 'trajectories', ARRAY['table ' || qualified], names_time);
     PERFORM dbanon_internal.leave_out_marked();
     PERFORM dbanon_internal.note_nobody(asked);

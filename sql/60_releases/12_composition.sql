@@ -221,7 +221,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.measure_candidates(run_id bigint, new
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
--- The planner cannot know how many people an array holds.
+-- The planner cannot know how many people the array of a group holds, and would loop over all of them.
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan
@@ -231,24 +231,26 @@ DECLARE
     -- Flags of what releases say of a person.
     earlier_speaks CONSTANT integer := 1;
     run_speaks CONSTANT integer := 2;
-    run_promises CONSTANT integer := 4;  -- to hide the person here
-    run_repeats CONSTANT integer := 8;  -- an older promise
+    run_promises CONSTANT integer := 4;  -- by the groups here, which are its own
+    run_repeats CONSTANT integer := 8;  -- the very group that a release before promised, which the audience has read
 BEGIN
     -- How many candidates has Ann left for somebody who has read release 1 and run 2 of the example at dbanon_internal.list_memberships?
-    --   in:   memberships    Ann 1a 2b    Bob 1a 2b    Cid 1a; all that was said of a person, as one number: after Ann, Bob = a#b, Cid = a
-    --   by before (what 1 said, a): Ann, Bob, Cid, so n_before 3; by after: Ann, Bob, so n_after 2, and Cid, n_after 1
-    --   out:  n 2 (Ann, Bob) after 2, now 2, before 3: 2 < 3 breaks_before; n 1 (Cid) after 1, before 3: breaks_before, too
+    --   in:   memberships    Ann 1a 2b    Bob 1a 2b    Cid 1a; all that was said of a person, as one number: key_after Ann, Bob = a#b, Cid = a
+    --   by key_before (what 1 said, a): Ann, Bob, Cid, so n_before 3; by key_after: Ann, Bob, so n_after 2, and Cid, n_after 1
+    --   out:  n 2 (Ann, Bob) n_after 2, k_now 2, k_before 3: 2 < 3 breaks_before; n 1 (Cid) n_after 1, k_before 3: breaks_before, too
     -- memberships to block say who is told apart by nobody; knowledge to alike count; judged compares with k; named says who they are.
     RETURN QUERY
     WITH memberships AS MATERIALIZED (
         SELECT mem.* FROM dbanon_internal.list_memberships(measure_candidates.run_id, measure_candidates.new_release, measure_candidates.secret) mem
     ), comparison AS MATERIALIZED (
+        -- Each is of one moment. One audience of a moment has read all that speaks there: it needs no choice of releases.
         SELECT com.*, cardinality(com.read) = max(cardinality(com.read)) OVER (PARTITION BY com.moment) AS entire
         FROM (SELECT com.comparison, com.moment, array_agg(DISTINCT com.release_id) AS read
               FROM dbanon_internal.list_comparisons(measure_candidates.run_id, measure_candidates.new_release, measure_candidates.secret) com
               GROUP BY com.comparison, com.moment) com
     ), member AS MATERIALIZED (
-        -- The exclusive or of the keys of all groups of a person: equal for those who are in the same groups of the same releases.
+        -- The exclusive or of the keys of all groups of a person: equal for those who are in the same groups of the same releases. A key
+        -- is of one group of one release, so no two cancel.
         SELECT mem.moment, mem.person, bit_xor(mem.group_key) AS group_keys FROM memberships mem
         WHERE EXISTS (SELECT FROM comparison com WHERE NOT com.entire)
         GROUP BY mem.moment, mem.person
@@ -268,23 +270,23 @@ BEGIN
                     JOIN comparison com ON com.moment = part.moment AND NOT com.entire OFFSET 0) part
               JOIN memberships mem ON mem.moment = part.moment AND mem.person = part.example AND mem.release_id = ANY (part.read)) stated
     ), knowledge AS MATERIALIZED (
-        SELECT sta.comparison, sta.example, min(sta.n) AS n, bit_xor(sta.group_key) AS after,
-            bit_xor(CASE WHEN sta.flags = earlier_speaks THEN sta.group_key ELSE 0 END) AS before, max(sta.k) AS k_before,
+        SELECT sta.comparison, sta.example, min(sta.n) AS n, bit_xor(sta.group_key) AS key_after,
+            bit_xor(CASE WHEN sta.flags = earlier_speaks THEN sta.group_key ELSE 0 END) AS key_before, max(sta.k) AS k_before,
             bit_or(sta.flags) AS flags
         FROM statement sta GROUP BY sta.comparison, sta.example
     ), class AS NOT MATERIALIZED (
-        -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks. What is `after` says also
-        -- what was `before` and which flags there are; few columns to tell classes by keep the table of them small.
-        SELECT kno.comparison, kno.after, min(kno.before) AS before, min(kno.flags) AS flags, max(kno.k_before) AS k_before, sum(kno.n) AS n,
+        -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks. Who has the same
+        -- key_after has the same key_before and flags, so min() gives these: few columns to tell classes by keep the table of them small.
+        SELECT kno.comparison, kno.key_after, min(kno.key_before) AS key_before, min(kno.flags) AS flags, max(kno.k_before) AS k_before, sum(kno.n) AS size,
             min(kno.example) AS example
-        FROM knowledge kno GROUP BY kno.comparison, kno.after
+        FROM knowledge kno GROUP BY kno.comparison, kno.key_after
     ), alike AS MATERIALIZED (
-        -- Classes that came of one by what the run says, and are of the same size, are judged alike: of many people few are left.
-        SELECT class.comparison, class.before, class.flags, class.n AS n_after, max(class.k_before) AS k_before, sum(class.n)::bigint AS n,
+        -- Classes that came of one by what the run says, and are of the same size, are judged alike: one row for all of them.
+        SELECT class.comparison, class.key_before, class.flags, class.size AS n_after, max(class.k_before) AS k_before, sum(class.size)::bigint AS n,
             min(class.example) AS example
-        FROM class GROUP BY class.comparison, class.before, class.flags, class.n
+        FROM class GROUP BY class.comparison, class.key_before, class.flags, class.size
     ), earlier AS (
-        SELECT alike.comparison, alike.before, sum(alike.n)::bigint AS n FROM alike GROUP BY alike.comparison, alike.before
+        SELECT alike.comparison, alike.key_before, sum(alike.n)::bigint AS n FROM alike GROUP BY alike.comparison, alike.key_before
     ), judged AS MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
         SELECT cla.*, coalesce(cla.n_after < cla.k_now, false) AS breaks_now,
@@ -292,14 +294,14 @@ BEGIN
         FROM (SELECT alike.*, earlier.n AS n_before, CASE WHEN alike.flags & run_promises <> 0 THEN (
                           SELECT known.k FROM dbanon_internal.list_compared(measure_candidates.run_id, measure_candidates.new_release) known
                           WHERE known.release_id = measure_candidates.new_release) END AS k_now
-              FROM alike JOIN earlier ON earlier.comparison = alike.comparison AND earlier.before = alike.before) cla
+              FROM alike JOIN earlier ON earlier.comparison = alike.comparison AND earlier.key_before = alike.key_before) cla
     ), named AS (
-        -- Who they are matters only where a person may be counted twice.
+        -- Asked for where the caller adds up comparisons, and must not count a person twice. Of outcomes that share all these, all people.
         SELECT judged.comparison, judged.k_before, judged.k_now, judged.n_after, array_agg(coalesce(mem.person, kno.example)) AS people
         FROM judged
-        JOIN class ON class.comparison = judged.comparison AND class.before = judged.before AND class.flags = judged.flags
-            AND class.n = judged.n_after
-        JOIN knowledge kno ON kno.comparison = class.comparison AND kno.after = class.after
+        JOIN class ON class.comparison = judged.comparison AND class.key_before = judged.key_before AND class.flags = judged.flags
+            AND class.size = judged.n_after
+        JOIN knowledge kno ON kno.comparison = class.comparison AND kno.key_after = class.key_after
         LEFT JOIN (SELECT com.comparison, member.person, block.example
                    FROM block JOIN member ON member.moment = block.moment AND member.group_keys = block.group_keys
                    JOIN comparison com ON com.moment = block.moment AND NOT com.entire) mem

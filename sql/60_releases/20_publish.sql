@@ -300,7 +300,7 @@ DECLARE
     new_release bigint;
     old_release bigint;
     before text;
-    known numeric;
+    groups_sum numeric;
     overlap jsonb;
     few jsonb;
     allowed boolean;
@@ -346,15 +346,17 @@ BEGIN
 
     -- 3. Copy the rows, before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
+    -- Unless the release grows, all columns of part are null.
     SELECT par.* INTO part FROM dbanon_internal.prepare_part(publish.run_id, publish.name, publish.readers) par WHERE publish.grow;
     copied := dbanon_internal.copy_release(publish.run_id, new_release, part.prefix, part.bounds);
     PERFORM dbanon_internal.store_cells(publish.run_id, new_release);
     -- 4. Compare with earlier releases. One publication of a population after the other: what each is measured with stays all there is until it ends.
     PERFORM dbanon_internal.lock_population(run.dataset_id);
-    -- What the next publication is compared with; kept for as long as adversaries know the release, that is always.
+    -- What the next publication is compared with; kept for as long as adversaries know the release, that is always. Each check below refuses
+    -- unless allow_overlap lets it through; what it returns then is stored with the release, and says whether there was anything to allow.
     PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
     PERFORM dbanon_internal.store_requests(publish.run_id, new_release);
-    known := dbanon_internal.compute_groups_sum(new_release, run.dataset_id);
+    groups_sum := dbanon_internal.compute_groups_sum(new_release, run.dataset_id);
     overlap := dbanon_internal.demand_kept_promises(publish.run_id, new_release, checked.content, publish.allow_overlap)
         || dbanon_internal.demand_classes(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
@@ -394,7 +396,7 @@ BEGIN
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
                     dbanon_internal.find_run_span(publish.run_id), dbanon_internal.compute_run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN checked.content END,
-                    known, dbanon_internal.compute_cells_sum(new_release, run.dataset_id), says.holds, says.step_s, says.window_s, says.day_zone,
+                    groups_sum, dbanon_internal.compute_cells_sum(new_release, run.dataset_id), says.holds, says.step_s, says.window_s, says.day_zone,
                     dbanon_internal.find_run_extent(publish.run_id), dbanon_internal.find_pois_at(new_release, run.dataset_id),
                     dbanon_internal.compute_share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.acceptance.commands import Done, call
+from tests.acceptance.commands import call, demand_done
 
 SRID = 32610
 
@@ -66,8 +66,3 @@ class Place:
         demand_done(call(url, "run", family, "--dataset", self.name, "--seed", "7", *options))
         why = ("--allow-overlap", "--reason", "a comparison of answers")
         demand_done(call(url, "publish", str(number), name, *why, *grow))
-
-
-def demand_done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told

@@ -56,6 +56,11 @@ def call(url: str, *arguments: str) -> Done:
     return Done(ended.value.code, stdout.getvalue(), stderr.getvalue())
 
 
+def demand_done(told: Done) -> Done:
+    assert told.code == 0, told.stderr
+    return told
+
+
 def run_typed(url: str, folder: Path, command: str) -> Done:
     """Run a command of a page in a folder: one of dbanon's in this process, anything else in bash."""
     words = shlex.split(command.replace("\\\n", " "))

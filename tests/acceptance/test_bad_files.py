@@ -14,7 +14,7 @@ import pytest
 
 from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
-from tests.acceptance.commands import Done, call, read_json, start, wait_for_end
+from tests.acceptance.commands import Done, call, demand_done, read_json, start, wait_for_end
 from tests.acceptance.samples import GOOD, HEAD, SECRETS, START_S, format_fixes, make_parquet
 from tests.facts import demand_refused, expect_refusal
 
@@ -22,11 +22,7 @@ pytestmark = pytest.mark.db
 
 # What it is: (name, content, facts that are named beside the name).
 FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
-    "a header without a line end": (
-        "header.csv",
-        HEAD.strip().encode(),
-        ("rows", "none"),
-    ),
+    "a header without a line end": ("header.csv", HEAD.strip().encode(), ("rows", "none")),
     "a blank header": ("blank.csv", b"   \n \n", ("empty",)),
     "bytes that are no text for a header": (
         "noise.csv",
@@ -39,11 +35,7 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "semicolons and no header": ("values.csv", format_fixes(4).replace(",", ";").encode(), ("first line",)),
     "tabs and no header": ("values.tsv", format_fixes(4).replace(",", "\t").encode(), ("first line",)),
     "vertical bars and no header": ("values.txt", format_fixes(4).replace(",", "|").encode(), ("first line",)),
-    "an opened quote": (
-        "quote.csv",
-        (GOOD + '"ysolde,1,8.2173,53.1415\n').encode(),
-        ("whole",),
-    ),
+    "an opened quote": ("quote.csv", (GOOD + '"ysolde,1,8.2173,53.1415\n').encode(), ("whole",)),
     "a list a row for a position": (
         "list.parquet",
         make_parquet(x=pa.array([[8.2173], [1.0, 2.0], []])),
@@ -54,11 +46,7 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
         make_parquet(subject=pa.array([["ysolde"], ["tristan"], []])),
         ("'subject'", "lists"),
     ),
-    "a structure a row": (
-        "struct.parquet",
-        make_parquet(x=pa.array([{"lon": 8.2173}] * 3)),
-        ("'x'", "structures"),
-    ),
+    "a structure a row": ("struct.parquet", make_parquet(x=pa.array([{"lon": 8.2173}] * 3)), ("'x'", "structures")),
     "a page of a login": ("login.csv", b"<!DOCTYPE html><p>ysolde", ("login", "Download")),
     "KML": ("a.kml", b"<?xml version='1.0'?><kml>ysolde 8.2173", ("gpsbabel -i kml -f a.kml -o gpx -F a.gpx",)),
     "lines of comments": ("a.csv", b"# by ysolde\n" + GOOD.encode(), ("Line 1", "#")),
@@ -68,11 +56,7 @@ FILES: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
         b'{"type": "LineString", "coordinates": [[8.2173, 53.1415], [1, 2]]}}',
         ("'geometry'", "points"),
     ),
-    "bytes for a subject": (
-        "bytes.parquet",
-        make_parquet(subject=pa.array([b"\xff", b"ysolde", b"b"])),
-        ("UTF-8",),
-    ),
+    "bytes for a subject": ("bytes.parquet", make_parquet(subject=pa.array([b"\xff", b"ysolde", b"b"])), ("UTF-8",)),
 }
 
 
@@ -165,8 +149,7 @@ def test_a_zone_that_one_of_the_readers_does_not_know_is_refused(
 def test_a_name_that_a_terminal_would_obey_is_in_quarantine(database: str, load: Callable[..., Done]) -> None:
     names = enumerate(["a\x1b[2J", "b\0", "c\x9b", "d\x7f"])
     rows = "".join(f"{name},{START_S + 60 * i},8.2173,53.1415\n" for i, name in names)
-    done = load("names.csv", (HEAD + f"good,{START_S},8.2173,53.1415\n" * 4000 + rows).encode())
-    assert done.code == 0, done.stderr
+    done = demand_done(load("names.csv", (HEAD + f"good,{START_S},8.2173,53.1415\n" * 4000 + rows).encode()))
     assert "quarantined: control-characters      4" in done.stdout
 
 
@@ -240,8 +223,7 @@ def test_a_dataset_must_have_a_name_that_can_be_seen(database: str, load: Callab
 
 def test_a_subject_that_is_no_number_among_numbers_is_missing(database: str, load: Callable[..., Done]) -> None:
     """Pandas makes floats of whole numbers where one is missing; NaN is nobody."""
-    done = load("floats.parquet", make_parquet(subject=pa.array([1.0, float("nan"), 1.0])))
-    assert done.code == 0, done.stderr
+    demand_done(load("floats.parquet", make_parquet(subject=pa.array([1.0, float("nan"), 1.0]))))
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT DISTINCT subject FROM dbanon.trajectory").fetchall() == [("1",)]
         assert connection.execute("SELECT reason FROM dbanon.quarantine").fetchall() == [("missing-subject",)]

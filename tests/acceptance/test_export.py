@@ -22,7 +22,7 @@ from dbanon.database import Database, open_database
 from dbanon.postgres import arrow
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, heed_signals, read_json, start, wait_for_end
+from tests.acceptance.commands import call, demand_done, heed_signals, read_json, start, wait_for_end
 from tests.facts import demand_named, demand_refused, expect_refusal
 
 FIRST = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384));"
@@ -107,8 +107,7 @@ def test_a_file_holds_the_rows_of_the_view_and_its_promise(
     anna: str, city: str, tmp_path: Path, name: str, suffix: str
 ) -> None:
     file = tmp_path / f"release{suffix}"
-    done = call(anna, "export", name, str(file), "--json")
-    assert done.code == 0, done.stderr
+    done = demand_done(call(anna, "export", name, str(file), "--json"))
     expected, promise = read_view(city, name)
     assert read_json(done) == {"release": name, "file": str(file), "rows": len(expected)}
     found, said = read_back(file)

@@ -16,7 +16,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from tests.acceptance.commands import Done, call
+from tests.acceptance.commands import Done, call, demand_done
 from tests.clients import find_client
 
 pytestmark = [pytest.mark.db, pytest.mark.stress, pytest.mark.usefixtures("short_search")]
@@ -66,11 +66,6 @@ def walk(rng: np.random.Generator, people: int, side_m: float) -> np.ndarray:
 def write_csv(path: Path, header: str, rows: list[str]) -> str:
     path.write_text("\n".join([header, *rows, ""]))
     return str(path)
-
-
-def demand_done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told
 
 
 @dataclass

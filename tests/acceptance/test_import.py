@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests import wholeness
-from tests.acceptance.commands import call, read_json
+from tests.acceptance.commands import call, demand_done, read_json
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
@@ -12,8 +12,7 @@ GPS = ("import", "public.gps", "--subject", "subject", "--time", "t", "--geom", 
 
 
 def test_a_table_is_imported_run_and_published(city_url: str) -> None:
-    done = call(city_url, *GPS, "--dataset", "moved", "--json")
-    assert done.code == 0, done.stderr
+    done = demand_done(call(city_url, *GPS, "--dataset", "moved", "--json"))
     told = read_json(done)
     assert (told["kind"], told["source"], told["subjects"]) == ("trajectories", ["table public.gps"], 300)
     assert told["read"] == told["kept"]

@@ -29,6 +29,7 @@ from tests.acceptance.commands import (
     Done,
     Stage,
     call,
+    demand_done,
     hold_up,
     list_waiting,
     read_json,
@@ -36,6 +37,7 @@ from tests.acceptance.commands import (
     wait_for_end,
 )
 from tests.facts import demand_named, demand_refused
+from tests.reading import read_row
 
 pytestmark = pytest.mark.stress
 
@@ -47,9 +49,7 @@ MORE = (*SOME, "a load before it reads", "a load storing sites", "a run writing 
 
 
 def find_last_run(connection: psycopg.Connection) -> tuple[int, str]:
-    row = connection.execute("SELECT run_id, status FROM dbanon.run ORDER BY run_id DESC LIMIT 1").fetchone()
-    assert row is not None
-    return row
+    return read_row(connection, "SELECT run_id, status FROM dbanon.run ORDER BY run_id DESC LIMIT 1")
 
 
 def check_whole(url: str, stage: str, files: tuple[Path, Path]) -> None:
@@ -58,8 +58,7 @@ def check_whole(url: str, stage: str, files: tuple[Path, Path]) -> None:
         wholeness.wait_until_alone(connection)
         assert call(url, "runs").code == 0
         assert wholeness.find_broken(connection) == []
-        again = call(url, *STAGES[stage].words(files))
-        assert again.code == 0, again.stderr
+        demand_done(call(url, *STAGES[stage].words(files)))
         assert wholeness.find_broken(connection) == []
 
 

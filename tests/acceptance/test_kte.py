@@ -10,7 +10,8 @@ import pytest
 
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call
+from tests.acceptance.commands import Done, call, demand_done
+from tests.clones import clone_of
 from tests.facts import demand_named, demand_refused
 from tests.pages import ROOT
 
@@ -22,11 +23,6 @@ DAY_OPTIONS = ("--instants", "720", "--start", "2026-01-05T08:00:00Z")
 
 def run(url: str, *options: str) -> Done:
     return call(url, "run", "kte", "--dataset", "phones", "-p", f"k={K}", "--seed", "7", *options)
-
-
-def demand_done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +38,7 @@ def phones_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str
         yield parse(url)["dbname"]
 
 
-@pytest.fixture
-def database(dbanon_server: Target, phones_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, phones_template) as url:
-        yield url
+database = clone_of("phones_template")
 
 
 @pytest.mark.parametrize(

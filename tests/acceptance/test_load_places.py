@@ -21,6 +21,7 @@ from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, read_json, start, wait_for_end
 from tests.acceptance.samples import START_S
+from tests.clones import clone_of
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
@@ -69,17 +70,11 @@ def town_name(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pyt
         yield psycopg.conninfo.conninfo_to_dict(url)["dbname"]
 
 
-@pytest.fixture
-def town(dbanon_server: Target, town_name: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, town_name) as url:
-        yield url
+town = clone_of("town_name")
 
 
-@pytest.fixture(scope="module")
-def unchanged(dbanon_server: Target, town_name: str) -> Iterator[str]:
-    """A database that commands refuse to change, for all of them."""
-    with cloned_database(dbanon_server, town_name) as url:
-        yield url
+unchanged = clone_of("town_name", scope="module")
+"""A database that commands refuse to change, for all of them."""
 
 
 def _load(url: str, kind: str, path: Path, *options: str) -> Done:

@@ -17,8 +17,9 @@ from dbanon.database import open_database
 from dbanon.postgres.connection import connect_to_hold
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, read_json
+from tests.acceptance.commands import Done, call, demand_done, read_json
 from tests.acceptance.conftest import REAL_DATA
+from tests.clones import clone_of
 from tests.facts import demand_refused, expect_refusal
 
 pytestmark = pytest.mark.db
@@ -35,11 +36,6 @@ def run(url: str, *options: str, dataset: str = "fleet", k: int = K) -> Done:
     return call(url, "run", "mob", "--dataset", dataset, "-p", f"k={k}", "--seed", "7", *options)
 
 
-def demand_done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told
-
-
 @pytest.fixture(scope="module")
 def fleet_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     """Name of a database with a generated fleet, and verified runs: all rows, generalised ones alone, extreme-union."""
@@ -51,10 +47,7 @@ def fleet_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]
         yield parse(url)["dbname"]
 
 
-@pytest.fixture
-def database(dbanon_server: Target, fleet_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, fleet_template) as url:
-        yield url
+database = clone_of("fleet_template")
 
 
 # ---- published and read ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.postgres.connection import connect_to_hold
 from tests import wholeness
 from tests.acceptance import workers
-from tests.acceptance.commands import call, read_json, shift_rows
+from tests.acceptance.commands import call, demand_done, read_json, shift_rows
 from tests.acceptance.pooler import run_pooler
 from tests.facts import demand_refused, expect_refusal
 from tests.hints import tries
@@ -36,8 +36,7 @@ def test_commands_and_a_worker_work_through_a_pooler(
             ("runs",),
         )
         for command in commands:
-            done = call(url, *command)
-            assert done.code == 0, done.stderr
+            demand_done(call(url, *command))
         with workers.keep_up(url, tmp_path / "log", "--lock-dsn", city_url) as worker:
             with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
                 call_it = (

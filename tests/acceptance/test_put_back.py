@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, demand_done
 from tests.clients import find_client
 from tests.facts import demand_refused
 
@@ -34,10 +34,8 @@ def walkers(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("cleans", [False, True], ids=["schemas dropped", "--clean"])
 def test_a_lost_night_is_not_published_again(database: str, walkers: Path, cleans: bool) -> None:
-    loaded = call(database, "load", "trajectories", str(walkers), "--dataset", "r")
-    assert loaded.code == 0, loaded.stderr
-    first = call(database, *RUN, "-p", "k=5", "-p", "until=2008-06-04T08:10Z", "--publish", "first")
-    assert first.code == 0, first.stderr
+    demand_done(call(database, "load", "trajectories", str(walkers), "--dataset", "r"))
+    demand_done(call(database, *RUN, "-p", "k=5", "-p", "until=2008-06-04T08:10Z", "--publish", "first"))
     dump = [*find_client("pg_dump", database), "-Fc", "-d", database]
     dumped = subprocess.run(dump, check=True, stdout=subprocess.PIPE).stdout
     assert call(database, *LOST, "-p", "k=5", "--publish", "lost").code == 0

@@ -6,7 +6,6 @@ import re
 import resource
 import signal
 import stat
-from collections.abc import Iterator
 from datetime import UTC
 from html import unescape
 from pathlib import Path
@@ -17,22 +16,19 @@ import pytest
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.cli import sweeping
 from dbanon.database import Database, open_database
-from dbanon.postgres.server import Target
 from dbanon.reports import reporting
 from dbanon.results.figures import Evaluation
-from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, read_json
+from dbanon.testing import logins
+from tests.acceptance.commands import call, demand_done, read_json
+from tests.clones import clone_of
 from tests.facts import expect_refusal
 from tests.sweeps import GRID, make_sweep
 
 pytestmark = pytest.mark.db
 
 
-@pytest.fixture
-def own_city(dbanon_server: Target, releases_template: str) -> Iterator[str]:
-    """URL of a copy of the database with two releases, to be changed."""
-    with cloned_database(dbanon_server, releases_template) as url:
-        yield url
+own_city = clone_of("releases_template")
+"""URL of a copy of the database with two releases, to be changed."""
 
 
 def read_words(html: str) -> str:
@@ -43,8 +39,7 @@ def read_words(html: str) -> str:
 
 def test_a_page_for_the_file_says_promise_tests_intruder_and_who_reads(city: str, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    told = call(city, "report", "city_k5", "-o", str(file))
-    assert told.code == 0, told.stderr
+    demand_done(call(city, "report", "city_k5", "-o", str(file)))
     html = file.read_text()
     text = read_words(html)
     for said in (
@@ -71,8 +66,7 @@ def test_a_page_for_the_file_says_promise_tests_intruder_and_who_reads(city: str
 def test_a_page_for_analysts_is_the_same_with_their_own_login(city: str, anna: str, tmp_path: Path) -> None:
     pages = [tmp_path / "administrator.html", tmp_path / "anna.html"]
     for url, page in zip((city, anna), pages, strict=True):
-        told = call(url, "report", "city_k5", "--for", "analysts", "-o", str(page))
-        assert told.code == 0, told.stderr
+        demand_done(call(url, "report", "city_k5", "--for", "analysts", "-o", str(page)))
     assert pages[0].read_bytes() == pages[1].read_bytes()
     text = read_words(pages[0].read_text())
     assert "published.left_out" in text
@@ -141,8 +135,7 @@ def test_a_page_with_truth_is_private_in_every_way(
     database, run_id = verified_city
     database.publish(run_id, "city_k5")
     url = database.target.url
-    told = call(url, "--json", "report", "city_k5", "--with-truth", "-o", str(tmp_path / "page.html"))
-    assert told.code == 0, told.stderr
+    told = demand_done(call(url, "--json", "report", "city_k5", "--with-truth", "-o", str(tmp_path / "page.html")))
     file = Path(str(read_json(told)["file"]))
     assert file == tmp_path / "page-PRIVATE.html"
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
@@ -225,8 +218,7 @@ def test_a_run_without_requests_is_not_said_to_keep_what_is_promised_of_requests
 
 
 def test_two_releases_of_different_promises_are_side_by_side_and_not_ranked(city: str, tmp_path: Path) -> None:
-    told = call(city, "compare", "city_k5", "city_sites", "-o", str(tmp_path / "two.html"))
-    assert told.code == 0, told.stderr
+    demand_done(call(city, "compare", "city_k5", "city_sites", "-o", str(tmp_path / "two.html")))
     text = read_words((tmp_path / "two.html").read_text())
     assert "neither is better" in text
     assert "published.city_k5" in text

@@ -2,10 +2,9 @@
 
 import dataclasses
 import re
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -281,15 +280,7 @@ def test_a_verdict_is_not_stored_without_the_status(
     assert read_ending(database) == ("failed", 0, 0)
 
 
-@pytest.fixture
-def _heeding() -> Iterator[None]:
-    """Heed Ctrl-C, which whoever runs the tests may have had ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_heeding")
+@pytest.mark.usefixtures("interruptible")
 def test_over_a_run_whose_lock_was_lost_nothing_is_written(
     verified_city: tuple[Database, int], city_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

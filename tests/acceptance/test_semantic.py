@@ -11,7 +11,8 @@ import pytest
 
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, read_json
+from tests.acceptance.commands import Done, call, demand_done, read_json
+from tests.clones import clone_of
 from tests.facts import demand_refused
 from tests.hints import tries
 
@@ -26,11 +27,6 @@ def run(url: str, *options: str, dataset: str = "town") -> Done:
     return call(url, "run", "semantic", "--dataset", dataset, "--seed", "7", *options)
 
 
-def demand_done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told
-
-
 @pytest.fixture(scope="module")
 def town_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     """Name of a database with a generated town, and verified runs: with l and t, and k alone."""
@@ -41,10 +37,7 @@ def town_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
         yield parse(url)["dbname"]
 
 
-@pytest.fixture
-def database(dbanon_server: Target, town_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, town_template) as url:
-        yield url
+database = clone_of("town_template")
 
 
 # ---- its page --------------------------------------------------------------------------------------------------------

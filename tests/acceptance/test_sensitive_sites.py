@@ -11,7 +11,8 @@ import pytest
 
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, read_json
+from tests.acceptance.commands import Done, call, demand_done, read_json
+from tests.clones import clone_of
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
@@ -34,11 +35,6 @@ def town_files(city_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathF
     rows.append(f"outside,{max(float(lon) for _, lon, _ in there) + 0.002},{there[0][2]}\n")
     sites.write_text("name,lon,lat\n" + "".join(rows))
     return people, sites
-
-
-def demand_done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told
 
 
 def load_subjects(url: str, file: Path, dataset: str, *options: str) -> None:
@@ -67,10 +63,7 @@ def town_template(
         yield parse(url)["dbname"]
 
 
-@pytest.fixture
-def database(dbanon_server: Target, town_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, town_template) as url:
-        yield url
+database = clone_of("town_template")
 
 
 # ---- the whole way ---------------------------------------------------------------------------------------------------

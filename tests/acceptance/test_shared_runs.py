@@ -12,12 +12,13 @@ import pytest
 
 import dbanon
 from dbanon.postgres.server import Target
-from dbanon.testing import cloned_database, shared_database
-from tests import wholeness
+from dbanon.testing import shared_database
 from tests.acceptance import workers
 from tests.acceptance.commands import call
-from tests.acceptance.workers import wait_until
+from tests.acceptance.workers import check_whole, read_run, wait_until
+from tests.clones import clone_of
 from tests.facts import demand_refused
+from tests.reading import read_value
 
 pytestmark = pytest.mark.stress
 
@@ -50,10 +51,7 @@ def crowd_template(dbanon_server: Target, city_template: tuple[str, int]) -> Ite
         yield name
 
 
-@pytest.fixture
-def city_url(dbanon_server: Target, crowd_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, crowd_template) as clone:
-        yield clone
+city_url = clone_of("crowd_template")
 
 
 @pytest.fixture
@@ -68,15 +66,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def submit_run(city: psycopg.Connection, submit: str = SUBMIT) -> int:
-    row = city.execute(submit).fetchone()
-    assert row is not None
-    return row[0]
-
-
-def read_run(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
-    row = city.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
-    assert row is not None
-    return row
+    return read_value(city, submit)
 
 
 def hash_rows(city: psycopg.Connection, run_id: int) -> bytes:
@@ -102,19 +92,11 @@ def has_all_helpers(city: psycopg.Connection, run_id: int) -> bool:
 
 
 def find_holder(city: psycopg.Connection, run_id: int) -> int:
-    row = city.execute("SELECT worker FROM dbanon.run WHERE run_id = %s", [run_id]).fetchone()
-    assert row is not None
-    return int(row[0].split()[-1])
+    return int(read_value(city, "SELECT worker FROM dbanon.run WHERE run_id = %s", run_id).split()[-1])
 
 
 def has_processes(pids: list[int]) -> bool:
     return any(Path(f"/proc/{pid}").exists() for pid in pids)
-
-
-def check_whole(city: psycopg.Connection) -> None:
-    wholeness.wait_until_alone(city)
-    city.execute("SELECT dbanon_internal.reap_runs()")
-    assert wholeness.find_broken(city) == []
 
 
 def test_helpers_compute_a_run_and_the_rows_are_those_of_one_process(

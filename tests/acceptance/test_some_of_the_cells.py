@@ -1,14 +1,12 @@
 """A run of some of the cells of an earlier release: what clinics are in a quarter of clinics, and in the whole city."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dbanon.postgres.server import Target
-from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call
 from tests.facts import demand_refused
 
@@ -66,12 +64,6 @@ def load_day(connection: psycopg.Connection, name: str, day: int, cells: list[in
         where = [home] * 8 + moves.integers(0, SIDE**2, 12).tolist() + [home] * 4
         fixes = [(*place(cell, moves), START_S + day * DAY_S + 3600 * hour) for hour, cell in enumerate(where)]
         connection.execute(TRAJECTORY, [dataset, person, dataset, f"p{person}", Jsonb(fixes)])
-
-
-@pytest.fixture
-def database(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, dbanon_template) as url:
-        yield url
 
 
 @pytest.fixture

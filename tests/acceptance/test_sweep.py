@@ -15,7 +15,7 @@ from dbanon.base.errors import DataError, ParameterError
 from dbanon.database import Database, open_database
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, read_json, run_typed
+from tests.acceptance.commands import call, demand_done, read_json, run_typed
 from tests.facts import demand_refused
 from tests.hints import tries
 
@@ -90,8 +90,7 @@ def test_each_combination_is_a_row_and_one_that_cannot_be_says_why(database: Dat
 def test_a_sweep_writes_a_page_or_a_table_for_its_owner_alone(swept: str, tmp_path: Path) -> None:
     already = count_runs(swept)
     html, table = tmp_path / "sweep.html", tmp_path / "sweep.csv"
-    done = call(swept, *WORDS, "-o", str(html), "--want", "published_share>=0.5")
-    assert done.code == 0, done.stderr
+    done = demand_done(call(swept, *WORDS, "-o", str(html), "--want", "published_share>=0.5"))
     assert (
         "dbanon run tp-aware --dataset city --algorithm traj-anon -p k=5 -p instants=10 --publish NAME" in done.stdout
     )

@@ -9,7 +9,8 @@ import pytest
 from dbanon.methods import METHODS
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, demand_done
+from tests.clones import clone_of
 
 pytestmark = pytest.mark.db
 
@@ -19,15 +20,11 @@ K = 4
 @pytest.fixture(scope="module")
 def town_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     with cloned_database(dbanon_server, dbanon_template) as url:
-        made = call(url, "synth", "--dataset", "town", "--objects", "150", "--instants", "40")
-        assert made.code == 0, made.stderr
+        demand_done(call(url, "synth", "--dataset", "town", "--objects", "150", "--instants", "40"))
         yield parse(url)["dbname"]
 
 
-@pytest.fixture
-def database(dbanon_server: Target, town_template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, town_template) as url:
-        yield url
+database = clone_of("town_template")
 
 
 @pytest.mark.parametrize("cloak", ["mbr", "quadrant"])
@@ -36,8 +33,7 @@ def test_every_algorithm_publishes_groups_of_k_that_withstand_the_adversary(
     database: str, login: Callable[[str], str], algorithm: str, cloak: str
 ) -> None:
     words = ("-p", f"k={K}", "-p", "instants=10", "-p", f"cloak={cloak}", "--publish", "town_log", "--json")
-    ran = call(database, "run", "tp-aware", "--dataset", "town", "--algorithm", algorithm, *words)
-    assert ran.code == 0, ran.stderr
+    ran = demand_done(call(database, "run", "tp-aware", "--dataset", "town", "--algorithm", algorithm, *words))
     told = json.loads(ran.stdout)
     assert (told["algorithm"], told["status"], told["verification"]["passed"]) == (algorithm, "verified", True)
     with psycopg.connect(login("dbanon_analyst")) as analyst:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests import pages
-from tests.acceptance.commands import call, read_json
+from tests.acceptance.commands import call, demand_done, read_json
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
@@ -45,8 +45,7 @@ def test_the_commands_of_the_page_load_what_it_says(database: str, folder: Path)
     [block] = [text for _, text in pages.list_blocks(PAGE, "console") if "Geolife" in text]
     told = []
     for command, _ in pages.split_typed(block):
-        done = call(database, *shlex.split(command)[1:], "--json")
-        assert done.code == 0, done.stderr
+        done = demand_done(call(database, *shlex.split(command)[1:], "--json"))
         told.append(read_json(done))
     assert [(one["read"], one["kept"], one["subjects"], one["trajectories"]) for one in told] == [
         (4, 4, 2, 4), (4, 4, 2, 2), (1, 1, 1, 1), (2, 2, 1, 1),
@@ -111,6 +110,5 @@ def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_left(
 def test_the_words_for_no_person_are_an_option(database: str, folder: Path, more: tuple[str, ...], kept: int) -> None:
     rows = "".join(f"{name},2026-01-05T08:0{i}:00Z,8.2,53.1\n" for i, name in enumerate(("NA", "NULL", "a", "")))
     (folder / "people.csv").write_text(f"subject,time,x,y\n{rows}")
-    done = call(database, "load", "trajectories", "people.csv", "--dataset", "people", *more, "--json")
-    assert done.code == 0, done.stderr
+    done = demand_done(call(database, "load", "trajectories", "people.csv", "--dataset", "people", *more, "--json"))
     assert (read_json(done)["kept"], read_json(done)["quarantined"]) == (kept, {"missing-subject": 4 - kept})

@@ -16,12 +16,12 @@ import pytest
 from dbanon import worker as processes
 from dbanon.database import open_database
 from dbanon.postgres import server
-from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, list_waiting, read_json, start, wait_for_end
-from tests.acceptance.workers import wait_until
-from tests.facts import demand_named, demand_refused
+from tests.acceptance.workers import check_whole, read_run, wait_until
+from tests.facts import demand_named, demand_refused, expect_refusal
 from tests.hints import tries
+from tests.reading import collect_notices, read_value
 
 pytestmark = pytest.mark.stress
 
@@ -45,15 +45,7 @@ def operator_url(city_url: str, login: Callable[[str], str]) -> str:
 
 
 def submit_run(city: psycopg.Connection) -> int:
-    row = city.execute(SUBMIT).fetchone()
-    assert row is not None
-    return row[0]
-
-
-def read_run(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
-    row = city.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
-    assert row is not None
-    return row
+    return read_value(city, SUBMIT)
 
 
 @contextmanager
@@ -69,17 +61,10 @@ def make_lock_check(city: psycopg.Connection, count: int = 1) -> Callable[[], bo
     return lambda: len(list_waiting(city)) == count
 
 
-def check_whole(city: psycopg.Connection) -> None:
-    wholeness.wait_until_alone(city)
-    city.execute("SELECT dbanon_internal.reap_runs()")
-    assert wholeness.find_broken(city) == []
-
-
 def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    heard: list[str] = []
-    city.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    heard = collect_notices(city)
     with workers.keep_up(city_url, log) as worker:
         row = city.execute(
             "CALL dbanon.anonymize(dataset => 'city', method => 'tp-aware', params => '{\"k\": 7}', "
@@ -115,10 +100,9 @@ def test_anonymize_leaves_a_trace_of_what_it_could_not_publish_and_ends_readers_
         operator.execute(call_it % "")
         with psycopg.connect(analyst) as reader:
             reader.execute("SELECT FROM published.night")
-            with pytest.raises(psycopg.Error) as caught:
+            with expect_refusal("DA013") as caught:
                 operator.execute(call_it % "")
             who = f"{reader.info.user} (process {reader.info.backend_pid})"
-            assert caught.value.sqlstate == "DA013"
             assert who in (caught.value.diag.message_primary or "")
             assert "end_readers => true" in (caught.value.diag.message_hint or "")
             (status, error, reason) = read_run(city, 3, "status, error, publish_error")
@@ -297,9 +281,8 @@ def test_what_is_wrong_with_a_run_is_its_error_and_the_worker_goes_on(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
     with workers.keep_up(city_url, log) as worker:
-        with pytest.raises(psycopg.Error) as caught:
+        with expect_refusal("DA016") as caught:
             city.execute("CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 5000}', publish_as => 'never')")
-        assert caught.value.sqlstate == "DA016"
         sentence = str(caught.value.diag.message_primary)
         demand_named(sentence, "k = 5000")
         assert read_run(city, 2, "status, error") == ("failed", sentence)

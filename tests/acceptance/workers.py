@@ -13,6 +13,9 @@ from typing import IO
 
 import psycopg
 
+from tests import wholeness
+from tests.reading import read_row
+
 FIELDS = {
     "at", "level", "event", "worker", "job", "period", "step", "state", "run_id", "seconds", "tries", "sqlstate",
     "sentence",
@@ -32,6 +35,16 @@ class Worker:
 
     def said(self) -> str:
         return self.log.read_text()
+
+
+def read_run(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
+    return read_row(city, f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", run_id)
+
+
+def check_whole(city: psycopg.Connection) -> None:
+    wholeness.wait_until_alone(city)
+    city.execute("SELECT dbanon_internal.reap_runs()")
+    assert wholeness.find_broken(city) == []
 
 
 def list_children(pid: int, command: bytes = b"") -> list[int]:

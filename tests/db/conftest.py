@@ -1,6 +1,7 @@
 """A small verified run, made by hand with SQL, for the tests of what the database does with runs."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -95,6 +96,13 @@ def scratch(verified: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
+def operator(run: int, login: Callable[[str], str]) -> Iterator[psycopg.Connection]:
+    """Connection of a new login that is an operator and nothing else, to a database with the verified run."""
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
 def own(dbanon_server: "Target", ten_template: str) -> Iterator[psycopg.Connection]:
     """Connection to a copy of the verified run: publishing refuses what the same transaction has changed."""
     with (
@@ -102,6 +110,18 @@ def own(dbanon_server: "Target", ten_template: str) -> Iterator[psycopg.Connecti
         psycopg.connect(url, autocommit=True) as opened,
     ):
         yield opened
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """``write(text, name)`` writes a file and gives its path."""
+
+    def make(text: str, name: str = "fixes.csv") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return make
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from typing import Any
 
 import psycopg
 
+from tests.reading import read_value
+
 FIRST = datetime(2008, 6, 1, tzinfo=UTC)
 ADD = """
 SELECT dbanon.add_job(%(name)s, %(source)s, load => '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}',
@@ -59,12 +61,6 @@ def add(connection: psycopg.Connection[Any], rest: str = "", name: str = "taxi",
     connection.execute(ADD.replace("REST", first + rest), {"name": name, "source": source})  # type: ignore[arg-type]
 
 
-def read_value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
-    row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return row[0]
-
-
 def take_step(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
     """Take one step of a job; returns the state of its period after it, or that there was nothing to do."""
     query = "SELECT dbanon_internal.advance_job(job_id) FROM dbanon.job WHERE name = %s AND removed_at IS NULL"
@@ -83,6 +79,12 @@ def compute(
     if status == "verified":
         connection.execute(VERDICT, about)
     return run
+
+
+def compute_period(connection: psycopg.Connection[Any], *ended: str) -> int:
+    """Let a period be loaded and its run be queued, and end that as a worker would; returns its number."""
+    assert [take_step(connection), take_step(connection)] == ["run", "compute"]
+    return compute(connection, *ended)
 
 
 def run_night(connection: psycopg.Connection[Any], name: str = "taxi") -> str:

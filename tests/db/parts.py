@@ -6,6 +6,8 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from tests.reading import read_value
+
 FIRST = datetime(2008, 6, 4, tzinfo=UTC)
 RUN = """
 INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics, suppressed)
@@ -62,6 +64,4 @@ def run_of(
 
 def publish_part(connection: psycopg.Connection[Any], run: int, name: str = "ten", rest: str = "") -> int:
     """Publish a run as a part; returns its rows."""
-    row = connection.execute(f"SELECT dbanon.publish(%s, %s, grow => true{rest})", [run, name]).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, f"SELECT dbanon.publish(%s, %s, grow => true{rest})", run, name))

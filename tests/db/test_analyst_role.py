@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests.reading import collect_notices
+
 
 @pytest.fixture
 def analyst(connection: psycopg.Connection, run: int, login: Callable[[str], str]) -> Iterator[psycopg.Connection]:
@@ -122,8 +124,7 @@ def test_a_leaky_function_of_an_analyst_sees_only_published_values(analyst: psyc
         "CREATE FUNCTION pg_temp.leak(integer) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS"
         " $$BEGIN RAISE NOTICE '%', $1; RETURN true; END$$"
     )
-    heard: list[str | None] = []
-    analyst.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
+    heard = collect_notices(analyst)
     analyst.execute("SELECT FROM published.ten WHERE pg_temp.leak(crowd)")
     assert heard == ["5"] * 4
 

@@ -20,6 +20,7 @@ from dbanon.postgres.server import parse
 from dbanon.testing import cloned_database
 from tests.clients import find_client
 from tests.facts import expect_refusal
+from tests.reading import collect_notices
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -284,8 +285,7 @@ def test_no_function_and_no_error_of_an_analyst_sees_more_than_the_view_gives(
     connection: psycopg.Connection, analyst: psycopg.Connection
 ) -> None:
     """The view gives all of its table. Were rows kept back by a condition, both would see them."""
-    heard: list[str | None] = []
-    analyst.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
+    heard = collect_notices(analyst)
     analyst.execute(_LEAK)
     visible = "SELECT count(*) FROM published.ten"
     through, divided = "SELECT FROM published.ten WHERE pg_temp.leak(crowd)", visible + " WHERE 1 / (crowd - 5) > 0"

@@ -17,7 +17,9 @@ from dbanon.runs import reading, stored, writing
 from tests.db.methods import change_methods
 from tests.db.test_concurrency import start_statement
 from tests.db.written import AT_S, LEFT_OUT
+from tests.facts import expect_refusal
 from tests.hints import accept_overlap, tries
+from tests.reading import read_value
 
 DAY_S = 86_400
 CELLS = 8  # in a row; every other one has a bar, the others a clinic
@@ -40,12 +42,6 @@ VERIFIED = """
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
 VALUES (%s, 'attack', true, dbanon_internal.compute_run_digest(%s))
 """
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
-    row = connection.execute(query, params).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def add_cells(connection: psycopg.Connection, dataset: object = 1, width: int = 100) -> None:
@@ -130,9 +126,8 @@ def publish(connection: psycopg.Connection, run: int, **options: object) -> str:
 
 
 def catch_refusal(connection: psycopg.Connection, run: int) -> str:
-    with pytest.raises(psycopg.Error) as caught:
+    with expect_refusal("DA010") as caught:
         publish(connection, run)
-    assert caught.value.sqlstate == "DA010"
     return str(caught.value.diag.message_primary)
 
 
@@ -501,9 +496,8 @@ def test_analysts_see_the_atoms_of_the_releases_they_may_read(city: psycopg.Conn
         assert read_value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
     city.execute("SELECT dbanon.unpublish(%s)", [all_read])
     assert read_value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
-    with pytest.raises(psycopg.Error) as caught:
+    with expect_refusal("DA002"):
         city.execute("SELECT dbanon.publish(1, 'atoms')")
-    assert caught.value.sqlstate == "DA002"
 
 
 def publish_part(connection: psycopg.Connection, atoms: list[list[int]]) -> None:

@@ -1,6 +1,6 @@
 """Whoever does something leaves one line in dbanon.audit, and nobody takes it back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -212,13 +212,6 @@ REMOVE = "DELETE FROM dbanon.trajectory WHERE subject = 'p3'"
 CHANGED = "SELECT login, detail FROM dbanon.audit WHERE action = 'change' ORDER BY audit_id"
 
 
-@pytest.fixture
-def operator(connection: psycopg.Connection, run: int, login: Login) -> Iterator[psycopg.Connection]:
-    """Changes what is there from now on; what the fixtures did is told of apart."""
-    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
-        yield opened
-
-
 def list_changes(connection: psycopg.Connection, operator: psycopg.Connection) -> list[tuple[str, str]]:
     """Tables that the operator changed by statements of their own, and how."""
     lines = connection.execute(CHANGED).fetchall()
@@ -412,9 +405,8 @@ def test_nobody_takes_a_line_back(connection: psycopg.Connection, run: int, logi
 
 
 def demand_refusal(connection: psycopg.Connection, change: str) -> None:
-    with expect_refusal("DA006", "dbanon.audit") as caught:
+    with expect_refusal("DA006", "dbanon.audit"):
         connection.execute(change)
-    assert caught.value.sqlstate == "DA006"
 
 
 @pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker"])

@@ -12,8 +12,9 @@ from dbanon import load
 from dbanon.base.errors import DataError
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
 from dbanon.postgres import sqlstate
-from tests.db.nights import add, find_day, list_periods, make_source, read_value, run_night
+from tests.db.nights import add, find_day, list_periods, make_source, run_night
 from tests.facts import demand_named
+from tests.reading import read_value
 
 CALL = "dbanon.import_trajectories('public.fast', 'd', 'cab', 'ts', x => 'lon', y => 'lat'{})"
 CALLS = {

@@ -14,6 +14,7 @@ from tests.db.oracle import Rule
 from tests.db.ten_people import make_ten_people
 from tests.facts import demand_named
 from tests.hints import accept_overlap, tries
+from tests.reading import read_row, read_value
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
 ALLOWED = "allow_overlap => true, reason => 'never in the same hands'"
@@ -44,12 +45,6 @@ class Release(NamedTuple):
 def connection(scratch: psycopg.Connection) -> psycopg.Connection:
     """Nothing here commits."""
     return scratch
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
-    row = connection.execute(query, params).fetchone()
-    assert row is not None
-    return row[0]
 
 
 # --- writing runs -----------------------------------------------------------------------------------------------------
@@ -163,9 +158,7 @@ def catch_refusal(connection: psycopg.Connection, run: int, name: str, options: 
 
 
 def read_recorded(connection: psycopg.Connection, name: str) -> tuple[Any, object]:
-    row = connection.execute("SELECT overlap, overlap_reason FROM dbanon.release WHERE name = %s", [name]).fetchone()
-    assert row is not None
-    return row  # type: ignore[return-value]
+    return read_row(connection, "SELECT overlap, overlap_reason FROM dbanon.release WHERE name = %s", name)
 
 
 def test_the_first_release_stores_its_groups_and_meets_nothing(connection: psycopg.Connection) -> None:

@@ -5,11 +5,7 @@ import threading
 import psycopg
 import pytest
 
-
-def read_value(connection: psycopg.Connection, query: str) -> object:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return row[0]
+from tests.reading import read_value
 
 
 def start_statement(url: str, statement: str) -> tuple[threading.Thread, list[object]]:

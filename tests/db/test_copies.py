@@ -18,6 +18,7 @@ from tests.acceptance.commands import call
 from tests.db.test_concurrency import start_statement
 from tests.facts import demand_named, demand_refused, expect_refusal
 from tests.importing import record_release
+from tests.reading import read_value
 from tests.walkers import Walk, copy_walks, draw_walk, list_rows
 
 STEP_S = 30
@@ -57,12 +58,6 @@ COPIES = """
 SELECT array_agg(d.name ORDER BY d.dataset_id) FROM dbanon.load l CROSS JOIN unnest(l.copies) c (id)
 JOIN dbanon.dataset d ON d.dataset_id = c.id WHERE l.load_id = (SELECT max(load_id) FROM dbanon.load)
 """
-
-
-def read_value(connection: psycopg.Connection, query: str) -> object:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return row[0]
 
 
 @pytest.fixture

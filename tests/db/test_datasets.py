@@ -1,6 +1,6 @@
 """Datasets: listed, a load taken back, what is old deleted, and dropped; what releases promise stays measured."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,18 +13,13 @@ from dbanon.load import retention
 from dbanon.options.loading import LoadingTrajectories, Mode
 from dbanon.runs import stored
 from tests import importing
-from tests.db.test_forget import _ELSEWHERE, NAME, collect_notices, find_holding, read_value, write_everywhere
+from tests.db.test_forget import _ELSEWHERE, NAME, find_holding, write_everywhere
 from tests.facts import demand_named, expect_refusal
+from tests.reading import collect_notices, read_value
 
 Login = Callable[[str], str]
 HALF_PAST = "2008-06-04 08:00:30+00"  # between the two fixes of each of the run of ten people
 TABLES = ("trajectory", "request", "site", "poi", "cell", "quasi_identifier")
-
-
-@pytest.fixture
-def operator(run: int, login: Login) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
-        yield opened
 
 
 @pytest.fixture

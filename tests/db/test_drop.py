@@ -1,6 +1,6 @@
 """Runs that may be dropped, and those that may not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -8,12 +8,6 @@ import pytest
 from tests.facts import demand_named
 
 Login = Callable[[str], str]
-
-
-@pytest.fixture
-def operator(run: int, login: Login) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
-        yield opened
 
 
 def catch_refusal(connection: psycopg.Connection, run: int | None = 1) -> psycopg.Error:

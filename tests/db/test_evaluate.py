@@ -16,19 +16,16 @@ from dbanon.database import Database
 from dbanon.evaluation import evaluating, evaluation_store
 from dbanon.metrics import METRICS
 from dbanon.postgres.connection import connect
-from dbanon.postgres.server import Target
 from dbanon.results.figures import Evaluation
 from dbanon.runs import stored
-from dbanon.testing import cloned_database, logins
+from dbanon.testing import logins
+from tests.clones import clone_of
 
 pytestmark = pytest.mark.db
 
 
-@pytest.fixture(scope="module")
-def ten(dbanon_server: Target, ten_template: str) -> Iterator[str]:
-    """URL of a database with the verified run for all tests here; what one of them changes it changes back."""
-    with cloned_database(dbanon_server, ten_template) as url:
-        yield url
+ten = clone_of("ten_template", scope="module")
+"""URL of a database with the verified run for all tests here; what one of them changes it changes back."""
 
 
 @pytest.fixture(scope="module")

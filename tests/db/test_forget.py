@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from tests.facts import demand_named
+from tests.reading import collect_notices, read_value
 
 Login = Callable[[str], str]
 NAME = "Zoë Ångström-7"  # nothing else of a database holds it
@@ -101,12 +102,6 @@ def catch_refusal(connection: psycopg.Connection, subject: str | None, dataset: 
     assert caught.value.diag.message_detail
     assert caught.value.diag.message_hint
     return caught.value
-
-
-def read_value(connection: psycopg.Connection, query: str, *given: object) -> object:
-    row = connection.execute(query, given or None).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return row[0]
 
 
 def find_holding(connection: psycopg.Connection, name: str = NAME) -> list[str]:
@@ -275,12 +270,6 @@ def test_a_name_is_one_person_in_a_population_but_where_rows_are_their_own_subje
     ten, d1, d2, d3, d4, d5 = (row[0] for row in own.execute(query))
     assert ten == d2
     assert len({ten, d1, d3, d4, d5}) == 5
-
-
-def collect_notices(connection: psycopg.Connection) -> list[str]:
-    heard: list[str] = []
-    connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
-    return heard
 
 
 def test_live_releases_with_the_subject_are_named_and_stay(filled: psycopg.Connection) -> None:

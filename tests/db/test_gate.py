@@ -17,6 +17,7 @@ from dbanon.testing import cloned_database, database_url
 from tests.clients import find_client
 from tests.db.ten_people import CONFIRM
 from tests.facts import expect_refusal
+from tests.reading import read_value
 
 Login = Callable[[str], str]
 Verify = Callable[..., None]
@@ -34,12 +35,6 @@ INSERT INTO dbanon.verification (run_id, attack, passed, digest)
 PUBLISH = "SELECT dbanon.publish(2, 'second')"
 ADDED = "(dataset_id, subject, path) VALUES (1, 'late', 'SRID=32610;POINT M (1 1 1)')"
 SQUARE = "ST_MakeEnvelope(0, 0, 9, 9, 32610)"
-
-
-def read_value(connection: psycopg.Connection, query: str) -> object:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def run_together(connection: psycopg.Connection, *statements: str) -> None:

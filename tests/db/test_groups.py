@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import psycopg
 
-from tests.db.nights import read_value
 from tests.facts import expect_refusal
+from tests.reading import read_value
 
 MINUTES, RUNS = 8, 100
 PEOPLE = 6  # of whom the first two have two trajectories each

@@ -22,6 +22,7 @@ from tests.acceptance.commands import call
 from tests.db.conftest import RUN, VERIFY
 from tests.db.ten_people import CONFIRM
 from tests.facts import demand_named, demand_refused, expect_refusal, read_words
+from tests.reading import collect_notices, read_value
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -33,16 +34,13 @@ ALLOWED = "SELECT dbanon.publish(1, 'again', allow_overlap => true, reason => 'e
 
 
 def confirm(connection: psycopg.Connection, *lost: object) -> int:
-    row = connection.execute(ENTER, [json.dumps(lost)]).fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, ENTER, json.dumps(lost)))
 
 
 @pytest.fixture
 def line(own: psycopg.Connection) -> dict[str, Any]:
     """What the server's log says of a publication in `own`."""
-    said: list[str] = []
-    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(own)
     own.execute("SET client_min_messages = log")
     own.execute("SELECT dbanon.publish(1, 'ten')")
     lines = [text for text in said if "published" in text]
@@ -60,8 +58,7 @@ def copy(own: psycopg.Connection, line: dict[str, Any], dbanon_server: "Target")
 
 
 def test_a_publication_that_is_undone_leaves_no_line(own: psycopg.Connection) -> None:
-    said: list[str] = []
-    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(own)
     own.execute("SET client_min_messages = log")
     with own.transaction():
         with own.transaction(force_rollback=True):
@@ -258,9 +255,8 @@ def test_a_history_is_confirmed_for_a_reason_by_administrators_alone(
             if sqlstate is None:
                 assert copy.execute(CONFIRM).fetchone() == (0,)
             else:
-                with pytest.raises(psycopg.Error) as caught:
+                with expect_refusal(sqlstate):
                     copy.execute(CONFIRM)
-                assert caught.value.sqlstate == sqlstate
 
 
 def test_where_the_server_is_not_to_be_told_nothing_is_published(own: psycopg.Connection) -> None:

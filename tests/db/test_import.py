@@ -229,12 +229,7 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
             ("unparsable-time", "written like A. ", "--time-format"),
         ),
         ("gps", {"subject": "place", "time": "at", "geom": "cab"}, DataError, ("'cab'", "geometry", "text")),
-        (
-            "gps",
-            {"subject": "cab", "time": "-", "geom": "place"},
-            ParameterError,
-            ("subject", "'-'"),
-        ),
+        ("gps", {"subject": "cab", "time": "-", "geom": "place"}, ParameterError, ("subject", "'-'")),
         ("a.b.c.d", COLUMNS, DataError, ("'a.b.c.d'",)),
         ("failing", COLUMNS, DataError, ("public.failing", "SQLSTATE 22012")),
         ("loose", COLUMNS, DataError, ("'cab'", "spellings")),
@@ -392,12 +387,7 @@ def test_areas_that_cannot_be_used_are_left_out_with_their_reason(areas):
         endless = f"ST_SetSRID(ST_MakeLine(ST_MakePoint(8, 53), ST_MakePoint(8, '{north}')), 4326)"
         connection.execute(f"INSERT INTO gps VALUES ('a', 0, {endless})")
     report = _import_seconds(connection, bbox=(5, 50, 18, 60))
-    assert report.quarantined == {
-        "non-finite-position": 3,
-        "outside-bbox": 2,
-        "swapped-axes": 1,
-        "missing-position": 2,
-    }
+    assert report.quarantined == {"non-finite-position": 3, "outside-bbox": 2, "swapped-axes": 1, "missing-position": 2}
     assert report.kept == 21
 
 

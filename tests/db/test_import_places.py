@@ -194,16 +194,10 @@ def test_replacing_deletes_those_of_this_dataset_alone(town):
     call(town, CELLS, ", name => 'station', replace => true")
     assert fetch_everything(
         town, "SELECT name, category FROM dbanon.poi JOIN dbanon.dataset USING (dataset_id) ORDER BY 1"
-    ) == [
-        ("ten", "old"),
-        ("town", "cafe"),
-    ]
+    ) == [("ten", "old"), ("town", "cafe")]
     assert fetch_everything(
         town, "SELECT d.name, c.name FROM dbanon.cell c JOIN dbanon.dataset d USING (dataset_id) ORDER BY 1"
-    ) == [
-        ("ten", "old"),
-        ("town", "new"),
-    ]
+    ) == [("ten", "old"), ("town", "new")]
 
 
 def test_a_replacement_of_which_nothing_is_usable_leaves_what_is_there(town):

@@ -5,8 +5,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.db.nights import add, compute, find_day, make_source, read_value, run_night, take_step
+from tests.db.nights import add, compute_period, find_day, make_source, run_night
 from tests.facts import expect_refusal
+from tests.reading import collect_notices, read_value
 
 LOAD = '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}'
 ROW = "SELECT to_jsonb(j) - '{looked_at,held_by}'::text[] FROM dbanon.job j"
@@ -84,12 +85,6 @@ def test_another_method_begins_with_its_own_parameters_and_algorithm(own):
 def test_a_new_job_must_have_source_load_and_method(own, call, lacking):
     with expect_refusal("DA011", "taxi", *lacking):
         own.execute(f"SELECT dbanon.add_job('taxi', {call})")
-
-
-def collect_notices(connection: psycopg.Connection[Any]) -> list[str]:
-    said: list[str] = []
-    connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
-    return said
 
 
 def test_the_notice_names_the_period_that_comes_next(own):
@@ -194,8 +189,7 @@ def test_a_limit_on_a_figure_that_no_run_of_the_method_has_is_refused(own):
         add(own, """, limits => '{"nofig": 1}'""")
     # Figures of a run that was verified here count, too.
     add(own, """, limits => '{"requests_of_few_over_parts": 0, "requests_of_few_over_windows": 0}'""")
-    assert [take_step(own), take_step(own)] == ["run", "compute"]
-    run = compute(own)
+    run = compute_period(own)
     own.execute("""UPDATE dbanon.verification SET figures = '{"seen": 6, "odd": 1}' WHERE run_id = %s""", [run])
     assert change(own, """limits => '{"odd": 2}'""") == {"limits": {"odd": 2}}
 

@@ -7,9 +7,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.db.nights import add, compute, find_day, list_periods, make_source, read_value, take_step
+from tests.db.nights import add, compute, find_day, list_periods, make_source, take_step
 from tests.facts import expect_refusal
 from tests.golden import reference
+from tests.reading import collect_notices, read_value
 
 Login = Callable[[str], str]
 RUN = "CALL dbanon.run_jobs(wait => false)"
@@ -171,8 +172,7 @@ def test_nothing_of_a_job_s_source_or_filter_runs_as_whoever_else_plans_it(own, 
 
 
 def test_a_job_of_a_superuser_is_pointed_out(own):
-    said: list[str] = []
-    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(own)
     add(own)
     assert any("superuser" in line for line in said)
 

@@ -9,8 +9,9 @@ from dbanon.base.errors import DbanonError
 from dbanon.runs.jobs import OWN_LINE, run_jobs
 from dbanon.worker.events import Log
 from dbanon.worker.schedule import Schedule, _explain_failure
-from tests.db.nights import add, list_periods, make_source, read_value
+from tests.db.nights import add, list_periods, make_source
 from tests.facts import demand_named
+from tests.reading import read_value
 
 RUN = "CALL dbanon.run_jobs(wait => false)"
 WORDS = "Anna Miller of 3 Elm Street was at 13.4,52.5"

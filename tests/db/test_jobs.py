@@ -19,6 +19,7 @@ from tests.db.nights import (
     VERDICT,
     add,
     compute,
+    compute_period,
     find_day,
     insert_rows,
     let_try_again,
@@ -30,6 +31,7 @@ from tests.db.nights import (
 )
 from tests.db.ten_people import CONFIRM
 from tests.facts import expect_refusal
+from tests.reading import collect_notices
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -148,8 +150,7 @@ def test_deleted_rows_are_looked_for_as_far_back_as_rows_may_be_late(own):
 
 
 def test_a_period_of_too_few_people_is_skipped(job):
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    compute(job, "failed", "Too few.", "infeasible")
+    compute_period(job, "failed", "Too few.", "infeasible")
     assert take_step(job) == "skipped"
     assert list_periods(job, "skipped_as") == ["infeasible"]
     assert run_night(job) == "done"
@@ -168,8 +169,7 @@ def test_a_thin_period_waits_then_is_held_and_is_taken_as_it_is_when_asked(own):
 
 
 def test_a_run_that_the_attack_refuses_is_held_and_the_next_period_goes_on(job):
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    compute(job, "refused")
+    compute_period(job, "refused")
     assert take_step(job) == "held"
     assert run_night(job) == "done"
     assert list_periods(job, "state, sqlstate") == [("held", "DA004"), ("done", None)]
@@ -177,16 +177,14 @@ def test_a_run_that_the_attack_refuses_is_held_and_the_next_period_goes_on(job):
 
 def test_no_later_period_is_begun_where_the_job_is_to_stop(own):
     add(own, ", on_held => 'stop'")
-    assert [take_step(own), take_step(own)] == ["run", "compute"]
-    compute(own, "refused")
+    compute_period(own, "refused")
     assert [take_step(own), take_step(own)] == ["held", "idle"]
     assert read_value(own, "SELECT dbanon.steer_job('taxi', 'skip', reason => 'the receivers were broken')") == 1
     assert run_night(own) == "done"
 
 
 def test_what_breaks_an_earlier_promise_is_held_and_never_overridden(job):
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    first = compute(job)
+    first = compute_period(job)
     job.execute("SELECT dbanon.publish(%s, 'by_hand')", [first])
     # One person more in the same hour: beside the first release that person is alone.
     job.execute(
@@ -211,8 +209,7 @@ def outlier(own: psycopg.Connection) -> psycopg.Connection:
 
 
 def test_a_gap_of_a_source_is_one_period_but_for_what_may_come_late(outlier):
-    assert [take_step(outlier), take_step(outlier)] == ["run", "compute"]
-    compute(outlier, "failed", "Too few.", "infeasible")
+    compute_period(outlier, "failed", "Too few.", "infeasible")
     assert [run_night(outlier) for _ in range(6)] == ["skipped"] * 5 + ["done"]
     first = datetime(1970, 1, 1, tzinfo=UTC)
     wanted = [first, first + timedelta(days=1), *(find_day(number) for number in range(-4, 1))]
@@ -232,8 +229,7 @@ def test_a_plan_passes_over_a_gap_as_the_job_does(outlier):
 
 
 def test_a_gap_that_is_looked_at_again_is_divided_where_its_rows_are(outlier):
-    assert [take_step(outlier), take_step(outlier)] == ["run", "compute"]
-    compute(outlier, "failed", "Too few.", "infeasible")
+    compute_period(outlier, "failed", "Too few.", "infeasible")
     assert [run_night(outlier), run_night(outlier)] == ["skipped", "skipped"]
     insert_rows(outlier, -100, -98)
     outlier.execute("SELECT dbanon.steer_job('taxi', 'retry', '1970-01-02Z')")
@@ -248,11 +244,9 @@ def test_a_gap_that_is_looked_at_again_is_divided_where_its_rows_are(outlier):
 
 def test_a_figure_above_its_limit_holds_the_period(own):
     add(own, """, limits => '{"seen": 5}'""")
-    logged: list[str] = []
-    own.add_notice_handler(lambda notice: logged.append(notice.message_primary or ""))
+    logged = collect_notices(own)
     own.execute("SET client_min_messages = log")
-    assert [take_step(own), take_step(own)] == ["run", "compute"]
-    compute(own)
+    compute_period(own)
     assert [take_step(own), take_step(own)] == ["publish", "held"]
     assert "seen" in list_periods(own, "error")[0]
     assert read_value(own, "SELECT count(*) FROM dbanon.release") == 0
@@ -280,8 +274,7 @@ def test_a_night_over_the_limit_of_what_all_parts_tell_is_held_and_others_go_on(
     ends = []
     # Of 60 people one is in all groups of three nights. A night that is held is not known, and the last has others.
     for people in (["c1", "c2", "c3"], ["c1", "c4", "c5"], ["c1", "c6", "c7"], ["c8", "c9", "c10"]):
-        assert [take_step(own), take_step(own)] == ["run", "compute"]
-        ask(own, compute(own), people)
+        ask(own, compute_period(own), people)
         ends.append(run_night(own))
     assert ends == ["done", "done", "held", "done"]
     assert [state for state in list_held(own) if state] == ["DA004"]
@@ -320,8 +313,7 @@ def test_a_run_that_failed_or_was_cancelled_is_queued_anew(job):
 
 
 def test_data_that_changed_after_the_run_lead_to_another_run(job):
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    compute(job)
+    compute_period(job)
     assert take_step(job) == "publish"
     job.execute("DELETE FROM dbanon.trajectory WHERE subject = 'c6'")
     assert take_step(job) == "run"
@@ -344,8 +336,7 @@ def test_a_job_goes_on_when_a_person_is_forgotten_before_any_step(own, steps):
 
 
 def test_another_run_is_queued_where_somebody_dropped_the_one_that_waits(job):
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    compute(job)
+    compute_period(job)
     assert take_step(job) == "publish"
     job.execute("SELECT dbanon.drop_run(run_id) FROM dbanon.run")
     assert take_step(job) == "run"
@@ -354,8 +345,7 @@ def test_another_run_is_queued_where_somebody_dropped_the_one_that_waits(job):
 
 
 def test_a_name_that_a_release_has_which_does_not_grow_holds_the_period_at_once(job):
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    job.execute("SELECT dbanon.publish(%s, 'taxi')", [compute(job)])
+    job.execute("SELECT dbanon.publish(%s, 'taxi')", [compute_period(job)])
     assert [take_step(job), take_step(job)] == ["publish", "held"]
     assert list_periods(job, "sqlstate, tries, finished_at IS NULL") == [("DA003", 1, False)]
     assert "replace => true" not in list_periods(job, "error")[0]
@@ -368,8 +358,7 @@ def test_a_name_that_a_release_has_which_does_not_grow_holds_the_period_at_once(
 
 def test_what_is_busy_is_tried_again_without_end(job, database):
     job.execute("ALTER FUNCTION dbanon_internal.lock_releases() SET lock_timeout = '10ms'")
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    compute(job)
+    compute_period(job)
     assert take_step(job) == "publish"
     with psycopg.connect(database) as other:
         other.execute("SELECT dbanon_internal.lock_releases()")
@@ -380,8 +369,7 @@ def test_what_is_busy_is_tried_again_without_end(job, database):
 
 
 def test_a_period_that_was_published_by_hand_is_done(job):
-    assert [take_step(job), take_step(job)] == ["run", "compute"]
-    run = compute(job)
+    run = compute_period(job)
     job.execute("SELECT dbanon.publish(%s, 'taxi', grow => true)", [run])
     assert [take_step(job) for _ in range(3)] == ["publish", "retain", "done"]
     assert read_value(job, "SELECT count(*) FROM dbanon.release") == 1
@@ -472,8 +460,7 @@ def restored(job: psycopg.Connection, dbanon_server: "Target") -> Iterator[psyco
     name = job.info.dbname
     job.close()
     with cloned_database(dbanon_server, name) as url, psycopg.connect(url, autocommit=True) as copy:
-        assert [take_step(copy), take_step(copy)] == ["run", "compute"]
-        compute(copy)
+        compute_period(copy)
         assert [take_step(copy), take_step(copy), take_step(copy)] == ["publish", "publish", "idle"]
         yield copy
 
@@ -521,8 +508,7 @@ def test_retention_forgets_old_data_but_spares_the_history_of_the_next_period(ow
 
 def test_retention_never_forgets_what_a_held_period_needs(own):
     add(own, ", keep_data => '1 day'")
-    assert [take_step(own), take_step(own)] == ["run", "compute"]
-    compute(own, "refused")
+    compute_period(own, "refused")
     assert take_step(own) == "held"
     assert run_night(own) == "done"
     assert read_value(own, "SELECT kept_since FROM dbanon.dataset") == find_day(0) - timedelta(seconds=900)
@@ -650,8 +636,7 @@ def test_rows_of_a_part_can_be_deleted_only_when_it_is_withdrawn(own):
 
 def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
     add(own, ", keep_data => '1 day'")
-    assert [take_step(own), take_step(own)] == ["run", "compute"]
-    compute(own)
+    compute_period(own)
     assert [take_step(own), take_step(own)] == ["publish", "retain"]
     busy = read_value(own, "SELECT dbanon.submit_run('taxi', 'tp-aware', '{\"k\": 3}')")
     own.execute("UPDATE dbanon.run SET worker = 'w', held_by = dbanon_internal.hold_lock() WHERE run_id = %s", [busy])
@@ -809,8 +794,7 @@ def test_exact_rows_must_be_further_apart_than_they_reach(own):
 
 def list_rivals(connection: psycopg.Connection[Any], query: str) -> str | None:
     """Add a job; what it says of others that publish its people, if anything."""
-    heard: list[str] = []
-    connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    heard = collect_notices(connection)
     connection.execute(query)
     found = [said for said in heard if "also published" in said]
     assert len(found) < 2

@@ -11,8 +11,9 @@ from dbanon.testing import cloned_database
 from tests.acceptance.commands import call
 from tests.db.methods import change_methods
 from tests.db.ten_people import CONFIRM
-from tests.db.test_gate import CROSSING, PUBLISH, find_sqlstate, read_value
+from tests.db.test_gate import CROSSING, PUBLISH, find_sqlstate
 from tests.facts import demand_named, expect_refusal
+from tests.reading import read_value
 
 Login = Callable[[str], str]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import psycopg
 
 from tests.golden import reference
+from tests.reading import read_value
 
 SQL = Path(__file__).parents[2] / "sql"
 
@@ -23,14 +24,8 @@ WHERE has_table_privilege(%s, format('dbanon.%%I', %s::text), x.privilege)
 """
 
 
-def ask(connection: psycopg.Connection, query: str, *parameters: object) -> object:
-    row = connection.execute(query, parameters).fetchone()
-    assert row is not None
-    return row[0]
-
-
 def read_list(connection: psycopg.Connection, name: str) -> list[str]:
-    found = ask(connection, f"SELECT dbanon_internal.{name}()")
+    found = read_value(connection, f"SELECT dbanon_internal.{name}()")
     assert isinstance(found, list)
     return found
 
@@ -38,7 +33,7 @@ def read_list(connection: psycopg.Connection, name: str) -> list[str]:
 def test_every_table_of_loaded_data_or_of_runs_is_in_its_list(connection: psycopg.Connection) -> None:
     others = ["dataset", "fix_code", "load", "run", "verification", "evaluation", "release", "audit", "job_period"]
     for column, name in (("dataset_id", "list_data_tables"), ("run_id", "list_run_tables")):
-        assert ask(connection, _COLUMN, column, others) == sorted(read_list(connection, name))
+        assert read_value(connection, _COLUMN, column, others) == sorted(read_list(connection, name))
 
 
 def test_tables_in_the_lists_have_their_triggers_and_rights(connection: psycopg.Connection) -> None:
@@ -46,13 +41,13 @@ def test_tables_in_the_lists_have_their_triggers_and_rights(connection: psycopg.
     for table in read_list(connection, "list_data_tables"):
         own = ["code_fixes"] * 4 if table == "trajectory" else []
         own += ["guard_forgotten"] * 2 if table in ("trajectory", "request", "quasi_identifier") else []
-        assert ask(connection, _TRIGGERS, table) == ["audit_rows"] * 4 + ["bump_revision"] * 4 + own
-        assert ask(connection, _RIGHTS, "dbanon_operator", table) == every
-        assert ask(connection, _RIGHTS, "dbanon_worker", table) == "SELECT"
+        assert read_value(connection, _TRIGGERS, table) == ["audit_rows"] * 4 + ["bump_revision"] * 4 + own
+        assert read_value(connection, _RIGHTS, "dbanon_operator", table) == every
+        assert read_value(connection, _RIGHTS, "dbanon_worker", table) == "SELECT"
     for table in read_list(connection, "list_run_tables"):
-        assert ask(connection, _TRIGGERS, table) == ["guard_run_rows"] * 4
-        assert ask(connection, _RIGHTS, "dbanon_operator", table) is None
-        assert ask(connection, _RIGHTS, "dbanon_worker", table) == every
+        assert read_value(connection, _TRIGGERS, table) == ["guard_run_rows"] * 4
+        assert read_value(connection, _RIGHTS, "dbanon_operator", table) is None
+        assert read_value(connection, _RIGHTS, "dbanon_worker", table) == every
 
 
 def test_triggers_are_made_in_one_file_and_on_the_tables_of_releases() -> None:
@@ -71,4 +66,4 @@ def test_schema_dbanon_has_the_functions_that_people_call_and_no_other(connectio
 def test_helpers_lie_where_analysts_reach_nothing(connection: psycopg.Connection) -> None:
     for role, may in (("operator", True), ("worker", True), ("analyst", False)):
         query = "SELECT has_schema_privilege(%s, 'dbanon_internal', 'USAGE')"
-        assert ask(connection, query, f"dbanon_{role}") is may
+        assert read_value(connection, query, f"dbanon_{role}") is may

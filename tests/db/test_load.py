@@ -22,16 +22,6 @@ HEAD = "subject,time,x,y\n"
 GOOD = HEAD + "a,0,-122.4,37.7\na,60,-122.41,37.71\nb,0,-122.5,37.8\n"
 
 
-@pytest.fixture
-def write(tmp_path):
-    def make(text, name="fixes.csv"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return make
-
-
 def _load(connection, *paths, dataset="d", progress=report_nothing, **options):
     chosen = LoadingTrajectories(time_unit="s", dataset=dataset, **options)
     return load.load_trajectories(connection, list(paths), chosen, progress)
@@ -264,8 +254,7 @@ def test_the_same_rows_as_csv_gzip_and_parquet_give_the_same_paths(connection, t
     for name, path in (("csv", write(text)), ("gzip", zipped), ("parquet", parquet)):
         _load(connection, path, dataset=name)
     assert _fetch_all(
-        connection,
-        "SELECT count(*), count(DISTINCT (subject, ST_AsBinary(path))) FROM dbanon.trajectory",
+        connection, "SELECT count(*), count(DISTINCT (subject, ST_AsBinary(path))) FROM dbanon.trajectory"
     ) == [(15, 5)]
 
 
@@ -461,12 +450,7 @@ def test_requests_become_name_value_objects_without_empty_cells(connection, writ
         LoadingRequests(time_unit="s", dataset="d", columns=("poi", "price")),
     )
     assert (report.kind, report.read, report.kept, report.subjects) == ("requests", 7, 3, 3)
-    assert report.quarantined == {
-        "missing-subject": 1,
-        "unparsable-time": 1,
-        "non-finite-time": 1,
-        "empty-request": 1,
-    }
+    assert report.quarantined == {"missing-subject": 1, "unparsable-time": 1, "non-finite-time": 1, "empty-request": 1}
     assert _fetch_all(connection, "SELECT subject, extract(epoch FROM sent_at)::int, content FROM dbanon.request") == [
         ("a", 0, {"poi": "bank"}),
         ("b", 99999999, {"price": "cheap"}),

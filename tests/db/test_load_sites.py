@@ -25,16 +25,6 @@ SQUARE = "POLYGON ((100 100, 140 100, 140 130, 100 130, 100 100))"
 
 
 @pytest.fixture
-def write(tmp_path):
-    def make(text, name="sites.csv"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return make
-
-
-@pytest.fixture
 def town(connection, write):
     """A dataset of 400 people within 5 km of (8.2, 53.1), in SRID 32632."""
     where = np.random.default_rng(5).uniform((8.15, 53.05), (8.25, 53.15), (400, 2))
@@ -184,10 +174,7 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_cells(town, write):
     assert _read_quarantine(town) == [(line, reason) for line, (_, reason) in enumerate(rows, 2) if reason is not None]
     assert (report.read, report.kept, report.far) == (16, 5, {"far-position": 1})
     content = _fetch_all(town, "SELECT content FROM dbanon.quarantine WHERE line IN (3, 7) ORDER BY line")
-    assert content == [
-        ({"x": "east", "y": "53.11", "name": "a"},),
-        ({"x": "53.11", "y": "8.21", "name": "a"},),
-    ]
+    assert content == [({"x": "east", "y": "53.11", "name": "a"},), ({"x": "53.11", "y": "8.21", "name": "a"},)]
 
 
 def test_shapes_that_are_none_or_endless_are_left_out(plane, write):
@@ -291,10 +278,7 @@ def test_one_wild_user_does_not_bring_far_sites_near(town, write):
 
 @pytest.mark.parametrize(
     ("path", "shape"),
-    [
-        ("LINESTRING M (0 0 1, 9000 1000 2)", None),
-        ("POINT M (4500 500 1)", "LINESTRING (0 0, 9000 1000)"),
-    ],
+    [("LINESTRING M (0 0 1, 9000 1000 2)", None), ("POINT M (4500 500 1)", "LINESTRING (0 0, 9000 1000)")],
 )
 def test_trajectories_count_with_both_ends_and_shapes_with_their_sides(connection, path, shape):
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('town', 32632, 1, 1)")

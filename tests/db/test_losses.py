@@ -22,16 +22,6 @@ from tests.golden import reasons
 HEAD = "subject,time,x,y\n"
 
 
-@pytest.fixture
-def write(tmp_path):
-    def make(text, name="fixes.csv"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return make
-
-
 def _load(connection, *paths, **options):
     return load.load_trajectories(connection, list(paths), LoadingTrajectories(**{"dataset": "d", **options}))
 

@@ -9,6 +9,7 @@ import pytest
 from dbanon import load
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
 from dbanon.postgres import sqlstate
+from tests.reading import collect_notices
 
 WORDS = ["NA", "N/A", "NULL", "nan", "None", "\\N", ""]
 OTHERS = ["na", "null", "NaN", "none", "N", "-", "0"]
@@ -43,8 +44,7 @@ class Source:
         more = {"trajectories": {"x": "x", "y": "y"}, "requests": {"columns": ["x"]}}.get(verb, {})
         options = options | more
         words = ", ".join(f"{name} => %({name})s" for name in options)
-        heard = []
-        self.connection.add_notice_handler(lambda said: heard.append(said.message_primary))
+        heard = collect_notices(self.connection)
         function = "import_quasi_identifiers" if verb == "quasi-identifiers" else f"import_{verb}"
         with self.connection.cursor(row_factory=psycopg.rows.namedtuple_row) as cursor:
             made = cursor.execute(f"SELECT * FROM dbanon.{function}('{table}', {words})", options).fetchone()

@@ -14,7 +14,8 @@ from dbanon import load
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
 from dbanon.postgres import sqlstate
-from tests.facts import demand_named
+from tests.facts import demand_named, expect_refusal
+from tests.reading import read_value
 
 DAY_S = 86400
 CALL = """SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab', time_column => 'ts',
@@ -91,9 +92,7 @@ def publish(connection: psycopg.Connection, first: str, last: str) -> None:
 
 
 def count_fixes(connection: psycopg.Connection) -> int:
-    row = connection.execute("SELECT count(*) FROM dbanon.fix").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, "SELECT count(*) FROM dbanon.fix"))
 
 
 # ---- night after night -----------------------------------------------------------------------------------------------
@@ -422,9 +421,8 @@ def test_what_cannot_be_asked_for_gets_a_sentence_and_stores_nothing(
 ) -> None:
     given = {"subject": "'cab'", "time_column": "'ts'", "x": "'lon'", "y": "'lat'"} | arguments
     more = "".join(f', "{name}" => {value}' for name, value in given.items())
-    with pytest.raises(psycopg.Error) as caught:
+    with expect_refusal(code) as caught:
         gps.execute(f"SELECT dbanon.import_trajectories('public.gps', dataset => 'd'{more})")  # type: ignore[arg-type]
-    assert caught.value.sqlstate == code
     demand_named(str(caught.value), *facts)
 
 
@@ -501,12 +499,10 @@ def test_files_of_requests_and_quasi_identifiers_know_what_is_there(gps: psycopg
 
 def test_to_replace_and_to_add_what_is_new_is_refused(gps: psycopg.Connection) -> None:
     load_rows(gps)
-    with pytest.raises(psycopg.Error) as caught:
+    with expect_refusal("DA011"):
         load_rows(gps, EVENTS["import_quasi_identifiers"][1].replace("calls", "gps"), mode="'new'", replace="true")
-    assert caught.value.sqlstate == "DA011"
-    with pytest.raises(psycopg.Error) as caught:
+    with expect_refusal("DA011"):
         load_rows(gps, EVENTS["import_requests"][1].replace("calls", "gps").replace("poi", "lon"), mode="'replace'")
-    assert caught.value.sqlstate == "DA011"
 
 
 def test_a_time_that_was_forgotten_is_left_out_of_every_later_load(

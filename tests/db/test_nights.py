@@ -11,14 +11,9 @@ from psycopg.types.json import Jsonb
 
 from tests.db.parts import VERDICT, find_day, publish_part, run_of
 from tests.facts import expect_refusal
+from tests.reading import collect_notices, read_value
 
 FEW = "SELECT (overlap ->> 'requests_of_few_over_parts')::int FROM dbanon.release ORDER BY release_id DESC LIMIT 1"
-
-
-def read_value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
-    row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return row[0]
 
 
 @pytest.fixture
@@ -28,9 +23,7 @@ def own(connection: psycopg.Connection, run: int) -> psycopg.Connection:
 
 @pytest.fixture
 def said(own: psycopg.Connection) -> list[str]:
-    heard: list[str] = []
-    own.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
-    return heard
+    return collect_notices(own)
 
 
 PEOPLE = """

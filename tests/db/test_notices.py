@@ -12,6 +12,7 @@ from dbanon.results.described import Described
 from dbanon.results.figures import round_percent
 from tests.db.methods import change_methods
 from tests.facts import demand_named
+from tests.reading import collect_notices
 
 HELP = "{windows} windows of {k}, {others_needed} needed."
 TRAITS = {
@@ -68,8 +69,7 @@ def test_publishing_says_it_again(own: psycopg.Connection) -> None:
     before = write_notices(own, {"subjects": {"few_alike": 8}}, figures)
     assert len(before) == 3
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(1)")
-    heard: list[str | None] = []
-    own.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
+    heard = collect_notices(own)
     own.execute("SELECT dbanon.publish(1, 'ten')")
     assert heard == before
 
@@ -117,8 +117,7 @@ def test_a_publication_says_what_no_publication_has_said(own: psycopg.Connection
         own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
     )
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.compute_run_digest(1)")
-    heard: list[str | None] = []
-    own.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
+    heard = collect_notices(own)
     runs = [run_again(own, {}) for _ in range(2)]
     for run in runs:
         own.execute("SELECT dbanon.publish(%s, %s)", [run, f"r{run}"])

@@ -15,6 +15,7 @@ from dbanon.options import Field, list_fields, loading, publishing, scheduling
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres.connection import make_jsonb
+from tests.facts import expect_refusal
 
 TYPES = {
     str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]",
@@ -174,9 +175,8 @@ def test_a_number_that_json_or_an_integer_cannot_hold_gets_the_sentence_of_its_o
     connection: psycopg.Connection[Any], given: dict[str, Any], what: tuple[str, str]
 ) -> None:
     asked = {"dataset": "d", "mode": "create", "subject": "s", "crs": "EPSG:4326", "grid_m": 1, "grid_s": 1} | given
-    with pytest.raises(psycopg.Error) as caught:
+    with expect_refusal("DA011") as caught:
         connection.execute(f"SELECT dbanon_internal.begin_load({LOADING_RECORD})", {"asked": make_jsonb(asked)})
-    assert caught.value.sqlstate == "DA011"
     assert all(word in str(caught.value) for word in what)
 
 

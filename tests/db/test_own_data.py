@@ -12,7 +12,8 @@ from dbanon.base.errors import ParameterError
 from dbanon.base.progress import report_nothing
 from dbanon.postgres.connection import connect_to_hold
 from dbanon.postgres.server import Target
-from dbanon.testing import cloned_database, shared_database
+from dbanon.testing import shared_database
+from tests.clones import clone_of
 from tests.facts import demand_named, expect_refusal
 
 pytestmark = pytest.mark.db
@@ -79,10 +80,7 @@ def template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
         yield name
 
 
-@pytest.fixture
-def own(dbanon_server: Target, template: str) -> Iterator[str]:
-    with cloned_database(dbanon_server, template) as url:
-        yield url
+own = clone_of("template")
 
 
 def test_figures_are_the_same_after_the_next_loads_and_after_others_are_forgotten(own: str) -> None:

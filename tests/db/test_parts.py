@@ -22,13 +22,17 @@ from dbanon.cli.report import format_evaluation
 from dbanon.evaluation import evaluating
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
+from dbanon.postgres.server import Target
 from dbanon.releases import published
 from dbanon.reports import reporting
+from dbanon.testing import cloned_database, shared_database
 from tests import here
 from tests.db.methods import change_methods
 from tests.db.parts import find_day, publish_part, run_of
+from tests.db.ten_people import CONFIRM
 from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import expect_refusal
+from tests.reading import collect_notices, read_column, read_value
 
 Login = Callable[[str], str]
 COUNT = "SELECT count(*) FROM published.ten"
@@ -44,14 +48,27 @@ EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
 TABLES = "SELECT relation::text FROM dbanon_internal.list_series_tables(1) ORDER BY bounds"
 
 
-def read_value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
-    row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return row[0]
+@pytest.fixture(scope="module")
+def grown_template(dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    """Name of a database with a release of three days, to be cloned: a third of the time of publishing them again."""
+
+    def fill(url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            for number in (0, 1, 3):
+                assert publish_part(connection, run_of(connection, number)) == 4
+
+    with shared_database(dbanon_server, "grown", fill, template=ten_template) as name:
+        yield name
 
 
-def read_column(connection: psycopg.Connection[Any], query: str) -> list[Any]:
-    return [found for (found,) in connection.execute(query).fetchall()]  # type: ignore[arg-type]
+@pytest.fixture
+def database(request: pytest.FixtureRequest, dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    is_grown = "grown" in request.fixturenames
+    with cloned_database(dbanon_server, request.getfixturevalue("grown_template") if is_grown else ten_template) as url:
+        if is_grown:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(CONFIRM)
+        yield url
 
 
 @pytest.fixture
@@ -63,8 +80,6 @@ def own(connection: psycopg.Connection, run: int) -> psycopg.Connection:
 @pytest.fixture
 def grown(own: psycopg.Connection) -> psycopg.Connection:
     """Connection to a database with a release of three days, of which the third follows a gap of one."""
-    for number in (0, 1, 3):
-        assert publish_part(own, run_of(own, number)) == 4
     return own
 
 
@@ -267,8 +282,7 @@ def test_a_part_keeps_the_readers_of_the_first(own: psycopg.Connection, login: L
 
 
 def test_a_greater_or_lower_k_is_let_in_and_said(own: psycopg.Connection) -> None:
-    said: list[str] = []
-    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(own)
     publish_part(own, run_of(own, 0))
     assert not any("keep k" in sentence for sentence in said)
     publish_part(own, run_of(own, 1, k=4))
@@ -309,8 +323,7 @@ def test_people_of_two_parts_may_be_the_same(grown: psycopg.Connection) -> None:
 
 
 def test_a_span_in_a_gap_is_refused_and_one_over_a_gap_is_said(grown: psycopg.Connection) -> None:
-    said: list[str] = []
-    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(grown)
     inside = f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
     with expect_refusal("DA011", "no part"):
         grown.execute(inside, ["[2008-06-06 10:00Z,2008-06-06 12:00Z)"])
@@ -651,8 +664,7 @@ def test_a_release_is_folded_before_a_time(grown: psycopg.Connection, before: st
 
 
 def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connection) -> None:
-    said: list[str] = []
-    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(grown)
     run_without = run_of(grown, 5)
     grown.execute("DELETE FROM dbanon.membership WHERE run_id = %s AND trajectory_id = 100", [run_without])
     grown.execute(
@@ -671,8 +683,7 @@ def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connecti
 
 
 def test_who_forgets_a_time_is_told_of_a_release_once_and_in_short(grown: psycopg.Connection) -> None:
-    said: list[str] = []
-    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    said = collect_notices(grown)
     grown.execute("SELECT dbanon.forget_before('ten', %s)", [find_day(2)])
     [sentence] = [one for one in said if "Live releases" in one]
     assert "ten (2 of 3 parts)" in sentence

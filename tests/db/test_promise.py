@@ -18,6 +18,7 @@ from dbanon.postgres.server import format_uri
 from tests import pages
 from tests.db.methods import change_methods
 from tests.facts import demand_named, expect_refusal
+from tests.reading import read_value
 
 Login = Callable[[str], str]
 
@@ -59,12 +60,6 @@ def prepare(
         [Jsonb(figures), Jsonb(CLAUSES)],
     )
     connection.execute("SELECT dbanon.publish(1, 'ten')")
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> Any:
-    row = connection.execute(query, params).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def read_comments(connection: psycopg.Connection) -> dict[str, str]:

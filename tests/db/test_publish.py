@@ -12,6 +12,7 @@ from dbanon.methods import METHODS
 from dbanon.schema import _text
 from tests.db.methods import change_methods
 from tests.facts import demand_named
+from tests.reading import collect_notices, read_value
 
 Verify = Callable[..., None]
 
@@ -26,12 +27,6 @@ def connection(scratch: psycopg.Connection) -> psycopg.Connection:
 def run(scratch: psycopg.Connection) -> int:
     """The run is there already."""
     return 1
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
-    row = connection.execute(query, params).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def publish(connection: psycopg.Connection, name: str = "ten", run: int = 1) -> object:
@@ -184,8 +179,7 @@ def test_the_numbering_differs_from_release_to_release(connection: psycopg.Conne
 def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
     own: psycopg.Connection, figure: str, sentence: str
 ) -> None:
-    notices: list[str | None] = []
-    own.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
+    notices = collect_notices(own)
     publish(own, "silent")
     assert notices == []
     own.execute("SELECT dbanon.unpublish('silent')")

@@ -11,6 +11,7 @@ from dbanon.options.publishing import Submitting
 from dbanon.postgres.connection import connect
 from dbanon.runs import queue, stored
 from tests.facts import expect_refusal
+from tests.reading import read_value
 
 from .test_queue import open_worker, read_run
 
@@ -26,12 +27,6 @@ def claim_test_run(connection: psycopg.Connection, run_id: int) -> queue.Claim:
     assert claim is not None
     assert claim.run_id == run_id
     return claim
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> object:
-    row = connection.execute(query, params).fetchone()
-    assert row is not None
-    return row[0]
 
 
 # ---- who takes which run ---------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from dbanon.runs import pipeline, queue, stored
 from dbanon.runs.watch import Watch
 from tests.facts import demand_named, expect_refusal
 from tests.looks import count_looks, look_on
+from tests.reading import read_value
 
 from .test_queue import add_rows, open_worker, read_run
-from .test_queue_edges import claim_test_run, read_value, submit_test_run
+from .test_queue_edges import claim_test_run, submit_test_run
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from dbanon.options.publishing import Submitting
 from dbanon.postgres.connection import connect
 from dbanon.runs import queue
 from dbanon.testing import database_url
+from tests.reading import read_value
 
 from .test_queue import open_worker, read_run
-from .test_queue_edges import claim_test_run, read_value, submit_test_run
+from .test_queue_edges import claim_test_run, submit_test_run
 
 Login = Callable[[str], str]
 

@@ -24,6 +24,7 @@ from tests.db.test_dump_restore import dump_database, restore_dump
 from tests.db.test_withdrawal import IMPATIENT, is_ended
 from tests.db.written import CONTRACTS, write
 from tests.facts import demand_refused, expect_refusal
+from tests.reading import collect_notices, read_column, read_value
 
 Login = Callable[[str], str]
 Roles = Callable[[], str]
@@ -31,16 +32,6 @@ SEEN = "SELECT name FROM published.releases ORDER BY 1"
 PUBLISH = "SELECT dbanon.publish(1, %s, readers => %s)"
 REPLACE = "SELECT dbanon.publish(1, %s, replace => true, readers => %s)"
 RIGHTS = """SELECT count(*) FROM pg_shdepend WHERE refclassid = 'pg_authid'::regclass AND refobjid = %s::regrole"""
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> Any:
-    row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
-    assert row is not None
-    return row[0]
-
-
-def read_column(connection: psycopg.Connection, query: str) -> list[Any]:
-    return [found for (found,) in connection.execute(query).fetchall()]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -57,12 +48,6 @@ def role(connection: psycopg.Connection) -> Iterator[Callable[..., str]]:
     for name in made:
         if read_value(connection, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
             connection.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-def operator(connection: psycopg.Connection, run: int, login: Login) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -401,8 +386,7 @@ def test_no_function_of_a_reader_is_called_for_what_it_may_not_see(
         "CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS"
         " $$BEGIN RAISE NOTICE '%', $1; RETURN true; END$$"
     )
-    heard: list[str | None] = []
-    analyst.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
+    heard = collect_notices(analyst)
     analyst.execute(f"SELECT FROM published.{view} WHERE pg_temp.leak(name)")
     assert set(heard) == {"shown"}
 

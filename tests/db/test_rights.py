@@ -18,6 +18,7 @@ from psycopg import errors, sql
 
 from dbanon.testing import cloned_database, database_url
 from tests.db.parts import publish_part, run_of
+from tests.reading import read_value
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -131,13 +132,15 @@ def read_expected() -> dict[tuple[str, str], dict[str, str]]:
 def format_granted(cast: Cast, thing: Thing, role: str) -> str:
     """Write what the catalog lets a role do with a thing, as `rights.txt` does."""
     user = cast.users[role]
-    if not read_value(cast, "SELECT has_schema_privilege(%s, %s, 'USAGE')", user, thing.name.split(".")[0]):
+    if not read_value(cast.owner, "SELECT has_schema_privilege(%s, %s, 'USAGE')", user, thing.name.split(".")[0]):
         return "-"
     if thing.kind in ("function", "procedure"):
         call = f"{thing.name}({', '.join(thing.parts)})"
-        return "call" if read_value(cast, "SELECT has_function_privilege(%s, %s, 'EXECUTE')", user, call) else "-"
+        return "call" if read_value(cast.owner, "SELECT has_function_privilege(%s, %s, 'EXECUTE')", user, call) else "-"
     if thing.kind == "sequence":
-        found = read_value(cast, "SELECT has_sequence_privilege(%s, %s, 'SELECT, USAGE, UPDATE')", user, thing.name)
+        found = read_value(
+            cast.owner, "SELECT has_sequence_privilege(%s, %s, 'SELECT, USAGE, UPDATE')", user, thing.name
+        )
         return "use" if found else "-"
     return " ".join(filter(None, (format_letter(cast, thing, user, letter) for letter in COMMANDS))) or "-"
 
@@ -145,19 +148,13 @@ def format_granted(cast: Cast, thing: Thing, role: str) -> str:
 def format_letter(cast: Cast, thing: Thing, user: str, letter: str) -> str:
     """Write a right as S, as S(a,b) where only some columns are granted, or not at all."""
     command = COMMANDS[letter]
-    if read_value(cast, "SELECT has_table_privilege(%s, %s, %s)", user, thing.name, command):
+    if read_value(cast.owner, "SELECT has_table_privilege(%s, %s, %s)", user, thing.name, command):
         return letter
     if command in ("DELETE", "TRUNCATE"):
         return ""
     query = "SELECT has_column_privilege(%s, %s, %s, %s)"
-    columns = [column for column in thing.parts if read_value(cast, query, user, thing.name, column, command)]
+    columns = [column for column in thing.parts if read_value(cast.owner, query, user, thing.name, column, command)]
     return f"{letter}({','.join(columns)})" if columns else ""
-
-
-def read_value(cast: Cast, query: str, *arguments: str) -> object:
-    row = cast.owner.execute(query, arguments).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def test_the_file_names_everything_there_is_and_what_each_role_may_do_with_it(cast: Cast) -> None:
@@ -296,7 +293,7 @@ def test_no_function_of_its_owner_shows_a_row_that_the_server_refuses(cast: Cast
     query = "SELECT string_agg(encode(key, 'hex'), '|') FROM (TABLE dbanon.population UNION ALL {}) p".format(
         "SELECT 0, '', key FROM dbanon.installation"
     )
-    secret = re.compile(rf"\\x[0-9a-f]{{16}}|{read_value(cast, query)}")
+    secret = re.compile(rf"\\x[0-9a-f]{{16}}|{read_value(cast.owner, query)}")
     control = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
     login = cast.logins[role]
     wrong = []
@@ -304,7 +301,7 @@ def test_no_function_of_its_owner_shows_a_row_that_the_server_refuses(cast: Cast
     for thing in cast.things:
         call = f"{thing.name}({', '.join(thing.parts)})"
         allowed = "SELECT has_function_privilege(%s, %s, 'EXECUTE')"
-        if thing.kind != "function" or not read_value(cast, allowed, cast.users[role], call):
+        if thing.kind != "function" or not read_value(cast.owner, allowed, cast.users[role], call):
             continue
         for statement in iter_hostile_calls(thing):
             tried += 1

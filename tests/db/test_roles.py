@@ -6,13 +6,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests.facts import expect_refusal
+
 Login = Callable[[str], str]
-
-
-@pytest.fixture
-def operator(run: int, login: Login) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -195,9 +191,8 @@ def test_a_worker_cannot_change_a_released_run(operator: psycopg.Connection, wor
     operator.execute("SELECT dbanon.publish(1, 'ten')")
     refused = {"DELETE FROM dbanon.cloak": "DA007", "UPDATE dbanon.run SET params = '{}'": "42501"}
     for statement, state in refused.items():
-        with pytest.raises(psycopg.Error) as caught:
+        with expect_refusal(state):
             worker.execute(statement)  # type: ignore[arg-type]
-        assert caught.value.sqlstate == state
 
 
 @pytest.mark.parametrize("column", ["run_id", "dataset_id", "method", "algorithm", "params", "seed", "created_by"])

@@ -20,10 +20,7 @@ from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect, translate_errors
 from dbanon.runs import _requests, queue, reading, stored, writing
 from tests.facts import demand_named, expect_refusal
-
-
-def _read_value(connection, query, *params):
-    return connection.execute(query, params).fetchone()[0]
+from tests.reading import read_value
 
 
 def _make_cloaks(count, *, extras=(), extra=None):
@@ -202,15 +199,7 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
     assert (cancelled, sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
 
 
-@pytest.fixture
-def _heeding():
-    """SIGINT interrupts, also where the tests were started with it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_heeding")
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
     Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
     began = time.monotonic()
@@ -307,7 +296,7 @@ def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run)
 
 def test_cloaks_without_extra_and_none_at_all_are_written(connection, dataset, new_run):
     writing.write_cloaks(connection, new_run, dataset, _make_cloaks(4))
-    assert _read_value(connection, "SELECT count(*) FROM dbanon.cloak WHERE extra IS NULL") == 4
+    assert read_value(connection, "SELECT count(*) FROM dbanon.cloak WHERE extra IS NULL") == 4
     writing.write_cloaks(connection, new_run, dataset, _make_cloaks(0))
 
 
@@ -315,7 +304,7 @@ def test_a_run_that_would_write_too_much_is_refused_before_it_writes(connection,
     monkeypatch.setattr(writing, "LARGEST_RUN_BYTES", 1000)
     with expect_refusal(StoreError, "at most", "GB", "cloaks"):
         writing.write_cloaks(connection, new_run, dataset, _make_cloaks(9))
-    assert _read_value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
+    assert read_value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
 
 
 def test_evidence_is_what_the_tables_hold(database, connection, run):
@@ -354,7 +343,7 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
         "SELECT dataset_revision = revision AND program_version <> '' "
         "FROM dbanon.run JOIN dbanon.dataset USING (dataset_id)"
     )
-    assert _read_value(connection, query)
+    assert read_value(connection, query)
     with pytest.raises(StoreError, match="lost"):  # it has ended
         queue.set_status(connection, claim, "failed", error="gone")
     with pytest.raises(ValueError, match="no columns"):
@@ -387,7 +376,7 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
     assert len(shown) == 3
     assert shown[0][4].startswith("POLYGON")
-    assert _read_value(connection, "SELECT current_user") != "dbanon_analyst"
+    assert read_value(connection, "SELECT current_user") != "dbanon_analyst"
     assert stored.list_runs(connection)[0]["releases"] == "ten_people"
     with expect_refusal(ParameterError, "free", "already"):
         check(connection, "ten_people")
@@ -489,7 +478,7 @@ def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path
 
 def test_requests_far_apart_and_among_those_of_another_dataset_are_all_read(database, connection, dataset):
     query = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('e', 32610, 1, 1) RETURNING dataset_id"
-    other = _read_value(connection, query)
+    other = read_value(connection, query)
     contents = [{"a": "line\nand\\n"}, {"a": 'é "😀"'}, {}, {"a": [1, {"b": None}]}]
     rows = [
         (n << 11, dataset.dataset_id if n % 3 else other, f"s\n{n % 7}", n / 1000 - 1e9, json.dumps(contents[n % 4]))

@@ -14,6 +14,7 @@ from dbanon.attacks.semantic._outlines import build_outlines
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.runs import reading
 from tests.db.methods import change_methods
+from tests.reading import read_value
 from tests.unit.semantic_evidence import GRID_S, Release
 from tests.unit.test_attack_semantic import MUTANTS, WORLDS, make_apart, make_grown, make_honest
 
@@ -38,10 +39,6 @@ SELECT g.run_id, %s, 1 + (SELECT count(*) FROM dbanon.cloak WHERE run_id = %s AN
 FROM dbanon.region g WHERE g.run_id = %s ORDER BY g.region_no DESC LIMIT 1
 """
 _ALL = "(SELECT array_agg(region_no) FROM dbanon.region WHERE run_id = %s)"
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> int:
-    return connection.execute(query, params).fetchone()[0]
 
 
 def make_dataset(connection: psycopg.Connection) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from dbanon import load
 from dbanon.options.loading import LoadingRequests
+from tests.reading import collect_notices
 
 PEOPLE = 60
 AGES = ("under 35", "35-49", "50+")
@@ -53,9 +54,7 @@ OTHERS: dict[str, Callable[[int, np.random.Generator], str]] = {
 
 @pytest.fixture
 def said(connection: psycopg.Connection[Any], run: int) -> list[str]:
-    heard: list[str] = []
-    connection.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
-    return heard
+    return collect_notices(connection)
 
 
 def bring(connection: psycopg.Connection[Any], rows: list[tuple[str, str, str, str]]) -> None:

@@ -19,8 +19,9 @@ from dbanon.base.errors import StoreError
 from dbanon.postgres.programs import find_binaries, find_installations
 from dbanon.postgres.server import SERVER_VARIABLES, EmbeddedServer, run_psql
 from dbanon.testing import logins
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, demand_done
 from tests.facts import expect_refusal
+from tests.reading import read_value
 
 pytestmark = [
     pytest.mark.db,
@@ -56,9 +57,7 @@ def read_pid(server: EmbeddedServer) -> int:
 
 def ask(url: str, query: str) -> object:
     with psycopg.connect(url) as connection:
-        row = connection.execute(query).fetchone()
-        assert row is not None
-        return row[0]
+        return read_value(connection, query)
 
 
 def wait_until_gone(pid: int) -> None:
@@ -314,8 +313,7 @@ def test_its_url_is_that_of_a_database_with_the_schema_and_the_roles(
         monkeypatch.delenv(name, raising=False)
     new.start()
     try:
-        done = call("", "db", "url")
-        assert done.code == 0, done.stderr
+        done = demand_done(call("", "db", "url"))
         assert ask(done.stdout.strip(), "SELECT to_regclass('dbanon.run') IS NOT NULL")
         assert ask(done.stdout.strip(), "SELECT count(*) FROM pg_roles WHERE rolname = 'dbanon_operator'") == 1
     finally:

@@ -12,6 +12,7 @@ from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.postgres import arrow
 from dbanon.runs import _rows, reading
 from tests.db.methods import change_methods
+from tests.reading import read_value
 from tests.unit.attack_evidence import ROW
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, join_evidence
 
@@ -33,10 +34,6 @@ VALUES (%s, %s, 1, tstzrange(to_timestamp(%s), to_timestamp(%s)),
     ST_Reverse(ST_MakeEnvelope(%s, %s, %s, %s, 32610)), %s, 1, %s)
 """
 _HIDDEN = '{"cloaked": true}'
-
-
-def read_value(connection: psycopg.Connection, query: str, *params: object) -> int:
-    return connection.execute(query, params).fetchone()[0]
 
 
 def make_dataset(connection: psycopg.Connection, grid_m: float = 1.0, grid_s: int = 5) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from dbanon.evaluation import sweep_session
 from dbanon.runs import queue
-from tests.facts import demand_named
+from tests.facts import demand_named, expect_refusal
 
 Login = Callable[[str], str]
 SUBMIT = "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 2}')"
@@ -53,9 +53,8 @@ def test_what_a_killed_session_leaves_goes_when_anybody_looks(database: str, run
         killed.close()
         queue.reap_runs(connection)
         assert count_tables(connection) == before
-        with pytest.raises(psycopg.Error) as refused:
+        with expect_refusal("DA013"):
             submit_run(connection, holder)
-        assert refused.value.sqlstate == "DA013"
         assert count_tables(connection) == before
 
 
@@ -84,9 +83,8 @@ def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_
             "FROM dbanon.trajectory WHERE dataset_id = 1"
         )
         for wrong in (1, 10, 11, None):
-            with pytest.raises(psycopg.Error) as refused:
+            with expect_refusal("DA011") as refused:
                 sweep_session.sample_people(connection, "ten", wrong, holder)  # type: ignore[arg-type]
-            assert refused.value.sqlstate == "DA011"
             demand_named(str(refused.value.diag.message_primary), 10)
         places = count_tables(connection)["site"]
         first, again = (sweep_session.sample_people(connection, "ten", 4, holder) for _ in range(2))
@@ -110,9 +108,8 @@ def test_a_run_of_a_sample_is_never_published(database: str, run: int) -> None:
         sample = sweep_session.sample_people(connection, "ten", 4, holder)
         made = submit_run(connection, holder, sample)
         connection.execute("UPDATE dbanon.run SET status = 'verified', todo = NULL WHERE run_id = %s", [made])
-        with pytest.raises(psycopg.Error) as refused:
+        with expect_refusal("DA004") as refused:
             connection.execute("SELECT dbanon.publish(%s, 'part_of_ten')", [made])
-        assert refused.value.sqlstate == "DA004"
         demand_named(str(refused.value.diag.message_primary), "sample", f"run {made}")
 
 
@@ -137,9 +134,8 @@ def test_a_login_ties_only_what_it_submitted(database: str, run: int, login: Log
             psycopg.connect(database, autocommit=True) as owner,
         ):
             waiting = owner.execute(SUBMIT).fetchone()[0]
-            with pytest.raises(psycopg.Error) as refused:
+            with expect_refusal("DA013"):
                 sweep_session.tie_run(operator, waiting, holder)
-            assert refused.value.sqlstate == "DA013"
             mine = submit_run(operator, holder)
         assert operator.execute(
             "SELECT count(*) FROM dbanon.run WHERE run_id IN (%s, %s)", [waiting, mine]

@@ -20,13 +20,10 @@ from tests.unit.test_progress import Terminal
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Look and lose patience soon; and heed Ctrl-C, which whoever runs the tests may have had ignored."""
+def _soon(monkeypatch: pytest.MonkeyPatch, interruptible: None) -> None:
+    """Look and lose patience soon."""
     monkeypatch.setattr(watch, "LOOK_S", 0.05)
     monkeypatch.setattr(watch, "PATIENCE_S", 0.2)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Tiny evidence for attacks, built in plain Python: one loop a subject and instant, so that it is plainly right."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -252,6 +253,36 @@ def make_evidence(kind: type[Evidence], **columns: Any) -> Evidence:
         hiding_other=nothing.astype(np.int64),
         **fields,
     )
+
+
+def gather_tables(
+    rows: Sequence[Any], members: Sequence[tuple[int, int, bool]], hiding: Sequence[tuple[int, float, float, list[int]]]
+) -> dict[str, Any]:
+    """Make the tables of evidence, but for bounds and periods, of rows that have a region and a period each.
+
+    A row has the attributes of `ROW`, its `seq` 0 where it is its place in the record; a membership and a hiding set
+    are of a record, and NaN is the start of one for all of it.
+    """
+    records = [(record, len(list(own))) for record, own in itertools.groupby(rows, lambda row: row.record)]
+    places = [row.seq or place for row, place in zip(rows, (i + 1 for _, n in records for i in range(n)), strict=True)]
+    whole = np.array([m[2] for m in members], bool)
+    values = {"rectangle": bool, "srid": np.int32, "crowd": np.int32, "subjects": np.int32, "other_keys": np.int32}
+    return {
+        "record_id": np.array([record for record, _ in records], np.int64),
+        "offset": np.cumsum([0, *(number for _, number in records)]),
+        "region": np.arange(len(rows), dtype=np.int32), "period": np.arange(len(rows), dtype=np.int32),
+        "place": np.array(places, np.int32) if any(row.seq for row in rows) else None,
+        "region_no": np.arange(1, len(rows) + 1),
+        **{f"region_{name}": np.array([getattr(row, name) for row in rows], kind) for name, kind in values.items()},
+        "member_record": np.array([m[0] for m in members], np.int64),
+        "member_trajectory": np.array([m[1] for m in members], np.int64),
+        "member_start_s": np.where(whole, math.nan, 0.0), "member_end_s": np.where(whole, math.nan, 1.0),
+        "hiding_record": np.array([h[0] for h in hiding], np.int64),
+        "hiding_start_s": np.array([h[1] for h in hiding], np.float64),
+        "hiding_end_s": np.array([h[2] for h in hiding], np.float64),
+        "hiding_offset": np.cumsum([0, *(len(h[3]) for h in hiding)]),
+        "hiding_other": np.array([other for h in hiding for other in h[3]], np.int64),
+    }  # fmt: skip
 
 
 def replace_columns(evidence: Evidence, **columns: Any) -> Evidence:

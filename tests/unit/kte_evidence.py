@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import itertools
 import json
 import math
 import random
@@ -14,7 +13,7 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte import attack, read
 from dbanon.base.trajectory import Trajectories
-from tests.unit.attack_evidence import count_by_hour
+from tests.unit.attack_evidence import count_by_hour, gather_tables
 
 Sample = tuple[int, int, int]
 Piece = tuple[int, int, tuple[int, int, int, int]]
@@ -106,32 +105,12 @@ class Release:
         return found
 
     def make_evidence(self) -> Evidence:
-        rows = [row for _, own in itertools.groupby(self.rows, lambda row: row.record) for row in own]
-        records = [(record, len(list(own))) for record, own in itertools.groupby(rows, lambda row: row.record)]
-        place = np.array([row.seq for row in rows], np.int32)
-        whole = np.array([member[2] for member in self.members], bool)
         return Evidence(
             method="kte", algorithm=self.algorithm, params=self.params, suppressed=self.suppressed,
-            trajectories=self.data,
-            record_id=np.array([record for record, _ in records], np.int64),
-            offset=np.cumsum([0, *(number for _, number in records)]),
-            region=np.arange(len(rows)), period=np.arange(len(rows)), place=place,
-            region_no=np.arange(1, len(rows) + 1),
-            region_bounds=np.array([row.bounds for row in rows], np.float64).reshape(-1, 4),
-            region_rectangle=np.array([row.rectangle for row in rows], bool),
-            region_srid=np.array([row.srid for row in rows], np.int64),
-            region_crowd=np.array([row.crowd for row in rows], np.int64),
-            region_subjects=np.array([row.subjects for row in rows], np.int64),
-            region_other_keys=np.array([row.other_keys for row in rows], np.int64),
-            period_start_s=np.array([row.start for row in rows]), period_end_s=np.array([row.end for row in rows]),
-            member_record=np.array([member[0] for member in self.members], np.int64),
-            member_trajectory=np.array([member[1] for member in self.members], np.int64),
-            member_start_s=np.where(whole, math.nan, 0.0), member_end_s=np.where(whole, math.nan, 1.0),
-            hiding_record=np.array([entry[0] for entry in self.hiding], np.int64),
-            hiding_start_s=np.array([entry[1] for entry in self.hiding], np.float64),
-            hiding_end_s=np.array([entry[2] for entry in self.hiding], np.float64),
-            hiding_offset=np.cumsum([0, *(len(entry[3]) for entry in self.hiding)]),
-            hiding_other=np.array([other for entry in self.hiding for other in entry[3]], np.int64),
+            trajectories=self.data, **gather_tables(self.rows, self.members, self.hiding),
+            region_bounds=np.array([row.bounds for row in self.rows], np.float64).reshape(-1, 4),
+            period_start_s=np.array([row.start for row in self.rows]),
+            period_end_s=np.array([row.end for row in self.rows]),
         )  # fmt: skip
 
 

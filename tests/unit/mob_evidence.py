@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from dbanon.attacks.mob import attack
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.base.trajectory import QuasiIdentifiers
-from tests.unit.attack_evidence import count_by_hour, make_trajectories
+from tests.unit.attack_evidence import count_by_hour, gather_tables, make_trajectories
 
 Cell = tuple[int, int]
 Box = tuple[int, int, int, int]
@@ -70,39 +71,18 @@ class Release:
         return next(row for row in self.of(record) if row.t == t)
 
     def make_evidence(self) -> ObjectEvidence:
-        records = [(r, len(list(own))) for r, own in itertools.groupby(self.rows, lambda row: row.record)]
         start = np.array([START_S + row.t * STEP_S + row.shift_s for row in self.rows], np.float64)
         sides = [[row.box[0], row.box[1], row.box[2] + 1, row.box[3] + 1] for row in self.rows]
         bounds = np.array(sides, np.float64).reshape(-1, 4) * GRID_M
         bounds[:, 2] += [row.shift_m for row in self.rows]
-
-        def column(name: str, kind: type) -> np.ndarray:
-            return np.array([getattr(row, name) for row in self.rows], kind)
-
-        counted = [i for _, size in records for i in range(1, size + 1)]
-        places = [row.seq or i for row, i in zip(self.rows, counted, strict=True)]
         known = sorted(self.known)
+        hiding = [(r, *((math.nan, math.nan) if whole else (0.0, 1.0)), others) for r, others, whole in self.hiding]
         return ObjectEvidence(
             method="mob", algorithm=self.algorithm, params=self.params, suppressed=self.suppressed,
             trajectories=make_trajectories(self.trips, grid_m=GRID_M, grid_s=STEP_S),
-            record_id=np.array([r for r, _ in records], np.int64),
-            offset=np.cumsum([0, *(number for _, number in records)]),
-            region=np.arange(len(self.rows), dtype=np.int32), period=np.arange(len(self.rows), dtype=np.int32),
-            place=np.array(places, np.int32) if any(row.seq for row in self.rows) else None,
-            region_no=np.arange(1, len(self.rows) + 1), region_bounds=bounds,
-            region_rectangle=column("rectangle", bool), region_srid=column("srid", np.int32),
-            region_crowd=column("crowd", np.int32), region_subjects=column("subjects", np.int32),
-            region_other_keys=column("other_keys", np.int32), region_cloaked=column("cloaked", np.int8),
+            **gather_tables(self.rows, self.members, hiding), region_bounds=bounds,
+            region_cloaked=np.array([row.cloaked for row in self.rows], np.int8),
             period_start_s=start, period_end_s=start + STEP_S,
-            member_record=np.array([m[0] for m in self.members], np.int64),
-            member_trajectory=np.array([m[1] for m in self.members], np.int64),
-            member_start_s=np.array([np.nan if m[2] else 0.0 for m in self.members]),
-            member_end_s=np.array([np.nan if m[2] else 1.0 for m in self.members]),
-            hiding_record=np.array([h[0] for h in self.hiding], np.int64),
-            hiding_start_s=np.array([np.nan if h[2] else 0.0 for h in self.hiding]),
-            hiding_end_s=np.array([np.nan if h[2] else 1.0 for h in self.hiding]),
-            hiding_offset=np.cumsum([0, *(len(h[1]) for h in self.hiding)]),
-            hiding_other=np.array([other for h in self.hiding for other in h[1]], np.int64),
             quasi_identifiers=QuasiIdentifiers(
                 subject=np.array([s for s, _ in known], np.int64), t=np.array([t for _, t in known], np.float64)
             ),

@@ -1,7 +1,6 @@
 """Tiny runs of semantic, published, tampered with and attacked in plain Python: sets and loops."""
 
 import dataclasses
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.base.trajectory import Cells, Trajectories
+from tests.unit.attack_evidence import gather_tables
 
 START_S, GRID_S = 36_000, 60
 PARAMS: dict[str, Any] = {
@@ -35,6 +35,7 @@ class Row:
     crowd: int
     categories: int
     subjects: int = 1
+    rectangle: bool = False
     srid: int = 32610
     other_keys: int = 0
     several: bool = True
@@ -239,38 +240,20 @@ class Release:
         keys = list(dict.fromkeys(self._region(row) for row in self.rows))
         of = [keys.index(self._region(row)) for row in self.rows]
         regions = [self.rows[of.index(i)] for i in range(len(keys))]
-        records = [(r, len(list(own))) for r, own in itertools.groupby(self.rows, lambda row: row.record)]
         held = [(i, c) for i, row in enumerate(regions) for c in sorted(row.cells)]
-        counted = [i for _, size in records for i in range(1, size + 1)]
-        places = [row.seq or i for row, i in zip(self.rows, counted, strict=True)]
-
-        def column(name: str, kind: type) -> np.ndarray:
-            return np.array([getattr(row, name) for row in regions], kind)
-
+        own = {"several": bool, "valid": bool, "parts": int, "least_m2": float, "categories": int, "split": bool}
+        hiding = [(self.rows[0].record if self.rows else 1, math.nan, math.nan, [1])] * self.hiding
+        tables = gather_tables(self.rows, self.members, hiding) | {
+            name: values for name, values in gather_tables(regions, (), ()).items() if name.startswith("region_")
+        }
         return RegionEvidence(
             method="semantic", algorithm="atoms", params=self.params, suppressed=self.suppressed, trajectories=data,
-            record_id=np.array([r for r, _ in records], np.int64),
-            offset=np.cumsum([0, *(size for _, size in records)]), region=np.array(of, np.int32),
-            period=np.arange(len(self.rows), dtype=np.int32),
-            place=np.array(places, np.int32) if any(row.seq for row in self.rows) else None,
-            region_no=np.arange(1, len(regions) + 1), region_bounds=np.zeros((len(regions), 4)),
-            region_rectangle=np.zeros(len(regions), bool), region_srid=column("srid", np.int32),
-            region_crowd=column("crowd", np.int32), region_subjects=column("subjects", np.int32),
-            region_other_keys=column("other_keys", np.int32), region_several=column("several", bool),
-            region_valid=column("valid", bool),
+            **tables | {"region": np.array(of, np.int32)}, region_bounds=np.zeros((len(regions), 4)),
+            **{f"region_{name}": np.array([getattr(row, name) for row in regions], kind) for name, kind in own.items()},
             region_area_m2=np.array([len(row.cells) * self.area_m2 + row.more_m2 for row in regions]),
-            region_parts=column("parts", np.int32), region_holes=np.zeros(len(regions), np.int32),
-            region_least_m2=column("least_m2", np.float64), region_categories=column("categories", np.int32),
+            region_holes=np.zeros(len(regions), np.int32),
             period_start_s=np.array([row.start for row in self.rows], np.float64),
-            period_end_s=np.array([row.end for row in self.rows], np.float64),
-            member_record=np.array([m[0] for m in self.members], np.int64),
-            member_trajectory=np.array([m[1] for m in self.members], np.int64),
-            member_start_s=np.array([np.nan if m[2] else 0.0 for m in self.members]),
-            member_end_s=np.array([np.nan if m[2] else 1.0 for m in self.members]),
-            hiding_record=np.full(self.hiding, self.rows[0].record if self.rows else 1, np.int64),
-            hiding_start_s=np.full(self.hiding, np.nan), hiding_end_s=np.full(self.hiding, np.nan),
-            hiding_offset=np.arange(self.hiding + 1), hiding_other=np.full(self.hiding, 1, np.int64),
-            region_split=column("split", bool), cells=cells,
+            period_end_s=np.array([row.end for row in self.rows], np.float64), cells=cells,
             atom=np.array(self.atoms, np.int64), held_region=np.array([i for i, _ in held], np.int64),
             held_cell=np.array([c for _, c in held], np.int64),
         )  # fmt: skip

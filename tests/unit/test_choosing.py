@@ -24,15 +24,15 @@ class Item:
         return name == "many"
 
 
-def test_every_case_of_a_quarter_a_quarter_and_a_sixth_of_modules_is_run_by_some_session(
+def test_every_case_of_a_quarter_an_eighth_and_a_sixth_of_modules_is_run_by_some_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     items = [Item(f"{number}") for number in range(30)]
     run = set()
-    for seed in range(96):
+    for seed in range(192):
         monkeypatch.setattr(conftest, "SEED", seed)
         others = conftest._list_skipped_cases(items)  # type: ignore[arg-type]
-        [module] = conftest._choose_modules(FILES[:6], seed // 16, 6)
-        quarter = {item for item in items if conftest._number_quarter(item) == 0}  # type: ignore[arg-type]
-        run |= {(item.nodeid, module) for item in quarter - others}
+        [module] = conftest._choose_modules(FILES[:6], seed // 32, 6)
+        eighth = {item for item in items if conftest._number_eighth(item) == 0}  # type: ignore[arg-type]
+        run |= {(item.nodeid, module) for item in eighth - others}
     assert len(run) == 6 * len(items)

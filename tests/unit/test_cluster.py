@@ -49,6 +49,7 @@ def compute_cloaks(tasks: Tasks):
     return family.anonymise(make_people(200, instants=40), "traj-anon", params, np.random.default_rng(0), tasks=tasks)
 
 
+@pytest.mark.stress
 def test_cloaks_are_the_same_with_two_processes_and_with_one(two) -> None:
     said: list[str] = []
     cluster = Cluster(two.scheduler_address)
@@ -72,6 +73,7 @@ def test_cloaks_are_the_same_with_four_processes_of_which_one_is_killed(tmp_path
         assert (again / "ended").exists()
 
 
+@pytest.mark.stress
 def test_a_task_of_a_slow_machine_is_done_by_another(two, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cluster, "_PATIENCE_S", 0.1)
     monkeypatch.setattr(cluster, "_PATIENCE_FACTOR", 1)

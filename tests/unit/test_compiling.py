@@ -104,6 +104,7 @@ def test_what_another_process_compiles_is_waited_for(asked: list[Part], tmp_path
     assert asked == []
 
 
+@pytest.mark.stress
 def test_what_compiles_ahead_is_not_what_lies_in_the_current_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def test_code_of_another_source_is_not_used(folder: Path, file: str, old: str, n
     assert ask_module(folder) == (1.0, 2.0)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("programs", [[(ASKING, "one"), (ASKING, "seven")], [(FORKING, "one", "seven")]])
 def test_code_that_several_processes_compiled_runs_in_one(tmp_path: Path, programs: list[tuple[str, ...]]) -> None:
     # `scale` names two functions, and each process compiles its own after as many others.

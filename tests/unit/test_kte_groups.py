@@ -1,7 +1,7 @@
 """Groups of k subjects: a partition, the same whatever subjects are numbered, and cheap."""
 
 import random
-from itertools import chain
+from itertools import chain, combinations
 
 import numpy as np
 import pytest
@@ -129,6 +129,29 @@ def test_pairs_of_few_subjects_cost_the_least_there_is():
     for _ in range(15):
         subjects = draw_neighbours(rng, 8, 5, side=30)
         assert group_subjects(subjects, 2)[1] == find_cheapest_pairs(subjects)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_groups_of_three_cost_hardly_more_than_the_least_there_is(wide):
+    rng, found, best = random.Random(SEED), 0, 0
+    for _ in range(12):
+        subjects = draw_neighbours(rng, 6 + wide, 5, side=30)
+        samples, everybody = make_samples(subjects), set(range(len(subjects)))
+        found += group_subjects(subjects, 3)[1]
+        best += min(
+            compute_cost(samples, list(three)) + compute_cost(samples, sorted(everybody.difference(three)))
+            for three in combinations(everybody, 3)
+        )
+    assert best <= found <= 1.05 * best
+
+
+@pytest.mark.parametrize("number", [1, 5, 39, 60])
+def test_the_nearest_in_signature_are_those_of_a_plain_search(number):
+    rng = np.random.default_rng(SEED + number)
+    signature = rng.integers(0, rng.choice([3, 1000, _near._MAX_SIGNATURE_VALUE]), (40, 3, _near.TIME_BINS), np.int32)
+    away = np.abs(signature[:, None].astype(np.int64) - signature).sum(axis=(2, 3))
+    due = [[j for j in np.argsort(row, kind="stable").tolist() if j != i][:number] for i, row in enumerate(away)]
+    assert _near.find_nearest(signature, number).tolist() == due
 
 
 def test_candidates_hold_the_cheapest_partners():

@@ -129,9 +129,8 @@ def test_texts_are_read_however_they_are_written(tmp_path: Path, encoding: str, 
     pq.write_table(
         pa.table({"s": pa.array(cells, kind)}), path, data_page_version=version, row_group_size=50, **options
     )
-    read = [
-        _parse.parse_texts(batch.columns["s"]).to_pylist() for batch in tabular.read_batches(path, ["s"], option_names="--s")
-    ]
+    batches = tabular.read_batches(path, ["s"], option_names="--s")
+    read = [_parse.parse_texts(batch.columns["s"]).to_pylist() for batch in batches]
     assert [name for names in read for name in names] == ["b", None, "\u00e9", None] * 40
 
 

@@ -1,12 +1,13 @@
 """Improved hiding sets keep what Algorithm 3's promise, and lose less information."""
 
 import random
+from itertools import chain, combinations
 
 import numpy as np
 import pytest
 
 from dbanon.base import cores
-from dbanon.methods.mob import _classes, _improve, _positions, _sets
+from dbanon.methods.mob import _classes, _gen_ag, _improve, _links, _positions, _sets
 from dbanon.options.generating import Plan
 from dbanon.synth import Scenario
 from dbanon.synth._source import read_network
@@ -106,6 +107,138 @@ def test_near_objects_are_grouped_where_own_instants_do_not_decide():
     where = [{0: (1000 * (i % 3) + i, i)} for i in range(12)]
     group = _improve.form_groups(make_positions(where, [{0}] * 12, range(12), 1), 4, np.ones(12, bool))
     assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
+
+
+def gather_plainly(where, own, rank, k):
+    """Groups of objects that are all in one cell, so that own instants and presence alone count."""
+    left, groups = sorted((i for i in range(len(own)) if own[i]), key=lambda i: (-len(own[i]), rank[i])), []
+    while len(left) >= k:
+        members = left[:1]
+        while len(members) < k:
+            union, common = set().union(*(own[i] for i in members)), set.intersection(*({*where[i]} for i in members))
+            fitting = [j for j in left if j not in members and own[j] <= common and union | own[j] <= where[j].keys()]
+            if not fitting:
+                break
+            prices = {j: len(own[j] - union) - 0.5 * len(own[j]) + 0.1 * len(common - where[j].keys()) for j in fitting}
+            members.append(min(fitting, key=prices.get))
+        groups += [members] if len(members) == k else []
+        left = [i for i in left[1:] if len(members) < k or i not in members]
+    return groups
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_groups_are_gathered_as_plain_loops_do_though_for_some_nobody_fits(monkeypatch, k):
+    monkeypatch.setattr(_improve, "_MAX_ROUNDS", 1)
+    rng, lonely = random.Random(SEED + k), 0
+    for _ in range(40):
+        where, own, rank = draw_world(rng, 25, 7, side=1, absent=rng.choice([0.1, 0.4]))
+        found = gather(make_positions(where, own, rank, 7), k)[2]
+        due = gather_plainly(where, own, rank, k)
+        assert [set(group) for group in found.tolist()] == [set(group) for group in due]
+        lonely += sum(map(bool, own)) - k * len(due) >= k
+    assert lonely > 5
+
+
+def gather(positions, k):
+    coarse = _improve._coarsen_places(positions)
+    facts, who = _improve._collect_facts(positions, coarse), np.flatnonzero(np.diff(positions.offset) > 0)
+    return coarse, facts, _improve._gather_groups(positions, coarse, facts, who, k)
+
+
+def measure_group(where, own, members):
+    """What the rectangles of a group lose, and what they cost beside: all are present wherever any is known."""
+    total, known = 0.0, set().union(*(own[i] for i in members))
+    if not all(known <= where[i].keys() for i in members):
+        return np.inf
+    # As far as the city reaches, which places count from its least cell on.
+    across = sum(max(cell[axis] for cells in where for cell in cells.values()) for axis in (0, 1)) + 2
+    for t in known:
+        x, y = zip(*(where[i][t] for i in members), strict=True)
+        wide, high = max(x) - min(x) + 1, max(y) - min(y) + 1
+        total += 1 - 1 / (wide * high) + _improve.HALF_PERIMETER_PRICE / across * (wide + high)
+    return total * len(members)
+
+
+def test_exchanges_come_within_a_twentieth_of_the_best_of_all_groups():
+    rng, before, after, best = random.Random(SEED), 0.0, 0.0, 0.0
+    for _ in range(40):
+        where, own, rank = draw_world(rng, 6, 5, side=12, blank=0, absent=rng.choice([0, 0.1]))
+        coarse, facts, _ = gather(make_positions(where, own, rank, 5), 2)
+        halves = [(half, [i for i in range(6) if i not in half]) for half in combinations(range(6), 3) if 0 in half]
+        costs = [sum(measure_group(where, own, half) for half in both) for both in halves]
+        start = rng.choice([at for at, cost in enumerate(costs) if cost < np.inf] or [None])
+        if start is None:
+            continue
+        member = np.array(halves[start])
+        for weights in _improve._FEATURE_WEIGHTS:
+            _improve._exchange(facts, _improve._compute_features(coarse, *weights), member)
+        assert sorted(member.ravel().tolist()) == list(range(6))
+        ended = sum(measure_group(where, own, half) for half in member.tolist())
+        assert min(costs) - 1e-9 <= ended <= costs[start] + 1e-9
+        before, after, best = before + costs[start], after + ended, best + min(costs)
+    assert after <= 1.05 * best < before
+
+
+def test_who_is_left_joins_the_group_in_which_it_costs_least():
+    rng, told = random.Random(SEED), set()
+    for _ in range(40):
+        where, own, rank = draw_world(rng, 9, 5, side=12, blank=0, absent=rng.choice([0, 0.2]))
+        _, facts, member = gather(make_positions(where, own, rank, 5), 2)
+        groups = member.tolist()[: _improve._EXACT_EXCHANGES]
+        for i in {*range(9)}.difference(*groups):
+            costs = [measure_group(where, own, [*group, i]) - measure_group(where, own, group) for group in groups]
+            (found,) = _improve._join_all(facts, np.array(groups), np.array([i])).tolist()
+            assert found == -1 if min(costs) == np.inf else costs[found] == pytest.approx(min(costs))
+            told.add(found)
+    assert told == {-1, 0, 1, 2}
+
+
+def test_partners_and_the_links_that_are_dropped_are_those_of_plain_loops():
+    rng = random.Random(SEED)
+    for _ in range(40):
+        where, own, rank = draw_world(rng, 16, 6, side=12, absent=rng.choice([0, 0.1]))
+        positions, k = make_positions(where, own, rank, 6), rng.choice([2, 3])
+        place, _ = locate_on_curve(positions)
+        kept = _sets.draw_symmetric(positions, place, k).kept
+        asking = [i for i in np.flatnonzero(kept).tolist() if own[i]]
+        who = np.array(sorted(asking, key=rank.__getitem__), np.int64)
+        one, two = (side.tolist() for side in _links.choose_partners(positions, place, k, kept, who))
+        near = _gen_ag.find_nearest(positions, place, who, min(2 * k, 16), kept).tolist()
+        assert list(zip(one, two, strict=True)) == link_plainly(own, who.tolist(), near, k)
+        every = np.array([(i, j) for i in asking for j in np.flatnonzero(kept).tolist() if j != i], np.int64).reshape(
+            -1, 2
+        )
+        found = _links.prune_links(positions, k, kept, *every.T)
+        serves = sum(not own[i] for i in np.flatnonzero(kept)) < k
+        due = prune_plainly(own, rank, k, every.tolist(), serves=serves)
+        assert {frozenset(both) for both in zip(*(side.tolist() for side in found), strict=True)} == due
+
+
+def link_plainly(own, who, near, k):
+    """Each in turn takes the nearest whose own instants differ least; who wants partners itself costs half."""
+    wanted, links = dict.fromkeys(who, k - 1), []
+    for i, others in zip(who, near, strict=True):
+        joined = {*chain.from_iterable(both for both in links if i in both)}
+        left = [j for j in others if j >= 0 and j not in joined]
+        price = {j: len(own[i] ^ own[j]) / (2 if wanted.get(j, 0) > 0 else 1) for j in left}
+        for j in sorted(left, key=price.get)[: max(wanted[i], 0)]:
+            links.append((i, j))
+            wanted[i] -= 1
+            wanted[j] = wanted.get(j, 0) - 1
+    return links
+
+
+def prune_plainly(own, rank, k, links, *, serves):
+    """Drop the link that costs most, as long as both of its objects have k - 1 others; those who serve keep theirs."""
+    kept = {frozenset(both) for both in links}
+
+    def order(both):
+        return -len(set.symmetric_difference(*(own[i] for i in both))), *sorted(rank[i] for i in both)
+
+    for both in sorted(kept, key=order):
+        if all(sum(i in other for other in kept) >= k for i in both if own[i]):
+            kept.remove(both)
+    return kept | {frozenset(both) for both in links if serves and not all(own[i] for i in both)}
 
 
 def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known():

@@ -74,6 +74,7 @@ def test_the_wheel_carries_sql_migrations_and_the_image(wheel: set[str]) -> None
         assert {f"dbanon/{inside}/{file.relative_to(ROOT / folder)}" for file in files} <= wheel
 
 
+@pytest.mark.stress
 def test_the_same_sources_make_the_same_bytes_elsewhere_and_later(
     built: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,14 @@
 import dataclasses
 import random
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf
 
 import numpy as np
 import pytest
 
 from dbanon.base.errors import InfeasibleError, ParameterError
+from dbanon.base.tasks import SERIAL_TASKS
 from dbanon.base.trajectory import Cells
 from dbanon.methods import METHODS
 from dbanon.methods.semantic import Parameters, _atoms, _graph, _groups, _optimum, _points
@@ -55,6 +56,16 @@ def list_rows(track):
     return list(zip(track.start.tolist(), track.end.tolist(), atoms, strict=True))
 
 
+def build_units(case: Case):
+    """Give the units of a case as a run has them."""
+    who = np.arange(max(case.subjects) + 1)
+    return _points.build_units(make_data(case), np.concatenate(case.cells), who, case.gap_slots, 1)
+
+
+def find_tracks(case: Case):
+    return [plain.find_stays(*both, case.gap_slots) for both in zip(case.slots, case.cells, strict=True)]
+
+
 @pytest.mark.many
 @pytest.mark.parametrize("low", range(0, 400, 100))
 def test_rows_are_the_cut_that_loses_least(low):
@@ -87,17 +98,12 @@ def test_groups_are_those_of_the_plain_algorithm(cases):
     for seed in cases(300):
         case = list_in_order(draw_case(seed))
         fixes = list_fixes(random.Random(seed), case)
-        units = _points.build_units(
-            make_data(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
-        )
-        scale = scale_of(case.loss)
-        found = _groups.form_groups(units, np.array(case.area, np.int64), scale, case.k)
-        tracks = [plain.find_stays(*both, case.gap_slots) for both in zip(case.slots, case.cells, strict=True)]
+        found = _groups.form_groups(build_units(case), np.array(case.area, np.int64), scale_of(case.loss), case.k)
 
         def merged(group, fixes=fixes, case=case):
             return list_rows(find_optimum(case.area, case.loss, [fixes[unit] for unit in group]))
 
-        due = plain.merge_greedily(case.area, case.loss, tracks, case.subjects, case.k, merged)
+        due = plain.merge_greedily(case.area, case.loss, find_tracks(case), case.subjects, case.k, merged)
         assert sorted(sorted(one.units) for one in found) == due, seed
         for group in found:
             assert list_rows(group.track) == merged(group.units), seed
@@ -108,13 +114,31 @@ def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped
     monkeypatch.setattr(_groups, "CANDIDATES_PER_UNIT", 2)
     for seed in cases(60):
         case = list_in_order(draw_case(seed))
-        units = _points.build_units(
-            make_data(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
-        )
-        scale = scale_of(case.loss)
-        found = _groups.form_groups(units, np.array(case.area, np.int64), scale, case.k)
+        found = _groups.form_groups(build_units(case), np.array(case.area, np.int64), scale_of(case.loss), case.k)
         assert sorted(unit for one in found for unit in one.units) == list(range(len(case.subjects)))
         assert all(len({case.subjects[unit] for unit in one.units}) >= case.k for one in found)
+
+
+def test_candidates_lose_as_little_as_the_best_of_all_others_of_other_people(cases, monkeypatch):
+    """Trajectories of few points are compared by all of them, so the candidates are the very best."""
+    monkeypatch.setattr(_groups, "CANDIDATES_PER_UNIT", 2)
+    for seed in cases(60):
+        case = list_in_order(draw_case(seed))
+        scale = scale_of(case.loss)
+        grouping = _groups._Grouping(build_units(case), np.array(case.area, np.int64), scale, 2, SERIAL_TASKS)
+        tracks, everybody = find_tracks(case), range(len(case.subjects))
+        lost = {
+            (i, j): plain.merge_loss(case.area, case.loss, tracks[min(i, j)], tracks[max(i, j)], 1, 1)
+            for i, j in product(everybody, repeat=2)
+            if case.subjects[i] != case.subjects[j]
+        }
+        pairs = list(zip(*(side.tolist() for side in grouping.find_candidates(np.arange(len(tracks)))), strict=True))
+        for i in everybody:
+            least = sorted(loss for (one, _), loss in lost.items() if one == i)[:2]
+            found = sorted(lost[i, a + b - i] for a, b in pairs if i in {a, b})
+            assert found[: len(least)] == pytest.approx(least), seed
+        assert all((a, b) in lost for a, b in pairs)
+        assert len(pairs) <= 2 * len(everybody)
 
 
 # ---- the whole family ------------------------------------------------------------------------------------------------

@@ -211,10 +211,10 @@ def test_shapes_of_which_the_best_span_is_not_tried_make_nothing_larger():
     )
 
 
-@pytest.mark.stress
-def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_subjects():
-    rng, wrong = random.Random(7), 0
-    for _ in range(100):
+def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_subjects(cases):
+    wrong = 0
+    for seed in cases(100):
+        rng = random.Random(seed)
         some, places = draw_crowd(rng, 14, 1, side=25)
         members = _bichromatic.find_best_starts(some, places, 4)[:, None] + np.arange(4)
         w0, h0 = measure_rectangle(some, places, members[0], 0)
@@ -227,7 +227,7 @@ def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_subjects():
             if w + h <= w0 + h0 and max(w, h) <= aspect * min(w, h)
         )
         wrong += found > least
-    assert wrong <= 5  # what is thinner than it may be is not looked into further
+    assert 20 * wrong <= len(cases(100))  # what is thinner than it may be is not looked into further
 
 
 def improve_mapping(some, places, members):

@@ -571,6 +571,7 @@ def _make_points(crs: str = "EPSG:4326", **columns: Any) -> gpd.GeoDataFrame:
     return gpd.GeoDataFrame(held, geometry=PLACES, crs="EPSG:4326").to_crs(crs)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", DRIVERS)
 def test_points_of_a_geographic_file_are_fixes_in_its_system(tmp_path: Path, name: str) -> None:
     crs = "EPSG:4326" if "json" in name else "EPSG:25832"
@@ -743,6 +744,7 @@ def test_a_file_of_another_kind_is_named_by_what_it_begins_with(tmp_path: Path, 
     assert "gpsbabel" not in str(refused.value)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("name", [name for name, (_, fact) in OTHERS.items() if "gpsbabel" in fact and name != "a.fit"])
 @pytest.mark.skipif(shutil.which("gpsbabel") is None, reason="GPSBabel is not installed")
 def test_the_command_that_a_refusal_names_makes_a_file_that_is_read(tmp_path: Path, name: str) -> None:

@@ -159,14 +159,6 @@ def test_what_fails_to_be_drawn_ends_the_tasks_unless_an_earlier_one_fails(
             three.map(shared_tasks.fail_from, arguments(fails))
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let an interrupt raise KeyboardInterrupt, whatever a test before in this process has made of it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_an_interruption_ends_the_helpers_at_once(three: Processes, marks: str) -> None:
     def interrupt() -> None:

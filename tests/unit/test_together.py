@@ -134,6 +134,7 @@ def test_in_a_run_too_short_for_twenty_moves_all_that_is_known_of_people_counts(
     assert count(make_trajectories(walks), [list(range(40))], **short) == (40, 40 * copies)
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize(("family", "algorithm"), [(f, a.name) for f in METHODS.values() for a in f.algorithms])
 def test_second_names_are_counted_in_the_groups_of_every_family(family: Method, algorithm: str) -> None:
     rng = np.random.default_rng(7)

@@ -16,7 +16,7 @@ from dbanon import schema
 from dbanon.base.errors import SchemaMismatch
 from dbanon.schema import _text
 from dbanon.testing import database_url, logins
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, demand_done
 from tests.clients import find_client
 from tests.db import nights
 from tests.db.parts import publish_part, run_of
@@ -233,8 +233,7 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
     verify(before)
     judge(before)
     demand_later_refusals(before)
-    done = call(before, "db", "uninstall", "--yes")
-    assert done.code == 0, done.stderr
+    done = demand_done(call(before, "db", "uninstall", "--yes"))
     drops = re.findall(r"`(DROP EXTENSION \w+)`", done.stderr)
     assert len(drops) == (way == "extension")
     with psycopg.connect(before) as connection:

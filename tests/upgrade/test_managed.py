@@ -12,9 +12,9 @@ import pytest
 
 from dbanon import schema
 from tests.acceptance import workers
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, demand_done
 from tests.clients import find_client
-from tests.facts import demand_named
+from tests.facts import demand_named, expect_refusal
 from tests.pages import ROOT, split
 from tests.upgrade import imitations
 from tests.upgrade.imitations import Managed, Provider
@@ -104,8 +104,7 @@ class Reader:
             self.told += done.stderr
             return
         url = arguments[1] if arguments[0] == "--dsn" else ""
-        said = call(url, *(arguments[2:] if url else arguments))
-        assert said.code == 0, said.stderr
+        said = demand_done(call(url, *(arguments[2:] if url else arguments)))
         self.told += said.stderr
         if file:
             (self.folder / file).write_text(said.stdout)
@@ -182,8 +181,7 @@ def test_a_worker_needs_nothing_but_a_login(target: "Target", provider: Provider
             [(_, text)] = list_sections()["Check"]
             [seen, health] = reader.type("olga", text)
             assert (len(seen), health) == (1, [])
-            done = call(olga, "run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5")
-            assert done.code == 0, done.stderr
+            demand_done(call(olga, "run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5"))
         with psycopg.connect(managed.url("anna", "geo"), autocommit=True) as anna:
             assert anna.execute("SELECT count(*) > 0, min(crowd) >= 5 FROM published.city_k5").fetchone() == (
                 True,
@@ -265,9 +263,8 @@ def test_on_aurora_an_installation_says_what_keeps_it_from_publishing(
     said: list[str] = []
     schema.upgrade(database, share_roles=True, say=said.append)
     demand_named("\n".join(said), "dbanon_admin", "`dbanon check`")
-    with pytest.raises(psycopg.Error) as refused:
+    with expect_refusal("DA020") as refused:
         connection.execute("SELECT dbanon.publish(%s, 'ten')", [run])
-    assert refused.value.sqlstate == "DA020"
     demand_named(refused.value.diag.message_detail or "", "wal_level")
     demand_named(refused.value.diag.message_hint or "", "rds.logical_replication")
     [(remedy,)] = connection.execute("SELECT remedy FROM dbanon.health WHERE about = 'history'").fetchall()

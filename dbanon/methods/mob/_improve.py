@@ -122,7 +122,8 @@ def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: T
     Takes O(n (B W + T k)) steps for blocks of B objects and W words of instants, and holds 1 KB an object at most.
     """
     group = form_groups(positions, k, plain.kept)
-    links = _link_groups(positions, place, k, plain.kept, group, tasks=tasks), _pair_owners_and_others(plain)
+    chosen = np.repeat(np.arange(len(plain.kept)), np.diff(plain.offset)), plain.other.astype(np.int64)
+    links = _link_groups(positions, place, k, plain.kept, group, tasks=tasks), chosen
     variants = [
         _make_sets(positions, place, k, plain.kept, *prune_links(positions, k, plain.kept, *pairs)) for pairs in links
     ]
@@ -155,10 +156,6 @@ def _drop_exact_rows(positions: Positions, kept: Bool) -> Positions:
     algorithm and find which of a group's records is whose more often than one time in k.
     """
     return replace(positions, there=positions.there & np.bitwise_or.reduce(positions.own[kept], axis=0))
-
-
-def _pair_owners_and_others(sets: Sets) -> tuple[Int, Int]:
-    return np.repeat(np.arange(len(sets.kept)), np.diff(sets.offset)), sets.other.astype(np.int64)
 
 
 def _link_groups(positions: Positions, place: Int, k: int, kept: Bool, group: Int, *, tasks: Tasks) -> tuple[Int, Int]:

@@ -100,13 +100,13 @@ def _count_differing_bits(strings: _Strings, lo: int, hi: int) -> int:
 def _read_words(strings: _Strings, height: int, place: _Place, lo: int, hi: int) -> None:
     """Write 64 bits of the strings of a range, those of one half-level and up to 64 instants, left-aligned."""
     order, word = strings.order, strings.word
-    v, level = strings.y if place.half & 1 else strings.x, height - 1 - place.half // 2
+    v, shift = strings.y if place.half & 1 else strings.x, height - 1 - place.half // 2
     begin, end = 64 * place.chunk, min(v.shape[1], 64 * place.chunk + 64)
     for p in range(lo, hi):
         i = order[p]
         bits = np.uint64(0)
         for j in range(begin, end):
-            bits = (bits << np.uint64(1)) | np.uint64((v[i, j] >> level) & 1)
+            bits = (bits << np.uint64(1)) | np.uint64((v[i, j] >> shift) & 1)
         word[p] = bits << np.uint64(64 - (end - begin))
 
 
@@ -150,7 +150,7 @@ def build(x: Int32, y: Int32, height: int, k: int) -> tuple[Int32, Int32]:
     strings = _Strings(
         x, y, order, np.empty(n, np.uint64), spare_order=np.empty(n, np.int32), spare_word=np.empty(n, np.uint64)
     )
-    # Each peeled-off trajectory and each big leaf accounts for a node: never more than n.
+    # A node with one child leaves somebody out; those with two are fewer than the leaves, of k each: never more than n.
     node = np.empty((n, 6), np.int32)
     # Nodes that wait are disjoint and have k members or more.
     waiting = _Waiting(*np.zeros((7, n // k + 2), np.int64))
@@ -164,18 +164,19 @@ def _build(strings: _Strings, height: int, k: int, waiting: _Waiting, node: Int3
     """Write the nodes in preorder; their number. The root waits already."""
     instants, made, count = strings.x.shape[1], 0, 1
     # Kept true: the ranges that wait are disjoint, hold k trajectories or more each, and agree in all bits before
-    # their place; nodes are numbered as they are popped, the left child first, so `node` is in preorder.
+    # their place; their words are as they were read, since ranges below others do not reach into them. Nodes are
+    # numbered as they are popped, the left child first, so `node` is in preorder.
     while count:
         count -= 1
         lo, hi, parent = waiting.lo[count], waiting.hi[count], waiting.parent[count]
         place = _descend(strings, height, lo, hi, _Place(waiting.half[count], waiting.chunk[count], waiting.bit[count]))
-        is_leaf = place.half == 2 * height
+        is_full = place.half == 2 * height  # all in the same cells: nothing is left to divide
         node[made, 0], node[made, 1], node[made, _LEFT], node[made, _RIGHT] = lo, hi, -1, -1
-        node[made, 2] = place.half * instants + (0 if is_leaf else 64 * place.chunk + 63 - place.bit)
+        node[made, 2] = place.half * instants + (0 if is_full else 64 * place.chunk + 63 - place.bit)
         node[made, 5] = 0 if parent < 0 else node[parent, 5] + 1
         if parent >= 0:
             node[parent, waiting.side[count]] = made
-        if not is_leaf:
+        if not is_full:
             cut = _partition(strings, lo, hi, place.bit)
             after = _Place(place.half, place.chunk, place.bit - 1)
             if 64 - place.bit >= min(64, instants - 64 * place.chunk):
@@ -213,10 +214,7 @@ def _descend(strings: _Strings, height: int, lo: int, hi: int, place: _Place) ->
         differ = np.uint64(0)
         for p in range(lo + 1, hi):
             differ |= word[p] ^ word[lo]
-        # The bits above agree in this range, but the words of others were read with them.
-        if bit < 63:
-            differ &= (np.uint64(1) << np.uint64(bit + 1)) - np.uint64(1)
-        if differ:
+        if differ:  # in no bit before the place, where they agree
             while not (differ >> np.uint64(bit)) & np.uint64(1):
                 bit -= 1
             return _Place(place.half, place.chunk, bit)

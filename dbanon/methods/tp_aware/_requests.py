@@ -28,7 +28,7 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
     if params.min_contents > 1:
         # A bundle keeps all its requests or none, by a count over all its members, so nothing depends on who of them
         # sent which.
-        few = (record > 0) & ~_has_enough(record, requests.content, params.min_contents)
+        few = (record > 0) & (_count_distinct(record, requests.content)[record] < params.min_contents)
         unsent["bundle_below_min_contents"] = int(few.sum())
         record[few] = 0
     carried = record > 0
@@ -39,7 +39,7 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
         begins = _find_begins(cloaks, row, content, params.min_contents)
         cloaks, row = _join_rows(cloaks, begins), np.cumsum(begins)[row] - 1
     extra, extras = _make_request_sets(cloaks.rows, row, content, requests.contents)
-    senders = _count_senders(requests, carried)
+    senders = _count_distinct(requests.content, requests.subject)[np.unique(requests.content[carried])]
     counts = {
         "requests_total": len(time),
         "requests_published": int(carried.sum()),
@@ -104,11 +104,6 @@ def _find_subjects(data: Trajectories, trajectory: Int) -> Int:
     subject = np.empty(len(order), np.int64)
     subject[order] = data.subject[np.searchsorted(data.trajectory_id, trajectory[order])]
     return subject
-
-
-def _has_enough(record: Int, content: Int, least: int) -> Bool:
-    """Whether the members of each request's record sent so many distinct contents in all: bool[r]."""
-    return np.asarray(_count_distinct(record, content)[record] >= least)
 
 
 def _find_begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
@@ -195,11 +190,6 @@ def _find_distinct_sets(row: Int, content: Int) -> tuple[Int, Int, Int]:
     of, content = np.divmod(_sort_distinct(row * base + content), base)
     first = np.flatnonzero(np.diff(of, prepend=-1))
     return of[first], content, np.append(first, len(of))
-
-
-def _count_senders(requests: Requests, carried: Bool) -> Int:
-    """Count the subjects that send each published content in the run's own time."""
-    return np.asarray(_count_distinct(requests.content, requests.subject)[np.unique(requests.content[carried])])
 
 
 def _count_distinct(of: Int, what: Int) -> Int:
