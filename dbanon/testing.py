@@ -134,8 +134,8 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
             psycopg.connect(target.url, connect_timeout=5).close()
             return target
         if time.monotonic() > deadline:
-            said = b"\n".join(container.get_logs()).decode(errors="replace")[-500:]
-            raise StoreError(f"The server in the container of {image} did not answer in time. Its log ends: {said}")
+            log = b"\n".join(container.get_logs()).decode(errors="replace")[-500:]
+            raise StoreError(f"The server in the container of {image} did not answer in time. Its log ends: {log}")
         time.sleep(0.2)
 
 

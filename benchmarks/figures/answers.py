@@ -60,10 +60,10 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows in the temporary table, of which `said` is what published.releases would say, as the server reads it."""
+    """Rows in the temporary table, of which `literal` is what published.releases would say, as the server reads it."""
 
     session: Connection
-    said: str
+    literal: str
     postgis: str
 
     @classmethod
@@ -86,18 +86,18 @@ class Table:
         )
         session.execute("SELECT dbanon_internal.finish_asked()")
         box = [*low.min(axis=0).tolist(), *high.max(axis=0).tolist()]
-        said = fetch_value(
+        literal = fetch_value(
             session,
             "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
             "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until], NULL)::published.releases)::text "
             "FROM (SELECT to_timestamp(%s) AS since, to_timestamp(%s) AS until) t",
             [srid, len(until), box, float(told.since.min()), float(until.max())],
         )
-        return cls(session=session, said=str(said), postgis=snapshot.postgis)
+        return cls(session=session, literal=str(literal), postgis=snapshot.postgis)
 
     def answer_counts(self, questions: Questions) -> Answers:
         """Ask ``published.count_inside`` one question after the other."""
-        return ask_rows(self.session, self.said, ASKED_ROWS, questions, report_nothing)
+        return ask_rows(self.session, self.literal, ASKED_ROWS, questions, report_nothing)
 
     def answer_density(self, side_m: float, span: Span) -> Counted:
         """Ask ``published.density``."""
@@ -118,7 +118,7 @@ class Table:
             f"{self.postgis}.st_makeenvelope("
             "z.i * %s, z.j * %s, (z.i + 1) * %s, (z.j + 1) * %s, (%s::published.releases).srid) AS area "
             "FROM unnest(%s::bigint[], %s::bigint[]) z (i, j)",
-            [_ZONES_PER_ROW, *[side_m] * 4, self.said, i, j],
+            [_ZONES_PER_ROW, *[side_m] * 4, self.literal, i, j],
         )
         columns = "d.origin::bigint, d.destination::bigint, d.expected"
         return self._call_function(columns, "flows_of", "'pg_temp.asked_zones', 'zone', {}", span)
@@ -129,7 +129,7 @@ class Table:
         """Call an inner function of schema published: two whole numbers and a real one of each of its rows."""
         during = "tstzrange(to_timestamp(%s), to_timestamp(%s))"
         call = f"published.{name}(%s::published.releases, {ASKED_ROWS}, {more.format(during)})"
-        rows = self.session.execute(f"SELECT {columns} FROM {call} d", [*first, self.said, *given, *span]).fetchall()
+        rows = self.session.execute(f"SELECT {columns} FROM {call} d", [*first, self.literal, *given, *span]).fetchall()
         table = np.array(rows, np.float64).reshape(-1, 3)
         return table[:, :2].astype(np.int64), table[:, 2]
 

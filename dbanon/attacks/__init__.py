@@ -240,7 +240,7 @@ class Source(Protocol):
         the trajectories (-1 where the subject has none).
         """
 
-    def read_table_in_parts(self, function: str, *asked: Int) -> Mapping[str, NDArray[Any]]:
+    def read_table_in_parts(self, function: str, *numbers: Int) -> Mapping[str, NDArray[Any]]:
         """Call one that takes long about some numbers at a time, by a session each: one table of what all answer."""
 
     def read_batches(self, function: str) -> Iterator[Mapping[str, NDArray[Any]]]:

@@ -35,7 +35,7 @@ def find_moves(paths: Paths, moves: int) -> Moves:
     """
     first, _, x, y = paths
     people = len(first) - 1
-    distance, stop, found = np.zeros(people), np.zeros((people, moves), np.int64), np.zeros(moves, np.int64)
+    distance, stop, stops = np.zeros(people), np.zeros((people, moves), np.int64), np.zeros(moves, np.int64)
     for person in range(people):
         begin, end = first[person], first[person + 1]
         if end - begin <= moves:
@@ -49,13 +49,13 @@ def find_moves(paths: Paths, moves: int) -> Moves:
             middle, number, at = (low + high) / 2, 0, begin
             for f in range(begin + 1, end):
                 if (x[f] - x[at]) ** 2 + (y[f] - y[at]) ** 2 >= middle * middle > 0:
-                    found[number], at = f, f
+                    stops[number], at = f, f
                     number += 1
                     if number == moves:
                         break
             if number == moves:
                 low = middle
-                stop[person] = found
+                stop[person] = stops
             else:
                 high = middle
         distance[person] = low

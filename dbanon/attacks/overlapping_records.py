@@ -129,12 +129,12 @@ def _build_records(evidence: Evidence) -> _Records:
             continue
         heads = evidence.offset[there] - rows.start
         start, end = (side[evidence.period[rows]] for side in (evidence.period_start_s, evidence.period_end_s))
-        said = evidence.region_subjects[evidence.region[rows]].astype(np.int64)
+        subjects = evidence.region_subjects[evidence.region[rows]].astype(np.int64)
         early = np.append(False, start[1:] < end[:-1])  # begins before the row ahead of it ends
         early[heads] = False
         start_s[there], end_s[there] = np.minimum.reduceat(start, heads), np.maximum.reduceat(end, heads)
         overlap = np.logical_or.reduceat(early, heads)
-        stands_for[there] = np.where(overlap, np.add.reduceat(said, heads), np.maximum.reduceat(said, heads))
+        stands_for[there] = np.where(overlap, np.add.reduceat(subjects, heads), np.maximum.reduceat(subjects, heads))
     return _Records(
         record_id=evidence.record_id[chosen],
         first=evidence.offset[chosen],
@@ -183,11 +183,11 @@ def _cut_pieces(evidence: Evidence, records: _Records, person: Int) -> _Pieces:
     )
 
 
-def _find_ids(ids: Int, asked: Int) -> Int:
+def _find_ids(ids: Int, values: Int) -> Int:
     """Find each of some ids in ascending ones, which may be none: -1 where it is not there."""
     if not len(ids) or ids[-1] - ids[0] >= len(ids):
-        return find(ids, asked) if len(ids) else np.full(len(asked), -1)
-    at = asked - ids[0]  # numbered in one go, as most are: a search would take most of the time of all this
+        return find(ids, values) if len(ids) else np.full(len(values), -1)
+    at = values - ids[0]  # numbered in one go, as most are: a search would take most of the time of all this
     return np.where((at >= 0) & (at < len(ids)), at, -1)
 
 
@@ -253,8 +253,8 @@ def _count_overstated(evidence: Evidence, records: _Records, pieces: _Pieces, gr
     start_s = np.maximum(evidence.period_start_s[period], start_s)
     end_s = np.minimum(evidence.period_end_s[period], end_s)
     there = start_s < end_s
-    said = evidence.region_subjects[evidence.region[row]].astype(np.int64)[there]
-    group, change = np.tile(group[there], 2), np.append(said, -said)
+    subjects = evidence.region_subjects[evidence.region[row]].astype(np.int64)[there]
+    group, change = np.tile(group[there], 2), np.append(subjects, -subjects)
     order = np.lexsort((change, np.append(start_s[there], end_s[there]), group))
     summed = np.cumsum(change[order])
     return len(sort_distinct(group[order][summed > people[group[order]]]))

@@ -29,8 +29,8 @@ def prepare() -> None:
 
 def add_figures(verdict: Verdict, evidence: Evidence) -> Verdict:
     """Add what `count_names` finds to the figures of a verdict that passed."""
-    found = count_names(evidence, *list_groups(evidence)) if verdict.passed else {}
-    return replace(verdict, figures={**verdict.figures, **found})
+    figures = count_names(evidence, *list_groups(evidence)) if verdict.passed else {}
+    return replace(verdict, figures={**verdict.figures, **figures})
 
 
 def list_groups(evidence: Evidence) -> tuple[Int, Int]:
@@ -64,8 +64,8 @@ def count_names(evidence: Evidence, offset: Int, member: Int) -> dict[str, int]:
     able, marked = np.zeros((2, len(people)), np.bool_)
     for kept in (_is_considered(evidence, t), np.ones(len(t), np.bool_)):
         some = (np.append(0, np.cumsum(kept))[first], t[kept], x[kept], y[kept])
-        more, found = _mark(offset, np.searchsorted(people, member), some)
-        able, marked = able | more, np.where(able, marked, found & more)
+        more, together = _mark(offset, np.searchsorted(people, member), some)
+        able, marked = able | more, np.where(able, marked, together & more)
         if able.all() or kept.all():
             break
     return {"names_compared": int(able.sum()), "names_together": int(marked.sum())}

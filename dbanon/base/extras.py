@@ -44,9 +44,9 @@ def needs(*parts: Part) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
 
     def decorate(verb: Callable[P, Result]) -> Callable[P, Result]:
         @functools.wraps(verb)
-        def call(*given: P.args, **asked: P.kwargs) -> Result:
+        def call(*given: P.args, **options: P.kwargs) -> Result:
             demand(*parts)
-            return verb(*given, **asked)
+            return verb(*given, **options)
 
         return call
 

@@ -117,9 +117,9 @@ def finish_progress(verb: Callable[Concatenate[Owner, P], Result]) -> Callable[C
     """Take the bar away when a verb ends, however it ends."""
 
     @functools.wraps(verb)
-    def call(owner: Owner, /, *given: P.args, **asked: P.kwargs) -> Result:
+    def call(owner: Owner, /, *given: P.args, **options: P.kwargs) -> Result:
         try:
-            return verb(owner, *given, **asked)
+            return verb(owner, *given, **options)
         finally:
             if isinstance(owner.progress, Display):
                 owner.progress.finish()

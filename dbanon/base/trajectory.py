@@ -40,11 +40,11 @@ def freeze(instance: object) -> None:
             object.__setattr__(instance, item.name, view)
 
 
-def freeze_arrays(given: Arrays) -> Arrays:
+def freeze_arrays(arrays: Arrays) -> Arrays:
     """Make the given arrays read-only, in place, and return them. Numba compiles a kernel again for writable ones."""
-    for values in given:
+    for values in arrays:
         values.flags.writeable = False
-    return given
+    return arrays
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -66,8 +66,8 @@ everywhere = _Everywhere()
 """What was given of the options that every command has."""
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(value: bool) -> None:
+    if value:
         from dbanon import __version__
 
         print(f"dbanon {__version__}")

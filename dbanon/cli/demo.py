@@ -163,12 +163,12 @@ def format_demo(shown: Demo) -> str:
 
 def _format_gate(gate: Gate) -> str:
     """Report how the gate refused the moved row before the publication."""
-    said = [f"verify: {gate.verify}", f"publish: {gate.publish}"]
+    lines = [f"verify: {gate.verify}", f"publish: {gate.publish}"]
     broke = f"the clause {gate.clauses[0]} broke" if gate.clauses else "no clause broke"
     return "\n".join(
         [
             f"Tried before that: one stored row was moved by {MOVE_M:,} m, and {broke}.",
-            *(textwrap.fill(one, report.LINE_WIDTH, initial_indent="  ", subsequent_indent="    ") for one in said),
+            *(textwrap.fill(one, report.LINE_WIDTH, initial_indent="  ", subsequent_indent="    ") for one in lines),
             "The row was put back, and the run verified again.",
         ]
     )

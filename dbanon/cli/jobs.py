@@ -77,12 +77,12 @@ def _steer(name: str, action: str, since: str | None = None, reason: str | None 
         changed = database.steer_job(name, action, since=since, reason=reason)
     value = {"name": name, "action": action, "changed": changed}
     done = {"pause": "is paused", "resume": "is resumed", "remove": "is removed"}
-    said = (
+    sentence = (
         f"Job {name} {done[action]}."
         if action in done
         else f"{format_count(changed, 'period was', 'periods were')} changed."
     )
-    show(lambda: said, lambda: value)
+    show(lambda: sentence, lambda: value)
 
 
 @job_app.command("pause", epilog=GLOBAL_EPILOG)

@@ -75,14 +75,14 @@ def _fail(sentence: str, code: int) -> NoReturn:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit; `arguments` are those of ``sys.argv`` by default, without the program's name."""
-    given = _hoist(sys.argv[1:] if arguments is None else arguments)
-    everywhere.json, everywhere.debug = "--json" in given, "--debug" in given
+    argv = _hoist(sys.argv[1:] if arguments is None else arguments)
+    everywhere.json, everywhere.debug = "--json" in argv, "--debug" in argv
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it logs what is reported as an error anyway
     stopping = Stopping()
     try:
         with stopping:
-            _demand_text(given)
-            code = app(given, prog_name="dbanon", standalone_mode=False)
+            _demand_text(argv)
+            code = app(argv, prog_name="dbanon", standalone_mode=False)
             print(end="", flush=True)  # a closed pipe is noticed here, not after exit code 0
     except typer.TyperException as error:
         message = _format_usage_error(error)

@@ -217,8 +217,8 @@ def format_card(card: Mapping[str, Any]) -> str:
     clauses = [(c.name, name_verdict(c), c.violations, c.test) for c in record.clauses]
     if clauses:
         parts.append(format_table(["clause", "verdict", "violations", "test of"], clauses))
-    parts += [textwrap.fill(f"Left open, {test}: {said}", LINE_WIDTH) for test, said in record.left_open.items()]
-    parts += [textwrap.fill(f"Left open, of this run: {said}", LINE_WIDTH) for said in record.notices]
+    parts += [textwrap.fill(f"Left open, {test}: {text}", LINE_WIDTH) for test, text in record.left_open.items()]
+    parts += [textwrap.fill(f"Left open, of this run: {text}", LINE_WIDTH) for text in record.notices]
     parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", LINE_WIDTH))
     in_all = [("in all", reason, n) for counts in left_out["in_all"].values() for reason, n in counts.items()]
     hours = [(hour["hour"], reason, n) for hour in left_out["by_hour"] for reason, n in hour["left_out"].items()]
@@ -283,12 +283,12 @@ def format_sweep(sweep: "Sweep", file: Path | None) -> str:
         parts.append("No setting meets all wants and can be published.")
     else:
         which = f"of the settings that {'meet all wants and ' if sweep.wants else ''}can be published"
-        said = (
+        text = (
             "* on the front of its promise: no other is better in share or error and as good in the other. "
             "Chosen: the strongest promise "
             f"{which}, and of these the least upper end of the error's interval. To publish it:"
         )
-        parts.append(f"{textwrap.fill(said, LINE_WIDTH)}\n  {sweep.write_command(chosen)}")
+        parts.append(f"{textwrap.fill(text, LINE_WIDTH)}\n  {sweep.write_command(chosen)}")
     if file is not None:
         parts.append(f"Wrote {make_visible(str(file))}. It is private: errors are computed from the true data.")
     return "\n\n".join(parts)
@@ -355,11 +355,11 @@ def format_method(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> 
 def format_evaluation(measured: "Evaluation") -> str:
     """Lay out an evaluation: the main figures, and the error by size."""
     whom = "all people of" if measured.against == "all" else "those published, in"
-    asked = f"{format_count(measured.queries, 'question')} of each size (seed {measured.seed})"
+    questions = f"{format_count(measured.queries, 'question')} of each size (seed {measured.seed})"
     main = [figure for figure in measured.figures if figure.side_m is None]
     sizes = [figure for figure in measured.figures if figure.side_m is not None]
     parts = [
-        f"{measured.source}: {asked}, against {whom} {measured.dataset}",
+        f"{measured.source}: {questions}, against {whom} {measured.dataset}",
         f"The main figures\n{_list_figures(main)}",
         f"How far counts are off\n{_list_sizes(sizes)}",
     ]

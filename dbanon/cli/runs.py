@@ -315,8 +315,8 @@ def remember(
     """Let later loads bring a forgotten person again. Erased data do not come back."""
     with open_database() as database:
         lifted = database.remember(population, subject)
-    said = "Later loads bring the person again." if lifted else "The person had not been forgotten."
-    show(lambda: said, lambda: {"population": population, "lifted": lifted})
+    sentence = "Later loads bring the person again." if lifted else "The person had not been forgotten."
+    show(lambda: sentence, lambda: {"population": population, "lifted": lifted})
 
 
 @app.command(epilog=GLOBAL_EPILOG)

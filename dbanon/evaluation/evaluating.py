@@ -98,13 +98,13 @@ def _note_parts(name: str, parts: list[_Part], first: _Part, changed: Collection
     """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
     if len(parts) == 1:
         return ()
-    said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {first.run_id}."]
+    notes = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {first.run_id}."]
     if gone := [str(part.run_id) for part in parts if not part.is_there or part.run_id in changed]:
-        said.append(
+        notes.append(
             f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "
             "measured again."
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...], dict[int, Evaluation]]:
@@ -127,10 +127,10 @@ def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
     parts = _list_parts(connection, name)
     with translate_errors():
         first = _find_first(connection, parts)
-    said = _note_parts(name, parts, first)
-    if said:
-        said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
-    return first.run_id, said, evaluation_store.find_latest(connection, [part.run_id for part in parts], "published")
+    notes = _note_parts(name, parts, first)
+    if notes:
+        notes = (*notes, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
+    return first.run_id, notes, evaluation_store.find_latest(connection, [part.run_id for part in parts], "published")
 
 
 def find_positions(
@@ -206,9 +206,9 @@ def _evaluate_parts(connection: Connection, url: str, name: str, options: Evalua
                 if run_id == first.run_id:
                     raise
                 changed.add(run_id)
-    newest, said = latest[first.run_id], _note_parts(name, parts, first, changed)
+    newest, notes = latest[first.run_id], _note_parts(name, parts, first, changed)
     others = [replace(latest[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in latest]
-    return replace(newest, period=first.period, others=tuple(others), notes=(*said, *newest.notes))
+    return replace(newest, period=first.period, others=tuple(others), notes=(*notes, *newest.notes))
 
 
 def _prefix_progress(progress: Progress, about: str) -> Progress:

@@ -71,14 +71,14 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
             AND e.against = %(against)s AND e.queries = %(queries)s AND e.seed = %(seed)s
             AND e.run_figures ->> 'version' = %(version)s AND (e.run_figures -> 'releases')::bigint = %(releases)s
         ORDER BY e.evaluation_id DESC LIMIT 1"""
-    given = {
+    params = {
         **vars(key),
         "params": make_jsonb(key.params),
         "version": importlib.metadata.version("dbanon"),
         "releases": count_releases(connection, key.dataset_id),
     }
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(query, given).fetchone()
+        row = cursor.execute(query, params).fetchone()
     if row is None:
         return None
     return Evaluation(

@@ -37,9 +37,9 @@ ASKED_ROWS = "'pg_temp.asked_rows'"
 
 @dataclass(frozen=True, kw_only=True)
 class _About:
-    """What a run says of itself, as a release would; `said` is all of it, as the server reads it."""
+    """What a run says of itself, as a release would; `literal` is all of it, as the server reads it."""
 
-    said: str
+    literal: str
     rows: int
     since: float
     until: float
@@ -86,7 +86,7 @@ class Measurement:
         self.rows = self._copy_rows(questions)
         self.progress("finding the truth", 0, None)
         true = self._count_truth(questions)
-        answers = ask_rows(self.session, self.about.said, ASKED_ROWS, questions, self.progress)
+        answers = ask_rows(self.session, self.about.literal, ASKED_ROWS, questions, self.progress)
         if self.options.against == "published":
             self._demand_coverage(true, answers)
         covered, noise = is_within(true, answers), np.zeros(len(true))
@@ -119,7 +119,7 @@ class Measurement:
 
     def _read_about(self) -> _About:
         query = (
-            "SELECT a::text AS said, a.rows, extract(epoch FROM a.since)::float8 AS since, "
+            "SELECT a::text AS literal, a.rows, extract(epoch FROM a.since)::float8 AS since, "
             "extract(epoch FROM a.until)::float8 AS until, a.holds, a.step_s, a.window_s "
             "FROM dbanon_internal.describe_as_release(%s) a"
         )
@@ -172,8 +172,8 @@ class Measurement:
     def _copy_rows(self, questions: Questions) -> Rows:
         """Copy the rows that questions are about into a temporary table, and read when they hold."""
         self.session.execute("SELECT dbanon_internal.begin_asking()")
-        given = [self.row.run_id, self._write_times(questions), self.one_in]
-        self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", given)
+        params = [self.row.run_id, self._write_times(questions), self.one_in]
+        self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", params)
         self.session.execute("SELECT dbanon_internal.finish_asked()")
         return self._read_rows()
 
@@ -218,8 +218,8 @@ class Measurement:
             "CREATE TEMPORARY VIEW asked_half AS "
             f"SELECT * FROM pg_temp.asked_rows r WHERE r.record_id / {int(self.one_in)} % 2 = 0"
         )
-        told = ask_rows(self.session, self.about.said, "'pg_temp.asked_half'", part, self.progress)
-        half = told.expected - self._count_truth(part, even)
+        estimate = ask_rows(self.session, self.about.literal, "'pg_temp.asked_half'", part, self.progress)
+        half = estimate.expected - self._count_truth(part, even)
         noise = np.zeros(len(true))
         noise[chosen] = (
             _QUESTIONS_PER_JUDGE
@@ -312,24 +312,24 @@ class Measurement:
         }
 
 
-def ask_rows(session: Connection, said: str, relation: str, questions: Questions, progress: Progress) -> Answers:
+def ask_rows(session: Connection, literal: str, relation: str, questions: Questions, progress: Progress) -> Answers:
     """Ask ``published.count_inside`` one question after the other.
 
     Parameters
     ----------
-    said : str
+    literal : str
         What published.releases would say of the rows, as the server reads it.
     relation : str
         Of the rows, as a literal of SQL.
     """
     query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {relation}, %s, %s, %s, %s, %s) q"
     arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
-    told: list[Any] = []
+    rows: list[Any] = []
     for first in range(0, len(questions.x), _QUESTIONS_PER_STATEMENT):
         progress("asking questions", first, len(questions.x))
         some = [array[first : first + _QUESTIONS_PER_STATEMENT].tolist() for array in arrays]
-        told += session.execute(query, [said, *some]).fetchall()
-    at_least, expected, at_most = np.array(told).T
+        rows += session.execute(query, [literal, *some]).fetchall()
+    at_least, expected, at_most = np.array(rows).T
     return Answers(at_least=at_least, expected=expected, at_most=at_most)
 
 

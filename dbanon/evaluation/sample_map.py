@@ -36,8 +36,8 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
             c.region, %s, %s), %s, %s), 2), 1), 1, 0), count(*) OVER ()
         FROM dbanon.cloak c WHERE c.run_id = %s AND c.period @> to_timestamp(%s) AND c.crowd >= %s
         ORDER BY {own}.ST_Area(c.region) DESC, c.record_id LIMIT %s"""
-    given = [-x0, -y1, unit, unit, run_id, at, k, _MAX_ROWS]
-    rows = connection.execute(query, given).fetchall()
+    params = [-x0, -y1, unit, unit, run_id, at, k, _MAX_ROWS]
+    rows = connection.execute(query, params).fetchall()
     paths = [path for path, _ in rows]
     while sum(map(len, paths)) > _MAX_BYTES:
         del paths[0]

@@ -53,13 +53,13 @@ def draw_replicates(evaluation: Evaluation) -> dict[str, Any]:
         return {}
     side = choose_compared_side(questions)
     for moment in (True, False):
-        asked = (questions.side_m == side) & (questions.moment == moment)
-        a, e = true[asked], answers.expected[asked]
+        mask = (questions.side_m == side) & (questions.moment == moment)
+        a, e = true[mask], answers.expected[mask]
         if not a.sum():
             continue
         digest = hashlib.sha256()
         for column in (questions.x, questions.y, questions.since, questions.until):
-            digest.update(np.ascontiguousarray(column[asked], np.float64).tobytes())
+            digest.update(np.ascontiguousarray(column[mask], np.float64).tobytes())
         drawn = np.random.default_rng([evaluation.seed, 1]).integers(0, len(a), (REPLICATES, len(a)))
         sums = a[drawn].sum(axis=1)
         values = np.divide(np.abs(e - a)[drawn].sum(axis=1), sums, out=np.zeros(REPLICATES), where=sums > 0)
@@ -147,7 +147,7 @@ def describe_parameters(sweep: Sweep) -> tuple[str, ...]:
     """Describe each parameter in two sentences: its own effect, and whether that is so everywhere."""
     compared = [one for one in sweep.settings if _is_comparable(one)]
     names = list(compared[0].varied) if compared else []
-    said: list[str] = []
+    sentences: list[str] = []
     for name in names:
         if lines := find_lines(compared, name):
             reference = sweep.chosen
@@ -156,8 +156,8 @@ def describe_parameters(sweep: Sweep) -> tuple[str, ...]:
             at = f", at every value of {' and '.join(others)}" if others else ""
             if len(compared) < len(sweep.settings):
                 at = ", wherever settings can be compared" if others else ""
-            said += [_describe_effect(sweep, name, shown), _describe_everywhere(sweep, name, lines, at)]
-    return tuple(said)
+            sentences += [_describe_effect(sweep, name, shown), _describe_everywhere(sweep, name, lines, at)]
+    return tuple(sentences)
 
 
 def _describe_effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:

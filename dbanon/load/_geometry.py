@@ -41,12 +41,12 @@ class Geometry:
     described: str | Mapping[str, Any] | None = None
     is_text: bool = False
 
-    def choose_system(self, called: str, given: str | None) -> str:
+    def choose_system(self, label: str, crs: str | None) -> str:
         """Choose the reference system as `_crs.choose_system`; refuse one without a number where it is needed."""
-        own = None if self.described is None else _crs.find_epsg(called, self.described)
-        if self.is_text and own is None and given is None:  # as x and y of a table
+        own = None if self.described is None else _crs.find_epsg(label, self.described)
+        if self.is_text and own is None and crs is None:  # as x and y of a table
             return _crs.DEGREES_CRS
-        return _crs.choose_system(called, own, given)
+        return _crs.choose_system(label, own, crs)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Geometries:
     declared: Sequence[str] = ()
     primary: str | None = None
 
-    def choose_column(self, called: str, name: str | None) -> Geometry | None:
+    def choose_column(self, label: str, name: str | None) -> Geometry | None:
         """Find the column of this name, or without a name the only or the primary one; None if there is none.
 
         Raises `ParameterError` if there are several and none is named.
@@ -68,7 +68,7 @@ class Geometries:
             return self.columns[str(self.primary)]
         if len(self.declared) > 1:
             raise ParameterError(
-                f"One column of {called} must be the position. It has several of geometries: "
+                f"One column of {label} must be the position. It has several of geometries: "
                 f"{', '.join(self.declared)}. Name one with --geom."
             )
         return self.columns[self.declared[0]] if self.declared else None
@@ -113,7 +113,7 @@ def _find_crs(about: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
     return f"EPSG:{crs}" if about.get("crs_type") == "srid" else crs
 
 
-def convert_to_wkb(called: str, name: str, column: pa.Array) -> pa.Array:
+def convert_to_wkb(label: str, name: str, column: pa.Array) -> pa.Array:
     """Make WKB of geometries as GeoArrow may have them: WKB, or points whose axes are columns.
 
     Raises `DataError` for lines and areas whose axes are columns, and for texts.
@@ -129,7 +129,7 @@ def convert_to_wkb(called: str, name: str, column: pa.Array) -> pa.Array:
         x, y = (pc.list_element(column, axis) for axis in (0, 1))
     else:
         raise DataError(
-            f"Column '{name}' of {called} must hold points or WKB. It holds geometries of another encoding. Convert it."
+            f"Column '{name}' of {label} must hold points or WKB. It holds geometries of another encoding. Convert it."
         )
     missing = np.asarray(pc.or_(x.is_null(), y.is_null()).to_numpy(zero_copy_only=False))
     value = np.empty(len(column), [("order", "u1"), ("kind", "<u4"), ("x", "<f8"), ("y", "<f8")])

@@ -79,11 +79,11 @@ def collect_notices(connection: Connection, progress: Progress) -> Iterator[list
     """
     notices: list[str] = []
 
-    def hear(said: psycopg.errors.Diagnostic) -> None:
-        if said.sqlstate != sqlstate.OWN_NOTICE:
+    def hear(diagnostic: psycopg.errors.Diagnostic) -> None:
+        if diagnostic.sqlstate != sqlstate.OWN_NOTICE:
             return
-        text = sqlstate.adapt_to_command_line(said.message_primary or "")
-        if said.severity_nonlocalized == "NOTICE":
+        text = sqlstate.adapt_to_command_line(diagnostic.message_primary or "")
+        if diagnostic.severity_nonlocalized == "NOTICE":
             notices.append(f"Notice: {text}")
         else:
             progress(text, 0, None)

@@ -125,19 +125,19 @@ class Frame:
 
     size = None
 
-    def __init__(self, given: Any) -> None:
-        kind = type(given)
+    def __init__(self, table: Any) -> None:
+        kind = type(table)
         self.name = self.recorded = f"{kind.__module__.partition('.')[0].lstrip('_')}.{kind.__name__}"
-        primary = getattr(given, "active_geometry_name", None)
+        primary = getattr(table, "active_geometry_name", None)
         try:
             # A frame of GeoPandas fails, or tells nothing of its geometries, unless it is asked in its own way. An
             # index with a name may be asked for as a column; Arrow leaves out one that only counts.
-            index = any(name is not None for name in getattr(getattr(given, "index", None), "names", ()))
+            index = any(name is not None for name in getattr(getattr(table, "index", None), "names", ()))
             if hasattr(kind, "active_geometry_name"):
-                given = given.to_arrow(index=index)
+                table = table.to_arrow(index=index)
             elif index and kind.__module__.partition(".")[0] == "pandas":
-                given = pa.Table.from_pandas(given, preserve_index=True)
-            self._reader = pa.RecordBatchReader.from_stream(given)
+                table = pa.Table.from_pandas(table, preserve_index=True)
+            self._reader = pa.RecordBatchReader.from_stream(table)
             self._rows = self._read_rows()
         except Exception:  # whatever its maker raises
             raise DataError(
@@ -173,24 +173,24 @@ class Frame:
             ) from None
 
 
-def open_table(given: Table) -> File | Frame:
+def open_table(table: Table) -> File | Frame:
     """Take a table: a CSV or Parquet file, or a table in memory.
 
     Raises `ParameterError` for what is neither, and `DataError` for a table in memory that hands out no rows.
     """
-    if hasattr(given, "__arrow_c_stream__"):
-        return Frame(given)
-    if isinstance(given, str | os.PathLike):
-        return File(Path(given))
+    if hasattr(table, "__arrow_c_stream__"):
+        return Frame(table)
+    if isinstance(table, str | os.PathLike):
+        return File(Path(table))
     raise ParameterError(
         f"A source must be the path of a file, or a table with __arrow_c_stream__: a frame of pandas, polars or "
-        f"GeoPandas, a relation of DuckDB, a table of pyarrow. Got {type(given).__name__}."
+        f"GeoPandas, a relation of DuckDB, a table of pyarrow. Got {type(table).__name__}."
     )
 
 
-def open_fixes(given: Table, layer: str | None = None) -> Source:
+def open_fixes(table: Table, layer: str | None = None) -> Source:
     """Take a table as `open_table` does, tracks, MF-JSON, or points of a geographic file, of which `layer` chooses."""
-    taken = open_table(given)
+    taken = open_table(table)
     if isinstance(taken, File):
         path, head = taken.path, kinds.read_head(taken.path)
         if kinds.is_json(head) and mf_json.has_motion(path):
@@ -211,10 +211,10 @@ def demand_no_layer(source: Source, layer: str | None) -> None:
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
 
 
-def demand_no_position(called: str, options: LoadingTrajectories | LoadingPlaces) -> None:
+def demand_no_position(label: str, options: LoadingTrajectories | LoadingPlaces) -> None:
     """Raise `ParameterError` for columns of positions of what has its own."""
     if (options.x, options.y, options.geom) != (None, None, None):
-        raise ParameterError(f"{called} holds its own geometries. Got columns for them. Leave out --x, --y and --geom.")
+        raise ParameterError(f"{label} holds its own geometries. Got columns for them. Leave out --x, --y and --geom.")
 
 
 def find_position(source: Source, name: str | None, wanted: Wanted) -> _geometry.Geometry | None:

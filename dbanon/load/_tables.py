@@ -46,7 +46,7 @@ _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 
 
 def load_places(
-    connection: Connection, given: Table, options: LoadingPlaces, progress: Progress = report_nothing
+    connection: Connection, table: Table, options: LoadingPlaces, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load one place a row from a table (a file or in memory), or one a feature from a geographic file.
 
@@ -70,7 +70,7 @@ def load_places(
     kind = options.kind
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         srid = _claim_dataset(connection, options.dataset)
-        source = _sources.open_table(given)
+        source = _sources.open_table(table)
         if isinstance(source, _sources.File) and kinds.is_gis(kinds.read_head(source.path)):
             rows, crs = _read_features(source.path, options)
             swap = "The shapes have y first. Write them with x first."
@@ -290,7 +290,7 @@ def _read_shapes(column: pa.Array) -> Shapes:
 
 
 def load_requests(
-    connection: Connection, given: Table, options: LoadingRequests, progress: Progress = report_nothing
+    connection: Connection, table: Table, options: LoadingRequests, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
 
@@ -304,7 +304,7 @@ def load_requests(
         connection.execute("SELECT dbanon_internal.demand_request_columns(%s, %s, %s::text[])", [*named, columns])
         srid = _claim_dataset(connection, options.dataset)
         option_names = "--subject, --time or --columns"
-        source = _sources.open_table(given)
+        source = _sources.open_table(table)
         rows = _read_events(source, [*named, *columns], _parse.ask_times(connection, options)(), progress, option_names)
         _copy(connection, source.recorded, len(columns), rows, options.time)
         made = _import_table(
@@ -323,7 +323,7 @@ def load_requests(
 
 
 def load_quasi_identifiers(
-    connection: Connection, given: Table, options: LoadingQuasiIdentifiers, progress: Progress = report_nothing
+    connection: Connection, table: Table, options: LoadingQuasiIdentifiers, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load times at which an adversary may know where a subject was, one a row.
 
@@ -334,7 +334,7 @@ def load_quasi_identifiers(
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.demand_different(%s::text[], 'person and time')", [named])
         srid = _claim_dataset(connection, options.dataset)
-        source = _sources.open_table(given)
+        source = _sources.open_table(table)
         rows = _read_events(source, named, _parse.ask_times(connection, options)(), progress, "--subject or --time")
         _copy(connection, source.recorded, 0, rows, options.time)
         made = _import_table(

@@ -228,7 +228,7 @@ class _Rows:
         return _Rows(self.line[start:end], t, x, y, self.repeated[start:end], columns, self.systems)
 
 
-def prepare_fixes(given: Sequence[Table], options: LoadingTrajectories) -> Fixes:
+def prepare_fixes(tables: Sequence[Table], options: LoadingTrajectories) -> Fixes:
     """Look at what is to be loaded, at no row but a first: where positions are, and in which reference system.
 
     Raises
@@ -239,9 +239,9 @@ def prepare_fixes(given: Sequence[Table], options: LoadingTrajectories) -> Fixes
     DataError
         For a table in memory that hands out no rows, and for a reference system without a number.
     """
-    if not given:
+    if not tables:
         raise ParameterError("At least one file or table must be given. Got none. Name a CSV or Parquet file.")
-    sources = tuple(_sources.open_fixes(one, options.layer) for one in given)
+    sources = tuple(_sources.open_fixes(one, options.layer) for one in tables)
     _demand_single_mentions(sources)
     positions, systems = zip(*(_choose_position(source, options) for source in sources), strict=True)
     for where in set(positions):
@@ -347,14 +347,14 @@ def report_batches(
 
 
 def load_trajectories(
-    connection: Connection, given: Sequence[Table], options: LoadingTrajectories, progress: Progress = report_nothing
+    connection: Connection, tables: Sequence[Table], options: LoadingTrajectories, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load fixes from files and from tables in memory.
 
     Their order and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
     """
     _parse.demand_zone(options.tz)
-    source = prepare_fixes(given, options)
+    source = prepare_fixes(tables, options)
     arguments: dict[str, Any] = {"asked": make_jsonb(name_as_sql(vars(options) | {"crs": source.crs}))}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         row = connection.execute(_BEGIN_QUERY, arguments).fetchone()

@@ -418,12 +418,12 @@ def _make_unknown_error(what: str, name: str, known: Iterable[str]) -> Parameter
     return ParameterError(f"There is no {what} named {parsing.quote_text(name)}. {choose_one(known)}")
 
 
-def _convert_value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
-    if given is None and item.default is None:
+def _convert_value(method_name: str, item: "dataclasses.Field[Any]", value: Any) -> Any:
+    if value is None and item.default is None:
         return None  # "derived from the data", as the stored parameters of a run say it in JSON
-    converted = parsing.convert_value(item.metadata, given)
+    converted = parsing.convert_value(item.metadata, value)
     if converted is None:
-        must, got = describe_requirement(item.metadata), parsing.format_value(given)
+        must, got = describe_requirement(item.metadata), parsing.format_value(value)
         raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
 

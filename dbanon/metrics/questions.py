@@ -37,13 +37,13 @@ def choose_compared_side(questions: Questions) -> float:
 
 def note_sides(questions: Questions) -> tuple[str, ...]:
     """Note the sides that were asked, if not all of `SIDES_M`."""
-    asked = tuple(np.unique(questions.side_m).tolist())
-    if not asked or asked == SIDES_M:
+    sides = tuple(np.unique(questions.side_m).tolist())
+    if not sides or sides == SIDES_M:
         return ()
-    said = ", ".join(f"{side:g}" for side in asked[:-1])
+    others = ", ".join(f"{side:g}" for side in sides[:-1])
     return (
         "Squares wider than half of the city hold nearly all people, and say nothing: dbanon asked about sides of "
-        f"{said} and {asked[-1]:g} m.",
+        f"{others} and {sides[-1]:g} m.",
     )
 
 
@@ -76,11 +76,11 @@ def draw_questions(
         Whether the rows hold at moments; otherwise only spans are asked about.
     """
     times = [np.column_stack([moments, moments])] * asks_moments + [np.reshape(spans, (-1, 2))]
-    asked = [(side, choice) for side in (sides_m or choose_sides(box)) for choice in times if len(choice)]
+    kinds = [(side, choice) for side in (sides_m or choose_sides(box)) for choice in times if len(choice)]
     low, high = np.array(box[:2]), np.array(box[2:])
-    side = np.repeat([float(side) for side, _ in asked], queries)
+    side = np.repeat([float(side) for side, _ in kinds], queries)
     centre = low + (high - low) * rng.random((len(side), 2))
-    when = [choice[rng.integers(len(choice), size=queries)] for _, choice in asked]
+    when = [choice[rng.integers(len(choice), size=queries)] for _, choice in kinds]
     since, until = np.concatenate([np.empty((0, 2)), *when]).T
     return Questions(
         side_m=side, x=centre[:, 0] - side / 2, y=centre[:, 1] - side / 2, since=since.copy(), until=until.copy()

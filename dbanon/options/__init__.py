@@ -109,8 +109,8 @@ class Field:
     @property
     def words(self) -> str:
         """Say what it is to who calls Python: options of the command line are called as keywords are."""
-        said = self.option.help or " ".join(f"'{value}': {words}" for value, words in self.option.flags.items())
-        return re.sub(r"--([a-z][a-z-]*)", lambda named: named[1].replace("-", "_"), said)
+        text = self.option.help or " ".join(f"'{value}': {words}" for value, words in self.option.flags.items())
+        return re.sub(r"--([a-z][a-z-]*)", lambda named: named[1].replace("-", "_"), text)
 
 
 def _is_of_type(value: Any, kind: Any) -> bool:

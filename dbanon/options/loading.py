@@ -53,8 +53,8 @@ def _make_moment_option(words: str) -> Option:
 
 
 def _make_bounds_option(words: str) -> Option:
-    said = f"{words}. If its first x is greater, it crosses the antimeridian."
-    return Option(said, metavar="XMIN,YMIN,XMAX,YMAX", typed=str, parse=_parse_box)
+    text = f"{words}. If its first x is greater, it crosses the antimeridian."
+    return Option(text, metavar="XMIN,YMIN,XMAX,YMAX", typed=str, parse=_parse_box)
 
 
 Dataset = Annotated[str, Option("Name of the dataset.")]

@@ -42,8 +42,8 @@ class Axis:
     def find_share(self, value: float) -> float:
         """Find the place of a value along the axis, from 0 to 1; values beyond an end are at that end."""
         low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
-        given = (math.log(max(value, self.low)) if self.is_log else value) - low
-        return min(max(given / ((high - low) or 1), 0.0), 1.0)
+        offset = (math.log(max(value, self.low)) if self.is_log else value) - low
+        return min(max(offset / ((high - low) or 1), 0.0), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +83,13 @@ class Plot:
         drawn = [
             make_element("path", d=levels, class_="line"),
             *(
-                draw_text(self.left - 5, self.locate_y(v) + 4, said, anchor="end", class_="soft")
-                for v, said in self.y.ticks
+                draw_text(self.left - 5, self.locate_y(v) + 4, label, anchor="end", class_="soft")
+                for v, label in self.y.ticks
             ),
         ]
-        for at, said in ((self.locate_x(value), said) for value, said in self.x.ticks):
+        for at, label in ((self.locate_x(value), label) for value, label in self.x.ticks):
             anchor = "end" if at > FIGURE_WIDTH - 20 else "middle"
-            drawn.append(draw_text(at, self.bottom + 15, said, anchor=anchor, class_="soft"))
+            drawn.append(draw_text(at, self.bottom + 15, label, anchor=anchor, class_="soft"))
         if self.x.name:
             middle = (self.left + self.right) / 2
             drawn.append(draw_text(middle, self.bottom + 30, self.x.name, anchor="middle", class_="soft"))
@@ -122,9 +122,9 @@ def make_length_axis(low: float, high: float, name: str = "") -> Axis:
     return Axis(low=low, high=high, ticks=[(v, format_metres(v)) for v in inside[::every]], is_log=True, name=name)
 
 
-def draw_text(x: float, y: float, said: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
+def draw_text(x: float, y: float, text: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
     """Write a line of text at a place of a figure."""
-    return make_element("text", said, x=x, y=y, text_anchor=None if anchor == "start" else anchor, class_=class_)
+    return make_element("text", text, x=x, y=y, text_anchor=None if anchor == "start" else anchor, class_=class_)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +264,7 @@ def draw_ranges(
         if row.text:
             drawn.append(draw_text(right + 10, y + 4, row.text, class_="soft"))
     drawn += [
-        draw_text(place_value(value), bottom + 13, said, anchor="middle", class_="soft") for value, said in x.ticks
+        draw_text(place_value(value), bottom + 13, label, anchor="middle", class_="soft") for value, label in x.ticks
     ]
     if x.name:
         drawn.append(draw_text((start + right) / 2, bottom + 28, x.name, anchor="middle", class_="soft"))

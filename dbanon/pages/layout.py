@@ -165,8 +165,8 @@ def make_header(title: str, lead: Any, *about: Any) -> Markup:
 def make_section(heading: str, *blocks: Markup, note: str = "", lead: Any = None) -> Markup:
     """Make a section with a heading, a smaller `note` beside it, and one sentence before its blocks."""
     beside = Markup(' <small class="soft">({})</small>').format(note) if note else Markup("")
-    said = Markup('<p class="lead soft">{}</p>').format(lead) if lead else Markup("")
-    return Markup("<section><h2>{}{}</h2>{}{}</section>").format(heading, beside, said, Markup("").join(blocks))
+    paragraph = Markup('<p class="lead soft">{}</p>').format(lead) if lead else Markup("")
+    return Markup("<section><h2>{}{}</h2>{}{}</section>").format(heading, beside, paragraph, Markup("").join(blocks))
 
 
 def make_block(heading: str, *inner: Markup) -> Markup:
@@ -176,8 +176,8 @@ def make_block(heading: str, *inner: Markup) -> Markup:
 
 def make_card(heading: str, *paragraphs: Any) -> Markup:
     """Make a box of a few sentences."""
-    said = Markup("").join(Markup("<p>{}</p>").format(one) for one in paragraphs)
-    return Markup('<div class="card"><h3>{}</h3><div class="small">{}</div></div>').format(heading, said)
+    body = Markup("").join(Markup("<p>{}</p>").format(one) for one in paragraphs)
+    return Markup('<div class="card"><h3>{}</h3><div class="small">{}</div></div>').format(heading, body)
 
 
 def make_columns(*blocks: Markup) -> Markup:
@@ -226,8 +226,8 @@ def make_table(
 
     On a phone each row is a block, its cells one below another with the column's name.
     """
-    said = Markup("<caption>{}</caption>").format(caption) if caption else Markup("")
-    return _wrap_table(head, Markup("<tbody>{}</tbody>").format(_make_rows(head, rows, numbers)), numbers, said)
+    element = Markup("<caption>{}</caption>").format(caption) if caption else Markup("")
+    return _wrap_table(head, Markup("<tbody>{}</tbody>").format(_make_rows(head, rows, numbers)), numbers, element)
 
 
 def make_grouped_table(head: Sequence[str], groups: Iterable[tuple[Any, Iterable[Sequence[Any]]]]) -> Markup:

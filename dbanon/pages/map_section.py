@@ -41,10 +41,10 @@ class Drawn(Blocks):
         return layout.make_picture(drawn, caption, class_="map")
 
     def _describe_map(self) -> str:
-        said = f"One region hides {words.spell_number(self.shown.k)} or more people. Where many lie it is darker."
+        shading = f"One region hides {words.spell_number(self.shown.k)} or more people. Where many lie it is darker."
         outside = " The map shows where 95 % of the people and time are. Rows may lie outside."
         exact = f" Exact rows ({format_percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
-        return said + outside + exact
+        return shading + outside + exact
 
     def draw_pair(self) -> Markup:
         """Draw what is private beside what is published, at one time."""
@@ -133,9 +133,9 @@ class Drawn(Blocks):
         rows = [charts.Bar(label=label, value=share, text=format_percent(share)) for label, share in self.shown.crowds]
         if not rows:
             return Markup("")
-        said = "; ".join(f"{row.label}: {row.text}" for row in rows)
+        text = "; ".join(f"{row.label}: {row.text}" for row in rows)
         drawn = charts.draw_bars(
-            "crowds", "How many people a row hides", f"Share of people and time: {said}.", rows, most=1
+            "crowds", "How many people a row hides", f"Share of people and time: {text}.", rows, most=1
         )
         return layout.make_block(
             "How many people does a row hide?",

@@ -71,10 +71,10 @@ class Told(Blocks):
             named = {
                 name: [one.name for one in of if name_verdict(one) == name] for name in ("BROKEN", "nothing to test")
             }
-            said = [" ".join(count_verdicts(of)).partition(",")[0] if of else "no clause"]
-            said += [f"{name.lower()}: {', '.join(names)}" for name, names in named.items() if names]
+            parts = [" ".join(count_verdicts(of)).partition(",")[0] if of else "no clause"]
+            parts += [f"{name.lower()}: {', '.join(names)}" for name, names in named.items() if names]
             verdict = Markup('<span class="{}">{}</span>').format(
-                "warn" if named["BROKEN"] else "" if named["nothing to test"] else "good", "; ".join(said)
+                "warn" if named["BROKEN"] else "" if named["nothing to test"] else "good", "; ".join(parts)
             )
             rows.append((test.capitalize(), TEST_QUESTIONS[test], verdict, self.record.left_open.get(test, "")))
         if notices := self.record.notices:
@@ -135,7 +135,7 @@ class Told(Blocks):
             when = Markup("{}, by {}{}.").format(
                 words.format_moment(localise(record.checked_at, self.zone)), by, version
             )
-        said = [
+        rows = [
             ("Knows", record.adversary),
             ("Did", f"read all stored rows and the data again, and tried to break {tried}."),
             ("Found", f"{', '.join(findings) or 'nothing'}."),
@@ -143,13 +143,13 @@ class Told(Blocks):
             ("Not tried", f"{_NOT_TRIED}."),
         ]
         return layout.make_card(
-            "Motivated intruder, recorded (ICO)", *(Markup("<b>{}:</b> {}").format(*one) for one in said)
+            "Motivated intruder, recorded (ICO)", *(Markup("<b>{}:</b> {}").format(*one) for one in rows)
         )
 
     def describe_left_out(self) -> Markup:
         """Say who is left out, in shares."""
         left_out = self.record.left_out
-        said: list[object] = [left_out.meaning]
+        paragraphs: list[object] = [left_out.meaning]
         for kind, shares in left_out.shares.items():
             name = {"subjects": "People and times seen", "requests": "Requests"}.get(
                 kind, kind.replace("_", " ").capitalize()
@@ -159,11 +159,11 @@ class Told(Blocks):
                 for reason, share in shares.get("reasons", {}).items()
             ]
             detail = f" ({'; '.join(reasons)})" if reasons else ""
-            said.append(Markup("<b>{}:</b> {}{}.").format(name, shares.get("share") or "not known", detail))
+            paragraphs.append(Markup("<b>{}:</b> {}{}.").format(name, shares.get("share") or "not known", detail))
         if not left_out.shares and self.record.percent_left_out is not None:
-            said.append(f"Left out of the people and times seen: {self.record.percent_left_out} %.")
-        said.append("The people left out differ from the others: no figure of the release is about them.")
-        return layout.make_card("Left out", *said)
+            paragraphs.append(f"Left out of the people and times seen: {self.record.percent_left_out} %.")
+        paragraphs.append("The people left out differ from the others: no figure of the release is about them.")
+        return layout.make_card("Left out", *paragraphs)
 
     def describe_readers(self) -> Markup:
         """Say who reads it and how it is taken back."""
@@ -191,15 +191,15 @@ class Told(Blocks):
         """Say what it was held against."""
         record, overlap = self.record, self.record.overlap
         if record.release is None:
-            said = "It is not published. dbanon compares it with the releases of the same people before it publishes."
+            text = "It is not published. dbanon compares it with the releases of the same people before it publishes."
         else:
             sentences = _describe_overlap(overlap) if overlap else ["None of them weakens the promise."]
-            said = "dbanon compared it with every earlier release of the same people, withdrawn ones too. "
-            said += " ".join(sentences)
+            text = "dbanon compared it with every earlier release of the same people, withdrawn ones too. "
+            text += " ".join(sentences)
         allowed = [Markup("An administrator allowed an overlap, because: {}").format(layout.isolate(reason))
                    for reason in [record.overlap_reason] if reason]  # fmt: skip
         return layout.make_card(
-            "Together with other releases", said, "dbanon compares every later release with this one.", *allowed
+            "Together with other releases", text, "dbanon compares every later release with this one.", *allowed
         )
 
     def describe_source(self) -> Markup:
@@ -211,8 +211,8 @@ class Told(Blocks):
             "Where it comes from",
             record.paper or "A method of dbanon's own.",
             *(
-                [Markup("Parameters: {}. The seed is kept private.").format(layout.isolate(given))]
-                if (given := words.format_settings(record.parameters))
+                [Markup("Parameters: {}. The seed is kept private.").format(layout.isolate(settings))]
+                if (settings := words.format_settings(record.parameters))
                 else []
             ),
             f"Coordinates: metres in SRID {record.srid}.",
@@ -263,7 +263,7 @@ class Told(Blocks):
         offered = {column for column, _ in self.record.columns}
         names = [name for name in _FUNCTION_ANSWERS if name != "requests_inside" or "requests" in offered]
         is_instant = self.record.holds == "instant"  # the others have no moments
-        asked = (
+        answers = (
             {**_FUNCTION_ANSWERS, "count_inside": "how many people in an area, at a moment or over a time"}
             if is_instant
             else _FUNCTION_ANSWERS
@@ -272,7 +272,7 @@ class Told(Blocks):
         return layout.make_section(
             "Questions that you may ask",
             layout.make_table(
-                ["function of published", "answers"], [(layout.make_code_name(name), asked[name]) for name in names]
+                ["function of published", "answers"], [(layout.make_code_name(name), answers[name]) for name in names]
             ),
             layout.make_code_block(
                 f"SELECT * FROM published.count_inside('{self.record.name}',\n"
@@ -322,15 +322,15 @@ _OVERLAP_SENTENCES = {
 
 def _describe_overlap(overlap: Mapping[str, Any]) -> list[str]:
     """Say what was found beside other releases, a sentence for each finding; counts of people are not said."""
-    said, relation, least = [], overlap.get("relation"), overlap.get("smallest_crowd")
+    sentences, relation, least = [], overlap.get("relation"), overlap.get("smallest_crowd")
     if overlap.get("below"):
-        said.append("For some people fewer candidates are left than promised. An administrator allowed that.")
+        sentences.append("For some people fewer candidates are left than promised. An administrator allowed that.")
     elif relation == "same":
-        said.append("It has the groups of another release: each person has the same candidates in both.")
+        sentences.append("It has the groups of another release: each person has the same candidates in both.")
     elif relation == "overlapping":
         left = f": {least} or more people remain that a row may mean" if least is not None else ""
-        said.append(f"Some have rows of the same time{left}.")
-    return said + [sentence for name, sentence in _OVERLAP_SENTENCES.items() if overlap.get(name) is not None]
+        sentences.append(f"Some have rows of the same time{left}.")
+    return sentences + [sentence for name, sentence in _OVERLAP_SENTENCES.items() if overlap.get(name) is not None]
 
 
 def _describe_breach(clause: ClauseFound, k: int | None) -> str:

@@ -55,8 +55,8 @@ def _write_header(sweep: Sweep) -> Markup:
 def _write_answer(sweep: Sweep) -> Iterator[Markup]:
     """Write the findings."""
     pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
-    said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
-    paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_note_coverage(sweep), *sweep.notes)]
+    effects = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
+    paragraphs = [Markup("<p>{}</p>").format(one) for one in (*effects, *_note_coverage(sweep), *sweep.notes)]
     yield layout.make_section("Effect of each parameter", *paragraphs)
     chosen = sweep.chosen
     if chosen is None:
@@ -78,9 +78,9 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
 
 
 def _note_coverage(sweep: Sweep) -> Iterator[str]:
-    asked = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
-    if asked:
-        yield f"The true count lay between at_least and at_most in all of {format_count(asked, 'answer')}."
+    count = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
+    if count:
+        yield f"The true count lay between at_least and at_most in all of {format_count(count, 'answer')}."
 
 
 def _list_wants(sweep: Sweep) -> str:
@@ -111,11 +111,11 @@ def _draw_minutes(sweep: Sweep) -> Markup:
     alike = [one for one in drawn if sweep.chosen is not None and _differs_in_promise(one, sweep.chosen)]
     shown = (alike if len(alike) > 1 else drawn)[:4]
     if not shown or shown[0].minute is None:
-        said = (
+        reason = (
             "Maps show only settings that were computed in the same call. These were measured earlier, and their rows "
             "are not kept with their figures."
         )
-        return layout.make_section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
+        return layout.make_section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(reason))
     first = shown[0].minute
     when = datetime.fromtimestamp(first.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     window = maps.Window(**dict(zip(("x0", "y0", "x1", "y1"), first.window, strict=True)))
@@ -143,8 +143,8 @@ def _draw_minute(place: int, one: Setting, window: maps.Window) -> Markup:
     rows = format_count(one.minute.rows if one.minute is not None else 0, "row")
     if one.minute is not None and len(paths) < one.minute.rows:
         rows += f" (drawn: {len(paths):,})"
-    said = Markup("{}: {}{}. Counts are off by {}.")
-    caption = said.format(layout.make_bold(one.name), rows, sides, error)
+    template = Markup("{}: {}{}. Counts are off by {}.")
+    caption = template.format(layout.make_bold(one.name), rows, sides, error)
     return layout.make_picture(drawn, caption, class_="map")
 
 
@@ -215,14 +215,14 @@ def _draw_limits(compared: Sequence[Setting]) -> Markup:
         alike.setdefault((round(one.share or 0, 3), *one.limits), []).append(one)
     groups = sorted(alike.values(), key=lambda group: -(group[0].share or 0))[:_MAX_LINES]
     drawn: list[Markup] = []
-    said: list[str] = []
+    texts: list[str] = []
     for place, group in enumerate(groups):
         share, y = group[0].share or 0, place * 34 + 2
         label, width = _name_common(group), FIGURE_WIDTH - 12
         reasons = ", ".join(
             f"{_write_percent(part)} {_write_reason(reason)}" for reason, part in group[0].limits.items()
         )
-        said.append(f"{label}: {_write_percent(share)} published" + (f"; {reasons}" if reasons else ""))
+        texts.append(f"{label}: {_write_percent(share)} published" + (f"; {reasons}" if reasons else ""))
         drawn += [
             draw_text(4, y + 11, f"{label}: {_write_percent(share)} published", class_="strong"),
             make_element(
@@ -231,8 +231,8 @@ def _draw_limits(compared: Sequence[Setting]) -> Markup:
             make_element("rect", x=4, y=y + 15, width=max(width * share, 1), height=12, class_="published"),
         ]
     title, height = "People and times published and left out", len(groups) * 34 + 4
-    picture = make_figure("limits", title, "; ".join(said), charts.define_hatching("limits"), *drawn, height=height)
-    caption = "Hatched: left out. " + ". ".join(said) + "."
+    picture = make_figure("limits", title, "; ".join(texts), charts.define_hatching("limits"), *drawn, height=height)
+    caption = "Hatched: left out. " + ". ".join(texts) + "."
     free = [name for name in compared[0].varied if all(_has_one_share(line) for line in find_lines(compared, name))]
     if free and len(groups) > 1:
         caption += f" No share is lost to {' or '.join(free)}."
@@ -298,9 +298,9 @@ def _write_grid(sweep: Sweep) -> Markup:
         "limited by",
     ]
     table = layout.make_table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
-    asked = f"{format_count(sweep.queries, 'question')} of each kind"
+    questions = f"{format_count(sweep.queries, 'question')} of each kind"
     note = (
-        f"● on the front of its promise. Each setting was asked {asked} at random places and times, about "
+        f"● on the front of its promise. Each setting was asked {questions} at random places and times, about "
         f"{sweep.squares}, and about others. The error of counts is the sum of differences as a share of the sum of "
         "true counts of published people, with its 90 % interval in brackets. Usable resolution: the side from which "
         "on counts are off by at most 20 %."
@@ -332,11 +332,11 @@ def _write_publishable(one: Setting) -> str:
     return f"no: together with {beside} {overlap.get('smallest_crowd')} of {overlap.get('k')} are left"
 
 
-def _draw_bar(said: str, share: float, class_: str) -> Markup:
+def _draw_bar(text: str, share: float, class_: str) -> Markup:
     """Write a value over a bar of its share of the greatest."""
     width = f"{min(max(share, 0), 1) * 100:.0f}%"
     style = f"display:block;padding:0 4px;background:linear-gradient(90deg,var(--{class_}) {width},transparent {width})"
-    return Markup('<span style="{}">{}</span>').format(style, said)
+    return Markup('<span style="{}">{}</span>').format(style, text)
 
 
 def _write_commands(sweep: Sweep) -> Markup:

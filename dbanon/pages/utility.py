@@ -50,20 +50,20 @@ class Utility(Blocks):
         if self.unmeasured:
             return layout.make_card("Not measured", self.unmeasured)
         command = layout.make_code_name(f"dbanon evaluate {self.record.release or self.record.run_id}")
-        said = Markup("This page shows how far answers are off once {} has measured it.").format(command)
-        return layout.make_card("Not measured yet", said)
+        text = Markup("This page shows how far answers are off once {} has measured it.").format(command)
+        return layout.make_card("Not measured yet", text)
 
     def draw_errors(self, evaluation: Evaluation) -> Markup:
         """Draw how far counts are off by the size of the area."""
         lines = [
-            charts.Line(name=said, points=points, kind="private", dashed=asked == "span")
-            for asked, said in ASKED_WORDS.items()
+            charts.Line(name=name, points=points, kind="private", dashed=asked == "span")
+            for asked, name in ASKED_WORDS.items()
             if (points := _find_errors(evaluation, asked))
         ]
         if not lines:
             return Markup("")
         sides = sorted({side for line in lines for side, *_ in line.points})
-        said = "; ".join(
+        text = "; ".join(
             f"{line.name}: "
             + ", ".join(f"{charts.format_metres(side)} {value:.0f} %" for side, value, _, _ in line.points)
             for line in lines
@@ -71,7 +71,7 @@ class Utility(Blocks):
         drawn = charts.draw_lines(
             "errors",
             "Error by the size of the area",
-            f"Private. {said}.",
+            f"Private. {text}.",
             lines,
             x=charts.Axis(
                 low=sides[0],
@@ -107,9 +107,9 @@ class Utility(Blocks):
             )
             for q in chosen
         ]
-        said = "; ".join(f"{r.label}: {r.low:,.0f} to {r.high:,.0f}, true {r.true or 0:,.0f}" for r in rows)
+        text = "; ".join(f"{r.label}: {r.low:,.0f} to {r.high:,.0f}, true {r.true or 0:,.0f}" for r in rows)
         x = charts.make_axis(max(r.high for r in rows), name="people in the square")
-        drawn = charts.draw_ranges("asked", "Questions with the truth", f"Private. {said}.", rows, x, private=True)
+        drawn = charts.draw_ranges("asked", "Questions with the truth", f"Private. {text}.", rows, x, private=True)
         caption = Markup(
             '<b class="is-private">Private.</b> Bar: <code>at_least</code> to <code>at_most</code>. '
             '<b class="is-published">Dot: expected.</b> <b class="is-private">Diamond: true.</b>'

@@ -116,9 +116,9 @@ def resolve(dsn: str | None) -> Target:
     StoreError
         If the embedded server cannot be created or started.
     """
-    given = dsn or os.environ.get("DBANON_DSN")
-    if given:
-        return make_target(given)
+    dsn = dsn or os.environ.get("DBANON_DSN")
+    if dsn:
+        return make_target(dsn)
     if any(os.environ.get(name) for name in SERVER_VARIABLES):
         return make_target("postgresql://")
     return EmbeddedServer().start()
@@ -525,9 +525,9 @@ class EmbeddedServer:
             result = self._run_pg_ctl("start", "-w", "-t", "600", "-l", str(self.log), "-o", self._format_options())
             if result.returncode == 0:
                 return
-            said = self.log.read_bytes()[before:].decode(errors="replace") if self.log.exists() else result.stderr
-            if "pre-existing shared memory" not in said or time.monotonic() > deadline:
-                reason = (re.findall(r"FATAL:\s*(.+)", said) or [said.strip() or result.stderr.strip()])[0]
+            output = self.log.read_bytes()[before:].decode(errors="replace") if self.log.exists() else result.stderr
+            if "pre-existing shared memory" not in output or time.monotonic() > deadline:
+                reason = (re.findall(r"FATAL:\s*(.+)", output) or [output.strip() or result.stderr.strip()])[0]
                 raise StoreError(f"The embedded server did not start: {reason}. See {self.log}.")
             time.sleep(0.5)
 
@@ -548,8 +548,8 @@ class EmbeddedServer:
 
     def _demand(self, result: subprocess.CompletedProcess[str], step: str) -> None:
         if result.returncode:
-            said = (re.findall(r"(?:FATAL|ERROR|error):\s*(.+)", result.stderr) or [result.stderr.strip()[-300:]])[0]
-            raise StoreError(f"The embedded server's cluster was not created. Error of {step}: {said}.")
+            message = (re.findall(r"(?:FATAL|ERROR|error):\s*(.+)", result.stderr) or [result.stderr.strip()[-300:]])[0]
+            raise StoreError(f"The embedded server's cluster was not created. Error of {step}: {message}.")
 
     def _run(self, command: Sequence[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
         return run_as(self._account, command, text=text, home=self.home)

@@ -199,8 +199,8 @@ def _replace_options(text: str) -> str:
         name, value = match[1].replace("_", "-").replace("nulls", "null"), match[2].strip("'")
         if name == "reason" and value != "...":
             escaped = match[2].startswith("E")  # as the server quotes a text with a backslash
-            said = match[2][1 + escaped : -1].replace("''", "'")
-            return f"--reason {shlex.quote(said.replace(_BACKSLASH * 2, _BACKSLASH) if escaped else said)}"
+            reason = match[2][1 + escaped : -1].replace("''", "'")
+            return f"--reason {shlex.quote(reason.replace(_BACKSLASH * 2, _BACKSLASH) if escaped else reason)}"
         if value.startswith("ARRAY["):
             parts = [part.strip(" '") for part in value[6:-1].split(",")]
             if name == "readers":
@@ -229,9 +229,9 @@ def _make_connection_error(words: str) -> StoreError:
     if "No space left" in words or "could not write init file" in words:
         return StoreError(_SENTENCES["53100"], "53100")
     if refusals := _REFUSAL.findall(words):
-        said = refusals[-1]
-        state = next((state for reason, state in _REASON_STATES if reason.search(said)), _REFUSED_STATE)
-        return StoreError(_SENTENCES.get(state) or _describe_refusal(said, state), state)
+        refusal = refusals[-1]
+        state = next((state for reason, state in _REASON_STATES if reason.search(refusal)), _REFUSED_STATE)
+        return StoreError(_SENTENCES.get(state) or _describe_refusal(refusal, state), state)
     if any(sign in words for sign in _LOSS_WORDS):
         return StoreError(_LOST_SENTENCE, "08006")
     if "no password supplied" in words:
@@ -239,6 +239,6 @@ def _make_connection_error(words: str) -> StoreError:
     return StoreError("The server does not answer. Check that it is up, and --dsn or the PG* variables.", "08001")
 
 
-def _describe_refusal(said: str, state: str) -> str:
-    shown = "".join(letter if letter.isprintable() else "?" for letter in said.strip().partition("\n")[0])
+def _describe_refusal(refusal: str, state: str) -> str:
+    shown = "".join(letter if letter.isprintable() else "?" for letter in refusal.strip().partition("\n")[0])
     return f"The server refused: {shown.rstrip('.')}. {_REMEDIES[state]}"

@@ -21,8 +21,8 @@ from dbanon.results.described import read_clause
 
 def demand_publishable(connection: Connection, name: str, options: Publishing) -> None:
     """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
-    given = [name, options.replace, options.end_readers, _list_readers(options.readers), options.grow]
-    fetch_value(connection, "SELECT dbanon_internal.demand_release_options(%s, %s, %s, %s, %s)", given)
+    params = [name, options.replace, options.end_readers, _list_readers(options.readers), options.grow]
+    fetch_value(connection, "SELECT dbanon_internal.demand_release_options(%s, %s, %s, %s, %s)", params)
     fetch_value(
         connection, "SELECT dbanon_internal.demand_override_reason(%s, %s)", [options.allow_overlap, options.reason]
     )
@@ -43,9 +43,9 @@ def publish(connection: Connection, run_id: int, name: str, options: Publishing)
     """
     with collect_notices(connection) as notices:
         overridden = [options.replace, options.allow_overlap, options.reason, options.end_readers]
-        given = [run_id, name, *overridden, _list_readers(options.readers), options.grow]
+        params = [run_id, name, *overridden, _list_readers(options.readers), options.grow]
         query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s, %s)"
-        rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, given).fetchone())
+        rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, params).fetchone())
         if refusal[0] is not None:
             connection.execute("SELECT dbanon_internal.raise_refusal(%s, %s, %s, %s)", refusal)
     return rows, tuple(notices)

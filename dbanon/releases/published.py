@@ -210,7 +210,7 @@ def _translate_refusals() -> Iterator[None]:
         raise
 
 
-def _make_refusal(said: str) -> ParameterError:
+def _make_refusal(message: str) -> ParameterError:
     return ParameterError(
-        f"The condition must be SQL on columns of the release. Got one that is refused: {said}. Correct it."
+        f"The condition must be SQL on columns of the release. Got one that is refused: {message}. Correct it."
     )

@@ -84,12 +84,12 @@ class _Reader:
             "named": sql.Literal(rows.relation.as_string(connection)),
             "p": sql.Identifier(find_postgis_schema(connection)),
         }
-        self._given: dict[str, Any] = {"since": rows.since, "until": rows.until, "k": rows.k, "srid": rows.srid}
+        self._params: dict[str, Any] = {"since": rows.since, "until": rows.until, "k": rows.k, "srid": rows.srid}
 
     def ask(self, query: LiteralString, **given: Any) -> list[Any]:
         """Run a query about the rows that are shown, and those of no other part."""
         text = sql.SQL(query).format(**self._names)
-        return self._connection.execute(text, {**self._given, **given}).fetchall()
+        return self._connection.execute(text, {**self._params, **given}).fetchall()
 
     def find_window(self) -> Window | None:
         """Find the least box with 95 % of the people and time in rows that hide people, spread over their boxes."""
@@ -234,7 +234,7 @@ class _Reader:
     def ask_questions(self, window: Window, zone: ZoneInfo) -> list[disclosure.Question]:
         """Ask how many people are in some squares of the window at some times, the same ones each time."""
         wide, high = window.x1 - window.x0, window.y1 - window.y0
-        told = []
+        questions = []
         for n in range(1, _QUESTION_COUNT + 1):
             side = _round(min(wide, high) / (2, 4, 8)[n % 3])
             x, y = (
@@ -254,8 +254,8 @@ class _Reader:
                 **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": is_span},
             )
             label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
-            told.append(disclosure.Question(label, least, expected, most))
-        return disclosure.select_questions(told, self._rows.k)
+            questions.append(disclosure.Question(label, least, expected, most))
+        return disclosure.select_questions(questions, self._rows.k)
 
     def draw_atoms(self, window: Window) -> str:
         """Draw the atoms of a release that has them; they are public."""

@@ -343,14 +343,14 @@ def _choose_group(connection: Connection, record: Described, shown: Shown) -> tu
                 AND (mem.period IS NULL OR mem.period @> %(at)s))
         FROM whole clo WHERE clo.place = (clo.number + 1) / 2
         """).format(**names)
-    given = {
+    params = {
         **release_maps.scale_to_window(window),
         "run": record.run_id,
         "at": moment.at,
         "k": shown.k,
         "srid": record.srid,
     }
-    row = connection.execute(query, given).fetchone()
+    row = connection.execute(query, params).fetchone()
     regions = list(moment.regions)
     if row is None or row[0] not in regions:
         return None, set()

@@ -222,8 +222,8 @@ class Sweep:
     @property
     def when(self) -> str:
         """Words for the times at which settings are compared."""
-        asked = [one.error.asked for one in self.settings if one.error is not None]
-        return ASKED_WORDS[(asked and asked[0]) or "moment"]
+        kinds = [one.error.asked for one in self.settings if one.error is not None]
+        return ASKED_WORDS[(kinds and kinds[0]) or "moment"]
 
     @property
     def chosen(self) -> Setting | None:

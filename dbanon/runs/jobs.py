@@ -74,8 +74,8 @@ def run_jobs(connection: Connection, name: str | None, *, wait: bool, strict: bo
         try:
             row = connection.execute("CALL dbanon.run_jobs(%s, %s, %s)", [name, wait, strict]).fetchone()
         except psycopg.Error as error:
-            called = (error.diag.context or "").rpartition("\n")[2]  # at COMMIT it may be a trigger
-            if error.sqlstate is None or (OWN_LINE.match(called) and not called.endswith("COMMIT")):
+            line = (error.diag.context or "").rpartition("\n")[2]  # at COMMIT it may be a trigger
+            if error.sqlstate is None or (OWN_LINE.match(line) and not line.endswith("COMMIT")):
                 raise
             raise StoreError(f"A step was refused (SQLSTATE {error.sqlstate}).", error.sqlstate) from None
     advanced, held = row or (0, 0)
@@ -85,8 +85,8 @@ def run_jobs(connection: Connection, name: str | None, *, wait: bool, strict: bo
 def steer_job(connection: Connection, name: str, action: str, since: datetime | str | None, reason: str | None) -> int:
     """Pause, resume or remove a job, or retry or skip its periods. Returns how many jobs or periods it changed."""
     try:
-        given = [name, action, since, reason]
-        return cast("int", fetch_value(connection, "SELECT dbanon.steer_job(%s, %s, %s::timestamptz, %s)", given))
+        params = [name, action, since, reason]
+        return cast("int", fetch_value(connection, "SELECT dbanon.steer_job(%s, %s, %s::timestamptz, %s)", params))
     except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
         raise ParameterError(
             "A period must be named by its beginning, such as 2026-11-20T00:00Z. Got something else. See its list."

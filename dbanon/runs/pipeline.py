@@ -185,12 +185,12 @@ class _Run:
         with self.stopwatch("load_s"), reading.open_reader(self.url, self.open_snapshot) as reader:
             dataset = reader.read_dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
-            number, given = dataset.dataset_id, asdict(params)
+            number, values = dataset.dataset_id, asdict(params)
             reader.begin(number, (*self.family.reads, *self.family.joins))
             read = _Read(
                 trajectories=reader.read_trajectories(number),
-                inputs=reader.read_inputs(number, self.family.reads, given),
-                joined=reader.read_inputs(number, self.family.joins, given),
+                inputs=reader.read_inputs(number, self.family.reads, values),
+                joined=reader.read_inputs(number, self.family.joins, values),
             )
         with self.stopwatch("compile_s"):
             ready.result()

@@ -176,9 +176,9 @@ class _Dataset:
 
     def call(self, function: str, *numbers: float) -> pa.Table:
         """Call a SQL function of a dataset, with more numbers after its id."""
-        given = "".join(f", '{float(number)}'" for number in numbers)
+        arguments = "".join(f", '{float(number)}'" for number in numbers)
         return arrow.read_table(
-            self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)}{given})"
+            self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)}{arguments})"
         )
 
     def read_inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:

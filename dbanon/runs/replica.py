@@ -147,13 +147,13 @@ def _name_server(connection: Connection) -> Iterator[None]:
         failure = sqlstate.translate(error) if isinstance(error, psycopg.Error) else error
         if not (isinstance(failure, StoreError) and sqlstate.is_passing(failure)) or _can_continue(connection):
             raise
-        said = (
+        message = (
             "The replica ended the reading, because its replay had waited for it too long. Nothing was kept. Run it "
             "again, and set hot_standby_feedback or a longer max_standby_streaming_delay there."
             if failure.sqlstate == sqlstate.CHANGED
             else "The connection to the replica was lost. Nothing was kept. Run it again."
         )
-        raise StoreError(said, failure.sqlstate) from error
+        raise StoreError(message, failure.sqlstate) from error
 
 
 def _can_continue(connection: Connection) -> bool:

@@ -252,13 +252,13 @@ def _open(url: str) -> Connection:
 
 
 def _make_failure(error: psycopg.Error) -> StoreError:
-    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return StoreError(
             "The login that upgrades must be a superuser or a member of the admin role (dbanon_admin, unless another "
-            f"prefix was chosen). The server said: {said}. Run `dbanon db upgrade` as such a login.",
+            f"prefix was chosen). The server said: {message}. Run `dbanon db upgrade` as such a login.",
             error.sqlstate,
         )
     return StoreError(
-        f"The upgrade failed and was undone. The server said: {said}. Correct that and run it again.", error.sqlstate
+        f"The upgrade failed and was undone. The server said: {message}. Correct that and run it again.", error.sqlstate
     )

@@ -62,22 +62,22 @@ def _count_hiding_clauses(
     times, view = build_timetable(known, rules), build_scene(known, seen.stored, seen.who, seen.covered)
     speaks = find_speaking(view, times)
     chosen = read_picks(evidence, view, speaks, times, rules)
-    found = examine_picks(view, speaks, chosen, times, rules)
-    outcome = find_exposed(view, speaks, found.fitting, times, rules.k)
+    picked = examine_picks(view, speaks, chosen, times, rules)
+    outcome = find_exposed(view, speaks, picked.fitting, times, rules.k)
     wrong = (evidence.cloak_crowd != rules.k) | (evidence.cloak_subjects != 1)
-    few = found.number < rules.k - 1
+    few = picked.number < rules.k - 1
     broken = {
         "crowd": int(wrong.sum()),
         "sets": chosen.faults,
         "k-pick": int(few.sum()),
-        "carried": int(((found.fitting < rules.k - 1) & ~few & ~outcome.exposed).sum()),
-        "reuse": found.reused,
-        "leak": found.followed,
+        "carried": int(((picked.fitting < rules.k - 1) & ~few & ~outcome.exposed).sum()),
+        "reuse": picked.reused,
+        "leak": picked.followed,
         "hidden": int(outcome.exposed.sum()),
         "silence": outcome.silent,
     }
     are_all_hidden = not outcome.exposed.any() and not outcome.silent
-    least = min(1 + int(found.fitting.min(initial=len(known.subject))), outcome.fewest_silent or len(known.subject))
+    least = min(1 + int(picked.fitting.min(initial=len(known.subject))), outcome.fewest_silent or len(known.subject))
     smallest = max(least, rules.k if are_all_hidden else 1)
     figures: dict[str, int | float] = {
         "smallest_crowd": smallest,
@@ -85,13 +85,13 @@ def _count_hiding_clauses(
         "windows": times.count,
         "subject_windows": len(speaks.key),
         "picks": len(chosen.at),
-        "picks_fitting": int(found.fitting.sum()),
-        "least_picked": int(found.number.min()) if len(found.number) else 0,
+        "picks_fitting": int(picked.fitting.sum()),
+        "least_picked": int(picked.number.min()) if len(picked.number) else 0,
         "least_silent": outcome.fewest_silent,
         "searched": outcome.searched,
         "searched_by_stretches": outcome.slid,
-        "followed_by_chance": found.chance,
-        "followed_by_chance_s": found.chance_epochs * rules.leak * rules.grid_s,
+        "followed_by_chance": picked.chance,
+        "followed_by_chance_s": picked.chance_epochs * rules.leak * rules.grid_s,
         "others_needed": times.count * (rules.k - 1),
     }
     return broken, figures
@@ -127,8 +127,8 @@ def _count_misstated(seen: _Seen, rules: Rules, stated: Stated) -> int:
         # Once for the whole time.
         there, shown = np.array([people]), np.array([len(sort_distinct(seen.who.subject))])
         start_s = np.array([int(seen.known.slot.min()) * rules.grid_s])
-    found = {"seen": there, "published": shown, "left_out": there - shown}
-    return wrong + count_misstated_hours(stated.hours, start_s, found)
+    counts = {"seen": there, "published": shown, "left_out": there - shown}
+    return wrong + count_misstated_hours(stated.hours, start_s, counts)
 
 
 def _count_subjects(epoch: Int, owner: Int) -> Int:

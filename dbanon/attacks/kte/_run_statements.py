@@ -101,7 +101,7 @@ def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     demand(isinstance(suppressed, Mapping) and suppressed.keys() == {"samples", "subjects", "by_hour"}, _MALFORMED)
     samples, subjects = (read_reasons(suppressed, what, _MALFORMED) for what in ("samples", "subjects"))
     hours = read_hours(suppressed)
-    said = {name.removeprefix("left_out ") for counts in hours.values() for name in counts if " " in name}
+    reasons = {name.removeprefix("left_out ") for counts in hours.values() for name in counts if " " in name}
     # A reason is shown to readers: a word, and not who it was.
-    demand(all(_REASON_PATTERN.fullmatch(reason) for reason in {*samples, *subjects, *said}), _MALFORMED)
+    demand(all(_REASON_PATTERN.fullmatch(reason) for reason in {*samples, *subjects, *reasons}), _MALFORMED)
     return Stated(samples=samples, subjects=subjects, hours=merge_reasons(hours))

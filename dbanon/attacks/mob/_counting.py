@@ -15,7 +15,7 @@ from dbanon.base.trajectory import Bool, QuasiIdentifiers, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
+class _Inputs:
     """What the clauses and figures are counted from: the stored rows, and whom the adversary is left with."""
 
     scene: Scene
@@ -63,21 +63,21 @@ def count_clauses(evidence: ObjectEvidence) -> Counts:
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     at = find_positions(evidence, rules)
     # A record may list trajectories of its subject from outside the run's own time; these are known among all.
-    found = lay_out_rows(evidence, every, at, rules.timetable)
+    shown = lay_out_rows(evidence, every, at, rules.timetable)
     own, unused = find_own_instants(evidence.quasi_identifiers, at, rules.timetable)
-    scene = Scene(at=at, found=found, own=own)
-    sets = read_sets(evidence, found, own, rules)
-    rows = compare_rows(at, found, own, rules.qid_only)
-    shared, left = measure_classes(evidence, found), find_remaining(scene, sets.owner, sets.other, rules.k)
+    scene = Scene(at=at, shown=shown, own=own)
+    sets = read_sets(evidence, shown, own, rules)
+    rows = compare_rows(at, shown, own, rules.qid_only)
+    shared, left = measure_classes(evidence, shown), find_remaining(scene, sets.owner, sets.other, rules.k)
     # Definition 3 asks for k records of each person. One without own instants fits all of them, and is still known by
     # elimination where few others are like that, which the paper does not see: hence a clause of its own.
-    few = found.published & (left.number < rules.k)
+    few = shown.published & (left.number < rules.k)
     other = (evidence.region_other_keys != 0) | ~np.isin(evidence.region_cloaked, (0, 1))
     broken = {
-        "period": found.off_time,
-        "region": _count_rows(evidence, ~found.sound),
+        "period": shown.off_time,
+        "region": _count_rows(evidence, ~shown.sound),
         "columns": _count_rows(evidence, other),
-        "members": found.faults,
+        "members": shown.faults,
         "crowd": rows.uncounted + shared.miscounted,
         "size": int((shared.size < rules.k).sum()),
         "covers": rows.unmasked,
@@ -88,7 +88,7 @@ def count_clauses(evidence: ObjectEvidence) -> Counts:
         "hidden": int((few & own.has_instants).sum()),
         "elimination": int((few & ~own.has_instants).sum()),
     }
-    return broken, _compute_figures(evidence, _Found(scene=scene, rows=rows, shared=shared, left=left), rules)
+    return broken, _compute_figures(evidence, _Inputs(scene=scene, rows=rows, shared=shared, left=left), rules)
 
 
 def _count_rows(evidence: ObjectEvidence, some: Bool) -> int:
@@ -96,9 +96,9 @@ def _count_rows(evidence: ObjectEvidence, some: Bool) -> int:
     return int(np.count_nonzero(some[evidence.region])) if some.any() else 0
 
 
-def _compute_figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str, int | float]:
-    scene, left, size = result.scene, result.left, result.shared.size
-    published = scene.found.published
+def _compute_figures(evidence: ObjectEvidence, inputs: _Inputs, rules: Rules) -> dict[str, int | float]:
+    scene, left, size = inputs.scene, inputs.left, inputs.shared.size
+    published = scene.shown.published
     least = int(left.number[published].min()) if published.any() else 0
     # No clause but a figure: the paper's adversary knows own instants alone. One who knows top speeds as well excludes
     # records whose exact rows, an instant before or after, were out of reach.
@@ -111,14 +111,14 @@ def _compute_figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> 
         "records": len(evidence.record_id),
         "rows": evidence.rows,
         "smallest_crowd": int(size.min()) if len(size) else 0,
-        "exact_rows": result.rows.exact,
+        "exact_rows": inputs.rows.exact,
         "quasi_identifiers": len(evidence.quasi_identifiers.t),
         "greatest_posterior": 1 / max(least, 1),
         "least_surviving": least,
         "edges": left.edges,
         "searched": left.searched,
         "below_k_at_speed": count_below_k_at_speed(scene, left, rules.k, reach_cells),
-        "information_loss": result.rows.loss / max(result.rows.rows, 1),
+        "information_loss": inputs.rows.loss / max(inputs.rows.rows, 1),
         "classes": len(size),
         "median_class_size": float(np.median(size)) if len(size) else 0.0,
         "coverage_percent": 100 * float(np.mean((size >= rules.k) & (size < 2 * rules.k))) if len(size) else 100.0,

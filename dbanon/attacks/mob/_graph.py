@@ -43,7 +43,7 @@ def find_remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     even where the set of the one who hides it (`extreme-union`) is another.
     """
     n = len(scene.at.subject)
-    known = np.flatnonzero(scene.found.published & scene.own.has_instants)
+    known = np.flatnonzero(scene.shown.published & scene.own.has_instants)
     edge = _keep_edges(scene, np.concatenate([person, owner, known]), np.concatenate([owner, person, known]))
     searched = np.zeros(n, bool)
     # Kept true: `edge` are edges of the attack graph. More of them leave no fewer, so a person with k keeps them.
@@ -65,7 +65,7 @@ def find_remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
 
 def _keep_edges(scene: Scene, person: Int, owner: Int) -> Int:
     """Keep the pairs that are edges, each once: ``person * n + owner``."""
-    published, n = scene.found.published, len(scene.at.subject)
+    published, n = scene.shown.published, len(scene.at.subject)
     pair = sort_distinct((person * n + owner)[published[person] & published[owner] & scene.own.has_instants[person]])
     # Definition 1: an edge where the record's rows hold the person at all its own instants.
     return pair[mark_fits(scene, pair // n, pair % n)]
@@ -73,7 +73,7 @@ def _keep_edges(scene: Scene, person: Int, owner: Int) -> Int:
 
 def _prune_edges(scene: Scene, edge: Int) -> tuple[Int, Bool]:
     """Count the edges of each person that are in a perfect matching, and say which these are."""
-    published, n = scene.found.published, len(scene.at.subject)
+    published, n = scene.shown.published, len(scene.at.subject)
     person, owner = edge // n, edge % n
     free = np.flatnonzero(published & ~scene.own.has_instants)  # they fit every record
     all_records = np.flatnonzero(published) if len(free) else free
@@ -92,8 +92,8 @@ def _prune_edges(scene: Scene, edge: Int) -> tuple[Int, Bool]:
 
 def _choose_wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, all_open: bool) -> Int:
     """Say whose edges to look for: of those who keep too few, then of those whose records these fit."""
-    n, open_ = len(searched), scene.found.published & scene.own.has_instants & ~searched
-    short = short & scene.found.published
+    n, open_ = len(searched), scene.shown.published & scene.own.has_instants & ~searched
+    short = short & scene.shown.published
     if not short.any():
         return np.empty(0, np.int64)
     if all_open or (short & ~scene.own.has_instants).any():
@@ -112,14 +112,14 @@ def count_below_k_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: f
 
     within = np.concatenate([np.empty(0, bool), *map_parts(len(left.person), PAIRS_PER_PART, look)])
     number = np.bincount(left.person[within], minlength=len(scene.at.subject))
-    return int(((number < k) & scene.found.published & scene.own.has_instants).sum())
+    return int(((number < k) & scene.shown.published & scene.own.has_instants).sum())
 
 
 @compile_kernel
 def _mark_reached(scene: Scene, person: Int, owner: Int, reach: float) -> Bool:
     """Say of pairs whether the owner's exact rows, an instant before or after the person's own, are within reach."""
     _, x, y, _ = scene.at
-    region, box, _, cloaked = scene.found[:4]
+    region, box, _, cloaked = scene.shown[:4]
     offset, instant = scene.own
     within = np.ones(len(person), np.bool_)
     for pair in range(len(person)):

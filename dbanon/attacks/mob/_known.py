@@ -42,14 +42,14 @@ def find_own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) 
     }
 
 
-def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) -> Sets:
+def read_sets(evidence: ObjectEvidence, shown: Shown, own: Own, rules: Rules) -> Sets:
     """Read whom the run says each subject is hidden among: one set, for the whole record, where it has own instants."""
-    n, size = len(found.published), np.diff(evidence.hiding_offset)
-    owner, other = _find_owners(found, evidence.hiding_record), _find_owners(found, evidence.hiding_other)
+    n, size = len(shown.published), np.diff(evidence.hiding_offset)
+    owner, other = _find_owners(shown, evidence.hiding_record), _find_owners(shown, evidence.hiding_other)
     right = np.isnan(evidence.hiding_start_s) & np.isnan(evidence.hiding_end_s) & (owner >= 0) & own.has_instants[owner]
     owners = sort_distinct(owner[right])
     faults = int((~right).sum()) + int(right.sum()) - len(owners)
-    faults += int((found.published & own.has_instants).sum()) - len(owners)
+    faults += int((shown.published & own.has_instants).sum()) - len(owners)
     of = np.repeat(np.arange(len(size)), size)
     sound = right[of] & (other >= 0) & (other != owner[of])
     pair = sort_distinct(owner[of][sound] * n + other[sound])
@@ -64,10 +64,10 @@ def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) ->
     return Sets(owner=owner, other=other, faults=faults)
 
 
-def _find_owners(found: Shown, record_id: Int) -> Int:
+def _find_owners(shown: Shown, record_id: Int) -> Int:
     """Find whose records these are; -1 where it is not known."""
-    record = find(found.key, record_id)
-    return np.where(record >= 0, found.owner[record], -1)
+    record = find(shown.key, record_id)
+    return np.where(record >= 0, shown.owner[record], -1)
 
 
 def count_misstated(stated: Stated, scene: Scene, unused: dict[str, int], rules: Rules) -> int:
@@ -78,7 +78,7 @@ def count_misstated(stated: Stated, scene: Scene, unused: dict[str, int], rules:
     """
     names = unused.keys() | stated.quasi_identifiers.keys()
     wrong = sum(unused.get(name, 0) != stated.quasi_identifiers.get(name, 0) for name in names)
-    at, missing = scene.at, scene.at.seen & ~scene.found.published
+    at, missing = scene.at, scene.at.seen & ~scene.shown.published
     exact = stated.subjects.get(EXACT, 0)
     wrong += int(exact > (int((missing & ~scene.own.has_instants).sum()) if rules.qid_only else 0))
     wrong += len(stated.subjects.keys() - {UNSEEN, FEW_PARTNERS, EXACT})

@@ -214,10 +214,10 @@ def _write_regions(offset: Int, region: AnyInt, instant: Int32, period: AnyInt, 
     return wrong
 
 
-def compare_rows(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
+def compare_rows(at: Positions, shown: Shown, own: Own, qid_only: bool) -> Truth:
     """Compare every row with its subject's position, and every position with its row."""
     counts, losses = [], []
-    look = partial(_compare, at, found, own, qid_only)
+    look = partial(_compare, at, shown, own, qid_only)
     for count, loss in map_parts(len(at.subject), _SUBJECTS_PER_PART, look):
         counts.append(count)
         losses.append(loss)
@@ -234,15 +234,15 @@ def compare_rows(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth
 
 
 @compile_kernel
-def _compare(at: Positions, found: Shown, own: Own, qid_only: bool, low: int, high: int) -> tuple[Int, float]:
+def _compare(at: Positions, shown: Shown, own: Own, qid_only: bool, low: int, high: int) -> tuple[Int, float]:
     """Compare the rows of the subjects from `low` to before `high`."""
     _, x, y, _ = at
-    region, box, sound, cloaked, crowd, subjects = found[:6]
+    region, box, sound, cloaked, crowd, subjects = shown[:6]
     offset, instant = own
     # In the order of `Truth`: incomplete, inexact, unmasked, uncounted, rows, exact.
     count, loss = np.zeros(6, np.int64), 0.0
     for i in range(low, high):
-        if not found.published[i]:
+        if not shown.published[i]:
             continue
         # With exact rows a row wherever the subject is; without, none but cloaked ones, at its own instants at least.
         if qid_only:
@@ -270,16 +270,16 @@ def _compare(at: Positions, found: Shown, own: Own, qid_only: bool, low: int, hi
     return count, loss
 
 
-def measure_classes(evidence: ObjectEvidence, found: Shown) -> Classes:
+def measure_classes(evidence: ObjectEvidence, shown: Shown) -> Classes:
     """Count who shares a region at an instant: regions are one where an analyst sees no difference."""
     same = _number_regions(evidence)
 
     def look(low: int, high: int) -> tuple[Int, int]:
-        columns = np.ascontiguousarray(found.region[:, low:high].T)
-        return _count(columns, same, found.crowd, int(same.max(initial=-1)) + 1)
+        columns = np.ascontiguousarray(shown.region[:, low:high].T)
+        return _count(columns, same, shown.crowd, int(same.max(initial=-1)) + 1)
 
     sizes, miscounted = [np.empty(0, np.int64)], 0
-    for size, wrong in map_parts(found.region.shape[1], _INSTANTS_PER_PART, look):
+    for size, wrong in map_parts(shown.region.shape[1], _INSTANTS_PER_PART, look):
         sizes.append(size)
         miscounted += int(wrong)
     return Classes(size=np.concatenate(sizes), miscounted=miscounted)
@@ -318,7 +318,7 @@ def _count(columns: Int32, same: Int32, crowd: AnyInt, regions: int) -> tuple[In
         for c in touched:
             size.append(number[c])
             number[c] = 0
-    found = np.empty(len(size), np.int64)
+    sizes = np.empty(len(size), np.int64)
     for at in range(len(size)):
-        found[at] = size[at]
-    return found, wrong
+        sizes[at] = size[at]
+    return sizes, wrong

@@ -26,7 +26,7 @@ class Scene(NamedTuple):
     """Who was where, what is shown, and what is known of whom."""
 
     at: Positions
-    found: Shown
+    shown: Shown
     own: Own
 
 
@@ -57,7 +57,7 @@ def _fit(scene: Scene, person: Int, owner: Int) -> Bool:
 
 def search(scene: Scene, wanted: Int) -> Int:
     """Find the records that each of some persons with own instants fits, as sorted ``person * n + owner``."""
-    at, found, own, times = scene.at, scene.found, scene.own, scene.at.x.shape[1]
+    at, shown, own, times = scene.at, scene.shown, scene.own, scene.at.x.shape[1]
     number = np.diff(own.offset)[wanted]
     person = np.repeat(wanted, number)
     instant = own.instant[join_ranges(own.offset[wanted], number)].astype(np.int64)
@@ -65,7 +65,7 @@ def search(scene: Scene, wanted: Int) -> Int:
 
     def count(t: int) -> Int:
         who = person[order[cut[t] : cut[t + 1]]]
-        return _count_rows_holding(_index_rows(found, t), at.x[who, t], at.y[who, t])
+        return _count_rows_holding(_index_rows(shown, t), at.x[who, t], at.y[who, t])
 
     rows = np.empty(len(order), np.int64)
     rows[order] = _map_instants(cut, count)
@@ -77,7 +77,7 @@ def search(scene: Scene, wanted: Int) -> Int:
     # Each person is looked for at that instant alone: whatever it fits must hold it there as well.
     def gather(t: int) -> Int:
         who = person[least[by_pivot[cut_pivot[t] : cut_pivot[t + 1]]]]
-        return _find_records(scene, _index_rows(found, t), who, t)
+        return _find_records(scene, _index_rows(shown, t), who, t)
 
     return np.sort(_map_instants(cut_pivot, gather))
 
@@ -91,18 +91,18 @@ def _sort_by_instant(instant: Int, times: int) -> tuple[Int, Int]:
 def _map_instants(cut: Int, task: Callable[[int], Int]) -> Int:
     """Do a task for each instant that has any work, and join what it gives."""
     some = np.flatnonzero(np.diff(cut))
-    found = map_parts(len(some), 1, lambda low, _: task(int(some[low])))
-    return np.concatenate([np.empty(0, np.int64), *found])
+    parts = map_parts(len(some), 1, lambda low, _: task(int(some[low])))
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _index_rows(found: Shown, t: int) -> _Index:
-    column = found.region[:, t]
+def _index_rows(shown: Shown, t: int) -> _Index:
+    column = shown.region[:, t]
     # Regions of one cell, which may be as many as people, are found by that cell; only the wider ones are gone through.
-    row = np.flatnonzero(found.published & (column >= 0))
+    row = np.flatnonzero(shown.published & (column >= 0))
     row = row[np.argsort(column[row], kind="stable")]
     region = column[row]
     first = np.flatnonzero(np.diff(region, prepend=-1) != 0)
-    box = found.box[region[first]]
+    box = shown.box[region[first]]
     alone = (box[:, 0] == box[:, 2]) & (box[:, 1] == box[:, 3])
     key = _encode_cells(box[alone, 0].astype(np.int64), box[alone, 1].astype(np.int64))
     order = np.argsort(key, kind="stable")
@@ -126,7 +126,7 @@ def _encode_cells(x: Int, y: Int) -> Int:
 def _fits(scene: Scene, i: int, j: int) -> bool:
     """Whether the record of j holds i at each instant that is known of i."""
     offset, instant = scene.own
-    x, y, region, box = scene.at.x, scene.at.y, scene.found.region, scene.found.box
+    x, y, region, box = scene.at.x, scene.at.y, scene.shown.region, scene.shown.box
     for q in range(offset[i], offset[i + 1]):
         t = instant[q]
         r = region[j, t]
@@ -171,17 +171,17 @@ def _find_records(scene: Scene, index: _Index, who: Int, t: int) -> Int:
     edges = [np.int64(0) for _ in range(0)]
     holding = np.empty(len(first), np.int64)
     for i in who:
-        found, looked_at = 0, 0
+        fitting, looked_at = 0, 0
         # Of the records whose rows of this instant hold the person, those that do at all its other instants.
         for h in range(_find_holding(index, x[i, t], y[i, t], holding)):
             for j in row[first[holding[h]] : first[holding[h] + 1]]:
                 # Leaves this region; each later one is left at its first record.
-                if found == MAX_EDGES or looked_at == MAX_CANDIDATES:
+                if fitting == MAX_EDGES or looked_at == MAX_CANDIDATES:
                     break
                 looked_at += 1
                 if _fits(scene, i, j):
                     edges.append(i * len(x) + j)
-                    found += 1
+                    fitting += 1
     result = np.empty(len(edges), np.int64)
     for at in range(len(edges)):
         result[at] = edges[at]

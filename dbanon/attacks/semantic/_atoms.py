@@ -31,23 +31,23 @@ class Parts:
     weak: Bool  # [p]: whether one that is held breaks the promise to who plays the run again
 
 
-def measure_parts(of: Int, found: Regions, cells: Cells, rules: Rules) -> Parts:
+def measure_parts(of: Int, regions: Regions, cells: Cells, rules: Rules) -> Parts:
     """Look at sets of cells; those that no region holds tell nothing, and may be as they like.
 
     `of` (int64[c]): the set of each cell, from 0 on, none empty.
     """
     number = int(of.max()) + 1
     pois = count_pois(of, np.arange(len(of)), cells, number)
-    held = np.bincount(of[found.cell], minlength=number) > 0
+    held = np.bincount(of[regions.cell], minlength=number) > 0
     kl = measure_divergence(pois, cells.pois.sum(axis=0))
     weak = held & mark_revealing((pois > 0).sum(axis=1), kl, rules.atom_l, rules.atom_t)
     return Parts(of=of, size=np.bincount(of), held=held, weak=weak)
 
 
-def number_classes(found: Regions) -> Int:
+def number_classes(regions: Regions) -> Int:
     """Number the classes of cells that no region tells apart: int64[c], in O(cells of regions) time."""
-    label = np.zeros(found.width, np.int64)
-    _tell_apart(found.low, found.cell, label)
+    label = np.zeros(regions.width, np.int64)
+    _tell_apart(regions.low, regions.cell, label)
     return label
 
 
@@ -83,31 +83,31 @@ def _tell_apart(low: Int, cell: Int32, label: Int) -> None:
             met[label[c]] = 0
 
 
-def mark_loose(told: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
+def mark_loose(classes: Parts, region: Int, regions: Regions, fate: Fixes) -> Bool:
     """Say which rows show a class in which no fix of theirs lies: bool[c]; `region` is that of each row."""
-    number, head = len(told.size), np.zeros(len(told.of), bool)
-    head[np.unique(told.of, return_index=True)[1]] = True
+    number, head = len(classes.size), np.zeros(len(classes.of), bool)
+    head[np.unique(classes.of, return_index=True)[1]] = True
     # A region is a union of classes, so it shows those of which it holds the first cell.
-    shown = _count(head, found)[region]
-    key = sort_distinct(fate.row[fate.covered] * number + told.of[fate.cell[fate.covered]])
+    shown = _count(head, regions)[region]
+    key = sort_distinct(fate.row[fate.covered] * number + classes.of[fate.cell[fate.covered]])
     return np.asarray(np.bincount(key // number, minlength=len(region)) < shown)
 
 
-def mark_torn(atoms: Parts, told: Parts, region: Int, found: Regions) -> Bool:
+def mark_torn(atoms: Parts, classes: Parts, region: Int, regions: Regions) -> Bool:
     """Say which rows hold a part of an atom, or one that breaks its promise: bool[c]."""
     number = len(atoms.size)
-    of_classes = sort_distinct(atoms.of * len(told.size) + told.of) // len(told.size)
+    of_classes = sort_distinct(atoms.of * len(classes.size) + classes.of) // len(classes.size)
     apart = np.bincount(of_classes, minlength=number) > 1
     # Only of atoms in more than one class a region may hold a part.
-    at = np.flatnonzero(apart[atoms.of][found.cell])
-    owner = np.searchsorted(found.low, at, side="right") - 1
-    key, many = np.unique(owner * number + atoms.of[found.cell[at]], return_counts=True)
-    bad = _count(atoms.weak[atoms.of], found) > 0
+    at = np.flatnonzero(apart[atoms.of][regions.cell])
+    owner = np.searchsorted(regions.low, at, side="right") - 1
+    key, many = np.unique(owner * number + atoms.of[regions.cell[at]], return_counts=True)
+    bad = _count(atoms.weak[atoms.of], regions) > 0
     bad[key[many < atoms.size[key % number]] // number] = True
     return np.asarray(bad[region])
 
 
-def mark_unlike(atoms: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
+def mark_unlike(atoms: Parts, region: Int, regions: Regions, fate: Fixes) -> Bool:
     """Say which rows hold other cells than the first one with fixes in the same atoms: bool[c]."""
     number, other = len(atoms.size), np.zeros(len(region), bool)
     key = sort_distinct(fate.row * number + atoms.of[fate.cell])
@@ -115,24 +115,24 @@ def mark_unlike(atoms: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
     low = np.searchsorted(row, np.arange(len(region) + 1))
     # Regions may differ in crowd alone.
     met: dict[bytes, int] = {}
-    cells = np.array([met.setdefault(found.cell[i:j].tobytes(), len(met)) for i, j in pairwise(found.low)])[region]
+    cells = np.array([met.setdefault(regions.cell[i:j].tobytes(), len(met)) for i, j in pairwise(regions.low)])[region]
     first: dict[bytes, int] = {}
     for at in np.flatnonzero(np.diff(low)):
         other[at] = first.setdefault(atom[low[at] : low[at + 1]].tobytes(), cells[at]) != cells[at]
     return other
 
 
-def _count(flag: Bool, found: Regions) -> Int:
+def _count(flag: Bool, regions: Regions) -> Int:
     """Count the cells with a flag that each region holds: int64[r]."""
-    return np.diff(np.searchsorted(np.flatnonzero(flag[found.cell]), found.low))
+    return np.diff(np.searchsorted(np.flatnonzero(flag[regions.cell]), regions.low))
 
 
 def measure_atoms(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules) -> dict[str, int | float]:
     """Measure what the clauses do not: where atoms are so small, so large or so lopsided that they hide little."""
     part = of.of[fate.cell]
     # A row tells the very cells if each of its fixes is in a part of one cell.
-    told = np.bincount(fate.row, minlength=len(grouped.row)) > 0
-    told[fate.row[of.size[part] > 1]] = False
+    replayed = np.bincount(fate.row, minlength=len(grouped.row)) > 0
+    replayed[fate.row[of.size[part] > 1]] = False
     records = np.bincount(grouped.unit_group, minlength=len(grouped.first))[grouped.row_group]
     # The mix that an adversary expects who knows how often each cell is visited.
     visits = np.bincount(fate.cell, minlength=len(of.of))
@@ -149,7 +149,7 @@ def measure_atoms(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: 
     return {
         "atoms": int(of.held.sum()),
         "largest_atom_percent": _compute_percent(part == np.argmax(np.where(of.held, of.size, 0))),
-        "replayed_percent": 100 * float(records[told].sum() / max(records.sum(), 1)),
+        "replayed_percent": 100 * float(records[replayed].sum() / max(records.sum(), 1)),
         "popular_percent": _compute_percent(popular),
         "few_atoms": max(int(room), 1) if room < _MAX_LISTED_ATOMS else 0,
     }

@@ -26,7 +26,7 @@ from dbanon.base.trajectory import Bool, Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
+class _Inputs:
     """What the clauses and figures are counted from: regions, groups, and where each fix of a member went."""
 
     of: Units
@@ -34,7 +34,7 @@ class _Found:
     grouped: Groups
     region: Int  # [c]: of the rows of `grouped`
     fate: Fixes
-    told: Parts  # the classes
+    classes: Parts
     atoms: Parts  # as they are stored: one of all cells where none is
 
 
@@ -48,8 +48,8 @@ def count_clauses(evidence: RegionEvidence) -> Counts:
     grouped = find_groups(evidence, of, start, end, rules)
     region = evidence.region[grouped.row].astype(np.int64)
     fate = trace_fixes(of, grouped, places, region, rules)
-    told, atoms = (measure_parts(sets, places, cells, rules) for sets in (number_classes(places), stored))
-    found = _Found(of=of, places=places, grouped=grouped, region=region, fate=fate, told=told, atoms=atoms)
+    classes, atoms = (measure_parts(sets, places, cells, rules) for sets in (number_classes(places), stored))
+    inputs = _Inputs(of=of, places=places, grouped=grouped, region=region, fate=fate, classes=classes, atoms=atoms)
     broken = {
         "period": int((~timely).sum()),
         "region": int((~places.sound)[evidence.region].sum()),
@@ -63,19 +63,19 @@ def count_clauses(evidence: RegionEvidence) -> Counts:
         "truth": fate.empty,
         "diversity": int((places.categories < rules.l)[evidence.region].sum()),
         "closeness": int(is_far(places.kl, rules.t)[evidence.region].sum()),
-        "classes": int(told.weak.sum()),
-        "tight": int(_mark_free(found, rules).sum()),
+        "classes": int(classes.weak.sum()),
+        "tight": int(_mark_free(inputs, rules).sum()),
     }
-    return broken, _compute_figures(evidence, found, rules)
+    return broken, _compute_figures(evidence, inputs, rules)
 
 
-def _mark_free(found: _Found, rules: Rules) -> Bool:
+def _mark_free(inputs: _Inputs, rules: Rules) -> Bool:
     """Say which rows of `Groups` have regions that do not follow from the atoms of their fixes: bool[c]."""
-    atoms, told, rows = found.atoms, found.told, (found.region, found.places)
+    atoms, classes, rows = inputs.atoms, inputs.classes, (inputs.region, inputs.places)
     # Where regions grow, what one has besides the atoms of its fixes must be the same wherever these are the same.
-    free = mark_unlike(atoms, *rows, found.fate) if rules.grows else mark_loose(told, *rows, found.fate)
+    free = mark_unlike(atoms, *rows, inputs.fate) if rules.grows else mark_loose(classes, *rows, inputs.fate)
     if rules.asks_atoms:
-        free |= mark_torn(atoms, told, *rows)
+        free |= mark_torn(atoms, classes, *rows)
     return free
 
 
@@ -100,8 +100,8 @@ def _find_slots(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]
     return start, end, timely & follows
 
 
-def _compute_figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str, int | float]:
-    of, places, cells = found.of, found.places, evidence.cells
+def _compute_figures(evidence: RegionEvidence, inputs: _Inputs, rules: Rules) -> dict[str, int | float]:
+    of, places, cells = inputs.of, inputs.places, evidence.cells
     kl = places.kl[evidence.region]
     some = kl[np.isfinite(kl)]
     quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
@@ -112,13 +112,13 @@ def _compute_figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> d
     shown = mark_revealing(places.categories, places.kl, rules.l, rules.t)[evidence.region]
     return {
         "subjects": len(sort_distinct(of.subject)),
-        "published": len(sort_distinct(of.subject[found.grouped.unit])),
+        "published": len(sort_distinct(of.subject[inputs.grouped.unit])),
         "records": len(evidence.record_id),
         "rows": evidence.rows,
         "fixes": len(of.fix_t),
-        "groups": len(found.grouped.first),
+        "groups": len(inputs.grouped.first),
         "regions": len(evidence.region_no),
-        "smallest_crowd": int(found.grouped.crowd.min()),
+        "smallest_crowd": int(inputs.grouped.crowd.min()),
         "least_categories": int(places.categories.min()),
         "greatest_kl": float(some.max(initial=0.0)),
         "rows_without_pois": int((~np.isfinite(kl)).sum()),
@@ -127,5 +127,5 @@ def _compute_figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> d
         "kl_three_quarters": float(quarters[2]),
         "raw_fixes_revealing_percent": 100 * float(raw.mean()) if len(raw) else 0.0,
         "revealing_percent": 100 * float(shown.mean()),
-        **measure_atoms(found.atoms if rules.grows else found.told, found.grouped, found.fate, cells, rules),
+        **measure_atoms(inputs.atoms if rules.grows else inputs.classes, inputs.grouped, inputs.fate, cells, rules),
     }

@@ -30,7 +30,7 @@ class Fixes:
     empty: int  # pairs of a row and a member without a fix in it
 
 
-def trace_fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules) -> Fixes:
+def trace_fixes(of: Units, grouped: Groups, regions: Regions, region: Int, rules: Rules) -> Fixes:
     """Find the row of each fix.
 
     `region` (int64[c]): the region of each row of `grouped`.
@@ -48,7 +48,7 @@ def trace_fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: 
         row = row[at]
         rows.append(row)
         cells.append(cell[at])
-        covered.append(_mark_covered(region[row], cell[at], found))
+        covered.append(_mark_covered(region[row], cell[at], regions))
         met.append(sort_distinct(row * units + unit[at]))
     state = np.zeros(len(of.fix_cell), np.int8)
     state[inside] = np.where(left, REASONS.index(FEW), np.where(shown, PUBLISHED, REASONS.index(COARSE)))
@@ -65,13 +65,13 @@ def trace_fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: 
     )
 
 
-def _mark_covered(region: Int, cell: NDArray[np.int32], found: Regions) -> Bool:
+def _mark_covered(region: Int, cell: NDArray[np.int32], regions: Regions) -> Bool:
     """Say whether each region holds a cell."""
     # Each pair is looked up once, and each fix only where one of these is false.
-    key = sort_distinct(region * found.width + cell)
-    if found.hold(key // found.width, key % found.width).all():
+    key = sort_distinct(region * regions.width + cell)
+    if regions.hold(key // regions.width, key % regions.width).all():
         return np.ones(len(cell), bool)
-    return found.hold(region, cell.astype(np.int64))
+    return regions.hold(region, cell.astype(np.int64))
 
 
 def _find_rows(grouped: Groups, group: Int, slot: Int) -> Int:
@@ -97,8 +97,8 @@ def count_misstated(data: Trajectories, of: Units, state: NDArray[np.int8], stat
     seen, why = _find_reasons(np.searchsorted(hours, hour) * people + subject, t, state)
     counts = np.bincount(seen // people * width + why, minlength=len(hours) * width).reshape(len(hours), width)
     wrong = sum(
-        said.get(name, 0) != due[i]
-        for said, due in ((stated.fixes, fixes_of), (stated.subjects, subjects_of))
+        claims.get(name, 0) != due[i]
+        for claims, due in ((stated.fixes, fixes_of), (stated.subjects, subjects_of))
         for i, name in enumerate(REASONS)
     )
     due = {"seen": counts.sum(axis=1), "published": counts[:, PUBLISHED]}

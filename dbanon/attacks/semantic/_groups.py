@@ -51,8 +51,8 @@ def find_groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules
         len(unit) - len(sort_distinct(unit)) + int(has_few_atoms(of, rules)[unit].sum()) + len(evidence.hiding_record)
     )
     crowd = count_subjects(group, of.subject[unit], number)
-    said = np.repeat(crowd[record], np.diff(evidence.offset))
-    miscounted = (evidence.cloak_crowd != said) | (evidence.cloak_subjects != 1)
+    expected = np.repeat(crowd[record], np.diff(evidence.offset))
+    miscounted = (evidence.cloak_crowd != expected) | (evidence.cloak_subjects != 1)
     length = np.diff(evidence.offset)[first]
     row = join_ranges(evidence.offset[:-1][first], length)
     row_group = np.repeat(np.arange(number), length)

@@ -146,12 +146,12 @@ class Attack(Generic[Kind]):
             broken, figures = self._count_broken(evidence)
         except UndecidableError as doubt:
             return make_refusal(self.name, str(doubt))
-        asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
+        applicable = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
         broken = {DECIDABLE.name: 0, **broken}
-        if broken.keys() != {c.name for c in asked}:
+        if broken.keys() != {c.name for c in applicable}:
             raise DataError("Every clause must be counted, and nothing else. This is a defect of the attack.")
         clauses = tuple(
-            c.make_clause(broken[c.name], evidence.params, tested=not c.over or figures[c.over] > 0) for c in asked
+            c.make_clause(broken[c.name], evidence.params, tested=not c.over or figures[c.over] > 0) for c in applicable
         )
         passed = all(clause.passed for clause in clauses)
         return Verdict(attack=self.name, passed=passed, figures=figures, clauses=clauses)

@@ -11,8 +11,8 @@ def read_cloaked(evidence: Evidence, source: Source) -> NDArray[np.int8]:
 
     1 where ``extra -> cloaked`` is true, 0 where it is false or not there, -1 where it is anything else.
     """
-    said = source.read_table("gather_cloaked_evidence")
-    region = evidence.find_regions(said["region_no"])
+    table = source.read_table("gather_cloaked_evidence")
+    region = evidence.find_regions(table["region_no"])
     cloaked = np.zeros(len(evidence.region_no), np.int8)
-    cloaked[region[region >= 0]] = said["cloaked"][region >= 0]
+    cloaked[region[region >= 0]] = table["cloaked"][region >= 0]
     return cloaked

@@ -41,13 +41,13 @@ def count_meeting(those: Int, others: Int) -> Int:
 
     O((n + m) log m) time: begun in time on both axes, less those that ended before on one, plus those on both.
     """
-    found = np.zeros(len(those), dtype=np.int64)
+    counts = np.zeros(len(those), dtype=np.int64)
     for x, sign_x in ((0, 1), (2, -1)):
         for y, sign_y in ((1, 1), (3, -1)):
             reach_x = those[:, 2] + 1 if x == 0 else those[:, 0]
             reach_y = those[:, 3] + 1 if y == 1 else those[:, 1]
-            found += sign_x * sign_y * _count_below(others[:, x], others[:, y], reach_x, reach_y)
-    return found
+            counts += sign_x * sign_y * _count_below(others[:, x], others[:, y], reach_x, reach_y)
+    return counts
 
 
 def _count_below(x: Int, y: Int, reach_x: Int, reach_y: Int) -> Int:
@@ -57,7 +57,7 @@ def _count_below(x: Int, y: Int, reach_x: Int, reach_y: Int) -> Int:
     rank[np.argsort(y[order], kind="stable")] = np.arange(len(y))
     high = np.searchsorted(x[order], reach_x)  # the first `high` points in x
     limit = np.searchsorted(np.sort(y), reach_y)  # those of rank below `limit`
-    low, found = np.zeros((2, len(reach_x)), dtype=np.int64)
+    low, count = np.zeros((2, len(reach_x)), dtype=np.int64)
     # Kept true: [low, high) are, in this level's order, the points within reach in x whose rank agrees with `limit`
     # in all bits above. Where this bit of `limit` is 1, those with a 0 are below it: counted; the others go on.
     for bit in range(len(y).bit_length() - 1, -1, -1):
@@ -65,11 +65,11 @@ def _count_below(x: Int, y: Int, reach_x: Int, reach_y: Int) -> Int:
         zeros = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(1 - one)))
         low_zeros, high_zeros = zeros[low], zeros[high]
         right = ((limit >> bit) & 1).astype(bool)
-        found += np.where(right, high_zeros - low_zeros, 0)
+        count += np.where(right, high_zeros - low_zeros, 0)
         low = np.where(right, zeros[-1] + low - low_zeros, low_zeros)
         high = np.where(right, zeros[-1] + high - high_zeros, high_zeros)
         rank = np.concatenate((rank[one == 0], rank[one == 1]))
-    return found
+    return count
 
 
 def find_holding(outer: Int, inner: Int) -> tuple[Int, Int]:

@@ -50,10 +50,10 @@ class Timetable(NamedTuple):
         begin = float(self.first * self.grid_s)
         known = np.isfinite(t) & (t >= begin) & (t < begin + float(self.count * self.step_s))
         near = np.where(known, t, begin)
-        found = np.floor((near - begin) / self.step_s).astype(np.int64)
-        found -= near < self.start_s(found)  # a quotient may have been rounded across the border
-        found += near >= self.start_s(found + 1)
-        return np.where(known & (found >= 0) & (found < self.count), found, -1)
+        instant = np.floor((near - begin) / self.step_s).astype(np.int64)
+        instant -= near < self.start_s(instant)  # a quotient may have been rounded across the border
+        instant += near >= self.start_s(instant + 1)
+        return np.where(known & (instant >= 0) & (instant < self.count), instant, -1)
 
 
 class Sighting(NamedTuple):
@@ -134,8 +134,8 @@ def map_sightings(
     def do_batch(chosen: Int) -> list[T]:
         return [task(sighting) for sighting in _find_sightings(data, chosen, timetable, align, max_gap_s)]
 
-    for found in cores.map_each(do_batch, _cut_batches(data)):
-        yield from found
+    for results in cores.map_each(do_batch, _cut_batches(data)):
+        yield from results
 
 
 def cut_slices(sizes: Int, limit: int) -> Iterator[tuple[int, int]]:

@@ -210,19 +210,19 @@ def merge_reasons(stated: Hours) -> Hours:
     return summed
 
 
-def count_misstated_hours(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> int:
+def count_misstated_hours(stated: Hours, start_s: Int, actual: Mapping[str, Int]) -> int:
     """Count the hours of which a run says something else than the data do.
 
     Parameters
     ----------
     start_s : int64[w]
         When each window begins.
-    found : mapping of int64[w]
+    actual : mapping of int64[w]
         How many there were in it, by the names of `Hours`.
     """
     hours, of = np.unique(start_s // 3600, return_inverse=True)
     names = np.datetime_as_string((hours * 60).astype("datetime64[m]")).tolist()
-    totals = {name: np.bincount(of, counts, len(hours)).astype(np.int64).tolist() for name, counts in found.items()}
+    totals = {name: np.bincount(of, counts, len(hours)).astype(np.int64).tolist() for name, counts in actual.items()}
     due = {
         f"{hour}Z": _drop_zeros({name: total[at] for name, total in totals.items()}) for at, hour in enumerate(names)
     }

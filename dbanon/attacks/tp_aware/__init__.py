@@ -209,11 +209,11 @@ def _count_misstated(stated: Stated, watch: _Watch, published: Int, left_out: Ma
     """Count windows, hours, reasons and requests of which the run says something else than the data do."""
     windows = len(published)
     instants = rules.timetable.count_instants(np.arange(windows))
-    found = np.stack((instants, watch.seen, watch.present, published), axis=1)
-    said = np.zeros((windows, 4), dtype=np.int64)
-    said[:, 0] = instants  # a window without any seen subject need not be listed
+    actual = np.stack((instants, watch.seen, watch.present, published), axis=1)
+    claims = np.zeros((windows, 4), dtype=np.int64)
+    claims[:, 0] = instants  # a window without any seen subject need not be listed
     for window, counts in stated.windows.items():
-        said[window] = np.minimum(counts, np.iinfo(np.int64).max)
+        claims[window] = np.minimum(counts, np.iinfo(np.int64).max)
     absent = int((watch.seen - watch.present).sum())
     below = int(watch.present[watch.present < rules.k].sum())
     reasons = {"absent_at_some_instant": absent, "window_below_k": below}
@@ -226,4 +226,4 @@ def _count_misstated(stated: Stated, watch: _Watch, published: Int, left_out: Ma
         "left_out window_below_k": np.where(watch.present < rules.k, watch.present, 0),
     })  # fmt: skip
     wrong += sum(left_out.get(name, 0) != stated.requests.get(name, 0) for name in left_out.keys() | stated.requests)
-    return wrong + int((found != said).any(axis=1).sum())
+    return wrong + int((actual != claims).any(axis=1).sum())

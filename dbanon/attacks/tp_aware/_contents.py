@@ -68,7 +68,7 @@ def find_fronts(
     content, record = np.unique(content[repeated], return_inverse=True)[1], record[repeated]
     by_record = np.argsort(member_record, kind="stable")
     begin = np.searchsorted(member_record[by_record], np.arange(len(window) + 1))
-    size, found = np.diff(begin)[record], list[Front]()
+    size, fronts = np.diff(begin)[record], list[Front]()
     first = np.searchsorted(content, np.arange(len(number) + 1))
     for low, high in cut_slices(np.add.reduceat(size, first[:-1]) if len(number) else number, _MEMBERS_PER_PART):
         part = slice(first[low], first[high])
@@ -86,5 +86,5 @@ def find_fronts(
         # Members drawn anew: a person of an average window is in one of its groups with this share. Where windows
         # differ the binomial tail is an upper bound (Hoeffding, On the distribution of the number of successes, 1956).
         chance = there / seen_in * bdtrc(greatest[few] - 1, seen_in, met[few] / there)
-        found += map(Front, *(of_few.tolist() for of_few in (chance, seen_in, greatest[few], people[few])))
-    return [front for front in found if front.chance <= _MAX_CHANCE]
+        fronts += map(Front, *(of_few.tolist() for of_few in (chance, seen_in, greatest[few], people[few])))
+    return [front for front in fronts if front.chance <= _MAX_CHANCE]

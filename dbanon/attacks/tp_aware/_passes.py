@@ -62,7 +62,7 @@ def find_addressed_rows(sent: Sent, members: Members, first: Int, windows: int, 
     key, record = members.key, members.record
     row, sound, covering, begin = records.first, records.sound, records.covering, records.begin
     # Twice: the pairs are counted, then written.
-    found = np.empty((3, 0), np.int64)
+    result = np.empty((3, 0), np.int64)
     for writing in range(2):
         pairs = 0
         for r in range(len(subject)):
@@ -83,9 +83,9 @@ def find_addressed_rows(sent: Sent, members: Members, first: Int, windows: int, 
                 if writing:
                     # Of records whose rows do not follow one another it is the row of that number.
                     due = covering[begin[n] + place[r]] - row[n] if sound[n] else place[r]
-                    found[0, pairs], found[1, pairs], found[2, pairs] = r, n, due
+                    result[0, pairs], result[1, pairs], result[2, pairs] = r, n, due
                 pairs += 1
                 low += 1
         if not writing:
-            found = np.empty((3, pairs), np.int64)
-    return found
+            result = np.empty((3, pairs), np.int64)
+    return result

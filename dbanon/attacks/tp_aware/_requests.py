@@ -81,12 +81,12 @@ def _find_addressed_rows(
         at = instant[low : low + _REQUESTS_PER_PART]
         window, place = np.divmod(at, timetable.length)  # -1 // length is -1
         sent = _passes.Sent(subject[low : low + _REQUESTS_PER_PART], window, place)
-        found = _passes.find_addressed_rows(sent, members, first, timetable.windows, records)
-        found[0] += low
-        return found
+        part = _passes.find_addressed_rows(sent, members, first, timetable.windows, records)
+        part[0] += low
+        return part
 
     parts = [np.empty((3, 0), np.int64), *cores.map_each(find_part, range(0, len(subject), _REQUESTS_PER_PART))]
-    return [np.concatenate([found[i] for found in parts]) for i in range(3)]
+    return [np.concatenate([part[i] for part in parts]) for i in range(3)]
 
 
 def _count_lacking(keys: Int, known: Int) -> int:

@@ -46,9 +46,9 @@ class RequestEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> RequestEvidence:
     """Read the requests a run would publish beside those its dataset holds."""
-    asked: Requests = source.read_inputs("requests")["requests"]
+    requests: Requests = source.read_inputs("requests")["requests"]
     of_region, lists = source.read_lists("requests")
-    code, asked_code = _number(asked.contents, lists)
+    code, request_code = _number(requests.contents, lists)
     length, has = np.array([*map(len, lists), 0]), np.flatnonzero(of_region >= 0)
     number = length[of_region[has]]
     request, row = evidence.find_rows(np.repeat(has, number))
@@ -58,9 +58,9 @@ def read(evidence: Evidence, source: Source) -> RequestEvidence:
         published_request_record=evidence.cloak_record[row],
         published_request_seq=evidence.cloak_seq[row],
         published_request_content=content[request],
-        request_subject=asked.subject,
-        request_t=asked.t,
-        request_content=asked_code[asked.content],
+        request_subject=requests.subject,
+        request_t=requests.t,
+        request_content=request_code[requests.content],
     )
 
 

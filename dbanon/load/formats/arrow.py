@@ -20,7 +20,7 @@ SLICE_BYTES = 32 * 1024**2
 
 
 def select_columns(
-    called: str,
+    label: str,
     batches: Iterator[pa.RecordBatch],
     names: Sequence[str],
     *,
@@ -32,23 +32,23 @@ def select_columns(
     That of `geometry` becomes WKB; `check` hears the bytes of the texts of each slice. Raises `DataError`, with
     what the source is `called`, for a column of anything but one number, text or time a row.
     """
-    for batch in _gather(_simplify_batches(called, batches, names, geometry)):
+    for batch in _gather(_simplify_batches(label, batches, names, geometry)):
         size = _measure_rows(batch.columns)
         check(int(size.sum()))
         for cut in _cut_slices(size):
             yield [column[cut.start : cut.stop] for column in batch.columns]
 
 
-def demand_flat(called: str, name: str, kind: pa.DataType) -> None:
+def demand_flat(label: str, name: str, kind: pa.DataType) -> None:
     """Refuse a column of lists or structures."""
     kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     if pa.types.is_nested(kind) and not pa.types.is_run_end_encoded(kind):
         what = "structures" if pa.types.is_struct(kind) else "lists"
-        raise DataError(f"Column '{name}' of {called} must hold one value a row. It holds {what}. Take them apart.")
+        raise DataError(f"Column '{name}' of {label} must hold one value a row. It holds {what}. Take them apart.")
 
 
 def _simplify_batches(
-    called: str, batches: Iterator[pa.RecordBatch], names: Sequence[str], geometry: str | None
+    label: str, batches: Iterator[pa.RecordBatch], names: Sequence[str], geometry: str | None
 ) -> Iterator[pa.RecordBatch]:
     for whole in batches:
         for start in range(0, len(whole), ROWS_PER_SLICE):
@@ -56,17 +56,17 @@ def _simplify_batches(
             places = [batch.schema.get_field_index(name) for name in names]
             columns = [batch.column(at) for at in places]
             read = [
-                _geometry.convert_to_wkb(called, name, column) if name == geometry else _simplify(called, name, column)
+                _geometry.convert_to_wkb(label, name, column) if name == geometry else _simplify(label, name, column)
                 for name, column in zip(names, columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(read, names=list(names))
 
 
-def _simplify(called: str, name: str, column: pa.Array) -> pa.Array:
+def _simplify(label: str, name: str, column: pa.Array) -> pa.Array:
     """Make text of all that is neither a number nor a time."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    demand_flat(called, name, column.type)
+    demand_flat(label, name, column.type)
     if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
     if _parse.is_number(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -80,11 +80,11 @@ def _simplify(called: str, name: str, column: pa.Array) -> pa.Array:
         column.validate(full=True)  # Arrow takes what a file calls text for UTF-8
     except pa.ArrowNotImplementedError:
         raise DataError(
-            f"Column '{name}' of {called} must hold numbers, texts or times. It is {kind}. Convert it."
+            f"Column '{name}' of {label} must hold numbers, texts or times. It is {kind}. Convert it."
         ) from None
     except pa.ArrowInvalid:
         raise DataError(
-            f"Column '{name}' of {called} must hold UTF-8. Some of it is not. Convert it, for example with iconv."
+            f"Column '{name}' of {label} must hold UTF-8. Some of it is not. Convert it, for example with iconv."
         ) from None
     return column
 

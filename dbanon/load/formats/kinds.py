@@ -104,6 +104,6 @@ def demand_known(path: Path, head: bytes, *, zipped: bool = False, fixes: bool =
     if track and not fixes:
         raise DataError(f"{path.name} must be a table. Got a track. Load it by `dbanon load trajectories`.")
     if kind and not track:
-        told = _CONVERT_PLACES if "gpsbabel" in remedy and not fixes else remedy
-        told = told.format(file=shlex.quote(path.name), stem=shlex.quote(path.stem))
-        raise DataError(f"{path.name} must be of a kind that is read. Got {kind}. {told}.")
+        hint = _CONVERT_PLACES if "gpsbabel" in remedy and not fixes else remedy
+        hint = hint.format(file=shlex.quote(path.name), stem=shlex.quote(path.stem))
+        raise DataError(f"{path.name} must be of a kind that is read. Got {kind}. {hint}.")

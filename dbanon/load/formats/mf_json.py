@@ -139,14 +139,14 @@ def _flatten(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tup
     moving = pc.struct_field(whole, "temporalGeometry")
     systems = (read["crs"], pc.struct_field(whole, "crs"), pc.struct_field(moving, "crs"))
     named = {name for crs in systems for name in pc.unique(pc.struct_field(crs, [0, 0])).to_pylist() if name}
-    meant = {name: _crs.find_in_name(name) for name in named}
-    for name, crs in meant.items():
+    by_name = {name: _crs.find_in_name(name) for name in named}
+    for name, crs in by_name.items():
         _crs.demand_system(path.name, [name], crs or "")
     held = {name: _convert_to_text(pc.struct_field(whole, ["properties", name])) for name in properties}
     if "id" in held:
         held["id"] = pc.coalesce(_convert_to_text(pc.struct_field(whole, "id")), held["id"])
     flat = pa.RecordBatch.from_pydict({"temporalGeometry": moving, **held})
-    return flat, frozenset(crs for crs in meant.values() if crs) or frozenset([_crs.DEGREES_CRS])
+    return flat, frozenset(crs for crs in by_name.values() if crs) or frozenset([_crs.DEGREES_CRS])
 
 
 def _list_fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

@@ -73,7 +73,7 @@ def read_batches(
 
 
 def number_rows(
-    called: str,
+    label: str,
     parts: Iterator[tuple[dict[str, pa.Array], int]],
     held: str,
     *,
@@ -90,7 +90,7 @@ def number_rows(
         yield Batch(pa.array(np.arange(line, line + rows)), columns, done, systems)
         line += rows
     if line == first:
-        raise DataError(f"{called} must hold {held}. Got none. Check it.")
+        raise DataError(f"{label} must hold {held}. Got none. Check it.")
 
 
 def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) -> None:

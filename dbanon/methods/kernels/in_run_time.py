@@ -55,11 +55,11 @@ def mark_in_run_time(
     ParameterError
         If any is no multiple of `grid_s`, or `until` not after `since`.
     """
-    for name, given in (("since", since), ("until", until), ("start", start)):
-        if given is not None and given % data.grid_s:
+    for name, value in (("since", since), ("until", until), ("start", start)):
+        if value is not None and value % data.grid_s:
             raise ParameterError(
                 f"The '{name}' parameter of {method} must be a multiple of the dataset's grid_s, {data.grid_s} s. "
-                f"Got {given} instead."
+                f"Got {value} instead."
             )
     if since is not None and until is not None and until <= since:
         raise ParameterError(f"The 'until' parameter of {method} must lie after 'since'. Got {until} and {since}.")

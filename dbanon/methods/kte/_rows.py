@@ -81,8 +81,8 @@ def _demand_multiples(params: Parameters, data: Trajectories) -> None:
     demanded: list[tuple[str, float, str, float]] = [("grid_s", params.grid_s, "the dataset's grid_s", data.grid_s)]
     demanded += [("grid_m", params.grid_m, "the dataset's grid_m", data.grid_m)]
     for name in ("since", "until"):
-        given = getattr(params, name)
-        demanded += [(name, given, "grid_s", params.grid_s)] if given is not None else []
+        time = getattr(params, name)
+        demanded += [(name, time, "grid_s", params.grid_s)] if time is not None else []
     for name, value, what, unit in demanded:
         times = round(value / unit)
         if abs(value / unit - times) > 1e-9 or (times < 1 and name not in ("since", "until")):

@@ -164,16 +164,16 @@ def make_rows(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: In
     if before is not None and before.ggc_percent < chosen.ggc_percent:
         chosen = before
     site, box, hidden = chosen.site, chosen.box, chosen.site >= 0
-    told = compute_metrics(scene, box, hidden)
-    told["ggc_before_guards_percent"] = chosen.ggc_before_percent
-    told["added_by_guards"] = chosen.added
+    metrics = compute_metrics(scene, box, hidden)
+    metrics["ggc_before_guards_percent"] = chosen.ggc_before_percent
+    metrics["added_by_guards"] = chosen.added
     if before is not None:
-        told["bk_ggc_percent"] = before.ggc_percent
+        metrics["bk_ggc_percent"] = before.ggc_percent
     region, crowd = stack_cells(scene.subjects), np.ones(len(site), np.int64)
     # All of a site's subjects get one rectangle (Definition 2), so a reader of the rows cannot distinguish them.
     region[hidden] = stack_cells(box)[site[hidden]]
     crowd[hidden] = _count_crowds(box, np.bincount(site[hidden], minlength=len(box.x0)))[site[hidden]]
-    return Rows(subject=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)
+    return Rows(subject=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=metrics)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
