@@ -48,14 +48,16 @@ def list_strings(node: ast.AST) -> Iterator[str]:
 
     Not docstrings, and others that stand alone.
     """
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return
-    text = _read_text(node) if isinstance(node, ast.expr) else None
-    if text is not None:
-        yield text
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)):
-            yield from list_strings(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        text = _read_text(node) if isinstance(node, ast.expr) else None
+        if text is not None:
+            yield text
+        parts = [*ast.iter_child_nodes(node)][::-1]
+        waiting += [one for one in parts if not (isinstance(node, ast.JoinedStr) and isinstance(one, ast.Constant))]
 
 
 def list_python_sentences(source: str) -> list[str]:
