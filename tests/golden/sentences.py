@@ -34,6 +34,8 @@ def is_sentence(text: str) -> bool:
 
 # --- Python
 
+_TEXTLESS = (ast.Name, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+
 
 def _read_text(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant):
@@ -56,8 +58,8 @@ def list_strings(node: ast.AST) -> Iterator[str]:
         text = _read_text(node) if isinstance(node, ast.expr) else None
         if text is not None:
             yield text
-        parts = [*ast.iter_child_nodes(node)][::-1]
-        waiting += [one for one in parts if not (isinstance(node, ast.JoinedStr) and isinstance(one, ast.Constant))]
+        textless = (*_TEXTLESS, ast.Constant) if isinstance(node, ast.JoinedStr) else _TEXTLESS
+        waiting += [one for one in [*ast.iter_child_nodes(node)][::-1] if not isinstance(one, textless)]
 
 
 def list_python_sentences(source: str) -> list[str]:
