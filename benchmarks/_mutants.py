@@ -48,9 +48,9 @@ class Mutant(NamedTuple):
 
     def describe(self, text: str) -> str:
         """Say where it is, and what changes."""
-        number = text.count("\n", 0, self.start) + 1
+        number, column = text.count("\n", 0, self.start) + 1, self.start - text.rfind("\n", 0, self.start)
         line = text.splitlines()[number - 1].strip()
-        return f"{self.file}:{number}: {text[self.start : self.end]!r} -> {self.after!r} in `{line}`"
+        return f"{self.file}:{number}:{column}: {text[self.start : self.end]!r} -> {self.after!r} in `{line}`"
 
 
 def _list_gaps(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
@@ -83,8 +83,8 @@ def _iter_python(file: str, text: str) -> Iterator[Mutant]:
     for node in (one for one in ast.walk(tree) if id(one) not in said):
         for left, right in _list_gaps(node):
             begin, stop = starts[(left.end_lineno or 0) - 1] + (left.end_col_offset or 0), starts[right.lineno - 1]
-            for found in re.finditer(r"<=|>=|==|!=|[<>+-]|\band\b|\bor\b", text[begin : stop + right.col_offset]):
-                yield Mutant(file, begin + found.start(), begin + found.end(), _SWAPS[found.group()])
+            for match in re.finditer(r"<=|>=|==|!=|[<>+-]|\band\b|\bor\b", text[begin : stop + right.col_offset]):
+                yield Mutant(file, begin + match.start(), begin + match.end(), _SWAPS[match.group()])
         if isinstance(node, ast.Constant | ast.Name):
             word, begin = ast.unparse(node), starts[node.lineno - 1] + node.col_offset
             whole = isinstance(node, ast.Constant) and type(node.value) is int
@@ -97,25 +97,25 @@ def _iter_sql(file: str, text: str) -> Iterator[Mutant]:
     # Comments, sentences and heads of functions decide nothing.
     bare = re.sub(
         r"--[^\n]*|'(?:[^']|'')*'|COMMENT ON .*?;\n|RAISE .*?;|CREATE OR REPLACE .*?\nAS |^SET [^\n]*",
-        lambda found: " " * len(found.group()),
+        lambda match: " " * len(match.group()),
         text,
         flags=re.DOTALL | re.MULTILINE,
     )
     words = r"\b(?:AND|OR|NOT|DISTINCT|min|max|bool_or|bool_and)\b"
-    for found in re.finditer(rf"(?<= )(?:<=|>=|<>|[<>=+-])(?= )|{words}|\b\d+\b", bare):
-        after = _SQL_SWAPS[found.group()] if not found.group().isdigit() else str(int(found.group()) + 1)
-        yield Mutant(file, found.start(), found.end(), after)
+    for match in re.finditer(rf"(?<= )(?:<=|>=|<>|[<>=+-])(?= )|{words}|\b\d+\b", bare):
+        after = _SQL_SWAPS[match.group()] if not match.group().isdigit() else str(int(match.group()) + 1)
+        yield Mutant(file, match.start(), match.end(), after)
 
 
 def list_mutants(root: Path, parts: list[str]) -> list[Mutant]:
     """List every mistake that may be made in files of whose path one of these is a part (of none: in all)."""
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     for patterns, iterate in ((PLACES, _iter_python), (COMPOSITION, _iter_sql)):
         for file in sorted({path for pattern in patterns for path in root.glob(pattern)}):
             name = str(file.relative_to(root))
             if not parts or any(part in name for part in parts):
-                found += iterate(name, file.read_text(encoding=_BYTES))
-    return found
+                mutants += iterate(name, file.read_text(encoding=_BYTES))
+    return mutants
 
 
 def list_tests(root: Path, file: str) -> list[str]:

@@ -108,7 +108,7 @@ def _measure_python(modules: list[Module]) -> Iterator[tuple[str, str]]:
     kernels = [m for m in modules if m.path.parts[1] in ("methods", "attacks") and m.compiles]
     share = sum(len(module.comments) for module in kernels) / sum(module.length for module in kernels)
     yield "kernels: share of comment lines", f"{100 * share:.1f} %"
-    functions = [(module, *found) for module in modules for found in module.iter_functions()]
+    functions = [(module, *pair) for module in modules for pair in module.iter_functions()]
     bodies = [module.measure_body(function) for module, function, _ in functions]
     public = [_count_parameters(function) for _, function, is_public in functions if is_public]
     yield "body of a function, p50 / p90 / max", _format_spread(bodies)
@@ -132,22 +132,22 @@ def read_modules(root: Path) -> list[Module]:
 def measure_tree(root: Path) -> dict[str, str]:
     """Measure the tree under a folder; returns figures as text by what they are of."""
     modules = read_modules(root)
-    found = {name.replace("_", " "): f"{size:,}" for name, size in measure_limits(root, modules).items()}
-    found.update(_measure_python(modules))
-    found.update(_measure_sql(root))
+    figures = {name.replace("_", " "): f"{size:,}" for name, size in measure_limits(root, modules).items()}
+    figures.update(_measure_python(modules))
+    figures.update(_measure_sql(root))
     by_package = Counter[str]()
     for module in modules:
         by_package["/".join(module.path.parts[1:-1][: 2 if module.path.parts[1] == "methods" else 1]) or "-"] += (
             module.length
         )
-    return found | {f"lines of {name}": f"{number:,}" for name, number in sorted(by_package.items())}
+    return figures | {f"lines of {name}": f"{number:,}" for name, number in sorted(by_package.items())}
 
 
 def measure_features(root: Path) -> dict[str, str]:
     """Count lines and words of each feature: a file belongs to the first that has a pattern of it."""
     kinds = {"dbanon": "*.py", "sql": "*.sql", "tests": "*.py", "docs": "*.md"}
     left = [file for folder, pattern in kinds.items() for file in sorted((root / folder).rglob(pattern))]
-    found = {}
+    features = {}
     for feature, patterns in (read_sizes()["features"] | {"the rest": [""]}).items():
         mine = [file for file in left if any(re.search(one, str(file.relative_to(root))) for one in patterns)]
         left = [file for file in left if file not in mine]
@@ -156,8 +156,8 @@ def measure_features(root: Path) -> dict[str, str]:
             *(_count_lines(of[folder]) for folder in ("dbanon", "sql", "tests")),
             sum(map(_count_words, of["docs"])),
         ]
-        found[feature] = " + ".join(f"{number:,}" for number in counts)
-    return found
+        features[feature] = " + ".join(f"{number:,}" for number in counts)
+    return features
 
 
 def read_sizes() -> dict[str, dict]:

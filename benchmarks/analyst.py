@@ -92,8 +92,8 @@ def main(rows: int) -> None:
     publish(rows)
     url = server.resolve(None).url
     with psycopg.connect(url) as owner:
-        [found] = owner.execute("SELECT rows FROM published.releases WHERE name = %s", [NAME]).fetchone()  # type: ignore[misc]
-    print(f"{found:,} rows of {CITY}")
+        [count] = owner.execute("SELECT rows FROM published.releases WHERE name = %s", [NAME]).fetchone()  # type: ignore[misc]
+    print(f"{count:,} rows of {CITY}")
     make_indexes(url)
     ask(url)
     with open_database() as database:

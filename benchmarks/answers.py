@@ -126,30 +126,30 @@ def ask_count_over_hour(asking: Asking) -> Iterator[Answer]:
 
 
 def ask_density(asking: Asking) -> Iterator[Answer]:
-    found = read_density(asking, HOUR_S)
+    bounds = read_density(asking, HOUR_S)
     true = asking.truth.cells(CELL_M, HOUR_S)
     cell = max(true, key=lambda one: true[one])
     naive = """SELECT sum(subjects) FILTER (WHERE ST_Intersects(ST_Centroid(region), AREA))::float8
         / count(DISTINCT valid_from) FROM RELEASE WHERE period && %(hour)s"""
     by_hand = asking.ask_number(naive, area=shapely.box(*(np.array([*cell, cell[0] + 1, cell[1] + 1]) * CELL_M)).wkt)
-    yield Answer("cabs in the busiest km²", by_hand, *found[cell], true[cell], *count_others(found, true, cell))
+    yield Answer("cabs in the busiest km²", by_hand, *bounds[cell], true[cell], *count_others(bounds, true, cell))
 
 
-def count_others(found: Mapping, true: Mapping, but: object) -> tuple[int, int]:
+def count_others(bounds: Mapping, true: Mapping, but: object) -> tuple[int, int]:
     """Count the answers, but one, and those of them that have the truth outside their bounds."""
-    rest = [Answer("", 0, *found.get(one, (0, 0, 0)), true.get(one, 0)) for one in true | found if one != but]
+    rest = [Answer("", 0, *bounds.get(one, (0, 0, 0)), true.get(one, 0)) for one in true | bounds if one != but]
     return len(rest), sum(not answer.within for answer in rest)
 
 
 def read_density(asking: Asking, span: Span) -> dict[tuple[int, int], list[float]]:
     query = """SELECT ST_XMin(cell), ST_YMin(cell), at_least, expected, at_most
         FROM published.density('RELEASE', %(cell_m)s, %(span)s)"""
-    found = asking.ask_rows(query, cell_m=CELL_M, span=format_span(span))
-    return {(round(x / CELL_M), round(y / CELL_M)): bounds for x, y, *bounds in found}
+    rows = asking.ask_rows(query, cell_m=CELL_M, span=format_span(span))
+    return {(round(x / CELL_M), round(y / CELL_M)): bounds for x, y, *bounds in rows}
 
 
 def ask_flows(asking: Asking) -> Iterator[Answer]:
-    found, true = read_flows(asking, HOUR_S), asking.truth.flows(DISTRICTS, HOUR_S)
+    bounds, true = read_flows(asking, HOUR_S), asking.truth.flows(DISTRICTS, HOUR_S)
     pair = max((one for one in true if one[0] != one[1]), key=lambda one: true[one])
     naive = """WITH place AS (SELECT DISTINCT ON (record_id) record_id, ST_Centroid(first_value(region) OVER o) AS a,
             ST_Centroid(region) AS b FROM RELEASE WHERE period && %(hour)s
@@ -159,7 +159,7 @@ def ask_flows(asking: Asking) -> Iterator[Answer]:
         WHERE (f.district, t.district) = (%(origin)s, %(destination)s)"""
     by_hand = asking.ask_number(naive, origin=pair[0], destination=pair[1])
     yield Answer(
-        "the greatest flow of two districts", by_hand, *found[pair], true[pair], *count_others(found, true, pair)
+        "the greatest flow of two districts", by_hand, *bounds[pair], true[pair], *count_others(bounds, true, pair)
     )
 
 
@@ -176,11 +176,9 @@ def ask_crossings(asking: Asking) -> Iterator[Answer]:
             FROM RELEASE WHERE period && %(hour)s)
         SELECT sum(subjects) FROM place WHERE ST_LineCrossingDirection(AREA, ST_MakeLine(a, b)) = %(sign)s"""
     line = shapely.LineString(LINE).wkt
-    found = asking.ask_rows(
-        "SELECT * FROM published.crossings('RELEASE', AREA, %(hour)s) ORDER BY direction", area=line
-    )
+    rows = asking.ask_rows("SELECT * FROM published.crossings('RELEASE', AREA, %(hour)s) ORDER BY direction", area=line)
     true = asking.truth.crossings(LINE, HOUR_S)
-    for (direction, low, high), sign, way in zip(found, (1, -1), ("west", "east"), strict=True):
+    for (direction, low, high), sign, way in zip(rows, (1, -1), ("west", "east"), strict=True):
         by_hand = asking.ask_number(naive, area=line, sign=sign)
         yield Answer(f"cabs that crossed Van Ness, {way}wards", by_hand, low, None, high, true[direction])
 
@@ -250,10 +248,10 @@ def spread(truth: Truth, span: Span) -> dict[tuple[int, int], float]:
     """What `ask_density` expects: the mean number, or, where rows hold at some time, each person's one by its fixes."""
     if not truth.some_time:
         return truth.cells(CELL_M, span)
-    found = truth.during(span)
-    weight = 1 / np.bincount(found.person)[found.person]
+    movements = truth.during(span)
+    weight = 1 / np.bincount(movements.person)[movements.person]
     cells: dict[tuple[int, int], float] = {}
-    for i, j, one in zip(found.x // CELL_M, found.y // CELL_M, weight, strict=True):
+    for i, j, one in zip(movements.x // CELL_M, movements.y // CELL_M, weight, strict=True):
         cells[int(i), int(j)] = cells.get((int(i), int(j)), 0) + one
     return cells
 
@@ -281,9 +279,9 @@ def draw_hours(asking: Asking, rng: np.random.Generator) -> Drawn:
 def draw_densities(asking: Asking, rng: np.random.Generator) -> Drawn:
     for _ in range(QUESTIONS_EACH // 10):
         span = draw_hour(rng, asking.truth)
-        found, true, seen = read_density(asking, span), spread(asking.truth, span), asking.truth.cells(CELL_M, span)
-        for cell in true | found:
-            low, expected, high = found.get(cell, (0, 0, 0))
+        bounds, true, seen = read_density(asking, span), spread(asking.truth, span), asking.truth.cells(CELL_M, span)
+        for cell in true | bounds:
+            low, expected, high = bounds.get(cell, (0, 0, 0))
             inside = low - 1e-6 <= seen.get(cell, 0) <= high + 1e-6
             yield 0 if inside else np.inf, expected, np.inf, true.get(cell, 0)
 
@@ -291,9 +289,9 @@ def draw_densities(asking: Asking, rng: np.random.Generator) -> Drawn:
 def draw_flows(asking: Asking, rng: np.random.Generator) -> Drawn:
     for _ in range(QUESTIONS_EACH // 10):
         span = draw_hour(rng, asking.truth)
-        found, true = read_flows(asking, span), asking.truth.flows(DISTRICTS, span)
-        for pair in true | found:
-            yield *found.get(pair, (0, 0, 0)), true[pair]  # type: ignore[misc]
+        bounds, true = read_flows(asking, span), asking.truth.flows(DISTRICTS, span)
+        for pair in true | bounds:
+            yield *bounds.get(pair, (0, 0, 0)), true[pair]  # type: ignore[misc]
 
 
 def draw_stays(asking: Asking, rng: np.random.Generator) -> Drawn:

@@ -132,13 +132,11 @@ def measure_cpu_s(database: Database) -> float:
 def time_statement(database: Database, what: str, statement: str, values: dict[str, object]) -> None:
     began, used = time.perf_counter(), measure_cpu_s(database)
     with database.connection.cursor() as cursor:
-        found = (
-            cursor.execute(statement, values).fetchone() if statement == MEASURE or "measured" in statement else None
-        )
-        if found is None:
+        row = cursor.execute(statement, values).fetchone() if statement == MEASURE or "measured" in statement else None
+        if row is None:
             cursor.execute(statement, values)
     spent = f"{time.perf_counter() - began:>6.1f} s {measure_cpu_s(database) - used:>6.1f} s CPU"
-    print(f"{what:<42}{spent}  {found or ''}", flush=True)
+    print(f"{what:<42}{spent}  {row or ''}", flush=True)
 
 
 def measure_made(database: Database, n: int) -> None:

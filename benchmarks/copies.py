@@ -55,16 +55,16 @@ def measure_loads() -> None:
                 "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('a', 32610, 1, 1) RETURNING dataset_id"
             ).fetchone()
             for triples in (1_600, 6_400, 64_000, 640_000):
-                found = [find_least_share(connection, known[0], triples, names) for names in (2, 3)]
-                print(f"| {triples:,} | {' | '.join(found)} |", flush=True)
+                shares = [find_least_share(connection, known[0], triples, names) for names in (2, 3)]
+                print(f"| {triples:,} | {' | '.join(shares)} |", flush=True)
             connection.rollback()
 
 
 def find_least_share(connection: psycopg.Connection[Any], dataset: int, triples: int, names: int) -> str:
     for percent in (*range(5, 30), *range(30, 100, 5), 100):
         draws = (np.random.default_rng([triples, names, seed]) for seed in range(OF))
-        found = sum(is_found(connection, dataset, draw_names(rng, triples, names, percent / 100)) for rng in draws)
-        if found >= OF - 1:
+        hits = sum(is_found(connection, dataset, draw_names(rng, triples, names, percent / 100)) for rng in draws)
+        if hits >= OF - 1:
             return f"{percent} %"
     return "not found"
 
@@ -96,8 +96,8 @@ def measure_changes(asked: list[str]) -> None:
             one = [measure_change(server.url, folder, kind, seed) for seed in range(SEEDS)]
             shared, at_load, at_run, least, alone = (list(column) for column in zip(*one, strict=True))
             noticed = f"{sum(at_load)} of {SEEDS} | {sum(at_run)} of {SEEDS}"
-            found = f"{np.mean(shared):.0%} | {noticed} | {min(least):.0%} | {np.mean(alone):.0%}"
-            print(f"| {kind} | {found} |", flush=True)
+            line = f"{np.mean(shared):.0%} | {noticed} | {min(least):.0%} | {np.mean(alone):.0%}"
+            print(f"| {kind} | {line} |", flush=True)
 
 
 def measure_change(url: str, folder: Path, kind: str, seed: int) -> tuple[float, bool, bool, float, float]:
@@ -143,9 +143,9 @@ def measure_strangers() -> None:
     print("\n| people | method | runs | that count any | most names together | names compared, median | s a run |")
     print("|---|---|---|---|---|---|---|")
     for what, family, algorithm, given, data in list_strangers():
-        found, seconds = zip(*(judge(one, family, algorithm, given) for one in data), strict=True)
-        named, compared = ([one[figure] for one in found] for figure in ("names_together", "names_compared"))
-        counted = f"{len(found)} | {sum(number > 0 for number in named)} | {max(named)} | {np.median(compared):.0f}"
+        figures, seconds = zip(*(judge(one, family, algorithm, given) for one in data), strict=True)
+        named, compared = ([one[figure] for one in figures] for figure in ("names_together", "names_compared"))
+        counted = f"{len(figures)} | {sum(number > 0 for number in named)} | {max(named)} | {np.median(compared):.0f}"
         print(
             f"| {what} | {family} {algorithm or ''} k = {given['k']} | {counted} | {np.mean(seconds):.2f} |", flush=True
         )

@@ -51,8 +51,8 @@ def make_positions(objects: int, whole_share: float) -> _positions.Positions:
     )  # fmt: skip
     everything = QuasiIdentifiers(subject=np.repeat(np.arange(objects), np.diff(offset)), t=t)
     rank = np.random.default_rng(SEED).permutation(objects)
-    found, _ = _positions.find(data, Parameters(step_s=STEP_S, max_gap_s=STEP_S), rank, everything)
-    return found
+    positions, _ = _positions.find(data, Parameters(step_s=STEP_S, max_gap_s=STEP_S), rank, everything)
+    return positions
 
 
 def draw_known(whole: _positions.Positions, most: int) -> _positions.Positions:

@@ -123,8 +123,8 @@ def measure_spans(cloaks: Cloaks) -> tuple[float, ...]:
 def add_stored(database: Database, told: dict[str, Any]) -> dict[str, Any]:
     """Add what SQL finds in the stored rows of a run."""
     run = {"run": told["run_id"]}
-    found = [database.connection.execute(query, run).fetchone() for query in (COVERED, SPANS)]
-    return {**told, "covered": found[0], "spans": found[1]}
+    rows = [database.connection.execute(query, run).fetchone() for query in (COVERED, SPANS)]
+    return {**told, "covered": rows[0], "spans": rows[1]}
 
 
 def report(told: dict[str, Any], name: str) -> None:

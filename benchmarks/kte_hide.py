@@ -134,9 +134,9 @@ def hide_samples(samples: Samples, **given: object) -> tuple[Hidden, str, str]:
     params = METHODS["kte"].parse(given, "kte-hide")
     rank = np.random.default_rng(SEED).permutation(int(samples.subject.max()) + 1)
     began, used = time.perf_counter(), time.process_time()
-    found = hide(samples, params, rank, np.random.default_rng(SEED))
+    hidden = hide(samples, params, rank, np.random.default_rng(SEED))
     spent = f"{time.perf_counter() - began:>8.1f}{time.process_time() - used:>8.1f}"
-    return found, spent, _format_figures(found, samples)
+    return hidden, spent, _format_figures(hidden, samples)
 
 
 SPENT = f"{'s':>8}{'CPU s':>8}"
@@ -144,19 +144,19 @@ HEADS = "".join(f"{f'{unit} {name}':>9}" for unit in ("km", "min") for name in (
 HEADS += "".join(f"{name:>11}" for name in (*REASONS, "out %"))
 
 
-def _format_figures(found: Hidden, samples: Samples) -> str:
-    number = found.run_end - found.run_begin
-    out = [100 * number[found.reason == reason].sum() / number.sum() for reason in range(len(REASONS))]
+def _format_figures(hidden: Hidden, samples: Samples) -> str:
+    number = hidden.run_end - hidden.run_begin
+    out = [100 * number[hidden.reason == reason].sum() / number.sum() for reason in range(len(REASONS))]
     figures = [
-        value for values in measure_spans(found, samples) for value in (values.mean(), *np.quantile(values, QUARTERS))
+        value for values in measure_spans(hidden, samples) for value in (values.mean(), *np.quantile(values, QUARTERS))
     ]
     cells = [f"{value:>9.2f}" for value in figures[:4]] + [f"{value:>9.1f}" for value in figures[4:]]
     return "".join(cells) + "".join(f"{share:>11.2f}" for share in (*out, sum(out)))
 
 
-def measure_spans(found: Hidden, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+def measure_spans(hidden: Hidden, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """Kilometres and minutes of each generalised sample."""
-    merged, box = found.merged, found.merged.box
+    merged, box = hidden.merged, hidden.merged.box
     km = (box[:, 2] - box[:, 0] + box[:, 3] - box[:, 1] + 2) * samples.grid_m / 1000
     return km, (merged.last - merged.first + 1) * samples.grid_s / 60
 
@@ -165,18 +165,18 @@ def print_by_tau(name: str, samples: Samples) -> None:
     """Print figures 6 and 8: granularity and suppression against tau."""
     print(f"\n{name}, tau = leak\n{'tau min':>7}{SPENT}{HEADS}")
     for tau in TAU_MIN:
-        found, spent, figures = hide_samples(samples, tau_s=60 * tau, leak_s=60 * tau)
+        hidden, spent, figures = hide_samples(samples, tau_s=60 * tau, leak_s=60 * tau)
         print(f"{tau:>7}{spent}{figures}", flush=True)
         if tau == 30:
-            day = format_by_hour(found, samples)
+            day = format_by_hour(hidden, samples)
     print(f"\n{name}, tau = leak = 30 min, by the hour (UTC) of every second one\n{day}", flush=True)
 
 
-def format_by_hour(found: Hidden, samples: Samples) -> str:
+def format_by_hour(hidden: Hidden, samples: Samples) -> str:
     """Figure 9: mean spans of the rows that begin in each hour of the day, and its samples left out."""
-    row_hour, hour = found.merged.first * samples.grid_s // 3600 % 24, samples.slot * samples.grid_s // 3600 % 24
-    out = np.repeat(~found.kept, found.run_end - found.run_begin)
-    means = [_average_by_hour(row_hour, values) for values in measure_spans(found, samples)] + [
+    row_hour, hour = hidden.merged.first * samples.grid_s // 3600 % 24, samples.slot * samples.grid_s // 3600 % 24
+    out = np.repeat(~hidden.kept, hidden.run_end - hidden.run_begin)
+    means = [_average_by_hour(row_hour, values) for values in measure_spans(hidden, samples)] + [
         _average_by_hour(hour, 100.0 * out)
     ]
     lines = [f"{'hour':<9}" + "".join(f"{at:>7}" for at in range(0, 24, 2))]
@@ -200,10 +200,10 @@ def print_improvement(name: str, samples: Samples) -> None:
 
 def _format_line(samples: Samples, **given: object) -> str:
     """Seconds, figures, and the paper's cost, slots times cells, of a published sample."""
-    found, spent, figures = hide_samples(samples, **given)
-    box, merged = found.merged.box, found.merged
+    hidden, spent, figures = hide_samples(samples, **given)
+    box, merged = hidden.merged.box, hidden.merged
     cost = (merged.last - merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)
-    return f"{spent}{figures}{cost.sum() / (found.run_end - found.run_begin)[found.kept].sum():>9.1f}"
+    return f"{spent}{figures}{cost.sum() / (hidden.run_end - hidden.run_begin)[hidden.kept].sum():>9.1f}"
 
 
 def print_pairs_missed(name: str, samples: Samples) -> None:

@@ -41,12 +41,12 @@ def take_part(questions: Questions, every: int) -> Questions:
 
 def count_plainly(movements: Movements, questions: Questions) -> list[int]:
     """Go through all positions for each question."""
-    found = []
+    counts = []
     for side, left, low, at in zip(questions.side_m, questions.x, questions.y, questions.since, strict=True):
         near = (movements.t == at) & (movements.x >= left) & (movements.x <= left + side)
         near &= (movements.y >= low) & (movements.y <= low + side)
-        found.append(len(np.unique(movements.person[near])))
-    return found
+        counts.append(len(np.unique(movements.person[near])))
+    return counts
 
 
 def run(way: str, people: int, moments: int, queries: int) -> None:

@@ -65,7 +65,7 @@ def make_objects(objects: int, size: int, instants: int) -> tuple[Trajectories, 
     return data, QuasiIdentifiers(subject=number.astype(np.int64), t=known)
 
 
-def measure_distortions(positions: _positions.Positions, found: _classes.Classes) -> tuple[float, float]:
+def measure_distortions(positions: _positions.Positions, classes: _classes.Classes) -> tuple[float, float]:
     """Compare counts of what is published in random rectangles at random instants with those of the objects."""
     rng = np.random.default_rng(SEED)
     extent = np.array([positions.x.max() + 1, positions.y.max() + 1])
@@ -73,9 +73,9 @@ def measure_distortions(positions: _positions.Positions, found: _classes.Classes
     low = np.floor(rng.random((QUERY_COUNT, 2)) * (extent - side + 1))
     off = []
     for t in rng.integers(0, positions.x.shape[1], QUERY_COUNT):
-        x, y, of = positions.x[:, t], positions.y[:, t], found.of[:, t]
+        x, y, of = positions.x[:, t], positions.y[:, t], classes.of[:, t]
         exact = np.stack([x, y, x, y])
-        box = np.where(of >= 0, found.box[of].T, exact) if len(found.box) else exact
+        box = np.where(of >= 0, classes.box[of].T, exact) if len(classes.box) else exact
         for (x0, y0), (x1, y1) in zip(low, low + side - 1, strict=True):
             inside = int(((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)).sum())
             possibly = int(((box[0] <= x1) & (box[2] >= x0) & (box[1] <= y1) & (box[3] >= y0)).sum())
@@ -98,11 +98,11 @@ def measure_case(objects: int, k: int, size: int, instants: int, way: str) -> di
     del data
     began, used = time.perf_counter(), time.process_time()
     sets = _rows.ALGORITHMS[algorithm](positions, _positions.number_places(positions), params)
-    found = _classes.build_classes(positions, sets)
+    classes = _classes.build_classes(positions, sets)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     peak_mb = memory.measure_peak_mb()
-    possibly, definitely = measure_distortions(positions, found)
-    figures = _classes.measure_classes(found, data_rows, k, 1.0)
+    possibly, definitely = measure_distortions(positions, classes)
+    figures = _classes.measure_classes(classes, data_rows, k, 1.0)
     return {"s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "possibly": possibly, "definitely": definitely, **figures}
 
 

@@ -48,7 +48,7 @@ def run_and_print(what: str, words: tuple[str, ...]) -> dict[str, object]:
 
 def print_sizes() -> None:
     with open_database() as database:
-        found = {
+        sizes = {
             name: database.connection.execute("SELECT pg_total_relation_size(%s)", [f"dbanon.{name}"]).fetchone()[0]
             for name in (*STORED, "trajectory", "quasi_identifier")
         }
@@ -56,7 +56,7 @@ def print_sizes() -> None:
         release = database.connection.execute(
             "SELECT pg_total_relation_size(format('dbanon.release_%s', release_id)) FROM dbanon.release"
         ).fetchone()[0]
-    mb = {name: size / 2**20 for name, size in found.items()}
+    mb = {name: size / 2**20 for name, size in sizes.items()}
     print("MB: " + ", ".join(f"{name} {size:,.0f}" for name, size in mb.items()))
     print(
         f"published: {rows:,} rows, {release / 2**20:,.0f} MB, {release / max(rows, 1):.0f} bytes a row\n", flush=True

@@ -89,13 +89,13 @@ class Fix(NamedTuple):
 
 def read_fixes(cabs: int) -> list[Fix]:
     """Read the day: of each cab the first fix of each minute, inside of the city's box."""
-    found = dict[tuple[str, int], Fix]()
+    fixes = dict[tuple[str, int], Fix]()
     with gzip.open(CABS, "rt", newline="") as file:
         for row in csv.DictReader(file):
             fix = Fix(row["cab_id"], int(row["t"]), float(row["lon"]), float(row["lat"]))
             if int(fix.cab) < cabs and BOX[0] < fix.lon < BOX[2] and BOX[1] < fix.lat < BOX[3]:
-                found.setdefault((fix.cab, fix.t // MINUTE_S), fix)
-    return sorted(found.values())
+                fixes.setdefault((fix.cab, fix.t // MINUTE_S), fix)
+    return sorted(fixes.values())
 
 
 def write(file: Path, rows: Sequence[Iterable[Any]], header: str = "id,time,lon,lat") -> None:
@@ -294,10 +294,10 @@ def run_anon(url: str, rows: list[Fix], place: Path) -> Path:
 
 def cut_stretches(rows: list[Fix]) -> list[list[Fix]]:
     """Cut each cab's day into its hours; those of one fix are no sequence."""
-    found = dict[tuple[str, int], list[Fix]]()
+    stretches = dict[tuple[str, int], list[Fix]]()
     for row in rows:
-        found.setdefault((row.cab, row.t // HOUR_S), []).append(row)
-    return [one for one in found.values() if len(one) > 1]
+        stretches.setdefault((row.cab, row.t // HOUR_S), []).append(row)
+    return [one for one in stretches.values() if len(one) > 1]
 
 
 def convert_to_metres(lon: float, lat: float) -> tuple[float, float]:
@@ -470,16 +470,16 @@ def follow(rows: Rows, case: np.ndarray) -> float | None:
 def find_around(rows: Rows, t: float, longest: float) -> np.ndarray:
     """Find the rows that are true within 5 minutes of a time."""
     low, high = np.searchsorted(rows.since, [t - NEAR_S - longest, t + NEAR_S + 1e-6])
-    found = np.arange(low, high)
-    return found[rows.until[found] >= t - NEAR_S]
+    index = np.arange(low, high)
+    return index[rows.until[index] >= t - NEAR_S]
 
 
 # --- measuring
 
 
 def format_figures(figures: list[Figure], right: float, shown: Sequence[str]) -> str:
-    found = {one.name: one.value for one in figures}
-    return "".join(f"{math.nan if found[one] is None else found[one]:>12,.3g}" for one in shown) + f"{right:>12.0%}"
+    values = {one.name: one.value for one in figures}
+    return "".join(f"{math.nan if values[one] is None else values[one]:>12,.3g}" for one in shown) + f"{right:>12.0%}"
 
 
 def describe_unicity(cabs: Tracks) -> str:
@@ -509,7 +509,7 @@ def list_peers(
         write(place / "out.csv", rows if step is None else round_places(rows, step))
         return place / "out.csv"
 
-    found: dict[str, Callable[[Path], Path]] = {
+    peers: dict[str, Callable[[Path], Path]] = {
         "by hand, new names": partial(run_by_hand, step=None),
         "by hand, rounded to 100 m": partial(run_by_hand, step=0.001),
         "by hand, rounded to 1 km": partial(run_by_hand, step=0.01),
@@ -525,10 +525,10 @@ def list_peers(
     if asked.privkit:
         for radius_m in (200.0, 1_000.0):
             noise = partial(run_planar_laplace, asked.privkit, rows, radius_m=radius_m)
-            found[f"privkit, planar Laplace, {radius_m:,.0f} m"] = noise
+            peers[f"privkit, planar Laplace, {radius_m:,.0f} m"] = noise
     if asked.mdl:
         swap = {"spatial_thold": 0.1, "temporal_thold": 60, "seed": SEED}
-        found["mdl-anonymizer, SwapMob"] = partial(run_mdl, asked.mdl_python, asked.mdl, rows, method="SwapMob", **swap)
+        peers["mdl-anonymizer, SwapMob"] = partial(run_mdl, asked.mdl_python, asked.mdl, rows, method="SwapMob", **swap)
         distance = {"name": "Martinez2021", "params": {"p_lambda": 0.0066}}
         micro = {
             "k": 5,
@@ -536,18 +536,18 @@ def list_peers(
             "aggregation_method": {"name": "Mean_trajectory"},
         }
         grouped = partial(run_mdl, asked.mdl_python, asked.mdl, rows, method="Microaggregation", **micro)
-        found["mdl-anonymizer, microaggregation, k 5"] = grouped
+        peers["mdl-anonymizer, microaggregation, k 5"] = grouped
     if asked.ldptrace:
-        found["LDPTrace, epsilon 1"] = partial(run_ldptrace, asked.ldptrace, rows)
+        peers["LDPTrace, epsilon 1"] = partial(run_ldptrace, asked.ldptrace, rows)
     if asked.dpmr:
-        found["dp-mobility-report, epsilon 1"] = partial(run_mobility_report, asked.dpmr, rows)
+        peers["dp-mobility-report, epsilon 1"] = partial(run_mobility_report, asked.dpmr, rows)
     if asked.adatrace:
-        found["AdaTrace, epsilon 1"] = partial(run_adatrace, asked.adatrace, rows)
+        peers["AdaTrace, epsilon 1"] = partial(run_adatrace, asked.adatrace, rows)
     if asked.arx:
-        found["ARX, k 5, half hours"] = partial(run_arx, asked.arx, rows)
+        peers["ARX, k 5, half hours"] = partial(run_arx, asked.arx, rows)
     if asked.anon:
-        found["PostgreSQL Anonymizer, noise of 500 m"] = partial(run_anon, url, rows)
-    return found
+        peers["PostgreSQL Anonymizer, noise of 500 m"] = partial(run_anon, url, rows)
+    return peers
 
 
 def main() -> None:

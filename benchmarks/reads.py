@@ -68,9 +68,9 @@ def main(sizes: list[int], *, keep: bool) -> None:
     print(f"{'n':>9}  {'how':<6} {'seconds':>8} {'million fixes/s':>16} {'peak MB':>8} {'of arrays, MB':>14}")
     results = {}
     for n, how in [(20_000, "plain"), (20_000, "fast"), *((n, "fast") for n in sizes)]:
-        found = results[n, how] = measure_elsewhere(how, datasets[n])
-        rate, arrays = n * INSTANTS / found["seconds"] / 1e6, n * (INSTANTS * 24 + 24) / 1e6
-        print(f"{n:>9}  {how:<6} {found['seconds']:>8.2f} {rate:>16.1f} {found['peak_mb']:>8.0f} {arrays:>14.0f}")
+        result = results[n, how] = measure_elsewhere(how, datasets[n])
+        rate, arrays = n * INSTANTS / result["seconds"] / 1e6, n * (INSTANTS * 24 + 24) / 1e6
+        print(f"{n:>9}  {how:<6} {result['seconds']:>8.2f} {rate:>16.1f} {result['peak_mb']:>8.0f} {arrays:>14.0f}")
     slow, quick = results[20_000, "plain"], results[20_000, "fast"]
     print(f"ratio at 20,000: {slow['seconds'] / quick['seconds']:.0f}, same values: {slow['sum'] == quick['sum']}")
     if not keep:

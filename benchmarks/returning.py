@@ -127,8 +127,8 @@ def list_drawings(
     starts = np.unique(runs[0].start[runs[0].offset[:-1]])
     at = np.searchsorted(starts, t, side="right") - 1
     inside = (at >= 0) & (t < starts[at] + length * 60)
-    found = [bundles.of.get(pair, -1) for pair in zip(at[inside].tolist(), sender[inside].tolist(), strict=True)]
-    yield f"{what}: requests", bundles, np.array([entry for entry in found if entry >= 0])
+    entries = [bundles.of.get(pair, -1) for pair in zip(at[inside].tolist(), sender[inside].tolist(), strict=True)]
+    yield f"{what}: requests", bundles, np.array([entry for entry in entries if entry >= 0])
 
 
 def measure_chance() -> None:

@@ -69,21 +69,21 @@ def run(data: Trajectories, requests: Requests, **given: Any) -> Cloaks:
 
 def list_bundles(cloaks: Cloaks) -> dict[int, dict[int, frozenset[int]]]:
     """The bundle of each cab by the start of each window."""
-    found: dict[int, dict[int, frozenset[int]]] = {}
+    bundles: dict[int, dict[int, frozenset[int]]] = {}
     for record, members in enumerate(
         np.split(cloaks.member_trajectory, np.cumsum(np.bincount(cloaks.member_record))[1:-1])
     ):
         own = frozenset(members.tolist())
-        found.setdefault(int(cloaks.start[cloaks.offset[record]]), {}).update(dict.fromkeys(own, own))
-    return found
+        bundles.setdefault(int(cloaks.start[cloaks.offset[record]]), {}).update(dict.fromkeys(own, own))
+    return bundles
 
 
 def measure_linked(cloaks: Cloaks, windows: int, k: int) -> tuple[float, float]:
     """Shares of cabs left among fewer than k, and alone, by who intersects their bundles of successive windows."""
-    found = [own for _, own in sorted(list_bundles(cloaks).items())]
+    parts = [own for _, own in sorted(list_bundles(cloaks).items())]
     left = [
         len(frozenset.intersection(*(part[cab] for part in run)))
-        for run in zip(*(found[at:] for at in range(windows)), strict=False)
+        for run in zip(*(parts[at:] for at in range(windows)), strict=False)
         for cab in set.intersection(*(set(part) for part in run))
     ]
     return float(np.mean(np.array(left) < k)), float(np.mean(np.array(left) == 1))

@@ -139,10 +139,10 @@ def open_engine(name: str) -> Iterator[Tasks]:
 
 def list_family(pid: int) -> list[int]:
     """List a process and all below it."""
-    found = [pid]
+    pids = [pid]
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        found += [one for child in (thread / "children").read_text().split() for one in list_family(int(child))]
-    return found
+        pids += [one for child in (thread / "children").read_text().split() for one in list_family(int(child))]
+    return pids
 
 
 def measure_cpu_s() -> float:
@@ -202,20 +202,20 @@ def measure(name: str) -> None:
 
 def count_hangs(kills: int) -> dict[str, int]:
     """Count the calls that do not end when a helper is killed while it sends."""
-    found = {"executor": 0, "helpers": 0}
+    hangs = {"executor": 0, "helpers": 0}
     tasks._WORTH_S = 0
     rng = random.Random(SEED)
-    for name in list(found) * kills:
+    for name in list(hangs) * kills:
         going, killed, ended = threading.Event(), threading.Event(), threading.Event()
         threading.Thread(target=send_much, args=(name, going, killed, ended), daemon=True).start()
         going.wait()
         time.sleep(rng.random() / 10)
         os.kill(rng.choice(multiprocessing.active_children()).pid or 0, signal.SIGKILL)
         killed.set()
-        found[name] += not ended.wait(60)
+        hangs[name] += not ended.wait(60)
         for one in multiprocessing.active_children():
             one.kill()
-    return found
+    return hangs
 
 
 def send_much(name: str, going: threading.Event, killed: threading.Event, ended: threading.Event) -> None:
@@ -304,8 +304,8 @@ def main() -> None:
     elif options.people:
         replay(options.people)
     elif options.kills:
-        found = ", ".join(f"{number} with {name}" for name, number in count_hangs(options.kills).items())
-        print(f"of {options.kills} calls each, these hung after a helper was killed: {found}")
+        counts = ", ".join(f"{number} with {name}" for name, number in count_hangs(options.kills).items())
+        print(f"of {options.kills} calls each, these hung after a helper was killed: {counts}")
         sys.stdout.flush()
         os._exit(0)  # without waiting for an executor that hangs
     else:

@@ -273,17 +273,17 @@ def print_lines(cases: Cases, listed: Iterable[Case], also: str = "people", base
     print_rule(13)
     for case in listed:
         head = f"{case.people:,}", case.instants, case.k, case.way
-        found = cases.measure(case)
-        if found is None:
+        row = cases.measure(case)
+        if row is None:
             print_row(*head, f"> {cases.limit_s:.0f}", *[""] * 8)
             continue
         beside = cases.measure(dataclasses.replace(case, way=base))
-        of = f"{found['mbr_cost_m2'] / beside['mbr_cost_m2']:.2f}" if beside else ""
-        bound = f"{found['mbr_cost_bound_m2']:.2e} ± {found['mbr_cost_bound_error_m2']:.0e}"
-        verified = f"{found['clauses']} clauses" if not found["broken"] else "BROKEN: " + ", ".join(found["broken"])
+        of = f"{row['mbr_cost_m2'] / beside['mbr_cost_m2']:.2f}" if beside else ""
+        bound = f"{row['mbr_cost_bound_m2']:.2e} ± {row['mbr_cost_bound_error_m2']:.0e}"
+        verified = f"{row['clauses']} clauses" if not row["broken"] else "BROKEN: " + ", ".join(row["broken"])
         print_row(
-            *head, f"{found['s']:.2f}", f"{found['cpu_s']:.2f}", f"{found['peak_mb']:,.0f}", f"{found['bundles']:,}",
-            f"{found['mbr_cost_m2']:.3e}", of, bound, f"{found['quadrant_cost_m2']:.3e}", verified,
+            *head, f"{row['s']:.2f}", f"{row['cpu_s']:.2f}", f"{row['peak_mb']:,.0f}", f"{row['bundles']:,}",
+            f"{row['mbr_cost_m2']:.3e}", of, bound, f"{row['quadrant_cost_m2']:.3e}", verified,
         )  # fmt: skip
 
 
@@ -310,9 +310,9 @@ def print_figures(cases: Cases, sizes: list[int]) -> None:
     print_row("people", *PHASES, REST)
     print_rule(len(PHASES) + 2)
     for case in list_phase_cases("network", sizes):
-        found = cases.measure(case)
-        if found:
-            print_row(f"{case.people:,}", *(f"{s:.3f}" for s in found["phases"].values()))
+        row = cases.measure(case)
+        if row:
+            print_row(f"{case.people:,}", *(f"{s:.3f}" for s in row["phases"].values()))
 
 
 def print_taxis(cases: Cases, cabs: int) -> None:
@@ -329,9 +329,9 @@ def print_growth(cases: Cases, sizes: list[int]) -> None:
     print_row("algorithm", f"s of {few:,}", f"s of {many:,}", "grows")
     print_rule(4)
     for way in WAYS:
-        found = [cases.measure(Case("network", n, max(LENGTHS), K, way)) for n in (few, many)]
-        told = [f"{one['s']:.2f}" if one else f"> {cases.limit_s:.0f}" for one in found]
-        ratio = f"{found[1]['s'] / found[0]['s']:.1f}-fold" if found[0] and found[1] else ""
+        rows = [cases.measure(Case("network", n, max(LENGTHS), K, way)) for n in (few, many)]
+        told = [f"{one['s']:.2f}" if one else f"> {cases.limit_s:.0f}" for one in rows]
+        ratio = f"{rows[1]['s'] / rows[0]['s']:.1f}-fold" if rows[0] and rows[1] else ""
         print_row(way, *told, ratio)
 
 

@@ -129,8 +129,8 @@ class Table:
         """Call an inner function of schema published: two whole numbers and a real one of each of its rows."""
         during = "tstzrange(to_timestamp(%s), to_timestamp(%s))"
         call = f"published.{name}(%s::published.releases, {ASKED_ROWS}, {more.format(during)})"
-        found = self.session.execute(f"SELECT {columns} FROM {call} d", [*first, self.said, *given, *span]).fetchall()
-        table = np.array(found, np.float64).reshape(-1, 3)
+        rows = self.session.execute(f"SELECT {columns} FROM {call} d", [*first, self.said, *given, *span]).fetchall()
+        table = np.array(rows, np.float64).reshape(-1, 3)
         return table[:, :2].astype(np.int64), table[:, 2]
 
 

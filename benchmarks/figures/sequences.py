@@ -124,7 +124,7 @@ def _compare(true: Tracks, a: Float, told: Tracks, e: Float) -> float | None:
 def _count_patterns(true: Tracks, told: Tracks, cell_m: float) -> tuple[Float, Float]:
     """Count every sequence that occurs, in truth and as published: float64[patterns] each."""
     cell, track, weight, is_told = _list_visits(true, told, cell_m)
-    found: list[tuple[Float, Float]] = [(np.empty(0), np.empty(0))]
+    pairs: list[tuple[Float, Float]] = [(np.empty(0), np.empty(0))]
     label, cells = cell, int(cell.max(initial=-1)) + 1
     for length in range(2, PATTERN_LENGTHS_CELLS[-1] + 1):
         # A sequence is one that is a cell shorter, and a cell: numbered again each time, so the product stays small.
@@ -135,10 +135,10 @@ def _count_patterns(true: Tracks, told: Tracks, cell_m: float) -> tuple[Float, F
         kinds, number = _number(code)
         people, of_told = weight[: len(whole)][whole], is_told[: len(whole)][whole]
         a, e = (sum_weights(number, people * part, kinds) for part in (~of_told, of_told))
-        found.append((a, e))
+        pairs.append((a, e))
         label = np.zeros(len(whole), np.int64)
         label[whole] = number
-    return np.concatenate([a for a, _ in found]), np.concatenate([e for _, e in found])
+    return np.concatenate([a for a, _ in pairs]), np.concatenate([e for _, e in pairs])
 
 
 def _list_visits(true: Tracks, told: Tracks, cell_m: float) -> tuple[Int, Int, Float, Bool]:

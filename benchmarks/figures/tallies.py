@@ -35,8 +35,8 @@ def measure_density_jsd(true: Tally, told: Tally) -> float | None:
     """
     keys, a, e = _align(true, told)
     hours, hour = np.unique(keys[:, 0], return_inverse=True)
-    found = [measure_divergence(a[hour == h], e[hour == h]) for h in range(len(hours)) if a[hour == h].sum() > 0]
-    return float(np.mean(found)) if found else None
+    divergences = [measure_divergence(a[hour == h], e[hour == h]) for h in range(len(hours)) if a[hour == h].sum() > 0]
+    return float(np.mean(divergences)) if divergences else None
 
 
 def measure_trip_jsd(true: Tally, told: Tally) -> float | None:

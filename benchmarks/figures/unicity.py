@@ -63,8 +63,8 @@ def _is_among(values: Int, ascending: Int) -> Bool:
     """Test which values are in a list; this takes less memory than `numpy.isin`, which sorts all."""
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
-    found = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    return np.asarray(ascending[found] == values)
+    index = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.asarray(ascending[index] == values)
 
 
 def _count_until_unique(known: Int, where: Int, who: Int) -> float:

@@ -1,22 +1,39 @@
 """Compiled loops of `dbanon.attacks.together`: the moves that people made, and who made them together."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from dbanon.base.kernels import compile_kernel
+from dbanon.base.trajectory import Bool, Float, Int
 
+_LEAST_KNOWN, _NEAR, _MISSED = 15, 1 / 3, 0.1  # stops; share of a move; share of the stops that are known
 _HALVINGS = 24  # finds the greatest distance to a millionth of what bounds it
 
 
+class Paths(NamedTuple):
+    """The fixes of some people, by person and time."""
+
+    first: Int  # [n + 1]: those of person i are ``[first[i], first[i + 1])``
+    t: Float  # [m]
+    x: Float  # [m]
+    y: Float  # [m]
+
+
+class Moves(NamedTuple):
+    """The moves of each person."""
+
+    distance: Float  # [n]: how far each was; 0 where the person did not make so many
+    stop: Int  # [n, moves]: the fixes at which they ended
+
+
 @compile_kernel
-def find_moves(first: Any, x: Any, y: Any, moves: Any) -> Any:
+def find_moves(paths: Paths, moves: int) -> Moves:
     """Find the greatest distance that each person moved on so often (0: never), and the fixes at which moves ended.
 
     A move ends at the first fix that is so far, or farther, from the one at which the last move ended.
     """
+    first, _, x, y = paths
     people = len(first) - 1
     distance, stop, found = np.zeros(people), np.zeros((people, moves), np.int64), np.zeros(moves, np.int64)
     for person in range(people):
@@ -42,15 +59,18 @@ def find_moves(first: Any, x: Any, y: Any, moves: Any) -> Any:
             else:
                 high = middle
         distance[person] = low
-    return distance, stop
+    return Moves(distance, stop)
 
 
 @compile_kernel
-def is_followed(stop: Any, limit: Any, begin: Any, end: Any, t: Any, x: Any, y: Any, least: Any, missed: Any) -> Any:
-    """Whether the person whose fixes go from `begin` to before `end` is within `limit` at nearly all stops of another.
+def is_followed(stop: Int, limit: float, paths: Paths, other: int) -> bool:
+    """Whether another person is within `limit` at nearly all stops of one.
 
-    A position is known between two fixes: it must be at `least` stops, and may be away at the share `missed` of these.
+    A position is known between two fixes: it must be at `_LEAST_KNOWN` stops, and may be away at the share `_MISSED` of
+    these.
     """
+    first, t, x, y = paths
+    begin, end = first[other], first[other + 1]
     known, away = 0, 0
     for at in stop:
         if t[begin] <= t[at] <= t[end - 1]:
@@ -63,24 +83,24 @@ def is_followed(stop: Any, limit: Any, begin: Any, end: Any, t: Any, x: Any, y: 
             east, north = x[before] + share * (x[after] - x[before]), y[before] + share * (y[after] - y[before])
             known += 1
             away += (east - x[at]) ** 2 + (north - y[at]) ** 2 > limit * limit
-            if away > missed * len(stop):
+            # Too many, however many of the stops that are left are known.
+            if away > _MISSED * len(stop):
                 return False
-    return known >= least and away <= missed * known
+    return known >= _LEAST_KNOWN and away <= _MISSED * known
 
 
 @compile_kernel
-def mark_together(
-    offset: Any, member: Any, first: Any, t: Any, x: Any, y: Any, distance: Any, stop: Any, near: Any, least: Any,
-    missed: Any,
-) -> Any:  # fmt: skip
-    """Mark the people who made their moves with another member of a group within `near` of a move, and that other."""
-    marked = np.zeros(len(first) - 1, np.bool_)
+def mark_together(offset: Int, member: Int, paths: Paths, moves: Moves) -> Bool:
+    """Mark the people who made their moves with another member of a group within `_NEAR` of a move, and that other."""
+    first, distance, stop = paths.first, moves.distance, moves.stop
+    marked = np.zeros(len(distance), np.bool_)
     for group in range(len(offset) - 1):
         for leader in member[offset[group] : offset[group + 1]]:
             for other in member[offset[group] : offset[group + 1]]:
                 begin, end = first[other], first[other + 1]
+                # A pair that is marked already adds nothing, and people without a move or a fix are not compared.
                 if leader == other or distance[leader] == 0 or begin == end or (marked[leader] and marked[other]):
                     continue
-                if is_followed(stop[leader], near * distance[leader], begin, end, t, x, y, least, missed):
+                if is_followed(stop[leader], _NEAR * distance[leader], paths, other):
                     marked[leader] = marked[other] = True
     return marked

@@ -18,7 +18,6 @@ from dbanon.base.trajectory import Bool, Float, Int
 
 MOVES = 20
 """With so many, no two taxis, generated people or phones travelled together: benchmarks/copies.py."""
-_LEAST_KNOWN, _NEAR, _MISSED = 15, 1 / 3, 0.1
 _MAX_MEMBERS, _MAX_PAIRS, _MAX_PEOPLE, _MAX_FIXES = 1 << 10, 1 << 19, 1 << 14, 1 << 23
 
 
@@ -110,7 +109,6 @@ def _mark(offset: Int, member: Int, paths: tuple[Int, Float, Float, Float]) -> t
     """Find who made enough moves, and who made them together."""
     from dbanon.attacks import _moves  # Numba is slow to import
 
-    first, _, x, y = paths
-    distance, stop = _moves.find_moves(first, x, y, MOVES)
-    marked = _moves.mark_together(offset, member, *paths, distance, stop, _NEAR, _LEAST_KNOWN, _MISSED)
-    return distance > 0, marked
+    arrays = _moves.Paths(*paths)
+    moves = _moves.find_moves(arrays, MOVES)
+    return moves.distance > 0, _moves.mark_together(offset, member, arrays, moves)

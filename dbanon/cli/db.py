@@ -205,14 +205,14 @@ def uninstall_schema(
     target = server.resolve(everywhere.dsn)
     replace_stderr_line(target.label)
 
-    def confirm(found: schema.Inventory) -> bool:
+    def confirm(inventory: schema.Inventory) -> bool:
         replace_stderr_line(
-            f"This deletes {format_count(found.datasets, 'dataset')} with "
-            f"{format_count(found.trajectories, 'trajectory', 'trajectories')}, {format_count(found.runs, 'run')} "
-            "and the "
-            f"releases that are live: {', '.join(found.releases) or 'none'}."
+            f"This deletes {format_count(inventory.datasets, 'dataset')} with "
+            f"{format_count(inventory.trajectories, 'trajectory', 'trajectories')}, "
+            f"{format_count(inventory.runs, 'run')} and the "
+            f"releases that are live: {', '.join(inventory.releases) or 'none'}."
         )
-        for line in found.built_on_it:
+        for line in inventory.built_on_it:
             replace_stderr_line(f"Built on it, and deleted too: {line}")
         if not yes and not sys.stdin.isatty():
             raise ParameterError("An uninstall must be confirmed. There is no terminal to ask on. Add --yes.")

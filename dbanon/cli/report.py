@@ -76,11 +76,11 @@ def _write_line(cells: Sequence[str], widths: Sequence[int], right: Sequence[boo
     return "  ".join(padded).rstrip()
 
 
-def format_health(found: Sequence[Mapping[str, Any]]) -> str:
+def format_health(findings: Sequence[Mapping[str, Any]]) -> str:
     """List problems, a line each, with the remedy."""
     levels = {1: "late", 2: "held", 3: "not known"}
     lines = []
-    for row in found:
+    for row in findings:
         since = f" Since {_write_cell(row['since'])}." if row["since"] else ""
         remedy = f" {row['remedy']}." if row["remedy"] else ""
         lines.append(f"{levels[row['level']]}: {row['what']}{since}{remedy}")
@@ -244,21 +244,21 @@ def format_plan(items: Sequence["PlanItem"]) -> str:
     return f"{format_table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
 
 
-def make_sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
+def make_sweep_json(sweep: "Sweep", file: Path | None) -> dict[str, Any]:
     """Make the object of a sweep that ``--json`` prints: a row a setting, and the results."""
-    chosen = found.chosen
+    chosen = sweep.chosen
     return {
-        "dataset": found.dataset,
-        "method": found.method,
-        "algorithm": found.algorithm,
-        "people": found.people,
-        "sample": found.sample,
-        "queries": found.queries,
-        "seed": found.seed,
-        "settings": [{name: _write_infinity(value) for name, value in row.items()} for row in found.rows()],
-        "sentences": list(found.sentences),
-        "notes": list(found.notes),
-        "command": found.write_command(chosen) if chosen else None,
+        "dataset": sweep.dataset,
+        "method": sweep.method,
+        "algorithm": sweep.algorithm,
+        "people": sweep.people,
+        "sample": sweep.sample,
+        "queries": sweep.queries,
+        "seed": sweep.seed,
+        "settings": [{name: _write_infinity(value) for name, value in row.items()} for row in sweep.rows()],
+        "sentences": list(sweep.sentences),
+        "notes": list(sweep.notes),
+        "command": sweep.write_command(chosen) if chosen else None,
         "file": str(file) if file else None,
     }
 
@@ -267,28 +267,28 @@ def _write_infinity(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def format_sweep(found: "Sweep", file: Path | None) -> str:
+def format_sweep(sweep: "Sweep", file: Path | None) -> str:
     """Lay out a sweep: a row a setting, sentences, and the command that publishes the chosen one."""
-    off = found.squares.removeprefix("squares of ") + " off"
+    off = sweep.squares.removeprefix("squares of ") + " off"
     head = ["setting", "published", off, "usable from", "rows", "seconds", "may be published", ""]
-    parts = [format_table(head, [_write_sweep_row(one) for one in found.settings])]
+    parts = [format_table(head, [_write_sweep_row(one) for one in sweep.settings])]
     reasons: dict[str, list[str]] = {}
-    for one in found.settings:
+    for one in sweep.settings:
         if one.reason:
             reasons.setdefault(one.reason, []).append(one.name)
     parts += [textwrap.fill(f"{'; '.join(names)}: {reason}", LINE_WIDTH) for reason, names in reasons.items()]
-    parts += [textwrap.fill(sentence, LINE_WIDTH) for sentence in (*found.sentences, *found.notes)]
-    chosen = found.chosen
+    parts += [textwrap.fill(sentence, LINE_WIDTH) for sentence in (*sweep.sentences, *sweep.notes)]
+    chosen = sweep.chosen
     if chosen is None:
         parts.append("No setting meets all wants and can be published.")
     else:
-        which = f"of the settings that {'meet all wants and ' if found.wants else ''}can be published"
+        which = f"of the settings that {'meet all wants and ' if sweep.wants else ''}can be published"
         said = (
             "* on the front of its promise: no other is better in share or error and as good in the other. "
             "Chosen: the strongest promise "
             f"{which}, and of these the least upper end of the error's interval. To publish it:"
         )
-        parts.append(f"{textwrap.fill(said, LINE_WIDTH)}\n  {found.write_command(chosen)}")
+        parts.append(f"{textwrap.fill(said, LINE_WIDTH)}\n  {sweep.write_command(chosen)}")
     if file is not None:
         parts.append(f"Wrote {make_visible(str(file))}. It is private: errors are computed from the true data.")
     return "\n\n".join(parts)
@@ -405,11 +405,11 @@ def _list_sizes(figures: "Iterable[Figure]") -> str:
     for one in figures:
         sizes.setdefault((one.side_m or 0, one.asked or "moment"), {})[one.name] = one
     rows = []
-    for (side, asked), found in sorted(sizes.items(), key=lambda item: (item[0][1], item[0][0])):
-        error = found["count_error"]
+    for (side, asked), by_name in sorted(sizes.items(), key=lambda item: (item[0][1], item[0][0])):
+        error = by_name["count_error"]
         ends = f"{_write_value(error.low, 'share')} to {_write_value(error.high, 'share')}"
         shown = (("bias", "share"), ("bounds_width", "people"), ("coverage", "share"))
-        others = [_write_value(found[name].value, unit) for name, unit in shown]
+        others = [_write_value(by_name[name].value, unit) for name, unit in shown]
         rows.append([format_metres(side), ASKED_WORDS[asked], _write_value(error.value, "share"), ends, *others])
     return format_table(
         ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within"], rows

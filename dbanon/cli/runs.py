@@ -40,11 +40,11 @@ def check() -> None:
 
     try:
         with open_database() as database:
-            found = database.check()
+            findings = database.check()
     except DbanonError as error:
-        found = [{"level": 3, "about": "server", "what": str(error), "since": None, "remedy": None}]
-    level = max((row["level"] for row in found), default=0)
-    show(lambda: report.format_health(found), lambda: {"level": level, "findings": found})
+        findings = [{"level": 3, "about": "server", "what": str(error), "since": None, "remedy": None}]
+    level = max((row["level"] for row in findings), default=0)
+    show(lambda: report.format_health(findings), lambda: {"level": level, "findings": findings})
     raise typer.Exit(level)
 
 

@@ -36,10 +36,10 @@ def sweep(
         _demand_known(output)
     with open_database() as database:
         database.tasks = Processes()
-        found = database.sweep(method, **options)
+        result = database.sweep(method, **options)
     if output is not None:
-        _write(output, found)
-    show(lambda: report.format_sweep(found, output), lambda: report.make_sweep_json(found, output))
+        _write(output, result)
+    show(lambda: report.format_sweep(result, output), lambda: report.make_sweep_json(result, output))
 
 
 def _demand_known(file: Path) -> None:
@@ -50,10 +50,10 @@ def _demand_known(file: Path) -> None:
         raise ParameterError(f"A sweep must be written as .html or .csv. Got '{file.name[:60]}'. Change its suffix.")
 
 
-def _write(file: Path, found: "Sweep") -> None:
+def _write(file: Path, result: "Sweep") -> None:
     """Write the page or the table."""
     from dbanon.pages.sweep import make_page
     from dbanon.releases import export
 
-    text = make_page(found, version=importlib.metadata.version("dbanon")) if file.suffix == ".html" else found.csv()
+    text = make_page(result, version=importlib.metadata.version("dbanon")) if file.suffix == ".html" else result.csv()
     export.write_text(file, text, private=True)

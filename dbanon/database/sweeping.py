@@ -91,9 +91,9 @@ def sweep_settings(database: "Database", method: str, options: Sweeping) -> Swee
     dataset = stored.find_dataset(connection, options.dataset)
     _demand_allowed(connection, options)
     combinations = _list_combinations(connection, family, algorithm, dataset, options)
-    found = _find_measured(connection, combinations, options)
-    _demand_known(options.wants, found.values())
-    missing = {place: one for place, one in enumerate(combinations) if place not in found}
+    tried = _find_measured(connection, combinations, options)
+    _demand_known(options.wants, tried.values())
+    missing = {place: one for place, one in enumerate(combinations) if place not in tried}
     if missing:
         with (
             sweep_session.open_session(database.lock_url, database.target.url) as lock_key,
@@ -102,9 +102,9 @@ def sweep_settings(database: "Database", method: str, options: Sweeping) -> Swee
             work = _Work(database, family, algorithm, options, lock_key)
             for nth, (place, one) in enumerate(missing.items()):
                 with clock.measure_time(place + 1, len(missing) - nth, one.name):
-                    found[place] = replace(_make_setting(one, work.measure(one), is_earlier=False), minute=work.minute)
-                _demand_known(options.wants, found.values())
-    marked = settings.judge((found[place] for place in range(len(combinations))), options.wants)
+                    tried[place] = replace(_make_setting(one, work.measure(one), is_earlier=False), minute=work.minute)
+                _demand_known(options.wants, tried.values())
+    marked = settings.judge((tried[place] for place in range(len(combinations))), options.wants)
     made = Sweep(
         dataset=options.dataset,
         method=method,
@@ -297,9 +297,9 @@ def _make_setting(one: _Combination, measured: Evaluation, *, is_earlier: bool) 
     )
 
 
-def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
+def _demand_known(wants: tuple[Want, ...], measured: Iterable[Setting]) -> None:
     """Refuse a want that no measured setting has a figure for; the measured settings are kept."""
-    verified = [one for one in found if one.outcome == "verified"]
+    verified = [one for one in measured if one.outcome == "verified"]
     for want in wants if verified else ():
         if want.name not in METRICS and all(one.find_value(want.name) is None for one in verified):
             known = sorted({*verified[0].figures, *verified[0].run.get("metrics", {}), *METRICS})

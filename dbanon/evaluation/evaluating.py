@@ -68,14 +68,14 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
         "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
         "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
     )
-    found = connection.execute(query, [name]).fetchall()
+    rows = connection.execute(query, [name]).fetchall()
     live = [
         _Part(run_id=run_id, period=(since, until) if since else None, is_there=is_there)
-        for run_id, shown, since, until, is_there in found
+        for run_id, shown, since, until, is_there in rows
         if shown
     ]
     if not live:
-        fault = "was withdrawn" if found else "is not there"
+        fault = "was withdrawn" if rows else "is not there"
         raise ParameterError(
             f"A release must be live to be measured by its name. {quote_text(name)} {fault}. "
             "List the releases: `dbanon releases`."
@@ -151,9 +151,9 @@ def find_positions(
     row = stored.find_run(connection, run_id)
     with translate_errors(), connection.transaction():
         data, _ = reading.read_trajectories(arrow.Snapshot(connection, find_postgis_schema(connection)), row.dataset_id)
-    found = Truth(data, row.params).find_everybody(np.array([at // data.grid_s * data.grid_s]))
-    inside = np.isin(found.person, data.subject[np.isin(data.trajectory_id, list(group))])
-    return list(zip(found.x.tolist(), found.y.tolist(), inside.tolist(), strict=True))
+    movements = Truth(data, row.params).find_everybody(np.array([at // data.grid_s * data.grid_s]))
+    inside = np.isin(movements.person, data.subject[np.isin(data.trajectory_id, list(group))])
+    return list(zip(movements.x.tolist(), movements.y.tolist(), inside.tolist(), strict=True))
 
 
 def evaluate(
@@ -195,19 +195,19 @@ def _evaluate_parts(connection: Connection, url: str, name: str, options: Evalua
     """
     parts = _list_parts(connection, name)
     first, changed = _find_first(connection, parts), set[int]()
-    found = evaluation_store.find_latest(connection, [part.run_id for part in parts], options.against)
-    same = {run for run, one in found.items() if (one.queries, one.seed) == (options.queries, options.seed)}
+    latest = evaluation_store.find_latest(connection, [part.run_id for part in parts], options.against)
+    same = {run for run, one in latest.items() if (one.queries, one.seed) == (options.queries, options.seed)}
     for number, (run_id, is_there) in enumerate(((part.run_id, part.is_there) for part in parts), 1):
         if run_id == first.run_id or (is_there and run_id not in same):
             about = f"part {number} of {len(parts)} (run {run_id}): " if len(parts) > 1 else ""
             try:
-                found[run_id] = _evaluate_and_keep(connection, url, run_id, options, _prefix_progress(progress, about))
+                latest[run_id] = _evaluate_and_keep(connection, url, run_id, options, _prefix_progress(progress, about))
             except own_data.ChangedError:
                 if run_id == first.run_id:
                     raise
                 changed.add(run_id)
-    newest, said = found[first.run_id], _note_parts(name, parts, first, changed)
-    others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
+    newest, said = latest[first.run_id], _note_parts(name, parts, first, changed)
+    others = [replace(latest[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in latest]
     return replace(newest, period=first.period, others=tuple(others), notes=(*said, *newest.notes))
 
 

@@ -103,7 +103,7 @@ def find_latest(connection: Connection, runs: Collection[int], against: Against)
         WHERE e.run_id = ANY (%s) AND e.against = %s AND e.sample IS NULL AND e.figures <> '[]'
         ORDER BY e.run_id, e.evaluation_id DESC"""
     with connection.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(query, [list(runs), against]).fetchall()
+        rows = cursor.execute(query, [list(runs), against]).fetchall()
     return {
         row["run_id"]: Evaluation(
             run_id=row["run_id"],
@@ -116,7 +116,7 @@ def find_latest(connection: Connection, runs: Collection[int], against: Against)
             notes=(f"Measured before, on {row['evaluated_at']:%Y-%m-%d}.", *row["notes"]),
             run=row["run_figures"],
         )
-        for row in found
+        for row in rows
     }
 
 

@@ -124,8 +124,8 @@ class Measurement:
             "FROM dbanon_internal.describe_as_release(%s) a"
         )
         with self.session.cursor(row_factory=dict_row) as cursor:
-            found = cursor.execute(query, [self.row.run_id]).fetchone()
-        return _About(**(found or {}))
+            about = cursor.execute(query, [self.row.run_id]).fetchone()
+        return _About(**(about or {}))
 
     def _read_members(self) -> Members:
         members = _blocks.read_members(self.snapshot, self.row.run_id)

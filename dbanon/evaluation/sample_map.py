@@ -37,11 +37,11 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
         FROM dbanon.cloak c WHERE c.run_id = %s AND c.period @> to_timestamp(%s) AND c.crowd >= %s
         ORDER BY {own}.ST_Area(c.region) DESC, c.record_id LIMIT %s"""
     given = [-x0, -y1, unit, unit, run_id, at, k, _MAX_ROWS]
-    found = connection.execute(query, given).fetchall()
-    paths = [path for path, _ in found]
+    rows = connection.execute(query, given).fetchall()
+    paths = [path for path, _ in rows]
     while sum(map(len, paths)) > _MAX_BYTES:
         del paths[0]
-    return Minute(at=at, window=(x0, y0, x1, y1), rows=int(found[0][1]), paths=tuple(paths)) if paths else None
+    return Minute(at=at, window=(x0, y0, x1, y1), rows=int(rows[0][1]), paths=tuple(paths)) if paths else None
 
 
 def _choose_moment(connection: Connection, run_id: int) -> float | None:
@@ -57,5 +57,5 @@ def _choose_moment(connection: Connection, run_id: int) -> float | None:
 def _find_window(questions: Questions) -> tuple[float, float, float, float]:
     """Find the area from which the middles of squares were drawn, in the shape of a map."""
     x, y = questions.x + questions.side_m / 2, questions.y + questions.side_m / 2
-    found = maps.fit_window(float(x.min()), float(y.min()), float(x.max()), float(y.max()))
-    return found.x0, found.y0, found.x1, found.y1
+    window = maps.fit_window(float(x.min()), float(y.min()), float(x.max()), float(y.max()))
+    return window.x0, window.y0, window.x1, window.y1

@@ -39,7 +39,7 @@ def compute_strength(promise: Mapping[str, Any], described: Iterable[Mapping[str
     return tuple(math.inf if promise[name] is None else by * float(promise[name]) for name, by in ordered)
 
 
-def draw_replicates(found: Evaluation) -> dict[str, Any]:
+def draw_replicates(evaluation: Evaluation) -> dict[str, Any]:
     """Draw replicates of the error of counts from the questions that were asked; empty if there are none.
 
     Returns
@@ -48,7 +48,7 @@ def draw_replicates(found: Evaluation) -> dict[str, Any]:
         ``side_m`` of the squares; ``values``; and ``questions``, a digest of the places and times: values are pairs
         only if it is equal.
     """
-    questions, true, answers = found.questions, found.true, found.answers
+    questions, true, answers = evaluation.questions, evaluation.true, evaluation.answers
     if questions is None or true is None or answers is None:
         return {}
     side = choose_compared_side(questions)
@@ -60,7 +60,7 @@ def draw_replicates(found: Evaluation) -> dict[str, Any]:
         digest = hashlib.sha256()
         for column in (questions.x, questions.y, questions.since, questions.until):
             digest.update(np.ascontiguousarray(column[asked], np.float64).tobytes())
-        drawn = np.random.default_rng([found.seed, 1]).integers(0, len(a), (REPLICATES, len(a)))
+        drawn = np.random.default_rng([evaluation.seed, 1]).integers(0, len(a), (REPLICATES, len(a)))
         sums = a[drawn].sum(axis=1)
         values = np.divide(np.abs(e - a)[drawn].sum(axis=1), sums, out=np.zeros(REPLICATES), where=sums > 0)
         return {"side_m": side, "questions": digest.hexdigest()[:16], "values": np.round(values, 5).tolist()}
@@ -221,8 +221,8 @@ def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
     """Note the cases in which the best value at moments is not the best over ten minutes."""
 
     def measure_error(one: Setting) -> float:
-        found = one.find_figure("count_error", side_m=one.side_m, asked="span")
-        return float("inf") if found is None or found.value is None else found.value
+        figure = one.find_figure("count_error", side_m=one.side_m, asked="span")
+        return float("inf") if figure is None or figure.value is None else figure.value
 
     worse = sum(
         measure_error(one) > min(map(measure_error, line))
@@ -237,10 +237,10 @@ def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
 
 def _compare(one: Setting, other: Setting) -> int:
     """Compare the count errors of two settings: 1 if the other's is greater, -1 if less, 0 if neither is certain."""
-    found = measure_difference(one, other)
-    if found is None:
+    difference = measure_difference(one, other)
+    if difference is None:
         return 0
-    return 1 if found[0] > 0 else -1 if found[1] < 0 else 0
+    return 1 if difference[0] > 0 else -1 if difference[1] < 0 else 0
 
 
 def _format_error(setting: Setting) -> str:

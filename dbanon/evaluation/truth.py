@@ -104,13 +104,13 @@ class Truth:
         at = np.empty(int(line.subject.max(initial=0)) + 1, np.int64)
         at[line.subject] = np.arange(len(line.subject))
         since, longest = rows.since[order], float((rows.until - rows.since).max(initial=0))
-        found = []
+        present = []
         for t in instants.tolist():
             low, high = np.searchsorted(since, t - longest, "left"), np.searchsorted(since, t, "right")
             then = order[low:high][rows.until[order[low:high]] > t]
             trajectory = self._members.list_members(np.unique(rows.record[then]))[1]
-            found.append((t, at[np.unique(self._data.subject[trajectory])]))
-        return self._place_people(found)
+            present.append((t, at[np.unique(self._data.subject[trajectory])]))
+        return self._place_people(present)
 
     def _place_people(self, options: list[tuple[float, Int]]) -> Movements:
         """Make movements of times and the people asked about at each, as places in the line."""

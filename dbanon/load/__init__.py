@@ -84,9 +84,9 @@ def _find_table(connection: Connection, table: str) -> int:
     # As SQL reads it, then as the catalogue has it: "AIS Data 2024" and "public.AIS Data 2024" need no further quotes.
     quoted = [sql.Identifier(*parts).as_string() for parts in ([table], table.split(".", 1))]
     for name in (table, *quoted):
-        found = _look_up(connection, name)
-        if found is not None:
-            return found
+        oid = _look_up(connection, name)
+        if oid is not None:
+            return oid
     raise DataError(f"The table to import must exist. There is no '{table}'. {_make_hint(connection)}")
 
 

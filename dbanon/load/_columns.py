@@ -27,19 +27,19 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and not _VALUE.search(text)
 
 
-def demand_columns(called: str, found: Sequence[str], wanted: Sequence[str], option_names: str) -> None:
+def demand_columns(called: str, columns: Sequence[str], wanted: Sequence[str], option_names: str) -> None:
     """Raise `DataError` unless each column wanted is there once; `option_names` are those that name them."""
-    missing = [name for name in wanted if name not in found]
-    if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):
+    missing = [name for name in wanted if name not in columns]
+    if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in columns):
         raise DataError(
             f"The columns of {called} must have names. Its first line holds values instead. Put a header above them."
         )
     if missing:
-        names = [name for name in found if is_name(name)][:40]
-        shown = ": " + ", ".join(names) if names else f" {len(found)} others"
+        names = [name for name in columns if is_name(name)][:40]
+        shown = ": " + ", ".join(names) if names else f" {len(columns)} others"
         raise DataError(
             f"{called} must have a column '{missing[0]}'. It has{shown}. Name the right one ({option_names})."
         )
-    twice = [name for name in wanted if list(found).count(name) > 1]
+    twice = [name for name in wanted if list(columns).count(name) > 1]
     if twice:
         raise DataError(f"{called} must have one column '{twice[0]}'. It has several. Rename the others.")

@@ -16,17 +16,17 @@ _NAMED_SYSTEM = re.compile(
 )
 
 
-def choose_system(called: str, found: str | None, given: str | None) -> str:
+def choose_system(called: str, own: str | None, crs: str | None) -> str:
     """Choose the reference system of a source: the one given, which is its own if it names one, else its own.
 
     Raises `ParameterError` if it names none and none is given, or another than the one given.
     """
-    if found is None and given is None:
+    if own is None and crs is None:
         raise ParameterError(f"{called} must name its reference system. It does not. Give --crs, such as EPSG:4326.")
     # What is no system at all is refused where all are looked up: `dbanon_internal.demand_reference_system`.
-    if found and given and parse_number(found) != parse_number(given):
-        raise ParameterError(f"{called} is in {found}. Got --crs {given}. Leave it out.")
-    return (found or "") if given is None else given
+    if own and crs and parse_number(own) != parse_number(crs):
+        raise ParameterError(f"{called} is in {own}. Got --crs {crs}. Leave it out.")
+    return (own or "") if crs is None else crs
 
 
 def parse_number(crs: str) -> str:
@@ -57,8 +57,8 @@ def demand_system(called: str, named: list[str | None], crs: str | None) -> None
 
 def find_in_name(name: str | None) -> str | None:
     """Find the system that a name such as ``urn:ogc:def:crs:EPSG::25832`` means; None for none that is known."""
-    found = _NAMED_SYSTEM.fullmatch(name or "")
-    code = _find_code(f"{found['who']}:{found['code']}".upper()) if found else None
+    match = _NAMED_SYSTEM.fullmatch(name or "")
+    code = _find_code(f"{match['who']}:{match['code']}".upper()) if match else None
     return None if code is None else f"EPSG:{code}"
 
 

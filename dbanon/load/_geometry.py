@@ -163,10 +163,10 @@ def _read_texts(texts: pa.Array) -> pa.Array:
         (pc.and_not(words, json_text), _WORDS, shapely.from_wkt),
     ):
         chosen = texts.filter(which)
-        found = pc.extract_regex(chosen, system)
-        srid = np.asarray(pc.fill_null(pc.struct_field(found, "srid"), "").to_numpy(zero_copy_only=False), object)
+        matches = pc.extract_regex(chosen, system)
+        srid = np.asarray(pc.fill_null(pc.struct_field(matches, "srid"), "").to_numpy(zero_copy_only=False), object)
         if read is shapely.from_wkt:
-            chosen = pc.struct_field(found, "shape")
+            chosen = pc.struct_field(matches, "shape")
         with np.errstate(all="ignore"):  # numbers beyond those of a double
             shapes = read(np.asarray(chosen.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
         shapes = shapely.set_srid(shapes, np.where(srid == "", "0", srid).astype(np.int32))
@@ -247,7 +247,7 @@ def _read_heads(wkb: pa.Array) -> _Heads:
 
 def _read_numbers(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str, little: NDArray[np.bool_]) -> NDArray[Any]:
     """Read numbers that begin at these places, the last byte first where `little` is false."""
-    found = (
+    numbers = (
         np.ascontiguousarray(data[at[:, None] + np.arange(np.dtype(kind).itemsize)]).view(f"<{kind}").reshape(len(at))
     )
-    return np.where(little, found, found.byteswap())
+    return np.where(little, numbers, numbers.byteswap())

@@ -266,8 +266,8 @@ def has_control(name: pa.Array) -> NDArray[np.bool_]:
     data = np.frombuffer(name.buffers()[2] or b"", np.uint8)
     if not ((data < 0x20) | (data == 0x7F) | (data == 0xC2)).any():  # the first bytes of all of them; six times as fast
         return np.zeros(len(name), np.bool_)
-    found = pc.fill_null(pc.match_substring_regex(name, r"\p{Cc}"), False)
-    return np.asarray(found.to_numpy(zero_copy_only=False))
+    matches = pc.fill_null(pc.match_substring_regex(name, r"\p{Cc}"), False)
+    return np.asarray(matches.to_numpy(zero_copy_only=False))
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -222,14 +222,14 @@ def find_position(source: Source, name: str | None, wanted: Wanted) -> _geometry
 
     The system is the one that the first cell names, where nothing else says it. None for texts of moving points, too.
     """
-    found = source.geometries.choose_column(source.name, name)
-    if name is None or (found is not None and found.described is not None):
-        return found
+    position = source.geometries.choose_column(source.name, name)
+    if name is None or (position is not None and position.described is not None):
+        return position
     first = source.read_first(name, wanted)
-    if found is None and "@" in str(first):
+    if position is None and "@" in str(first):
         return None
-    _, systems = _geometry.read_shapes(pa.array([first], pa.binary() if found else pa.string()))
-    return _geometry.Geometry(name, next(iter(systems), None), is_text=found is None)
+    _, systems = _geometry.read_shapes(pa.array([first], pa.binary() if position else pa.string()))
+    return _geometry.Geometry(name, next(iter(systems), None), is_text=position is None)
 
 
 def _find_first(column: pa.Array) -> Any:

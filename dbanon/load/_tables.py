@@ -152,12 +152,12 @@ def _describe_others(options: LoadingPlaces) -> str:
 def _find_position(source: _sources.Source, options: LoadingPlaces) -> tuple[LoadingPlaces, str]:
     """Find where the places of a table are: as asked for, else in its geometry; and in which reference system."""
     if options.x is None and options.y is None:
-        found = source.geometries.choose_column(source.name, options.geom)
-        name = options.geom or (found.name if found else "geom" if isinstance(options, LoadingCells) else None)
-        found = _sources.find_position(source, name, _describe_reading(source, options, name))
+        position = source.geometries.choose_column(source.name, options.geom)
+        name = options.geom or (position.name if position else "geom" if isinstance(options, LoadingCells) else None)
+        position = _sources.find_position(source, name, _describe_reading(source, options, name))
         if name is not None:
-            found = found or _geometry.Geometry(name, is_text=True)
-            return dataclasses.replace(options, geom=name), found.choose_system(source.name, options.crs)
+            position = position or _geometry.Geometry(name, is_text=True)
+            return dataclasses.replace(options, geom=name), position.choose_system(source.name, options.crs)
     return options, _crs.DEGREES_CRS if options.crs is None else options.crs
 
 
@@ -217,8 +217,8 @@ def _read_placed(source: _sources.Source, options: LoadingPlaces, crs: str, prog
 def _read_features(file: Path, options: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
     _sources.demand_no_position(file.name, options)
-    found = gis.read_features(file, layer=options.layer, columns=[] if options.name is None else [options.name])
-    return _make_feature_rows(found.parts, options.name), _crs.choose_system(file.name, found.crs, options.crs)
+    features = gis.read_features(file, layer=options.layer, columns=[] if options.name is None else [options.name])
+    return _make_feature_rows(features.parts, options.name), _crs.choose_system(file.name, features.crs, options.crs)
 
 
 def _make_feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
@@ -244,11 +244,11 @@ def _read_area(file: Path) -> str:
     Raises `DataError` if there is no such file, or one of its features is no valid polygon.
     """
     tabular.demand_readable(file)
-    found = gis.read_features(file, layer=None) if kinds.is_gis(kinds.read_head(file)) else None
-    if found is None:
+    features = gis.read_features(file, layer=None) if kinds.is_gis(kinds.read_head(file)) else None
+    if features is None:
         raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them. Check --area.")
-    crs = _crs.choose_system(file.name, found.crs, None)
-    shapes = np.concatenate([np.empty(0, object), *(_read_shapes(part.column(0)) for part in found.parts)])
+    crs = _crs.choose_system(file.name, features.crs, None)
+    shapes = np.concatenate([np.empty(0, object), *(_read_shapes(part.column(0)) for part in features.parts)])
     if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGON_TYPES) & shapely.is_valid(shapes)).all():
         raise DataError(
             f"{file.name} must hold only valid polygons. Some of its {format_count(len(shapes), 'feature')} are not. "

@@ -160,13 +160,13 @@ class Fixes:
     def _take_apart(self, batch: tabular.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
         """Take rows apart into their fixes, which are numbered from `first`."""
         (name,) = where.columns
-        found = moving.read_instants(batch.columns[name], times)
-        row = pa.array(found.row)
+        fixes = moving.read_instants(batch.columns[name], times)
+        row = pa.array(fixes.row)
         columns = {other: cells.take(row) for other, cells in batch.columns.items() if other != name}
-        systems = frozenset(f"EPSG:{srid}" for srid in found.srids if srid)
+        systems = frozenset(f"EPSG:{srid}" for srid in fixes.srids if srid)
         line = first + np.arange(len(row), dtype=np.int64)
         return _Rows(
-            line, found.t, found.x, found.y, np.zeros(len(row), np.bool_), columns | {name: found.text}, systems
+            line, fixes.t, fixes.x, fixes.y, np.zeros(len(row), np.bool_), columns | {name: fixes.text}, systems
         )
 
     def _stage_batch(self, connection: Connection, begun: _Begun, rows: "_Rows", *, file: int, before: int) -> None:
@@ -265,17 +265,17 @@ def _choose_position(source: _sources.Source, options: LoadingTrajectories) -> t
     crs = _crs.DEGREES_CRS if options.crs is None else options.crs
     if options.x is None and options.y is None:
         geometry = options.geom if options.geom in source.geometries.columns else None
-        found = _sources.find_position(source, options.geom, _sources.Wanted(COLUMN_OPTIONS, geometry=geometry))
-        if found is not None:
-            return _Position((found.name,), is_geometry=True), found.choose_system(source.name, options.crs)
+        position = _sources.find_position(source, options.geom, _sources.Wanted(COLUMN_OPTIONS, geometry=geometry))
+        if position is not None:
+            return _Position((position.name,), is_geometry=True), position.choose_system(source.name, options.crs)
         if options.geom is not None:
             return _Position((options.geom,)), crs
     return _Position((options.x or "x", options.y or "y")), crs
 
 
-def _choose_system(sources: Sequence[_sources.Source], found: Sequence[str]) -> str:
+def _choose_system(sources: Sequence[_sources.Source], codes: Sequence[str]) -> str:
     """Find the one reference system of all sources."""
-    systems = {crs: source.name for source, crs in zip(sources, found, strict=True)}
+    systems = {crs: source.name for source, crs in zip(sources, codes, strict=True)}
     if len(systems) > 1:
         raise ParameterError(
             f"Files that are loaded together must be in one reference system. {' and '.join(systems.values())} are "

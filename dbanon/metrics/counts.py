@@ -162,8 +162,8 @@ def _find_resolutions(sides: list[float], errors: Float) -> Float:
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.nan_to_num((worse - USABLE_ERROR_SHARE) / (worse - better), nan=1.0)
     between = side[worst] * (side[following] / side[worst]) ** part
-    found = np.where(bad[-1], np.inf, between)
-    return np.where(bad.any(axis=0), found, sides[0])
+    resolutions = np.where(bad[-1], np.inf, between)
+    return np.where(bad.any(axis=0), resolutions, sides[0])
 
 
 def measure_regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
@@ -183,6 +183,6 @@ def find_weighted_quantiles(values: Float, weights: Float) -> dict[int, float | 
     if not len(below) or below[-1] <= 0:
         return dict.fromkeys(_QUANTILES_PERCENT)
     # Slightly less, so that rounding of the sum does not skip a value that is just enough.
-    found = np.searchsorted(below, np.array(_QUANTILES_PERCENT) / 100 * below[-1] * (1 - 1e-12))
-    found = np.minimum(found, len(below) - 1)
-    return dict(zip(_QUANTILES_PERCENT, values[order][found].tolist(), strict=True))
+    index = np.searchsorted(below, np.array(_QUANTILES_PERCENT) / 100 * below[-1] * (1 - 1e-12))
+    index = np.minimum(index, len(below) - 1)
+    return dict(zip(_QUANTILES_PERCENT, values[order][index].tolist(), strict=True))

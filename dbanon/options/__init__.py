@@ -129,12 +129,12 @@ def _is_of_type(value: Any, kind: Any) -> bool:
 def list_fields(record: type) -> list[Field]:
     """List the options of a record in the order of the help."""
     annotations = get_type_hints(record, include_extras=True)
-    found = []
+    fields = []
     for one in dataclasses.fields(record):
         kind, option = get_args(annotations[one.name])
         default = inspect.Parameter.empty if one.default is MISSING else one.default
-        found.append(Field(one.name, kind, default, option))
-    return found
+        fields.append(Field(one.name, kind, default, option))
+    return fields
 
 
 def make_record(record: Callable[..., Asked], options: Mapping[str, Any]) -> Asked:

@@ -24,12 +24,12 @@ def _parse_limits_kmh(text: str) -> dict[int, float]:
     """Read speed limits by class of edge: ``0=110,1=80``."""
     try:
         pairs = [pair.split("=") for pair in text.split(",")]
-        found = {int(name): float(value) for name, value in pairs}
+        limits = {int(name): float(value) for name, value in pairs}
     except ValueError:
-        found = {}
-    if not found or not all(math.isfinite(kmh) and kmh >= MIN_LIMIT_KMH for kmh in found.values()):
+        limits = {}
+    if not limits or not all(math.isfinite(kmh) and kmh >= MIN_LIMIT_KMH for kmh in limits.values()):
         raise ParameterError(f"Limits must be km/h (1 or more) by class, such as 0=110,1=80. Got {text!r} instead.")
-    return found
+    return limits
 
 
 def _make_file_option(words: str) -> Option:

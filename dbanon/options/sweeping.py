@@ -23,9 +23,9 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
     """Read ``published_share>=0.9`` and its like."""
     wants = []
     for text in texts:
-        found = _WANT.match(text)
+        match = _WANT.match(text)
         try:
-            wants.append(Want(name=found[1], is_minimum=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
+            wants.append(Want(name=match[1], is_minimum=match[2] == ">=", value=float(match[3])))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ParameterError(
                 f"A want must be a figure, >= or <=, and a number. Got '{text[:60]}'. Write it like "
@@ -75,7 +75,7 @@ class Sweeping(Reading, Questioning):
     @property
     def values(self) -> dict[str, list[Any]]:
         """Each parameter with the values to try: those of a list, or of a text with commas."""
-        found = {}
+        by_name = {}
         for name, given in self.params.items():
             values = given.split(",") if isinstance(given, str) else [given]
             if isinstance(given, Sequence) and not isinstance(given, str):
@@ -86,8 +86,8 @@ class Sweeping(Reading, Questioning):
                     f"The values of '{name[:60]}' must be separated by single commas. Got an empty one. Write it "
                     f"like k=2,5,10."
                 )
-            found[name] = list(dict.fromkeys(values))
-        return found
+            by_name[name] = list(dict.fromkeys(values))
+        return by_name
 
     def list_combinations(self) -> list[dict[str, Any]]:
         """List all combinations of the values, the first parameter changing last."""

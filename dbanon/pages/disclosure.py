@@ -167,15 +167,15 @@ def draw_squares(
     tints_few : bool
         Whether cells with fewer than k people are tinted; False if rows may be of single people.
     """
-    side, found = round(side_m / window.unit_m), dict[int, list[str]]()
+    side, by_class = round(side_m / window.unit_m), dict[int, list[str]]()
     for x, y, people in cells:
         if x + side_m <= window.x0 or x >= window.x1 or y + side_m <= window.y0 or y >= window.y1:
             continue
         at = find_level(people, k)
         if at or tints_few:
             left, top = ((x - window.x0) / window.unit_m, (window.y1 - y - side_m) / window.unit_m)
-            found.setdefault(at, []).append(f"M{left:.0f} {top:.0f}h{side}v{side}h-{side}z")
-    return {at: "".join(paths) for at, paths in found.items()}
+            by_class.setdefault(at, []).append(f"M{left:.0f} {top:.0f}h{side}v{side}h-{side}z")
+    return {at: "".join(paths) for at, paths in by_class.items()}
 
 
 def join_bins(bins: Sequence[Bin], k: int) -> list[Bin]:
@@ -203,12 +203,12 @@ def join_bins(bins: Sequence[Bin], k: int) -> list[Bin]:
         made[-2:] = [made[-2] + made[-1]]
     if not made or sum(one.people for one in made[-1]) < k:
         return []
-    found = [Bin(of[0].since, of[-1].until, sum(b.weight for b in of), sum(b.people for b in of)) for of in made]
-    found[0] = found[0]._replace(since=made[0][-1].since if len(made) > 1 else made[0][0].since)
+    joined = [Bin(of[0].since, of[-1].until, sum(b.weight for b in of), sum(b.people for b in of)) for of in made]
+    joined[0] = joined[0]._replace(since=made[0][-1].since if len(made) > 1 else made[0][0].since)
     # The last begins at the end of the one before, and not at its own regions, which may be one remote group's.
-    begin = found[-2].until if len(found) > 1 else found[0].since
-    found[-1] = found[-1]._replace(since=begin, until=math.inf)
-    return found
+    begin = joined[-2].until if len(joined) > 1 else joined[0].since
+    joined[-1] = joined[-1]._replace(since=begin, until=math.inf)
+    return joined
 
 
 def make_bars(hidden: Sequence[Bin]) -> list[tuple[float, float, float]]:
@@ -222,16 +222,16 @@ def make_bars(hidden: Sequence[Bin]) -> list[tuple[float, float, float]]:
 
 def compute_quantiles(bins: Sequence[Bin], shares: Sequence[float] = (0.1, 0.5, 0.9)) -> list[float]:
     """Read quantiles off bins, between the ends of a bin by factors."""
-    total, found = sum(one.weight for one in bins), []
+    total, quantiles = sum(one.weight for one in bins), []
     for share in shares:
         done = 0.0
         for one in bins:
             if done + one.weight >= share * total:
                 part = (share * total - done) / one.weight
-                found.append(one.since * (one.until / one.since) ** part)
+                quantiles.append(one.since * (one.until / one.since) ** part)
                 break
             done += one.weight
-    return found
+    return quantiles
 
 
 def make_crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple[str, float]]:

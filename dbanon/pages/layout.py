@@ -200,13 +200,13 @@ def make_map_grid(*figures: Markup) -> Markup:
     return Markup('<div class="small-maps">{}</div>').format(Markup("").join(figures))
 
 
-def make_fact_list(found: Iterable[Fact]) -> Markup:
+def make_fact_list(facts: Iterable[Fact]) -> Markup:
     """Show figures."""
     shown = Markup("").join(
         Markup("<li{}><b>{}</b><span>{}</span></li>").format(
             Markup(' class="{}-fact"').format(kind) if kind else "", value, words
         )
-        for value, words, kind in found
+        for value, words, kind in facts
     )
     return Markup('<ul class="facts">{}</ul>').format(shown)
 

@@ -32,26 +32,26 @@ class Told(Blocks):
     def make_facts(self) -> Markup:
         """Say the figures that stand on top."""
         record, shown = self.record, self.shown
-        found: list[layout.Fact] = []
+        facts: list[layout.Fact] = []
         if shown.exact:  # what is exposed most comes first
             about = "of what is published is shown exactly: these rows hide no one"
-            found.append((format_percent(shown.exact), about, "warn"))
+            facts.append((format_percent(shown.exact), about, "warn"))
         number, verdict = count_verdicts(record.clauses)
         about = f"clauses of the attack on the stored rows {verdict}"
         if record.notices:
             about += f"; {format_count(len(record.notices), 'notice')} below, under “left open”"
-        found.append((number if record.clauses else "Not attacked", about if record.clauses else "", ""))
+        facts.append((number if record.clauses else "Not attacked", about if record.clauses else "", ""))
         if hides := words.describe_crowd(record, shown.exact):
-            found.append((*hides, ""))
+            facts.append((*hides, ""))
         if record.percent_left_out is not None:
-            found.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", ""))
+            facts.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", ""))
         else:
-            found.append((record.said_left_out, "left out of the people and times seen", ""))
+            facts.append((record.said_left_out, "left out of the people and times seen", ""))
         if len(shown.sides) == 3:
             half, most = map(words.format_length, shown.sides[1:])
-            found.append((half, f"half of the regions are longer than this, and a tenth longer than {most}", ""))
+            facts.append((half, f"half of the regions are longer than this, and a tenth longer than {most}", ""))
         if self.evaluation is not None and self.evaluation.find_figure("usable_resolution_m") is not None:
-            found.append(
+            facts.append(
                 (
                     words.format_usable_resolution(self.evaluation.figures),
                     "usable resolution: counts in wider squares are off by a fifth or less",
@@ -60,8 +60,8 @@ class Told(Blocks):
             )
         elif record.lasts_s is not None:
             about = "is how long a record lasts, and no number joins it to the next"
-            found.append((words.format_duration(record.lasts_s), about, ""))
-        return layout.make_fact_list(found)
+            facts.append((words.format_duration(record.lasts_s), about, ""))
+        return layout.make_fact_list(facts)
 
     def make_tests(self) -> Markup:
         """Say what holds and what is left open in each of the three tests."""
@@ -119,15 +119,15 @@ class Told(Blocks):
         record = self.record
         if not record.clauses:
             return layout.make_card("Motivated intruder", "The rows were not attacked.")
-        found, tried = [], format_count(len(record.clauses), "clause")
+        findings, tried = [], format_count(len(record.clauses), "clause")
         if record.held < len(record.clauses):
-            found.append(format_count(len(record.clauses) - record.held, "broken clause"))
+            findings.append(format_count(len(record.clauses) - record.held, "broken clause"))
         if idle := sum(clause.tested is False for clause in record.clauses):
-            found.append(f"{format_count(idle, 'clause')} with nothing to test")
+            findings.append(f"{format_count(idle, 'clause')} with nothing to test")
         if record.notices:
-            found.append(f"{format_count(len(record.notices), 'notice')}, under “left open”")
+            findings.append(f"{format_count(len(record.notices), 'notice')}, under “left open”")
         if self.shown.exact:
-            found.append(f"{format_percent(self.shown.exact)} of what is published is exact")
+            findings.append(f"{format_percent(self.shown.exact)} of what is published is exact")
         version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
         when = Markup("before publication{}.").format(version)
         if record.checked_at:
@@ -138,7 +138,7 @@ class Told(Blocks):
         said = [
             ("Knows", record.adversary),
             ("Did", f"read all stored rows and the data again, and tried to break {tried}."),
-            ("Found", f"{', '.join(found) or 'nothing'}."),
+            ("Found", f"{', '.join(findings) or 'nothing'}."),
             ("When", when),
             ("Not tried", f"{_NOT_TRIED}."),
         ]
@@ -193,9 +193,9 @@ class Told(Blocks):
         if record.release is None:
             said = "It is not published. dbanon compares it with the releases of the same people before it publishes."
         else:
-            found = _describe_overlap(overlap) if overlap else ["None of them weakens the promise."]
+            sentences = _describe_overlap(overlap) if overlap else ["None of them weakens the promise."]
             said = "dbanon compared it with every earlier release of the same people, withdrawn ones too. "
-            said += " ".join(found)
+            said += " ".join(sentences)
         allowed = [Markup("An administrator allowed an overlap, because: {}").format(layout.isolate(reason))
                    for reason in [record.overlap_reason] if reason]  # fmt: skip
         return layout.make_card(
@@ -245,17 +245,14 @@ class Told(Blocks):
             for row, part in zip(rows, parts, strict=True):
                 row.append(words.format_usable_resolution(part.figures) if part.figures else "not known")
         note = f"the newest {_MAX_PARTS} of {len(rows)}" if len(rows) > _MAX_PARTS else ""
+        newest = "the share left out" if self.record.run_id is None else "its k, its clauses and the share left out"
         return layout.make_section(
             "All parts, the newest first",
             layout.make_table(head, rows[:_MAX_PARTS], numbers=[1, 2, 3]),
             note=note,
             lead="dbanon computed, attacked and published each part alone. "
-            + ("" if self.chosen else f"The pictures on this page, and {self._name_newest()}, are of the newest part."),
+            + ("" if self.chosen else f"The pictures on this page, and {newest}, are of the newest part."),
         )
-
-    def _name_newest(self) -> str:
-        """Name what a page says of the newest part alone."""
-        return "the share left out" if self.record.run_id is None else "its k, its clauses and the share left out"
 
     def describe_part(self) -> Markup:
         """Say which part of a release that grows a private page is about."""

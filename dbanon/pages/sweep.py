@@ -63,7 +63,7 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
         why = f"meets all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
         yield layout.make_section("No setting is chosen", layout.make_card("Reason", f"No setting {why}."))
         return
-    found: list[layout.Fact] = [
+    facts: list[layout.Fact] = [
         (chosen.name, "the setting", ""),
         (_write_percent(chosen.share), "of people and times published", ""),
         (_write_error(chosen.error), f"counts in {sweep.squares} are off", "private"),
@@ -74,7 +74,7 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
         f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. On their "
         "front, it chose the setting with the least upper end of the interval of the count error."
     )
-    yield layout.make_section("The chosen setting", layout.make_fact_list(found), lead=lead)
+    yield layout.make_section("The chosen setting", layout.make_fact_list(facts), lead=lead)
 
 
 def _note_coverage(sweep: Sweep) -> Iterator[str]:

@@ -23,7 +23,7 @@ class Utility(Blocks):
         rows = [
             (
                 one.name,
-                _write_side(one),
+                "" if one.side_m is None else charts.format_metres(one.side_m),
                 ASKED_WORDS[one.asked] if one.asked else "",
                 _write_value(one),
                 _write_interval(one),
@@ -125,13 +125,9 @@ class Utility(Blocks):
 
 def _find_errors(evaluation: Evaluation, asked: Asked) -> list[charts.Point]:
     """Give the error of counts by the side of squares."""
-    found = [one for one in evaluation.figures if (one.name, one.asked) == ("count_error", asked)]
-    points = [charts.make_point(one.side_m, one) for one in found if one.side_m is not None and one.value is not None]
+    figures = [one for one in evaluation.figures if (one.name, one.asked) == ("count_error", asked)]
+    points = [charts.make_point(one.side_m, one) for one in figures if one.side_m is not None and one.value is not None]
     return sorted(points)
-
-
-def _write_side(one: Figure) -> str:
-    return "" if one.side_m is None else charts.format_metres(one.side_m)
 
 
 def _write_value(one: Figure) -> str:

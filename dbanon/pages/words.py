@@ -51,18 +51,18 @@ def format_length(metres: float) -> str:
 
 def format_usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> str:
     """Write the usable resolution of an evaluation with its interval, or that it is over the widest side."""
-    found = [one for one in figures if one.name == "usable_resolution_m" and asked in (None, one.asked)]
-    if not found or found[0].value is None:
+    resolutions = [one for one in figures if one.name == "usable_resolution_m" and asked in (None, one.asked)]
+    if not resolutions or resolutions[0].value is None:
         return "–"
     widest = max((one.side_m for one in figures if one.side_m is not None), default=0)
 
     def format_side(value: float) -> str:
         return f"over {to_metres(widest)}" if math.isinf(value) else to_metres(value)
 
-    usable = found[0]
+    usable = resolutions[0]
     if usable.low is None or usable.high is None:
-        return format_side(found[0].value)
-    return f"{format_side(found[0].value)} [{format_side(usable.low)} to {format_side(usable.high)}]"
+        return format_side(resolutions[0].value)
+    return f"{format_side(resolutions[0].value)} [{format_side(usable.low)} to {format_side(usable.high)}]"
 
 
 def describe_crowd(record: Described, exact: float) -> tuple[str, str] | None:

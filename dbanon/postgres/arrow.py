@@ -78,8 +78,8 @@ def convert_to_unix_s(sent: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def export_snapshot(snapshot: Snapshot) -> str:
     """Let other sessions see what this one does, as long as it lasts: the name of its state."""
-    found = snapshot.connection.execute("SELECT pg_export_snapshot()").fetchone()
-    return str(found[0]) if found else ""
+    row = snapshot.connection.execute("SELECT pg_export_snapshot()").fetchone()
+    return str(row[0]) if row else ""
 
 
 def read_table(snapshot: Snapshot, query: str) -> pa.Table:
@@ -89,8 +89,8 @@ def read_table(snapshot: Snapshot, query: str) -> pa.Table:
 
 def read_batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
     """Run a query without parameters and fetch its columns some megabytes at a time; the last batch may be empty."""
-    found = snapshot.connection.execute(make_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
-    names, kinds = [column.name for column in found], [column.type_code for column in found]
+    columns = snapshot.connection.execute(make_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
+    names, kinds = [column.name for column in columns], [column.type_code for column in columns]
     statement = make_sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
         for rows, lengths in _read_pieces(copy):
@@ -175,12 +175,12 @@ def _decode_ragged(
     offset = np.concatenate([[0], np.cumsum(size)])
     # Short values are gathered by index, eight bytes of index for each byte; long ones are cheaper to slice.
     if offset[-1] < _LONG_BYTES * len(size):
-        found = data[np.repeat(at - offset[:-1], size) + np.arange(offset[-1])]
+        values = data[np.repeat(at - offset[:-1], size) + np.arange(offset[-1])]
     else:
         view = data.data
-        found = b"".join([view[begin:end] for begin, end in zip(at.tolist(), (at + size).tolist(), strict=True)])
+        values = b"".join([view[begin:end] for begin, end in zip(at.tolist(), (at + size).tolist(), strict=True)])
     valid = None if missing is None else pa.array(~missing).buffers()[1]
-    return pa.Array.from_buffers(kind, len(size), [valid, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(found)])
+    return pa.Array.from_buffers(kind, len(size), [valid, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(values)])
 
 
 def convert_to_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -240,8 +240,8 @@ def read_days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
         WHERE dataset_id = {int(dataset_id)}
         AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
         ORDER BY trajectory_id"""
-    found = read_table(snapshot, query)["day"]
-    return convert_to_numbers(found).astype(np.int64) if len(found) else None
+    days = read_table(snapshot, query)["day"]
+    return convert_to_numbers(days).astype(np.int64) if len(days) else None
 
 
 def read_paths(snapshot: Snapshot, dataset_id: int) -> Paths:
@@ -289,8 +289,8 @@ def read_paths(snapshot: Snapshot, dataset_id: int) -> Paths:
 def _read_stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut the ids of trajectories into stretches, ascending, whose paths the server can put together."""
     weights = f"SELECT trajectory_id >> {_BLOCK_BITS} AS no, sum(pg_column_size(path)) AS weight {own} GROUP BY 1"
-    found = read_table(snapshot, weights)
-    no, heavy = convert_to_numbers(found["no"]), convert_to_numbers(found["weight"]) > _MAX_BLOCK_BYTES
+    table = read_table(snapshot, weights)
+    no, heavy = convert_to_numbers(table["no"]), convert_to_numbers(table["weight"]) > _MAX_BLOCK_BYTES
     alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK_BITS} = ANY({format_array(no[heavy])})"
     single = convert_to_numbers(read_table(snapshot, alone)["id"]) if heavy.any() else no[:0]
     blocks = no[~heavy] << _BLOCK_BITS

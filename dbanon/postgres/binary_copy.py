@@ -70,7 +70,8 @@ def encode_rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
         return np.ascontiguousarray(np.hstack(fixed)).data
     if fixed:
         pieces.append(_pack_fields(fixed))
-    return _take_data(pc.binary_join_element_wise(*pieces, b""))
+    joined = pc.binary_join_element_wise(*pieces, b"")
+    return joined.buffers()[2] if len(joined) else pa.py_buffer(b"")
 
 
 def split_into_batches(count: int, size: int = 65_536) -> Iterator[slice]:
@@ -214,7 +215,3 @@ def _make_ragged(data: NDArray[Any], offset: NDArray[np.int64]) -> pa.Array:
     """Bytes cut at offsets, as an Arrow binary array."""
     buffers = [None, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offset) - 1, buffers)
-
-
-def _take_data(joined: pa.Array) -> pa.Buffer:
-    return joined.buffers()[2] if len(joined) else pa.py_buffer(b"")

@@ -201,8 +201,8 @@ def find_postgis_schema(connection: Connection) -> str:
     query = (
         "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
     )
-    found = connection.execute(query).fetchone()
-    return str(found[0]) if found else "public"
+    row = connection.execute(query).fetchone()
+    return str(row[0]) if row else "public"
 
 
 def make_sql(text: str) -> sql.SQL:

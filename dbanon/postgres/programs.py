@@ -43,8 +43,8 @@ class Account:
 
 def find_installations() -> list[Binaries]:
     """Every PostgreSQL server installed here that is recent enough: with PostGIS first, then newest first."""
-    found = {directory.resolve(): None for directory in _list_directories()}
-    known = [item for directory in found if (item := _examine(directory)) is not None]
+    directories = {directory.resolve(): None for directory in _list_directories()}
+    known = [item for directory in directories if (item := _examine(directory)) is not None]
     return sorted(known, key=lambda item: (item.has_postgis, item.major), reverse=True)
 
 

@@ -386,8 +386,8 @@ class EmbeddedServer:
             self._make_private(directory)
 
     def _demand_safe_home(self) -> None:
-        found = self.home.stat()
-        if found.st_uid not in (0, os.geteuid(), self._account.uid) or found.st_mode & stat.S_IWOTH:
+        inode = self.home.stat()
+        if inode.st_uid not in (0, os.geteuid(), self._account.uid) or inode.st_mode & stat.S_IWOTH:
             raise StoreError(
                 f"DBANON_HOME must be the caller's own directory that others cannot write. Got {self.home}. Set "
                 f"DBANON_HOME to another directory."
@@ -409,8 +409,8 @@ class EmbeddedServer:
                 fresh.rename(directory)
             except OSError:  # the other process was first, and has put something into it
                 fresh.rmdir()
-        found = directory.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != self._account.uid or found.st_mode & 0o077:
+        inode = directory.lstat()
+        if not stat.S_ISDIR(inode.st_mode) or inode.st_uid != self._account.uid or inode.st_mode & 0o077:
             raise StoreError(
                 f"{directory} must be a private directory (mode 0700) of user {self._account.name}. Got something "
                 f"else. Remove it, or set DBANON_HOME to another directory."

@@ -178,15 +178,15 @@ def adapt_to_command_line(text: str) -> str:
     An argument ``grid_m => 1`` is ``--grid-m 1``, a statement ``SELECT dbanon.cancel_run(1)`` is ```dbanon cancel 1```.
     """
 
-    def write_command(found: re.Match[str]) -> str:
-        words = [re.sub(r"^'([^']*)'$", r"\1", word.strip()) for word in _WORD.findall(found[2] or "")]
-        if found[1] == "steer_job":
+    def write_command(match: re.Match[str]) -> str:
+        words = [re.sub(r"^'([^']*)'$", r"\1", word.strip()) for word in _WORD.findall(match[2] or "")]
+        if match[1] == "steer_job":
             name, action, *since = words
             return f"`{' '.join(['dbanon job', action, *map(shlex.quote, (name, *since))])}`"
-        if found[1] not in _COMMAND_NAMES:
-            return found[0]
+        if match[1] not in _COMMAND_NAMES:
+            return match[0]
         return (
-            f"`{' '.join(['dbanon', _COMMAND_NAMES[found[1]], *(word for word in words if word not in ('', '...'))])}`"
+            f"`{' '.join(['dbanon', _COMMAND_NAMES[match[1]], *(word for word in words if word not in ('', '...'))])}`"
         )
 
     return _STATEMENT.sub(write_command, _replace_options(text))
@@ -195,11 +195,11 @@ def adapt_to_command_line(text: str) -> str:
 def _replace_options(text: str) -> str:
     """Write the arguments of SQL functions as options; not where they begin a quoted text, which users have written."""
 
-    def write_option(found: re.Match[str]) -> str:
-        name, value = found[1].replace("_", "-").replace("nulls", "null"), found[2].strip("'")
+    def write_option(match: re.Match[str]) -> str:
+        name, value = match[1].replace("_", "-").replace("nulls", "null"), match[2].strip("'")
         if name == "reason" and value != "...":
-            escaped = found[2].startswith("E")  # as the server quotes a text with a backslash
-            said = found[2][1 + escaped : -1].replace("''", "'")
+            escaped = match[2].startswith("E")  # as the server quotes a text with a backslash
+            said = match[2][1 + escaped : -1].replace("''", "'")
             return f"--reason {shlex.quote(said.replace(_BACKSLASH * 2, _BACKSLASH) if escaped else said)}"
         if value.startswith("ARRAY["):
             parts = [part.strip(" '") for part in value[6:-1].split(",")]

@@ -111,7 +111,7 @@ class _Reader:
         if across_m is None:
             return None
         cell_m = _round(max(across_m / 20, 1))
-        found = self.ask(
+        squares = self.ask(
             """
             SELECT floor((b.x0 + (b.x1 - b.x0) * (i + 0.5) / 8) / %(cell)s) * %(cell)s,
                 floor((b.y0 + (b.y1 - b.y0) * (j + 0.5) / 8) / %(cell)s) * %(cell)s, sum(b.weight)
@@ -124,7 +124,7 @@ class _Reader:
             """,
             cell=cell_m,
         )
-        return find_least_window(found, cell_m)
+        return find_least_window(squares, cell_m)
 
     def _ask_cells(self, cell_m: float, since: datetime, within: Window) -> list[Any]:
         """Ask how many people are in the squares of a window hour by hour."""
@@ -150,8 +150,8 @@ class _Reader:
         for at, *cell in self._ask_cells(cell_m, since, window):
             cells[at].append(cell)
         return [
-            (at.astimezone(zone), disclosure.draw_squares(found, cell_m, window, self._rows.k, tints_few=tints_few))
-            for at, found in cells.items()
+            (at.astimezone(zone), disclosure.draw_squares(squares, cell_m, window, self._rows.k, tints_few=tints_few))
+            for at, squares in cells.items()
         ]
 
     def choose_moment(self, window: Window) -> disclosure.Moment | None:
@@ -170,7 +170,7 @@ class _Reader:
             return None
         at = times[(len(times) - 1) // 2][0]
         at = at if is_instant else min(at + timedelta(minutes=30), self._rows.until - timedelta(seconds=1))
-        found = self.ask(
+        regions = self.ask(
             """
             SELECT {path}
             FROM {relation} clo
@@ -185,7 +185,7 @@ class _Reader:
         holding = "c.valid_from <= %(at)s AND c.valid_to > %(at)s"
         [(rows,)] = self.ask(f"SELECT count(*) FROM {{relation}} c WHERE {holding} AND c.crowd >= %(k)s", at=at)
         # One row stands for one person in some families, and k rows have one region.
-        paths = list(dict.fromkeys(path for (path,) in found if path))
+        paths = list(dict.fromkeys(path for (path,) in regions if path))
         drawn = disclosure.sample_paths(paths, MAX_REGIONS, _MAX_PATH_BYTES)
         return disclosure.Moment(at=at, regions=drawn, rows=rows, undrawn=len(paths) - len(drawn))
 

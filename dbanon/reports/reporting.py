@@ -148,18 +148,18 @@ def _demand_unchanged(connection: Connection, name: str, of_run: int | None, rec
 def _demand_verified(record: Described) -> None:
     """Raise `ParameterError` unless every clause holds of a run's rows as they are."""
     if not record.clauses:
-        found = "was not attacked"
+        reason = "was not attacked"
     elif record.outdated:
-        found = "was attacked by an earlier version of dbanon"
+        reason = "was attacked by an earlier version of dbanon"
     elif record.changed:
-        found = "has rows or data that changed since its attack"
+        reason = "has rows or data that changed since its attack"
     elif record.held < len(record.clauses):
-        found = f"keeps {record.held} of {format_count(len(record.clauses), 'clause')}"
+        reason = f"keeps {record.held} of {format_count(len(record.clauses), 'clause')}"
     else:
         return
     raise ParameterError(
         f"A page that shows no truth must be of a run that is verified and unchanged since. Run {record.run_id} "
-        f"{found}. `dbanon verify {record.run_id}` attacks it again, and `dbanon run` makes another."
+        f"{reason}. `dbanon verify {record.run_id}` attacks it again, and `dbanon run` makes another."
     )
 
 
@@ -302,16 +302,16 @@ def _read_truth(
     assert record.run_id is not None  # noqa: S101 - the record of SQL has one
     with translate_errors():
         marked, group = _choose_group(connection, record, shown)
-    found = [
+    people = [
         ((x - window.x0) / window.unit_m, (window.y1 - y) / window.unit_m, of_group)
         for x, y, of_group in private.find_positions(record.run_id, moment.at.timestamp(), group)
     ]
     high = window.height * UNITS_ACROSS / FIGURE_WIDTH
-    inside = [(round(x), round(y), of_group) for x, y, of_group in found if 0 <= x <= UNITS_ACROSS and 0 <= y <= high]
+    inside = [(round(x), round(y), of_group) for x, y, of_group in people if 0 <= x <= UNITS_ACROSS and 0 <= y <= high]
     truth = Truth(
         places=[(x, y) for x, y, _ in inside],
         marked=[(x, y) for x, y, of_group in inside if of_group],
-        people=len(found),
+        people=len(people),
         align=record.parameters.get("align", "last"),
     )
     return truth, replace(shown, moment=replace(moment, marked=marked))

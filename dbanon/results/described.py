@@ -203,29 +203,29 @@ _COPIED_FIELDS = (
 """Fields of `Described` that are called and written alike in the record of SQL."""
 
 
-def read_clause(found: Mapping[str, Any]) -> ClauseFound:
+def read_clause(clause: Mapping[str, Any]) -> ClauseFound:
     """Read the result for a clause; if the method no longer has the clause, only its name is known."""
-    sentence = found.get("sentence", "")
+    sentence = clause.get("sentence", "")
     return ClauseFound(
-        name=found["name"],
-        passed=found["passed"],
-        violations=found["violations"],
+        name=clause["name"],
+        passed=clause["passed"],
+        violations=clause["violations"],
         sentence=sentence,
-        plain=found.get("plain") or sentence.partition("; broken by ")[0],
-        test=found.get("test", "attack"),
-        tested=found.get("tested", True),
+        plain=clause.get("plain") or sentence.partition("; broken by ")[0],
+        test=clause.get("test", "attack"),
+        tested=clause.get("tested", True),
     )
 
 
-def _read_part(found: Mapping[str, Any]) -> Part:
+def _read_part(part: Mapping[str, Any]) -> Part:
     return Part(
-        since=parse_moment(found["since"]),
-        until=parse_moment(found["until"]),
-        k=_read_whole(found["k"]),
-        rows=found["rows"],
-        percent_left_out=found["percent_left_out"],
-        withdrawn=found["withdrawn_at"] is not None,
-        run_id=found["run_id"],
+        since=parse_moment(part["since"]),
+        until=parse_moment(part["until"]),
+        k=_read_whole(part["k"]),
+        rows=part["rows"],
+        percent_left_out=part["percent_left_out"],
+        withdrawn=part["withdrawn_at"] is not None,
+        run_id=part["run_id"],
     )
 
 

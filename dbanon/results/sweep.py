@@ -116,9 +116,9 @@ class Setting:
     def error(self) -> Figure | None:
         """The error of counts in squares of `side_m`: at a moment, or over ten minutes if there are no moments."""
         for asked in ASKED_WORDS:
-            found = self.find_figure("count_error", side_m=self.side_m, asked=asked)
-            if found is not None and found.value is not None:
-                return found
+            figure = self.find_figure("count_error", side_m=self.side_m, asked=asked)
+            if figure is not None and figure.value is not None:
+                return figure
         return None
 
     @property
@@ -162,10 +162,10 @@ class Setting:
 
 def find_lines(settings: Iterable[Setting], name: str) -> list[list[Setting]]:
     """Group the settings that differ in one parameter alone, in the order of its values; groups of one are left out."""
-    found: dict[tuple[Any, ...], list[Setting]] = {}
+    lines: dict[tuple[Any, ...], list[Setting]] = {}
     for one in settings:
-        found.setdefault(tuple((n, v) for n, v in one.varied.items() if n != name), []).append(one)
-    return [sorted(line, key=lambda one: _make_sort_key(one.varied[name])) for line in found.values() if len(line) > 1]
+        lines.setdefault(tuple((n, v) for n, v in one.varied.items() if n != name), []).append(one)
+    return [sorted(line, key=lambda one: _make_sort_key(one.varied[name])) for line in lines.values() if len(line) > 1]
 
 
 def _make_sort_key(value: Any) -> tuple[bool, Any]:

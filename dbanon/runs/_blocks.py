@@ -111,11 +111,11 @@ def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.String
     return whole.digest()
 
 
-def find_rectangles(found: Regions) -> tuple[Float, NDArray[np.int32]] | None:
+def find_rectangles(regions: Regions) -> tuple[Float, NDArray[np.int32]] | None:
     """Give bounds and SRID of regions that all are exactly their own envelopes, counter-clockwise; None of others."""
-    if (found.shape_size != _RECTANGLE_BYTES).any():
+    if (regions.shape_size != _RECTANGLE_BYTES).any():
         return None
-    shape = np.concatenate([np.empty(0, np.uint8), *found.shape]).reshape(-1, _RECTANGLE_BYTES)
+    shape = np.concatenate([np.empty(0, np.uint8), *regions.shape]).reshape(-1, _RECTANGLE_BYTES)
     if not (shape[:, [*range(5), *range(9, 17)]] == _RECTANGLE_HEADER[[*range(5), *range(9, 17)]]).all():
         return None
     corner = np.ascontiguousarray(shape[:, 17:]).view("<f8").reshape(-1, 5, 2)
@@ -140,12 +140,12 @@ def split_elements(text: str) -> list[str]:
     """
     if not text.startswith("["):
         return [f"[{text}]"]
-    found, at = [], 1
+    elements, at = [], 1
     while text[at] != "]":
         _, end = _decode(text, at)
-        found.append(text[at:end])
+        elements.append(text[at:end])
         at = end + 2 if text[end] == "," else end
-    return found
+    return elements
 
 
 def _split_pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -187,16 +187,16 @@ def _read_blocks(snapshot: arrow.Snapshot, function: str, run_id: int, whole: An
 
 def _read_ends(size: Int, period: Bytes) -> Float:
     """Read the ends of ranges in unix seconds: float64[n, 2], infinite where one is open, NaN where none is stored."""
-    found = np.full((len(size), 2), np.nan)
+    ends = np.full((len(size), 2), np.nan)
     there = np.flatnonzero(size >= 0)
     begin = np.cumsum(size[there]) - size[there]
     flags = period[begin]
     lower, upper = (flags & (_EMPTY | side) == 0 for side in (_NO_LOWER, _NO_UPPER))
-    found[there] = -np.inf, np.inf
+    ends[there] = -np.inf, np.inf
     # Behind the flags come the ends that there are, each after its length.
-    found[there[lower], 0] = _read_seconds(period, begin[lower] + 5)
-    found[there[upper], 1] = _read_seconds(period, (begin + 5 + 12 * lower)[upper])
-    return found
+    ends[there[lower], 0] = _read_seconds(period, begin[lower] + 5)
+    ends[there[upper], 1] = _read_seconds(period, (begin + 5 + 12 * lower)[upper])
+    return ends
 
 
 def _read_seconds(data: Bytes, at: Int) -> Float:

@@ -16,12 +16,12 @@ def find_fix_cells(snapshot: arrow.Snapshot, dataset_id: int, data: Trajectories
     shapely.prepare(polygons)
     order = np.argsort(data.x)
     x, y = data.x[order], data.y[order]
-    found = np.full(len(order), -1, np.int64)
+    sorted_cells = np.full(len(order), -1, np.int64)
     # An index that is asked once for each fix takes ten times as long: here each cell asks for the fixes around it.
     for cell, (polygon, (west, south, east, north)) in enumerate(zip(polygons, shapely.bounds(polygons), strict=True)):
         low, high = np.searchsorted(x, west, "left"), np.searchsorted(x, east, "right")
-        near = low + np.flatnonzero((y[low:high] >= south) & (y[low:high] <= north) & (found[low:high] < 0))
-        found[near[shapely.intersects_xy(polygon, x[near], y[near])]] = cell
-    cells = np.empty_like(found)
-    cells[order] = found
+        near = low + np.flatnonzero((y[low:high] >= south) & (y[low:high] <= north) & (sorted_cells[low:high] < 0))
+        sorted_cells[near[shapely.intersects_xy(polygon, x[near], y[near])]] = cell
+    cells = np.empty_like(sorted_cells)
+    cells[order] = sorted_cells
     return cells

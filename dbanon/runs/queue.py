@@ -146,12 +146,12 @@ class State:
 def read_state(connection: Connection, run_id: int) -> State:
     """Look how far a run is; one that is not there has nothing left to do."""
     with connection.cursor(row_factory=class_row(State)) as cursor:
-        found = cursor.execute(
+        state = cursor.execute(
             "SELECT todo, stage AS progress, coalesce(stage_done, 0) AS done, stage_total AS total "
             "FROM dbanon.run WHERE run_id = %s",
             [run_id],
         ).fetchone()
-    return found or State(todo=None, progress=None, done=0, total=None)
+    return state or State(todo=None, progress=None, done=0, total=None)
 
 
 def name_process(pid: int | None = None) -> str:

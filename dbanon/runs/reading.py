@@ -35,10 +35,10 @@ def read_dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     """Look up a dataset: its columns by name."""
     columns = "dataset_id, name, srid, grid_m, grid_s, revision"
     query = f"SELECT {columns} FROM ONLY dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
-    found: list[dict[str, Any]] = arrow.read_table(snapshot, query).to_pylist()
-    if not found:
+    rows: list[dict[str, Any]] = arrow.read_table(snapshot, query).to_pylist()
+    if not rows:
         raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}. Load one.")
-    return found[0]
+    return rows[0]
 
 
 def read_trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
@@ -272,14 +272,14 @@ def _make_evidence(
     beside: SnapshotSessions,
     early: Early | None,
 ) -> tuple[Evidence, bytes]:
-    found = arrow.read_table(
+    runs = arrow.read_table(
         snapshot,
         "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
         f"FROM ONLY dbanon.run WHERE run_id = {int(run_id)}",
     ).to_pylist()
-    if not found:
+    if not runs:
         raise queue.make_no_run_error(run_id)
-    run = found[0]
+    run = runs[0]
     row = read_dataset(snapshot, run["dataset_id"])
     if row != read_dataset(data, run["dataset_id"]):  # changed after `snapshot` was taken
         raise StoreError(

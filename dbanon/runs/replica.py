@@ -75,11 +75,11 @@ def open_snapshot(
     number = fetch_value(primary, "SELECT pg_current_xact_id()::text")
     with _open(primary, dsn) as connection:
         _wait(connection, number, options.read_wait_s, progress)
-        with arrow.open_snapshot(connection) as found, _name_server(connection):
+        with arrow.open_snapshot(connection) as snapshot, _name_server(connection):
             key = fetch_value(connection, _KEY_QUERY, [claim.run_id])
             if key != claim.lock_key:
                 raise _make_stranger_error("one that has left the history of the primary")
-            yield found
+            yield snapshot
 
 
 def is_asked(primary: Connection, options: Reading, claim: queue.Claim) -> bool:

@@ -63,13 +63,13 @@ class RunRow:
 def find_dataset(connection: Connection, name: str) -> DatasetRow:
     """Look up a dataset by name; raises `ParameterError` if there is none, naming those there are."""
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
-        found = cursor.execute(
+        dataset = cursor.execute(
             "SELECT dataset_id, name, srid, grid_m, grid_s, revision FROM dbanon.dataset "
             "WHERE name = %s AND dropped_at IS NULL",
             [name],
         ).fetchone()
-    if found is not None:
-        return found
+    if dataset is not None:
+        return dataset
     known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset WHERE dropped_at IS NULL")]
     hint = choose_one(known) or "Load one with `dbanon load trajectories`."
     raise ParameterError(f"The dataset must exist. There is none named '{name[:60]}'. {hint}")
@@ -87,16 +87,16 @@ def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
 def find_run(connection: Connection, run_id: int) -> RunRow:
     """Look up a run; raises `ParameterError` if there is none."""
     with connection.cursor(row_factory=class_row(RunRow)) as cursor:
-        found = cursor.execute(
+        run = cursor.execute(
             "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.dataset_revision, r.data_digest, r.method, "
             "r.algorithm, r.params, r.seed, r.status, r.metrics, r.suppressed, r.timings, r.error, r.error_kind, "
             "r.peak_rss_mb FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
             "WHERE r.run_id = %s",
             [run_id],
         ).fetchone()
-    if found is None:
+    if run is None:
         raise queue.make_no_run_error(run_id)
-    return found
+    return run
 
 
 def list_live_releases(connection: Connection, run_id: int) -> list[str]:
@@ -118,8 +118,8 @@ def list_runs(connection: Connection) -> list[dict[str, Any]]:
 def list_health(connection: Connection) -> list[dict[str, Any]]:
     """List what is wrong, the worst first: level, about, what, since and, with commands instead of SQL, remedy."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute("SELECT level, about, what, since, remedy FROM dbanon.health ORDER BY level DESC, since")
-        return [{**row, "remedy": sqlstate.adapt_to_command_line(row["remedy"])} for row in found]
+        rows = cursor.execute("SELECT level, about, what, since, remedy FROM dbanon.health ORDER BY level DESC, since")
+        return [{**row, "remedy": sqlstate.adapt_to_command_line(row["remedy"])} for row in rows]
 
 
 def count_subjects(connection: Connection, dataset_id: int) -> int:
@@ -218,14 +218,14 @@ def find_latest_verdict(connection: Connection, run_id: int) -> "Verdict":
     """Look up what the last attack on a run found; raises `ParameterError` if there was none."""
     from dbanon.attacks import Clause, Verdict  # with NumPy, which is slow to import
 
-    found = connection.execute(
+    row = connection.execute(
         "SELECT attack, passed, figures, clauses FROM dbanon.verification WHERE run_id = %s "
         "ORDER BY verification_id DESC LIMIT 1",
         [run_id],
     ).fetchone()
-    if found is None:
+    if row is None:
         raise queue.make_no_run_error(run_id)
-    attack, passed, figures, clauses = found
+    attack, passed, figures, clauses = row
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 

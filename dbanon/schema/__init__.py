@@ -49,8 +49,8 @@ def _read_revision(connection: psycopg.Connection) -> str | None:
     """Read the revision, unless its table is not dbanon's own: what another login has put there is not read."""
     if not _roles.is_there(connection, "alembic_version"):
         return None
-    found = connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchone()
-    return found[0] if found else None
+    row = connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchone()
+    return row[0] if row else None
 
 
 def is_current(url: str) -> bool:
@@ -216,15 +216,15 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
     """
     with translate_errors(), _open(url) as connection:
         connection.autocommit = False
-        found = _uninstall.take_inventory(connection)
+        inventory = _uninstall.take_inventory(connection)
         connection.rollback()
-        if found is None or not confirm(found):
+        if inventory is None or not confirm(inventory):
             return None
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(f"{_text.LOCK_WAIT_S:g}s"))
         connection.execute(make_sql(_text.make_functions()))
         connection.execute("SELECT pg_temp.wait_for_turn()")
         now = _uninstall.take_inventory(connection)
-        if now is None or set(now.built_on_it) - set(found.built_on_it):
+        if now is None or set(now.built_on_it) - set(inventory.built_on_it):
             raise StoreError(
                 "Another session changed the database after the list of things to delete was made, so nothing was "
                 "deleted. Run it again."

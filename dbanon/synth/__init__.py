@@ -348,13 +348,9 @@ def _encode_objects(
         ],
     ]
     return made, [
-        _encode_rows([*_fill_ids(dataset_id, load, len(columns[0])), *columns])
+        _encode_rows([*(np.full(len(columns[0]), number, np.int64) for number in (dataset_id, load)), *columns])
         for load, columns in zip(loads, tables, strict=True)
     ]
-
-
-def _fill_ids(dataset_id: int, load: int, count: int) -> list[Int]:
-    return [np.full(count, number, np.int64) for number in (dataset_id, load)]
 
 
 def _encode_rows(columns: list[Any]) -> _Rows:

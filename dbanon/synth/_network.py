@@ -385,7 +385,7 @@ class _Table:
             columns = _parse_columns(path, text.partition("\n")[2], names, cut)
         by_name = {name.strip().lower(): column for name, column in zip(names, columns, strict=True)}
         known = {ours: [n for n in theirs if n in by_name] for ours, theirs in synonyms.items()}
-        return cls(path, names, {ours: by_name[found[0]] for ours, found in known.items() if found})
+        return cls(path, names, {ours: by_name[matches[0]] for ours, matches in known.items() if matches})
 
     def demand(self, *wanted: str) -> None:
         """Raise `DataError` unless these columns are there."""

@@ -95,7 +95,7 @@ def find_nearest_towers(network: Network, seed: int, at: Float) -> Float:
     middle_x, middle_y, half_x, half_y = network.extent
     low = np.array([middle_x - half_x, middle_y - half_y])
     square = np.floor((at - low) / TOWER_SPACING_M).astype(np.int64)
-    best, found = np.full(len(at), np.inf), at.copy()
+    best, nearest = np.full(len(at), np.inf), at.copy()
     for right in range(-2, 3):
         for up in range(-2, 3):
             near = square + np.array([right, up])
@@ -103,8 +103,8 @@ def find_nearest_towers(network: Network, seed: int, at: Float) -> Float:
             tower = low + (near + np.stack(parts, axis=1)) * TOWER_SPACING_M
             away = ((tower - at) ** 2).sum(axis=1)
             nearer = away < best
-            best[nearer], found[nearer] = away[nearer], tower[nearer]
-    return found
+            best[nearer], nearest[nearer] = away[nearer], tower[nearer]
+    return nearest
 
 
 def _draw_uniform(seed: int, purpose: int, number: Int, nth: Int) -> Float:

@@ -53,16 +53,16 @@ def _draw_beside_streets(network: Network, districts: Districts, count: int, rng
     # Many more squares than places: by the area, and by the length of the streets, which may leave most of it empty.
     squares = max(count, 1) * _SQUARES_PER_PLACE
     side = max(min(np.sqrt(np.prod(high - low + 1) / squares), network.length_m.sum() / squares), 2 * _CLOSEST_M)
-    found = np.empty((0, 2))
+    drawn = np.empty((0, 2))
     for _ in range(_DRAWING_ROUNDS if count else 0):
         edge = np.searchsorted(reach, rng.random(count) * reach[-1], side="right").clip(0, len(reach) - 1)
         along, aside = rng.random((count, 1)), rng.uniform(-STREET_M, STREET_M, (count, 2)) / np.sqrt(2)
         drawn_now = ends[0, edge] + along * (ends[1, edge] - ends[0, edge]) + aside
-        found = np.concatenate([found, (drawn_now.clip(low, high) - low) / side])
+        drawn = np.concatenate([drawn, (drawn_now.clip(low, high) - low) / side])
         # The first in each square stays, moved to its inner half: two places are at least half a side apart.
-        _, first = np.unique(np.floor(found) @ [1, 1j], return_index=True)
-        found = found[np.sort(first)][:count]
-        if len(found) == count:
+        _, first = np.unique(np.floor(drawn) @ [1, 1j], return_index=True)
+        drawn = drawn[np.sort(first)][:count]
+        if len(drawn) == count:
             break
-    square = np.floor(found)
-    return np.asarray((low + (square + 0.25 + (found - square) / 2) * side).clip(low, high), dtype=np.float64)
+    square = np.floor(drawn)
+    return np.asarray((low + (square + 0.25 + (drawn - square) / 2) * side).clip(low, high), dtype=np.float64)

@@ -173,6 +173,25 @@ def test_with_guards_switched_off_the_next_comparison_finds_what_was_changed(
         assert find_sqlstate(operator, allowed) == "DA005"
 
 
+def test_what_was_changed_of_another_population_is_no_matter(
+    connection: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    admin.execute(UNSEEN.format("release", "UPDATE dbanon.release SET content = ''"))  # type: ignore[arg-type]
+    connection.execute(
+        "INSERT INTO dbanon.population (name) VALUES ('elsewhere'); "
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, population_id) "
+        "SELECT 'other', 32610, 1, 60, population_id FROM dbanon.population WHERE name = 'elsewhere'"
+    )
+    run = read_value(
+        connection,
+        "INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status) SELECT dataset_id, "
+        "revision, 'tp-aware', 'traj-anon', '{}', 1, 'queued' FROM dbanon.dataset WHERE name = 'other' RETURNING run_id",
+    )
+    check = "SELECT dbanon_internal.demand_unchanged_groups({}, 9)"
+    connection.execute(check.format(run))  # type: ignore[arg-type]
+    assert find_sqlstate(connection, check.format(2)) == "DA005"
+
+
 # ---- forgetting ------------------------------------------------------------------------------------------------------
 
 AS_STORED = "SELECT groups_sum = dbanon_internal.compute_groups_sum(release_id, 1) FROM dbanon.release"

@@ -311,16 +311,16 @@ def _make_hulls(b: Any) -> Any:
 
 @compile_kernel
 def _search_hull(
-    a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, r: Any, by_slot: Any, by_cell: Any, best: Any, found: Any,
+    a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, r: Any, by_slot: Any, by_cell: Any, best: Any, index: Any,
 ) -> Any:  # fmt: skip
     """Look at the samples of a run, unless none of them can be as cheap as the best."""
     if _bound_in_time(a, i, runs, r, na + nb, by_slot) + _bound_in_space(a, i, runs, r, na + nb, by_cell) > best:
-        return best, found
+        return best, index
     for j in range(r * SAMPLES_PER_HULL, min((r + 1) * SAMPLES_PER_HULL, b.shape[1])):
         cost = _compute_time_stretch(a, i, na, b, j, nb, by_slot) + _compute_space_stretch(a, i, na, b, j, nb, by_cell)
-        if cost < best or (cost == best and j < found):
-            best, found = cost, j
-    return best, found
+        if cost < best or (cost == best and j < index):
+            best, index = cost, j
+    return best, index
 
 
 @compile_kernel
@@ -332,19 +332,19 @@ def _find_cheapest(
     `near` is the run to begin with, `hint` a sample that may be cheap. Away from `near` the gap in time only grows:
     beyond a run that costs too much in time alone no run is looked at.
     """
-    best, found = (
+    best, index = (
         _compute_time_stretch(a, i, na, b, hint, nb, by_slot) + _compute_space_stretch(a, i, na, b, hint, nb, by_cell),
         hint,
     )
     for r in range(near, runs.shape[1]):
         if r > near and _bound_in_time(a, i, runs, r, na + nb, by_slot) > best:
             break
-        best, found = _search_hull(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
+        best, index = _search_hull(a, i, na, b, nb, runs, r, by_slot, by_cell, best, index)
     for r in range(near - 1, -1, -1):
         if _bound_in_time(a, i, runs, r, na + nb, by_slot) > best:
             break
-        best, found = _search_hull(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
-    return best, found
+        best, index = _search_hull(a, i, na, b, nb, runs, r, by_slot, by_cell, best, index)
+    return best, index
 
 
 @compile_kernel
@@ -424,13 +424,13 @@ def _match(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     merged = np.ascontiguousarray(into[:, taken])
     grown, by_slot, by_cell = merged.copy(), by_slot / (na + nb + nb), by_cell / (na + nb + nb)
     for j in np.flatnonzero(~taken):
-        best, found = np.inf, -1
+        best, index = np.inf, -1
         for m in range(merged.shape[1]):
             time = _compute_time_stretch(b, j, nb, merged, m, na + nb, by_slot)
             cost = time + _compute_space_stretch(b, j, nb, merged, m, na + nb, by_cell)
             if cost < best:
-                best, found = cost, m
-        _stretch_to(grown, found, b, j)
+                best, index = cost, m
+        _stretch_to(grown, index, b, j)
     return grown
 
 

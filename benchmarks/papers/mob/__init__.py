@@ -38,14 +38,14 @@ def find_nearest_by_threshold(
     column, instants = _gen_ag.number_columns(positions, who)
     lists = sort_lists(positions, place, order, instants)
     subjects = _gen_ag.gather_subjects(positions, place, who, column)
-    found = _gen_ag.Nearest.make_empty(len(who), number)
+    nearest = _gen_ag.Nearest.make_empty(len(who), number)
     objects = Objects(positions.there, positions.own, place)
 
     def task(low: int, high: int) -> None:
-        _search_by_threshold(objects, *subjects, order, *lists, *found, low, high)
+        _search_by_threshold(objects, *subjects, order, *lists, *nearest, low, high)
 
     cores.share_work(np.diff(subjects.since) * len(order), task, _gen_ag.MIN_ADDITIONS_PER_THREAD)
-    return found.find_rows(order)
+    return nearest.find_rows(order)
 
 
 def sort_lists(

@@ -53,10 +53,10 @@ def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: C
             f"{format_count(int(parts), 'separate part')}; load cells without gaps between them."
         )
     units = _rows.collapse_fixes(data, cell, rank, params)
-    found = greedy.merge_groups(
+    groups = greedy.merge_groups(
         units, _graph.build_graph(cells, params), _losses.make_scale(params, data.grid_s), params.k
     )
-    return Made(units=units, groups=found, rows=_flatten_groups(found), atom=None, figures={})
+    return Made(units=units, groups=groups, rows=_flatten_groups(groups), atom=None, figures={})
 
 
 def _flatten_groups(groups: list[Group]) -> Rows:

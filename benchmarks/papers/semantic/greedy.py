@@ -161,16 +161,16 @@ class _Grouping:
 
     def _choose_candidates(self, places: Int) -> tuple[Int, Int]:
         """Choose pairs of single units that may be cheap to merge: indices into `places`, the lesser first."""
-        units, found = self._units, np.full((len(places), CANDIDATES_PER_UNIT), -1, np.int64)
+        units, candidates = self._units, np.full((len(places), CANDIDATES_PER_UNIT), -1, np.int64)
         arrays = (units.offset, units.start, units.end, units.place, units.subject)
 
         def search(low: int, high: int) -> None:
             work = growth.make_work(self._graph)
-            _find_candidates(self._graph, work, self._tables, self._scale, *arrays, places, low, high, found)
+            _find_candidates(self._graph, work, self._tables, self._scale, *arrays, places, low, high, candidates)
 
         cores.share_work(np.ones(len(places), np.int64), search, 1)
-        one, at = np.nonzero(found >= 0)
-        one, other = np.unique(np.sort(np.stack([one, found[one, at]]), axis=0), axis=1)
+        one, at = np.nonzero(candidates >= 0)
+        one, other = np.unique(np.sort(np.stack([one, candidates[one, at]]), axis=0), axis=1)
         return one, other
 
     # ---- what is left ------------------------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ class _Grouping:
 @compile_kernel
 def _find_candidates(
     graph: Graph, work: Work, tables: Tables, scale: Scale, offset: Int, start: Int, end: Int,
-    region: NDArray[np.int32], subject: Int, places: Int, low: int, high: int, found: Int,
+    region: NDArray[np.int32], subject: Int, places: Int, low: int, high: int, candidates: Int,
 ) -> None:  # fmt: skip
     """Find, for the units at some places, others that seem cheap to merge with: by a sample of the longer's points."""
-    n, number = found.shape
+    n, number = candidates.shape
     for at in range(low, high):
         i = places[at]
         losses = np.full(number, np.inf)
@@ -245,8 +245,8 @@ def _find_candidates(
             if lost < losses[-1]:
                 rank = np.searchsorted(losses, lost, side="right")
                 losses[rank + 1 :] = losses[rank:-1].copy()
-                found[at, rank + 1 :] = found[at, rank:-1].copy()
-                losses[rank], found[at, rank] = lost, beside
+                candidates[at, rank + 1 :] = candidates[at, rank:-1].copy()
+                losses[rank], candidates[at, rank] = lost, beside
 
 
 @compile_kernel

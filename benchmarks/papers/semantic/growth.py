@@ -337,9 +337,9 @@ def merge_regions(graph: Graph, pool: Pool, work: Work, one: int, other: int) ->
 
 
 @compile_kernel
-def spread(graph: Graph, work: Work, cell: int, found: Int) -> None:
-    """Find the least area of a connected region that holds a cell and each other one: int64[c], `found`."""
+def spread(graph: Graph, work: Work, cell: int, areas: Int) -> None:
+    """Find the least area of a connected region that holds a cell and each other one: int64[c], `areas`."""
     start = np.array([cell], np.int32)
     find_cheapest_path(graph, work, start, work.seen, -1)  # which no cell is marked with: to the end
-    for other in range(len(found)):
-        found[other] = graph.area[cell] + (work.distance[other] if other != cell else 0)
+    for other in range(len(areas)):
+        areas[other] = graph.area[cell] + (work.distance[other] if other != cell else 0)

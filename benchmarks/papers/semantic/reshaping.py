@@ -101,12 +101,12 @@ def _find_best(
         loss[j] = compute_time_loss(scale, start, end, starts[j], ends[j], n_one, n_other)
         theirs = pool.area[regions[j]]
         least[j] = loss[j] + compute_space_loss(scale, max(area, theirs), area, theirs, n_one, n_other)
-    best, found, sharper = np.inf, -1, np.zeros(len(starts), np.bool_)
+    best, index, sharper = np.inf, -1, np.zeros(len(starts), np.bool_)
     while True:
         j = int(np.argmin(least))
         # Kept true: `least` is a lower bound of each loss not computed yet, infinite of the others.
         if least[j] * _BOUND_FACTOR > best:
-            return found, best
+            return index, best
         theirs = pool.area[regions[j]]
         if not sharper[j]:
             sharper[j] = True
@@ -117,8 +117,8 @@ def _find_best(
             return j, least[j]
         whole = pool.area[_unite(graph, pool, work, region, regions[j])]
         lost = loss[j] + compute_space_loss(scale, whole, area, theirs, n_one, n_other)
-        if lost < best or (lost == best and j < found):
-            best, found = lost, j
+        if lost < best or (lost == best and j < index):
+            best, index = lost, j
         least[j] = np.inf
 
 

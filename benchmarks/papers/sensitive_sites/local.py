@@ -55,14 +55,14 @@ def cover(subjects: Boxes, sites: Boxes, k: int) -> tuple[Int, Int]:
     # Sites in the order in which sweeps to the west, south, east and north meet them, wherever they start.
     sweep = np.array([np.argsort(side, kind="stable") for side in (-x0, -y0, x1, y1)])
     site, subject = np.empty((2, k * m), np.int64)
-    heap, found = np.arange(n), np.empty((n, 6), np.int64)
+    heap, boxes = np.arange(n), np.empty((n, 6), np.int64)
     need, scratch = np.full(m, k), np.empty((11, m), np.int64)
-    number = _cover(*subjects, *sites, sweep, need, heap, found, scratch, site, subject)
+    number = _cover(*subjects, *sites, sweep, need, heap, boxes, scratch, site, subject)
     order = np.lexsort((subject[:number], site[:number]))
     return site[order], subject[order]
 
 
-# In every kernel `found` is area, number of sites, x0, y0, x1, y1 of each subject's box; `need` is how many subjects a
+# In every kernel `boxes` is area, number of sites, x0, y0, x1, y1 of each subject's box; `need` is how many subjects a
 # site still needs. Rows of `scratch`, by site: how far a box must reach west, south, east, north to hold it; a key, -1
 # where the site does not matter. Then lists of sites: by key; by west, south, east, north; of a strip, by north.
 
@@ -72,20 +72,20 @@ _KEY, _BY_KEY, _BY_SIDE, _STRIP = 4, 5, 6, 10
 @compile_kernel
 def _cover(
     ux0: Any, uy0: Any, ux1: Any, uy1: Any, x0: Any, y0: Any, x1: Any, y1: Any, sweep: Any, need: Any, heap: Any,
-    found: Any, scratch: Any, site: Any, subject: Any,
+    boxes: Any, scratch: Any, site: Any, subject: Any,
 ) -> Any:  # fmt: skip
     """Write the pairs, unsorted; their number."""
     m, size, remaining, number = len(x0), len(heap), len(x0), 0
     for u in range(size if m else 0):
         kept = _list_reach(ux0[u], uy0[u], ux1[u], uy1[u], x0, y0, x1, y1, need, scratch)
-        _write_bound(kept, scratch, found[u])
+        _write_bound(kept, scratch, boxes[u])
     for i in range(size // 2 - 1 if m else -1, -1, -1):
-        _sift(heap, i, size, found)
-    # Kept true: found[u] is at most the coverage of u's best box, and exact if its box still holds box[1] sites. So the
+        _sift(heap, i, size, boxes)
+    # Kept true: boxes[u] is at most the coverage of u's best box, and exact if its box still holds box[1] sites. So the
     # subject on top, if exact, has the least coverage of all, and of equals the lowest index.
     while remaining and size:
         u = heap[0]
-        box, inside = found[u], 0
+        box, inside = boxes[u], 0
         for s in range(m):
             inside += need[s] > 0 and _is_enclosing(box, x0[s], y0[s], x1[s], y1[s])
         if inside < box[1]:  # a site left since it was found, or it is but a bound
@@ -100,7 +100,7 @@ def _cover(
                     remaining -= need[s] == 0
             size -= 1
             heap[0] = heap[size]
-        _sift(heap, 0, size, found)
+        _sift(heap, 0, size, boxes)
     return number
 
 
@@ -110,21 +110,21 @@ def _is_enclosing(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
 
 
 @compile_kernel
-def _sift(heap: Any, at: Any, size: Any, found: Any) -> None:
+def _sift(heap: Any, at: Any, size: Any, boxes: Any) -> None:
     """Restore the heap, least coverage and then least subject first, below a place whose subject may have to sink."""
     while 2 * at + 1 < size:
         child = 2 * at + 1
-        if child + 1 < size and _precedes(heap[child + 1], heap[child], found):
+        if child + 1 < size and _precedes(heap[child + 1], heap[child], boxes):
             child += 1
-        if not _precedes(heap[child], heap[at], found):
+        if not _precedes(heap[child], heap[at], boxes):
             return
         heap[at], heap[child] = heap[child], heap[at]
         at = child
 
 
 @compile_kernel
-def _precedes(a: Any, b: Any, found: Any) -> Any:
-    left, right = found[a, 0] * found[b, 1], found[b, 0] * found[a, 1]
+def _precedes(a: Any, b: Any, boxes: Any) -> Any:
+    left, right = boxes[a, 0] * boxes[b, 1], boxes[b, 0] * boxes[a, 1]
     return left < right or (left == right and a < b)
 
 

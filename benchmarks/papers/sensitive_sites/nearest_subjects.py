@@ -55,7 +55,7 @@ def _take(
     """`nearest` holds the best subjects so far by (squared distance, index), the worst of them last."""
     n, k = len(x0), len(nearest)
     for s in order:
-        found = 0
+        filled = 0
         right = np.searchsorted(x0, sx0[s])
         left = right - 1
         # Kept true: subjects between `left` and `right` were looked at; the others are min(before, after) away or more.
@@ -64,7 +64,7 @@ def _take(
             before = max(np.int64(0), np.int64(sx0[s]) - x0[left] - widest) if left >= 0 else _FAR
             after = max(np.int64(0), np.int64(x0[right]) - sx1[s]) if right < n else _FAR
             at = right if after <= before else left
-            if found == k and min(before, after) ** 2 > distance[k - 1]:
+            if filled == k and min(before, after) ** 2 > distance[k - 1]:
                 break
             if after <= before:
                 right += 1
@@ -76,11 +76,11 @@ def _take(
             dx = max(np.int64(0), np.int64(x0[at]) - sx1[s], np.int64(sx0[s]) - x1[at])
             dy = max(np.int64(0), np.int64(y0[at]) - sy1[s], np.int64(sy0[s]) - y1[at])
             away = dx * dx + dy * dy
-            if found == k and (away > distance[k - 1] or (away == distance[k - 1] and u > nearest[k - 1])):
+            if filled == k and (away > distance[k - 1] or (away == distance[k - 1] and u > nearest[k - 1])):
                 continue
             # Insert in the order of (squared distance, index); the k-th falls out where there were k.
-            found = min(found + 1, k)
-            place = found - 1
+            filled = min(filled + 1, k)
+            place = filled - 1
             while place > 0 and (
                 distance[place - 1] > away or (distance[place - 1] == away and nearest[place - 1] > u)
             ):

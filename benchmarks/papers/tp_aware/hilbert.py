@@ -69,7 +69,7 @@ def _find_nearest(place: Any, total: Any, order: Any, low: Any, high: Any, near:
     n, wanted = len(total), near.shape[1]
     for p in range(low, high):
         # The heap of those found: the farthest on top, of equally far ones the greatest trajectory.
-        found, who, far = 0, near[p - low], distance[p - low]
+        filled, who, far = 0, near[p - low], distance[p - low]
         a, b = p - 1, p + 1
         # Kept true: all between a and b were looked at. |sum of differences| <= sum of |differences|, so beyond the
         # distance of the farthest found nobody is nearer.
@@ -80,12 +80,12 @@ def _find_nearest(place: Any, total: Any, order: Any, low: Any, high: Any, near:
             else:
                 q, gap = b, total[b] - total[p]
                 b += 1
-            if found == wanted and gap > far[0]:
+            if filled == wanted and gap > far[0]:
                 break
-            d = _measure_distance(place, p, q, far[0] if found == wanted else np.int64(0x7FFFFFFFFFFFFFFF))
-            if found < wanted:
-                found += 1
-                _sift_up(far, who, found - 1, d, order[q])
+            d = _measure_distance(place, p, q, far[0] if filled == wanted else np.int64(0x7FFFFFFFFFFFFFFF))
+            if filled < wanted:
+                filled += 1
+                _sift_up(far, who, filled - 1, d, order[q])
             elif d < far[0] or (d == far[0] and order[q] < who[0]):
                 _replace_top(far, who, d, order[q])
 

@@ -1,9 +1,6 @@
 """The samples that the adversary knows, the stored rows in slots and cells, and which of the ones the others hold."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +13,7 @@ from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Samples:
+class Samples(NamedTuple):
     """What the data say, once a slot and cell of a subject."""
 
     subject: Int  # [s]: codes, ascending
@@ -33,8 +29,7 @@ class Samples:
         return np.repeat(np.arange(len(self.subject)), np.diff(self.offset))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
+class Rows(NamedTuple):
     """The stored rows that have a period, sorted by record and time."""
 
     record_id: Int  # [R]: ascending
@@ -53,8 +48,7 @@ class Rows:
         """Keep some records, by ascending index."""
         kept = np.isin(self.record, records)
         record = find(records, self.record[kept]) if len(records) else self.record[kept]
-        return replace(
-            self,
+        return self._replace(
             record_id=self.record_id[records],
             offset=np.searchsorted(record, np.arange(len(records) + 1)),
             record=record,
@@ -64,8 +58,7 @@ class Rows:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Members:
+class Members(NamedTuple):
     """Whose records they are; of a group's records, one for each member, the first stands for all."""
 
     record: Int  # [p]; record, subject: distinct pairs of indices, by record
@@ -76,8 +69,7 @@ class Members:
     unlike: int  # records of a group that are not like its first, that are lacking or too many
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cover:
+class Cover(NamedTuple):
     """Which samples are published: bool[m]; rows without a real sample of a member: bool[c]."""
 
     covered: Bool
@@ -219,27 +211,26 @@ def _mark_unlike(offset: Int, model: Int, *columns: Int) -> Bool:
 
 def find_cover(known: Samples, stored: Rows, who: Members) -> Cover:
     """Find which samples lie in a row of their subject's record, and the rows that hold none of a member's."""
-    covered = np.zeros(len(known.slot), bool)
-    fictitious = who.crowd[stored.record] == 0
-    held = np.full(len(stored.record), -1)
-    _mark_covered(
-        who.record, who.subject, known.offset, known.slot, known.x, known.y,
-        stored.offset, stored.first, stored.last, stored.box, covered, fictitious, held,
-    )  # fmt: skip
-    return Cover(covered=covered, fictitious=fictitious)
+    seen = Cover(covered=np.zeros(len(known.slot), bool), fictitious=who.crowd[stored.record] == 0)
+    _mark_covered(who, known, stored, seen, np.full(len(stored.record), -1))
+    return seen
 
 
 @compile_kernel
-def _mark_covered(
-    record: Any, subject: Any, sample_offset: Any, slot: Any, x: Any, y: Any, row_offset: Any, first: Any, last: Any,
-    box: Any, covered: Any, fictitious: Any, held: Any,
-) -> None:  # fmt: skip
-    """Mark the samples in a row of their subject's record, and the rows without a sample of each subject of theirs."""
-    for pair in range(len(record)):
-        row, end = row_offset[record[pair]], row_offset[record[pair] + 1]
+def _mark_covered(who: Members, known: Samples, stored: Rows, seen: Cover, held: Int) -> None:
+    """Mark the samples in a row of their subject's record, and the rows without a sample of each subject of theirs.
+
+    `held` (int64[c]): -1 everywhere.
+    """
+    _, sample_offset, slot, x, y, _ = known
+    row_offset, first, last, box = stored.offset, stored.first, stored.last, stored.box
+    covered, fictitious = seen
+    for pair in range(len(who.record)):
+        record, subject = who.record[pair], who.subject[pair]
+        row, end = row_offset[record], row_offset[record + 1]
         begin = row
         # Samples and rows both come in order of time: no row before `row` ends as late as the sample.
-        for i in range(sample_offset[subject[pair]], sample_offset[subject[pair] + 1]):
+        for i in range(sample_offset[subject], sample_offset[subject + 1]):
             while row < end and last[row] < slot[i]:
                 row += 1
             if row == end:

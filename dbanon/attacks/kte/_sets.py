@@ -4,10 +4,7 @@ A pick is (owner, other, window): the owner's record is merged with the other's 
 hides in it.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +14,7 @@ from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, mark_fitting
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.run_statements import LARGEST_NUMBER
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +109,7 @@ def examine_picks(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, 
     )
 
 
-def _count_returning_windows(chosen: Picks, order: Int, again: Any, times: Timetable) -> int:
+def _count_returning_windows(chosen: Picks, order: Int, again: Bool, times: Timetable) -> int:
     """Count the windows of which all who picked a subject carry it again in one epoch outside."""
     if not len(order):
         return 0
@@ -122,11 +119,11 @@ def _count_returning_windows(chosen: Picks, order: Int, again: Any, times: Timet
     pair[order] = number
     pairs = np.searchsorted(number, np.arange(number[-1] + 2))
     groups = np.append(np.flatnonzero(np.diff(chosen.at, prepend=-1)), len(order))
-    return int(_count_returning(groups, pair, pairs, chosen.window[order], chosen.window, times.window))
+    return _count_returning(groups, pair, pairs, chosen.window[order], chosen.window, times.window)
 
 
 @compile_kernel
-def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: Any, length: Any) -> Any:
+def _count_returning(groups: Int, pair: Int, pairs: Int, windows: Int, window: Int, length: int) -> int:
     """Of each group of picks of one subject in one window, look for an epoch in which all pairs have windows again."""
     returning = 0
     for group in range(len(groups) - 1):

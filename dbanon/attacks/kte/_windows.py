@@ -7,10 +7,8 @@ tau + leak that begin with an epoch decide for all stretches of tau in them; whe
 such a window, its stretches are looked at one by one.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,26 +24,25 @@ _MAX_WINDOWS = 10_000_000
 _MAX_LEAK_SLOTS = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Timetable:
+class Timetable(NamedTuple):
     """The windows: each `window` epochs of `leak` slots, the first from the epoch `first` on."""
 
     first: int  # the first epoch of the first window, counted from 1970
     epochs: int  # to the last one of the last window
-    count: int  # number of windows, at least 1
+    count: int  # type: ignore[assignment]  # number of windows, at least 1; nobody calls the method of tuples
     window: int
     leak: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scene:
-    """What the adversary works with: arrays for the kernels, one record a subject."""
+class Scene(NamedTuple):
+    """What the adversary works with: one record a subject."""
 
     known: Samples
     covered: Bool  # [m]: whether a sample is published
-    stored: Rows
+    stored: Rows  # those of a record are apart in time, and in its order
     record: Int  # [s]: index of the record of each subject; -1 where it has none
     by_first: Int  # [c]: rows by their first slot
+    begins: Int  # [c]: first slots of the rows in that order
     longest: int  # slots of the longest row
     rivals: Bool  # [R]: whether it is known whose record it is: only these are counted
 
@@ -64,6 +61,16 @@ class Speaking:
         return find(self.key, sought) if len(self.key) else np.full(len(sought), -1)
 
 
+class _Verdicts(NamedTuple):
+    """What is found of some subjects, each in a window."""
+
+    subject: Int  # [q]
+    begin: Int  # [q]: first slot of the window
+    exposed: Bool  # [q]: whether in a stretch with samples fewer than k records fit
+    alone: Bool  # [q]: whether in a stretch without any fewer than k records say nothing
+    slid: Bool  # [q]: whether the window did not decide, so that its stretches were looked at
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hidden:
     """What the adversary finds in all windows."""
@@ -72,8 +79,8 @@ class Hidden:
     # fit.
     exposed: Bool  # [p]
     silent: int  # pairs with a stretch of which nothing is published and fewer than k subjects' records say nothing
-    # searched, slid: pairs that the records of those who picked the subject did not decide, and those that the window
-    # did not.
+    # searched, slid: pairs that the records of those whose hiding sets have the subject did not decide, and those that
+    # the window did not.
     searched: int
     slid: int
     fewest_silent: int  # the least number of records that say nothing in a window in which any does; 0 if none does
@@ -101,12 +108,14 @@ def build_scene(known: Samples, stored: Rows, who: Members, seen: Cover) -> Scen
     record[who.subject] = who.record
     rivals = np.zeros(len(stored.record_id), bool)
     rivals[record[record >= 0]] = True
+    by_first = np.argsort(stored.first, kind="stable")
     return Scene(
         known=known,
         covered=seen.covered,
         stored=stored,
         record=record,
-        by_first=np.argsort(stored.first, kind="stable"),
+        by_first=by_first,
+        begins=stored.first[by_first],
         longest=int((stored.last - stored.first).max(initial=0)) + 1,
         rivals=rivals,
     )
@@ -143,7 +152,7 @@ def mark_fitting(of: Scene, subject: Int, record: Int, epoch: Int, length: int, 
     """Say whether each record fits what is known of a subject in `length` epochs from `epoch` on: bool[q]."""
     found = np.zeros(len(subject), bool)
     begin = (times.first + epoch) * times.leak
-    _fit_all(*_list_arrays(of), subject, record, begin, begin + length * times.leak, found)
+    _fit_all(of, subject, record, begin, begin + length * times.leak, found)
     return found
 
 
@@ -168,57 +177,39 @@ def find_exposed(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k:
         subject.append(who)
         window.append(np.full(len(who), at))
     subjects, windows = np.concatenate(subject), np.concatenate(window)
-    exposed, alone, slid = (np.zeros(len(subjects), bool) for _ in range(3))
-    begin = (times.first + windows) * times.leak
-    _search(
-        *_list_arrays(of), of.stored.record, of.stored.first[of.by_first], of.by_first, of.longest, of.rivals,
-        of.record,
-        subjects, begin, times.window * times.leak, times.leak, k, exposed, alone, slid,
-    )  # fmt: skip
-    found = np.zeros(len(speaks.key), bool)
-    found[doubtful] = exposed[: len(doubtful)]
+    marks = (np.zeros(len(subjects), bool) for _ in range(3))
+    found, exposed = _Verdicts(subjects, (times.first + windows) * times.leak, *marks), np.zeros(len(speaks.key), bool)
+    _search(of, times, k, found)
+    exposed[doubtful] = found.exposed[: len(doubtful)]
     return Hidden(
-        exposed=found,
-        silent=int(alone.sum()),
+        exposed=exposed,
+        silent=int(found.alone.sum()),
         searched=len(subjects),
-        slid=int(slid.sum()),
+        slid=int(found.slid.sum()),
         fewest_silent=int(number[quiet > 0].min(initial=len(of.record))) if (quiet > 0).any() else 0,
     )
 
 
-def _list_arrays(of: Scene) -> tuple[Int, Int, Int, Int, Bool, Int, Int, Int, Int]:
-    """Give samples and rows as the kernels take them."""
-    known, stored = of.known, of.stored
-    return (
-        known.offset, known.slot, known.x, known.y, of.covered, stored.offset, stored.first, stored.last, stored.box,
-    )  # fmt: skip
-
-
 @compile_kernel
-def _fit_all(
-    offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
-    subject: Any, record: Any, begin: Any, end: Any, found: Any,
-) -> None:  # fmt: skip
+def _fit_all(of: Scene, subject: Int, record: Int, begin: Int, end: Int, found: Bool) -> None:
     """Fill `found`: whether each record fits its subject from `begin` to `end`."""
     for q in range(len(subject)):
-        found[q] = _fit(
-            offset[subject[q]], offset[subject[q] + 1], slot, x, y, covered,
-            row_offset[record[q]], row_offset[record[q] + 1], first, last, box, begin[q], end[q],
-        )  # fmt: skip
+        found[q] = _fit(of, subject[q], record[q], begin[q], end[q])
 
 
 @compile_kernel
-def _fit(
-    i: Any, i_end: Any, slot: Any, x: Any, y: Any, covered: Any, row: Any, row_end: Any, first: Any, last: Any,
-    box: Any, begin: Any, end: Any,
-) -> Any:  # fmt: skip
-    """Whether rows fit samples in the slots from `begin` to before `end`: one pass over both."""
-    i = _find_first(slot, i, i_end, begin)
-    row = _find_first(last, row, row_end, begin)
+def _fit(of: Scene, subject: int, record: int, begin: int, end: int) -> bool:
+    """Whether a record fits a subject's samples in the slots from `begin` to before `end`: one pass over both."""
+    _, offset, slot, x, y, _ = of.known
+    covered, first, last, box = of.covered, of.stored.first, of.stored.last, of.stored.box
+    i_end, row_end = offset[subject + 1], of.stored.offset[record + 1]
+    i = _find_first(slot, offset[subject], i_end, begin)
+    row = _find_first(last, of.stored.offset[record], row_end, begin)
     held = False  # whether `row` holds a sample; all before it that lie in the stretch do
     while i < i_end and slot[i] < end:
         if covered[i]:
             while row < row_end and last[row] < slot[i]:
+                # Its time is over. A row that began before the stretch may hold a sample from before it.
                 if first[row] >= begin and not held:
                     return False
                 row, held = row + 1, False
@@ -226,6 +217,7 @@ def _fit(
                 return False
             held = True
         i += 1
+    # Of the rows left, those that end in the stretch must hold a sample too; one that ends later need not.
     while row < row_end and last[row] < end:
         if first[row] >= begin and not held:
             return False
@@ -234,12 +226,12 @@ def _fit(
 
 
 @compile_kernel
-def _is_inside(x: Any, y: Any, box: Any, row: Any) -> Any:
-    return box[row, 0] <= x <= box[row, 2] and box[row, 1] <= y <= box[row, 3]
+def _is_inside(x: int, y: int, box: Int, row: int) -> bool:
+    return bool(box[row, 0] <= x <= box[row, 2] and box[row, 1] <= y <= box[row, 3])
 
 
 @compile_kernel
-def _find_first(values: Any, low: Any, high: Any, least: Any) -> Any:
+def _find_first(values: Int, low: int, high: int, least: int) -> int:
     """Index of the first of some ascending values that is not less than `least`."""
     while low < high:
         middle = (low + high) // 2
@@ -251,81 +243,74 @@ def _find_first(values: Any, low: Any, high: Any, least: Any) -> Any:
 
 
 @compile_kernel
-def _search(
-    offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
-    row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, own: Any, subject: Any, window: Any,
-    length: Any, leak: Any, k: Any, exposed: Any, alone: Any, slid: Any,
-) -> None:  # fmt: skip
+def _search(of: Scene, times: Timetable, k: int, found: _Verdicts) -> None:
     """Look for k records that fit each window among all, and where there are fewer, at each stretch of tau in it."""
-    met = np.full(len(row_offset) - 1, -1)
+    offset, slot, covered, leak = of.known.offset, of.known.slot, of.covered, times.leak
+    met = np.full(len(of.rivals), -1)  # in which turn each record was looked at last
     turn = 0
-    for q in range(len(subject)):
-        low, high, mine = offset[subject[q]], offset[subject[q] + 1], own[subject[q]]
-        # Stretch 0 is the whole window; the others begin one slot later each.
+    for q in range(len(found.subject)):
+        subject = found.subject[q]
+        high = offset[subject + 1]
+        # Stretch 0 is the whole window. The others last tau, an epoch less: 1 begins with it, each next a slot later.
         for stretch in range(leak + 2):
-            begin = window[q] + max(stretch - 1, 0)
-            end = begin + length - (0 if stretch == 0 else leak)
-            i = _find_first(slot, low, high, begin)
+            begin = found.begin[q] + max(stretch - 1, 0)
+            end = begin + times.window * leak - (0 if stretch == 0 else leak)
+            i = _find_first(slot, offset[subject], high, begin)
             while i < high and slot[i] < end and not covered[i]:
                 i += 1
             speaks = i < high and slot[i] < end
-            if stretch > 0 and (exposed[q] if speaks else alone[q]):
+            # One stretch of a kind is enough.
+            if stretch > 0 and (found.exposed[q] if speaks else found.alone[q]):
                 continue
             if speaks:
                 turn += 1
-                few = _has_few_fitting(
-                    i, low, high, slot, x, y, covered, row_offset, first, last, box, row_record, begins, by_first,
-                    longest, rivals, mine, begin, end, k, met, turn,
-                )  # fmt: skip
+                few = _has_few_fitting(of, subject, i, begin, end, k, met, turn)
             else:
-                few = _has_few_silent(row_offset, first, last, rivals, mine, begin, end, k)
+                few = _has_few_silent(of, of.record[subject], begin, end, k)
             # What fits the window fits each stretch of it, so where k records fit the window the stretches are not
             # tried.
             if stretch == 0:
-                slid[q] = few
+                found.slid[q] = few
                 if not few:
                     break
             else:
-                exposed[q] |= few and speaks
-                alone[q] |= few and not speaks
+                found.exposed[q] |= few and speaks
+                found.alone[q] |= few and not speaks
 
 
 @compile_kernel
-def _has_few_fitting(
-    i: Any, low: Any, high: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any,
-    box: Any, row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, mine: Any, begin: Any, end: Any,
-    k: Any, met: Any, turn: Any,
-) -> Any:  # fmt: skip
+def _has_few_fitting(of: Scene, subject: int, i: int, begin: int, end: int, k: int, met: Int, turn: int) -> bool:
     """Whether fewer than k records, with the subject's own, fit it in a stretch of which `i` is the first sample."""
-    met[mine] = turn
+    by_first, begins, record, rivals = of.by_first, of.begins, of.stored.record, of.rivals
+    last, box, slot, x, y = of.stored.last, of.stored.box, of.known.slot[i], of.known.x[i], of.known.y[i]
+    # What is published of a subject is in its own record, so it has one, which fits.
+    met[of.record[subject]] = turn
     number = 1
-    # Whatever fits has a row that holds that sample: it begins less than the longest row before it.
-    at = _find_first(begins, 0, len(begins), slot[i] - longest + 1)
-    while number < k and at < len(begins) and begins[at] <= slot[i]:
+    # Whatever fits has a row that holds that sample, which begins at most as long before it as the longest row lasts.
+    at = _find_first(begins, 0, len(begins), slot - of.longest + 1)
+    while number < k and at < len(begins) and begins[at] <= slot:
         row = by_first[at]
-        other = row_record[row]
-        if last[row] >= slot[i] and _is_inside(x[i], y[i], box, row) and rivals[other] and met[other] != turn:
+        other = record[row]
+        # A record is asked once a turn, however many of its rows hold the sample.
+        if last[row] >= slot and _is_inside(x, y, box, row) and rivals[other] and met[other] != turn:
             met[other] = turn
-            number += _fit(
-                low, high, slot, x, y, covered, row_offset[other], row_offset[other + 1], first, last, box, begin, end
-            )
+            number += _fit(of, subject, other, begin, end)
         at += 1
     return number < k
 
 
 @compile_kernel
-def _has_few_silent(
-    row_offset: Any, first: Any, last: Any, rivals: Any, mine: Any, begin: Any, end: Any, k: Any
-) -> Any:  # fmt: skip
+def _has_few_silent(of: Scene, mine: int, begin: int, end: int, k: int) -> bool:
     """Whether fewer than k records, with the subject's own, have no row wholly in a stretch."""
+    rivals, offset, first, last = of.rivals, of.stored.offset, of.stored.first, of.stored.last
     number = 1
-    for other in range(len(row_offset) - 1):
+    for other in range(len(rivals)):
         if number >= k:
             break
         if rivals[other] and other != mine:
-            row = _find_first(last, row_offset[other], row_offset[other + 1], begin)
-            # The first row that ends in the stretch may begin before it; the next one does not.
-            while row < row_offset[other + 1] and first[row] < begin:
+            row = _find_first(last, offset[other], offset[other + 1], begin)
+            # The first row that does not end before the stretch may begin before it; the next one does not.
+            while row < offset[other + 1] and first[row] < begin:
                 row += 1
-            number += not (row < row_offset[other + 1] and last[row] < end)
+            number += not (row < offset[other + 1] and last[row] < end)
     return number < k

@@ -1,6 +1,6 @@
 """Counts what breaks each clause of the attack, and its figures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def prepare() -> None:
     """Count what breaks on two people with two rows each: what is compiled is what an attack needs."""
     two, four, ends = np.arange(2), np.arange(4), np.arange(0, 5, 2)
     times, ones = np.arange(2.0), np.ones(4, np.int32)
-    params = {"k": 2, "step_s": 1, "align": "last", "max_gap_s": 0, "qid_only": False, "speed_m_s": 1.0, "start": None}
+    params = {"k": 2, "step_s": 1, "max_gap_s": 0, "qid_only": False, "speed_m_s": 1.0, "start": None}
     evidence = ObjectEvidence(
         method="", algorithm="symmetric", params={**params, "since": None, "until": None},
         suppressed={"subjects": {}, "quasi_identifiers": {}, "by_hour": []},
@@ -46,7 +46,8 @@ def prepare() -> None:
         hiding_record=two, hiding_start_s=np.full(2, np.nan), hiding_end_s=np.full(2, np.nan),
         hiding_offset=np.arange(3), hiding_other=1 - two,
     )  # fmt: skip
-    count_clauses(evidence)
+    for align in ("last", "linear"):
+        count_clauses(replace(evidence, params={**evidence.params, "align": align}))
 
 
 def count_clauses(evidence: ObjectEvidence) -> Counts:

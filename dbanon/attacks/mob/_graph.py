@@ -7,13 +7,9 @@ own instants fits every record: a hub stands for these edges. Invariant: edges t
 fewer remain, never more.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -111,9 +107,8 @@ def _choose_wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, all_ope
 def count_below_k_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) -> int:
     """Count persons who keep fewer than k once exact rows an instant away must have been within reach."""
 
-    def look(low: int, high: int) -> NDArray[np.bool_]:
-        arrays = (left.person[low:high], left.owner[low:high], *scene.list_arrays(), scene.found.cloaked)
-        return np.asarray(_mark_reached(*arrays, reach_cells))  # type: ignore[call-arg]
+    def look(low: int, high: int) -> Bool:
+        return _mark_reached(scene, left.person[low:high], left.owner[low:high], reach_cells)
 
     within = np.concatenate([np.empty(0, bool), *map_parts(len(left.person), PAIRS_PER_PART, look)])
     number = np.bincount(left.person[within], minlength=len(scene.at.subject))
@@ -121,15 +116,18 @@ def count_below_k_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: f
 
 
 @compile_kernel
-def _mark_reached(
-    person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any, cloaked: Any, reach: Any
-) -> Any:
+def _mark_reached(scene: Scene, person: Int, owner: Int, reach: float) -> Bool:
+    """Say of pairs whether the owner's exact rows, an instant before or after the person's own, are within reach."""
+    _, x, y, _ = scene.at
+    region, box, _, cloaked = scene.found[:4]
+    offset, instant = scene.own
     within = np.ones(len(person), np.bool_)
     for pair in range(len(person)):
         i, j = person[pair], owner[pair]
         for q in range(offset[i], offset[i + 1]):
             t = instant[q]
             for s in (t - 1, t + 1):
+                # A row that is missing or cloaked excludes nobody.
                 if s < 0 or s >= region.shape[1] or region[j, s] < 0 or cloaked[region[j, s]] == 1:
                     continue
                 # From the nearest point of the person's cell to that of the exact one.

@@ -4,11 +4,10 @@ Everything is in tables of subjects by instants, of four bytes each; instants be
 windows, and nobody is there.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,9 @@ from dbanon.attacks.shared.rectangles import find_region_cells
 from dbanon.attacks.shared.replay import Timetable, replay
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Bool, Int, Trajectories
+from dbanon.base.trajectory import Bool, Int, Int32, Trajectories
 
-Table = NDArray[np.int32]
+AnyInt = NDArray[np.integer]
 
 ABSENT = -1  # instead of a cell, and instead of a region
 _REGIONS_PER_PART = 1 << 18  # regions made cells together
@@ -30,13 +29,12 @@ _INSTANTS_PER_PART = 16  # instants looked at together: a line of memory holds a
 _SUBJECTS_PER_PART = 4096  # subjects looked at together
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Positions:
+class Positions(NamedTuple):
     """Where every subject was at every instant."""
 
     subject: Int  # [n]: codes of all considered subjects, ascending
-    x: Table  # [n, T]; x, y: cells, counted from `origin`; `ABSENT` where the subject has no position
-    y: Table  # [n, T]
+    x: Int32  # [n, T]; x, y: cells, counted from `origin`; `ABSENT` where the subject has no position
+    y: Int32  # [n, T]
     origin: tuple[int, int]
 
     @property
@@ -45,12 +43,11 @@ class Positions:
         return np.asarray((self.x != ABSENT).any(axis=1))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Own:
+class Own(NamedTuple):
     """The own instants of each subject."""
 
     offset: Int  # [n + 1]
-    instant: Table  # [q]: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending
+    instant: Int32  # [q]: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending
 
     @property
     def has_instants(self) -> Bool:
@@ -58,17 +55,16 @@ class Own:
         return np.diff(self.offset) > 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Shown:
+class Shown(NamedTuple):
     """What the records show."""
 
     # The region of the row of each subject's record at each instant; `ABSENT` where there is none.
-    region: Table  # [n, T]
-    box: Table  # [r, 4]: the cells of each region's envelope, counted from the positions' origin
+    region: Int32  # [n, T]
+    box: Int32  # [r, 4]: the cells of each region's envelope, counted from the positions' origin
     sound: Bool  # [r]
     cloaked: NDArray[np.int8]  # [r]
-    crowd: NDArray[np.integer]  # [r]
-    subjects: NDArray[np.integer]  # [r]
+    crowd: AnyInt  # [r]
+    subjects: AnyInt  # [r]
     published: Bool  # [n]: whose records there are
     owner: Int  # [R]: whose record each of `key` is; -1 where it is not known whose
     key: Int  # [R]: record ids, ascending
@@ -175,7 +171,7 @@ def _find_owners(evidence: ObjectEvidence, all_data: Trajectories, subject: Int,
     return owner, faults + int((own & ~np.isin(np.arange(len(own)), path)).sum())
 
 
-def _find_instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int32]:
+def _find_instants(evidence: ObjectEvidence, times: Timetable) -> Int32:
     """Find the instant of each period whose slot it is; -1 where it is none."""
     at = times.find_instant(evidence.period_start_s)
     exact = (at >= 0) & (times.start_s(at) == evidence.period_start_s)
@@ -183,7 +179,7 @@ def _find_instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int
     return np.where(exact, at, -1).astype(np.int32)
 
 
-def _find_boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bool]:
+def _find_boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Int32, Bool]:
     """Make the regions cells, in parts: there may be as many regions as places."""
     count, data = len(evidence.region_no), evidence.trajectories
     box, sound = np.empty((count, 4), np.int32), np.empty(count, bool)
@@ -202,7 +198,7 @@ def _find_boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Tabl
 
 
 @compile_kernel
-def _write_regions(offset: Any, region: Any, instant: Any, period: Any, owner: Any, table: Any) -> int:
+def _write_regions(offset: Int, region: AnyInt, instant: Int32, period: AnyInt, owner: Int, table: Int32) -> int:
     """Write each row's region to its subject and instant; count rows that do not follow the one before."""
     wrong = 0
     for record in range(len(owner)):
@@ -221,11 +217,7 @@ def _write_regions(offset: Any, region: Any, instant: Any, period: Any, owner: A
 def compare_rows(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
     """Compare every row with its subject's position, and every position with its row."""
     counts, losses = [], []
-    arrays = (at.x, at.y, found.region, found.box, found.sound, found.cloaked, found.crowd, found.subjects)
-
-    def look(low: int, high: int) -> tuple[Any, float]:
-        return _compare(low, high, *arrays, found.published, own.offset, own.instant, qid_only)  # type: ignore[no-any-return]
-
+    look = partial(_compare, at, found, own, qid_only)
     for count, loss in map_parts(len(at.subject), _SUBJECTS_PER_PART, look):
         counts.append(count)
         losses.append(loss)
@@ -242,19 +234,20 @@ def compare_rows(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth
 
 
 @compile_kernel
-def _compare(
-    low: Any, high: Any, x: Any, y: Any, region: Any, box: Any, sound: Any, cloaked: Any, crowd: Any, subjects: Any,
-    published: Any, own_offset: Any, own_instant: Any, qid_only: Any,
-) -> Any:  # fmt: skip
+def _compare(at: Positions, found: Shown, own: Own, qid_only: bool, low: int, high: int) -> tuple[Int, float]:
+    """Compare the rows of the subjects from `low` to before `high`."""
+    _, x, y, _ = at
+    region, box, sound, cloaked, crowd, subjects = found[:6]
+    offset, instant = own
     # In the order of `Truth`: incomplete, inexact, unmasked, uncounted, rows, exact.
     count, loss = np.zeros(6, np.int64), 0.0
     for i in range(low, high):
-        if not published[i]:
+        if not found.published[i]:
             continue
         # With exact rows a row wherever the subject is; without, none but cloaked ones, at its own instants at least.
         if qid_only:
-            for q in range(own_offset[i], own_offset[i + 1]):
-                count[0] += region[i, own_instant[q]] == ABSENT
+            for q in range(offset[i], offset[i + 1]):
+                count[0] += region[i, instant[q]] == ABSENT
         for t in range(x.shape[1]):
             r, there = region[i, t], x[i, t] != ABSENT
             if r == ABSENT:
@@ -281,9 +274,9 @@ def measure_classes(evidence: ObjectEvidence, found: Shown) -> Classes:
     """Count who shares a region at an instant: regions are one where an analyst sees no difference."""
     same = _number_regions(evidence)
 
-    def look(low: int, high: int) -> tuple[Any, int]:
+    def look(low: int, high: int) -> tuple[Int, int]:
         columns = np.ascontiguousarray(found.region[:, low:high].T)
-        return _count(columns, same, found.crowd, int(same.max(initial=-1)) + 1)  # type: ignore[no-any-return]
+        return _count(columns, same, found.crowd, int(same.max(initial=-1)) + 1)
 
     sizes, miscounted = [np.empty(0, np.int64)], 0
     for size, wrong in map_parts(found.region.shape[1], _INSTANTS_PER_PART, look):
@@ -292,7 +285,7 @@ def measure_classes(evidence: ObjectEvidence, found: Shown) -> Classes:
     return Classes(size=np.concatenate(sizes), miscounted=miscounted)
 
 
-def _number_regions(evidence: ObjectEvidence) -> Table:
+def _number_regions(evidence: ObjectEvidence) -> Int32:
     """Number the distinct bounds of cloaked regions, to the last bit: int32[r], -1 where it is not cloaked."""
     cloaked = np.flatnonzero(evidence.region_cloaked == 1)
     columns = evidence.region_bounds[cloaked].T
@@ -306,7 +299,8 @@ def _number_regions(evidence: ObjectEvidence) -> Table:
 
 
 @compile_kernel
-def _count(columns: Any, same: Any, crowd: Any, regions: Any) -> Any:
+def _count(columns: Int32, same: Int32, crowd: AnyInt, regions: int) -> tuple[Int, int]:
+    """Count who is in each class of some instants, class by class, and the rows whose crowd is another number."""
     size, wrong = [0 for _ in range(0)], 0
     number = np.zeros(regions, np.int32)
     for t in range(columns.shape[0]):

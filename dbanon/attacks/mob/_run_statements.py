@@ -81,7 +81,7 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     """
     params, data = evidence.params, evidence.trajectories
     times = build_timetable(params, data, _WINDOW_INSTANTS)
-    times = replace(times, length=-(-times.count // times.windows))  # of windows about as long as one another
+    times = times._replace(length=-(-times.count // times.windows))  # of windows about as long as one another
     _demand_few_positions(data, times)
     speed = read_parameter(params, "speed_m_s")
     is_speed = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER

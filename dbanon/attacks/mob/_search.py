@@ -3,19 +3,15 @@
 Dropping what is found beyond a cap can only make the attack refuse, never pass.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.mob._rows import Own, Positions, Shown, map_parts
 from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Bool, Int
+from dbanon.base.trajectory import Bool, Int, Int32
 
 PAIRS_PER_PART = 1 << 16  # looked at together
 
@@ -26,48 +22,36 @@ MAX_CANDIDATES = 1 << 18
 """Candidates of a person."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scene:
+class Scene(NamedTuple):
     """Who was where, what is shown, and what is known of whom."""
 
     at: Positions
     found: Shown
     own: Own
 
-    def list_arrays(self) -> tuple[Any, ...]:
-        """Return the arrays that `_fit` takes after the pairs, in its order."""
-        return self.own.offset, self.own.instant, self.at.x, self.at.y, self.found.region, self.found.box
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Index:
+class _Index(NamedTuple):
     """The rows of an instant by region."""
 
     row: Int  # [m]: subjects whose records have a row, by region: those of region g are ``row[first[g]:first[g + 1]]``
     first: Int  # [g + 1]
     wide: Int  # [w]: indices of the regions of several cells
-    wide_box: NDArray[np.int32]  # [w, 4]
+    wide_box: Int32  # [w, 4]
     single: Int  # [s]: indices of the regions of one cell, by `single_key`, that cell as a number
     single_key: Int  # [s]
-
-    def list_arrays(self) -> tuple[Any, ...]:
-        """Return the fields that `_count_rows_holding` takes after the places, in its order."""
-        return self.row, self.first, self.wide, self.wide_box, self.single, self.single_key
 
 
 def mark_fits(scene: Scene, person: Int, owner: Int) -> Bool:
     """Say of pairs whether the person fits the owner's record."""
-    fits = map_parts(
-        len(person), PAIRS_PER_PART, lambda low, high: _fit(person[low:high], owner[low:high], *scene.list_arrays())
-    )
+    fits = map_parts(len(person), PAIRS_PER_PART, lambda low, high: _fit(scene, person[low:high], owner[low:high]))
     return np.concatenate([np.empty(0, bool), *fits])
 
 
 @compile_kernel
-def _fit(person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> Any:
+def _fit(scene: Scene, person: Int, owner: Int) -> Bool:
     fit = np.empty(len(person), np.bool_)
     for pair in range(len(person)):
-        fit[pair] = _fits(person[pair], owner[pair], offset, instant, x, y, region, box)
+        fit[pair] = _fits(scene, person[pair], owner[pair])
     return fit
 
 
@@ -81,7 +65,7 @@ def search(scene: Scene, wanted: Int) -> Int:
 
     def count(t: int) -> Int:
         who = person[order[cut[t] : cut[t + 1]]]
-        return np.asarray(_count_rows_holding(at.x[who, t], at.y[who, t], *_index_rows(found, t).list_arrays()))
+        return _count_rows_holding(_index_rows(found, t), at.x[who, t], at.y[who, t])
 
     rows = np.empty(len(order), np.int64)
     rows[order] = _map_instants(cut, count)
@@ -93,8 +77,7 @@ def search(scene: Scene, wanted: Int) -> Int:
     # Each person is looked for at that instant alone: whatever it fits must hold it there as well.
     def gather(t: int) -> Int:
         who = person[least[by_pivot[cut_pivot[t] : cut_pivot[t + 1]]]]
-        arrays = (*_index_rows(found, t).list_arrays(), *scene.list_arrays())
-        return np.asarray(_find_records(who, t, *arrays, MAX_EDGES, MAX_CANDIDATES))  # type: ignore[call-arg]
+        return _find_records(scene, _index_rows(found, t), who, t)
 
     return np.sort(_map_instants(cut_pivot, gather))
 
@@ -140,8 +123,10 @@ def _encode_cells(x: Int, y: Int) -> Int:
 
 
 @compile_kernel
-def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> bool:
+def _fits(scene: Scene, i: int, j: int) -> bool:
     """Whether the record of j holds i at each instant that is known of i."""
+    offset, instant = scene.own
+    x, y, region, box = scene.at.x, scene.at.y, scene.found.region, scene.found.box
     for q in range(offset[i], offset[i + 1]):
         t = instant[q]
         r = region[j, t]
@@ -151,8 +136,9 @@ def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any
 
 
 @compile_kernel
-def _find_holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, holding: Any) -> int:
+def _find_holding(index: _Index, x: int, y: int, holding: Int) -> int:
     """Write the regions that hold a cell; say how many there are."""
+    _, _, wide, wide_box, single, single_key = index
     number = 0
     # Each region is wide or single, and none stands twice: there is room for all.
     for g in range(len(wide)):
@@ -160,41 +146,40 @@ def _find_holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_
             holding[number] = wide[g]
             number += 1
     key = (np.int64(x) << 31) + y
-    g = np.searchsorted(single_key, key)
-    while g < len(single) and single_key[g] == key:
-        holding[number] = single[g]
+    at = np.searchsorted(single_key, key)
+    while at < len(single) and single_key[at] == key:
+        holding[number] = single[at]
         number += 1
-        g += 1
+        at += 1
     return number
 
 
 @compile_kernel
-def _count_rows_holding(
-    x: Any, y: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any
-) -> Any:
-    rows, holding = np.zeros(len(x), np.int64), np.empty(len(wide) + len(single), np.int64)
+def _count_rows_holding(index: _Index, x: Int32, y: Int32) -> Int:
+    """Count the rows of an instant that hold each cell."""
+    first, rows, holding = index.first, np.zeros(len(x), np.int64), np.empty(len(index.first), np.int64)
     for p in range(len(x)):
-        for h in range(_find_holding(x[p], y[p], wide, wide_box, single, single_key, holding)):
+        for h in range(_find_holding(index, x[p], y[p], holding)):
             rows[p] += first[holding[h] + 1] - first[holding[h]]
     return rows
 
 
 @compile_kernel
-def _find_records(
-    who: Any, t: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, offset: Any,
-    instant: Any, x: Any, y: Any, region: Any, box: Any, most: Any, most_looked_at: Any,
-) -> Any:  # fmt: skip
+def _find_records(scene: Scene, index: _Index, who: Int, t: int) -> Int:
+    """Find the records that persons fit, as ``person * n + owner``, by the rows of one of their own instants."""
+    x, y, row, first = scene.at.x, scene.at.y, index.row, index.first
     edges = [np.int64(0) for _ in range(0)]
-    holding = np.empty(len(wide) + len(single), np.int64)
+    holding = np.empty(len(first), np.int64)
     for i in who:
         found, looked_at = 0, 0
         # Of the records whose rows of this instant hold the person, those that do at all its other instants.
-        for h in range(_find_holding(x[i, t], y[i, t], wide, wide_box, single, single_key, holding)):
+        for h in range(_find_holding(index, x[i, t], y[i, t], holding)):
             for j in row[first[holding[h]] : first[holding[h] + 1]]:
-                if found == most or looked_at == most_looked_at:
+                # Leaves this region; each later one is left at its first record.
+                if found == MAX_EDGES or looked_at == MAX_CANDIDATES:
                     break
                 looked_at += 1
-                if _fits(i, j, offset, instant, x, y, region, box):
+                if _fits(scene, i, j):
                     edges.append(i * len(x) + j)
                     found += 1
     result = np.empty(len(edges), np.int64)

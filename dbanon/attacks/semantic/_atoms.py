@@ -7,7 +7,6 @@ whatever rule the regions were made. Invariant: each cell is in one class, and e
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from dbanon.attacks.semantic._regions import Regions, count_pois, is_far, mark_r
 from dbanon.attacks.semantic._run_statements import Rules
 from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Bool, Cells, Int
+from dbanon.base.trajectory import Bool, Cells, Int, Int32
 
 _MAX_LISTED_ATOMS = 50  # of how many atoms a city is said to allow no more
 
@@ -58,7 +57,7 @@ def prepare() -> None:
 
 
 @compile_kernel
-def _tell_apart(low: Any, cell: Any, label: Any) -> None:
+def _tell_apart(low: Int, cell: Int32, label: Int) -> None:
     """Give cells the same label if the same regions hold them; all have label 0 at first."""
     # Kept true: the labels are 0 to number - 1, none without a cell, and tell apart what the regions before r do.
     width, number = len(label), 1

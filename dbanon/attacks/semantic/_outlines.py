@@ -1,7 +1,5 @@
 """Which regions are exactly the cells they are said to be made of: the outlines of these add up to theirs."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int, Int32
 
 _ELEMENT_BYTES = 12  # bytes of an element of bigint[] as the server sends it: its length, then 8 bytes
 
@@ -113,7 +111,7 @@ def prepare() -> None:
 
 
 @compile_kernel
-def _add_up(low: Any, edge: Any, ends: Any, cell: Any, cell_low: Any, cell_edge: Any, left: Any, same: Any) -> None:
+def _add_up(low: Int, edge: Int, ends: Int, cell: Int32, cell_low: Int, cell_edge: Int, left: Int, same: Bool) -> None:
     """Keep `same` where the cells' edges add up to the outline; `left` is what is left of each: 0 between regions."""
     for r in range(len(same)):
         if not same[r]:

@@ -1,16 +1,36 @@
 """Compiled loops of the replay: the fixes of some subjects, the windows they reach, and positions at instants."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from dbanon.attacks.shared.replay import Sighting, Timetable
 from dbanon.base.kernels import compile_kernel
+from dbanon.base.trajectory import Float, Int
+
+
+class Fixes(NamedTuple):
+    """The fixes of some subjects, by subject and time."""
+
+    subject: Int  # [s]: codes
+    first: Int  # [s + 1]: those of subject i are ``[first[i], first[i + 1])``
+    trajectory: Int  # [n]: index of the trajectory of each
+    slot: Int  # [n]
+    x: Float  # [n]
+    y: Float  # [n]
+
+
+class Served(NamedTuple):
+    """The windows that each fix serves first of its subject's."""
+
+    window: Int  # [n]: the first of them
+    number: Int  # [n]: how many, which may be 0
 
 
 @compile_kernel
-def gather_fixes(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any) -> Any:
+def gather_fixes(
+    chosen: Int, subject: Int, offset: Int, t: Float, x: Float, y: Float
+) -> tuple[Int, Int, Int, Float, Float, Float, bool]:
     """Copy the fixes of chosen trajectories, which come by subject.
 
     Returns
@@ -45,59 +65,75 @@ def gather_fixes(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any)
 
 
 @compile_kernel
-def find_windows(first: Any, slot: Any, begin: Any, step: Any, count: Any, length: Any, gap: Any) -> Any:
-    """For each fix the windows it can serve and no earlier fix of its subject can: the first, and how many."""
+def find_windows(fixes: Fixes, times: Timetable, gap: int) -> Served:
+    """For each fix find the windows it can serve and no earlier fix of its subject can."""
+    first, slot, begin, step = fixes.first, fixes.slot, times.first, times.step
     window, number = np.zeros(len(slot), np.int64), np.zeros(len(slot), np.int64)
     for person in range(len(first) - 1):
         reached = 0  # the windows before it are given to fixes before
         for f in range(first[person], first[person + 1]):
             # The first instant not before the fix (rounded up), and the last one within `gap` of it: what it may serve.
             low = max(-((begin - slot[f]) // step), 0)
-            high = min((slot[f] + gap - begin) // step, count - 1)
+            high = min((slot[f] + gap - begin) // step, times.count - 1)
             if low <= high:
-                window[f] = max(low // length, reached)
-                number[f] = max(high // length - window[f] + 1, 0)
-                reached = max(reached, high // length + 1)
-    return window, number
+                window[f] = max(low // times.length, reached)
+                number[f] = max(high // times.length - window[f] + 1, 0)
+                reached = max(reached, high // times.length + 1)
+    return Served(window, number)
 
 
 @compile_kernel
-def find_positions(  # noqa: C901 - one loop, in which the last fix before an instant only moves on
-    low: Any, high: Any, first: Any, slot: Any, x: Any, y: Any, trajectory: Any, window: Any, number: Any,
-    begin: Any, step: Any, count: Any, length: Any, gap: Any, linear: Any,
-) -> Any:  # fmt: skip
-    """Find the positions at all instants of the windows given to the fixes from `low` to before `high`."""
-    pairs = 0
+def find_last(low: int, high: int, fixes: Fixes, served: Served, times: Timetable, gap: int) -> Sighting:
+    """Find positions in the windows that the fixes from `low` to before `high` serve: of the last fix up to `gap` old.
+
+    Its age is counted to the instant; the one trajectory that supplies a position is `before` and `after`.
+    """
+    subject, first, trajectory, slot, x, y = fixes
+    found = _make_room(low, high, served, times)
+    who, of, inside, there, east, north, before, _ = found
+    person, pair = 0, 0
+    # Kept true: `person` is whose fix f is, and the pairs before `pair` are those of the fixes before.
     for f in range(low, high):
-        pairs += number[f]
-    owner, of = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
-    inside, there = np.zeros((pairs, length), np.bool_), np.zeros((pairs, length), np.bool_)
-    east, north = np.zeros((pairs, length)), np.zeros((pairs, length))
-    before = np.zeros((pairs, length), np.int64)
-    after = np.zeros((pairs, length), np.int64) if linear else before
+        while f >= first[person + 1]:
+            person += 1
+        for w in range(served.window[f], served.window[f] + served.number[f]):
+            who[pair], of[pair], last = subject[person], w, f
+            for place in range(min(times.length, times.count - w * times.length)):
+                at = times.first + (w * times.length + place) * times.step
+                last = _move_on(slot, last, first[person], first[person + 1], at)
+                inside[pair, place] = True
+                if last >= first[person]:
+                    east[pair, place], north[pair, place], before[pair, place] = x[last], y[last], trajectory[last]
+                    there[pair, place] = at - slot[last] <= gap
+            pair += 1
+    return found
+
+
+@compile_kernel
+def find_between(low: int, high: int, fixes: Fixes, served: Served, times: Timetable, gap: int) -> Sighting:
+    """Find positions as `find_last` does: on the line between two fixes, if these are no longer apart than `gap`."""
+    subject, first, trajectory, slot, x, y = fixes
+    found = _make_room(low, high, served, times)
+    who, of, inside, there, east, north, before, _ = found
+    after = before.copy()
     person, pair = 0, 0
     for f in range(low, high):
         while f >= first[person + 1]:
             person += 1
-        for w in range(window[f], window[f] + number[f]):
-            owner[pair], of[pair] = person, w
-            # `last` is the subject's last fix not after the instant; one before its first if there is none.
-            last = f
-            for place in range(min(length, count - w * length)):
-                at = begin + (w * length + place) * step
-                while last >= first[person] and slot[last] > at:
-                    last -= 1
-                while last + 1 < first[person + 1] and slot[last + 1] <= at:
-                    last += 1
+        for w in range(served.window[f], served.window[f] + served.number[f]):
+            who[pair], of[pair], last = subject[person], w, f
+            for place in range(min(times.length, times.count - w * times.length)):
+                at = times.first + (w * times.length + place) * times.step
+                last = _move_on(slot, last, first[person], first[person + 1], at)
                 inside[pair, place] = True
                 if last < first[person]:
                     continue
                 ahead, since = last + 1, at - slot[last]
                 east[pair, place], north[pair, place] = x[last], y[last]
                 before[pair, place] = after[pair, place] = trajectory[last]
-                there[pair, place] = since == 0 if linear else since <= gap
-                # Between two fixes of one subject, strictly, and no longer apart than `gap`.
-                if linear and since > 0 and ahead < first[person + 1]:
+                there[pair, place] = since == 0
+                # The next fix comes after the instant, so the two are in two slots.
+                if since > 0 and ahead < first[person + 1]:
                     apart = slot[ahead] - slot[last]
                     if apart <= gap:
                         share = since / apart
@@ -106,4 +142,26 @@ def find_positions(  # noqa: C901 - one loop, in which the last fix before an in
                         after[pair, place] = trajectory[ahead]
                         there[pair, place] = True
             pair += 1
-    return owner, of, inside, there, east, north, before, after
+    return Sighting(who, of, inside, there, east, north, before, after)
+
+
+@compile_kernel
+def _make_room(low: int, high: int, served: Served, times: Timetable) -> Sighting:
+    """Make room for the windows that some fixes serve; nobody is anywhere yet, and no window has any instant."""
+    pairs = 0
+    for f in range(low, high):
+        pairs += served.number[f]
+    shape = (pairs, times.length)
+    subject, of, before = np.empty(pairs, np.int64), np.empty(pairs, np.int64), np.zeros(shape, np.int64)
+    inside, there, x, y = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_), np.zeros(shape), np.zeros(shape)
+    return Sighting(subject, of, inside, there, x, y, before, before)
+
+
+@compile_kernel
+def _move_on(slot: Int, last: int, begin: int, end: int, at: int) -> int:
+    """Find a subject's last fix not after an instant, from the one before on: before `begin` if there is none."""
+    while last >= begin and slot[last] > at:
+        last -= 1
+    while last + 1 < end and slot[last + 1] <= at:
+        last += 1
+    return last

@@ -6,8 +6,7 @@ many positions.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,14 +18,13 @@ T = TypeVar("T")
 FIXES_PER_BATCH = 1 << 17
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timetable:
+class Timetable(NamedTuple):
     """The instants of a run and the windows they form."""
 
     grid_s: int  # length of a slot in seconds
     first: int  # the slot of the first instant
     step: int  # slots from one instant to the next
-    count: int  # number of instants, at least 1
+    count: int  # type: ignore[assignment]  # number of instants, at least 1; nobody calls the method of tuples
     length: int  # instants of a window, at most `count`; the last window may have fewer
 
     @property
@@ -58,8 +56,7 @@ class Timetable:
         return np.where(known & (found >= 0) & (found < self.count), found, -1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sighting:
+class Sighting(NamedTuple):
     """Some (subject, window) pairs, and where the subject is at each instant of the window."""
 
     # subject, window: distinct pairs; all pairs with a position at one instant or more come up once in a replay.
@@ -189,27 +186,16 @@ def _find_sightings(
 
     # `exact` is `last` with a fix of age 0. The cap keeps sums of slots within int64.
     gap = 0 if align == "exact" else min(max_gap_s // data.grid_s, 1 << 53)
-    times = (timetable.first, timetable.step, timetable.count, timetable.length, gap)
+    find_positions = _positions.find_between if align == "linear" else _positions.find_last
     subject, first, trajectory, t, x, y, ordered = _positions.gather_fixes(
         chosen, data.subject, data.offset, data.t, data.x, data.y
     )
     if not ordered:  # stable: ties stay in the order of the trajectories' ids
         order = np.lexsort((t, np.repeat(np.arange(len(subject)), np.diff(first))))
         trajectory, t, x, y = trajectory[order], t[order], x[order], y[order]
-    slot = number_slots(t, data.grid_s)
+    fixes = _positions.Fixes(subject, first, trajectory, number_slots(t, data.grid_s), x, y)
     # Each pair (subject, window) comes once: it is given to the first fix of the subject that can serve it.
-    window, number = _positions.find_windows(first, slot, *times)
-    served = (first, slot, x, y, trajectory, window, number, *times, align == "linear")
-    for low, high in cut_slices(number, max(1, FIXES_PER_BATCH // timetable.length)):
-        if number[low:high].any():
-            owner, of, inside, there, east, north, before, after = _positions.find_positions(low, high, *served)
-            yield Sighting(
-                subject=subject[owner],
-                window=of,
-                inside=inside,
-                there=there,
-                x=east,
-                y=north,
-                before=before,
-                after=after,
-            )
+    served = _positions.find_windows(fixes, timetable, gap)
+    for low, high in cut_slices(served.number, max(1, FIXES_PER_BATCH // timetable.length)):
+        if served.number[low:high].any():
+            yield find_positions(low, high, fixes, served, timetable, gap)

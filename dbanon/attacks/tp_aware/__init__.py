@@ -10,7 +10,7 @@ Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Locat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def prepare() -> None:
     """Attack two made-up people, each alone: what is compiled is what an attack needs."""
     two, four, none = np.arange(2), np.arange(4), np.empty(0, np.int64)
     times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
-    params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "align": "last", "max_gap_s": 0, "min_contents": 1}
+    params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "max_gap_s": 0, "min_contents": 1}
     evidence = RequestEvidence(
         method="",
         algorithm="",
@@ -68,7 +68,8 @@ def prepare() -> None:
         published_request_record=two, published_request_seq=two + 1, published_request_content=two,
         request_subject=two, request_t=times, request_content=two,
     )  # fmt: skip
-    _count(evidence)
+    for align in ("last", "linear"):
+        _count(replace(evidence, params={**evidence.params, "align": align}))
 
 
 def _count(evidence: RequestEvidence) -> Counts:
@@ -157,7 +158,6 @@ def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, mem
     windows, data = rules.timetable.windows, evidence.trajectories
     held = _find_held_cells(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
-    rows = (records.sound, records.begin, records.covering, held, rules.cell_m)
     people = np.zeros(int(data.subject.max()) + 1, dtype=bool)
 
     def look(sighting: Sighting) -> tuple[Int, Int]:
@@ -169,7 +169,7 @@ def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, mem
         kinds = (sighting.seen, whole, whole & ~published)
         counts = np.stack([np.bincount(sighting.window[kind], minlength=windows) for kind in kinds])
         record = members.record[member]
-        unmasked = _passes.count_unmasked(pair, record, sighting.there, sighting.x, sighting.y, *rows)
+        unmasked = _passes.count_unmasked(pair, record, sighting, records, held, rules.cell_m)
         several = shared[sighting.subject[pair]]  # a subject with one trajectory is a member by that one
         unlisted = _count_unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
         return counts, np.array([whole[pair].sum(), unmasked, unlisted])

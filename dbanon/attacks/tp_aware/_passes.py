@@ -1,31 +1,36 @@
 """Compiled passes over positions and requests: whether cloaks hold their members, and which rows members sent to."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from dbanon.attacks.shared.replay import Sighting
+from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.base.kernels import compile_kernel
+from dbanon.base.trajectory import Float, Int
+
+
+class Sent(NamedTuple):
+    """Requests."""
+
+    subject: Int  # [n]: the sender; -1 where it has no trajectory
+    window: Int  # [n]: -1 where it was sent at no instant
+    place: Int  # [n]: the instant within the window
 
 
 @compile_kernel
-def count_unmasked(
-    pair: Any, record: Any, there: Any, x: Any, y: Any, sound: Any, begin: Any, covering: Any, held: Any, cell_m: Any
-) -> int:
+def count_unmasked(pair: Int, record: Int, sighting: Sighting, records: Records, held: Float, cell_m: float) -> int:
     """Count positions whose cell is not held by the row that covers the instant.
 
     Parameters
     ----------
     pair, record : int64[m]
         Members: whose positions, and in which record; those of records that are not sound are left out.
-    there, x, y : bool, float64[p, length]
-        Positions at the instants of each pair's window.
-    sound, begin, covering
-        Of `_stored.Records`.
     held : float64[c, 4]
         First and behind-last cell of each sorted row.
     """
+    there, x, y = sighting.there, sighting.x, sighting.y
+    sound, begin, covering = records.sound, records.begin, records.covering
     count = 0
     for m in range(len(pair)):
         p, r = pair[m], record[m]
@@ -43,24 +48,19 @@ def count_unmasked(
 
 
 @compile_kernel
-def find_addressed_rows(
-    subject: Any, window: Any, place: Any, first: Any, member_window: Any, member_record: Any, sound: Any, begin: Any,
-    covering: Any, row: Any,
-) -> Any:  # fmt: skip
+def find_addressed_rows(sent: Sent, members: Members, first: Int, windows: int, records: Records) -> Int:
     """Find the rows that requests belong in: of each pair the index of the request, the record, and the row's place.
 
     Parameters
     ----------
-    subject, window, place : int64[n]
-        Of each request: its sender, or -1, and the instant it was sent at, or a window of -1.
     first : int64[codes + 1]
-        Members by (subject, window): those of subject i are ``[first[i], first[i + 1])``.
-    member_window, member_record : int64[p]
-    sound, begin, covering
-        Of `_stored.Records`.
-    row : int64[n]
-        First sorted row of each record.
+        The members that are subject i are ``[first[i], first[i + 1])``.
+    windows : int
+        How many there are.
     """
+    subject, window, place = sent
+    key, record = members.key, members.record
+    row, sound, covering, begin = records.first, records.sound, records.covering, records.begin
     # Twice: the pairs are counted, then written.
     found = np.empty((3, 0), np.int64)
     for writing in range(2):
@@ -69,16 +69,17 @@ def find_addressed_rows(
             if subject[r] < 0 or window[r] < 0 or subject[r] + 1 >= len(first):
                 continue
             # The member's first entry of the window or of a later one lies in [low, high].
+            sought = subject[r] * windows + window[r]
             low, end = first[subject[r]], first[subject[r] + 1]
             high = end
             while low < high:
                 half = (low + high) // 2
-                if member_window[half] < window[r]:
+                if key[half] < sought:
                     low = half + 1
                 else:
                     high = half
-            while low < end and member_window[low] == window[r]:
-                n = member_record[low]
+            while low < end and key[low] == sought:
+                n = record[low]
                 if writing:
                     # Of records whose rows do not follow one another it is the row of that number.
                     due = covering[begin[n] + place[r]] - row[n] if sound[n] else place[r]

@@ -76,15 +76,12 @@ def _find_addressed_rows(
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
     first = np.searchsorted(members.subject, np.arange(int(members.subject.max(initial=-1)) + 2))
-    to = (first, members.key % timetable.windows, members.record)
-    rows = (records.sound, records.begin, records.covering, records.first)
 
     def find_part(low: int) -> Int:
         at = instant[low : low + _REQUESTS_PER_PART]
         window, place = np.divmod(at, timetable.length)  # -1 // length is -1
-        found = np.asarray(
-            _passes.find_addressed_rows(subject[low : low + _REQUESTS_PER_PART], window, place, *to, *rows)
-        )
+        sent = _passes.Sent(subject[low : low + _REQUESTS_PER_PART], window, place)
+        found = _passes.find_addressed_rows(sent, members, first, timetable.windows, records)
         found[0] += low
         return found
 

@@ -1,6 +1,7 @@
 """The stored rows in the forms the attack looks at: records, members, and published requests."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,7 @@ from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base.trajectory import Bool, Int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Records:
+class Records(NamedTuple):
     """Rows sorted by (record, seq), and the records they form."""
 
     order: Int  # [c]: sorts the evidence's rows
@@ -26,8 +26,7 @@ class Records:
     begin: Int  # [n]: index into `covering` of the first instant of each record
 
 
-@dataclass(frozen=True, kw_only=True)
-class Members:
+class Members(NamedTuple):
     """Who is in which record, in distinct subjects."""
 
     # record, subject: distinct pairs (index of the record, code of the subject) sorted by (subject, window) where the

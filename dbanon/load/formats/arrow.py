@@ -54,10 +54,10 @@ def _simplify_batches(
         for start in range(0, len(whole), ROWS_PER_SLICE):
             batch = whole.slice(start, ROWS_PER_SLICE)
             places = [batch.schema.get_field_index(name) for name in names]
-            found = [batch.column(at) for at in places]
+            columns = [batch.column(at) for at in places]
             read = [
                 _geometry.convert_to_wkb(called, name, column) if name == geometry else _simplify(called, name, column)
-                for name, column in zip(names, found, strict=True)
+                for name, column in zip(names, columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(read, names=list(names))
 

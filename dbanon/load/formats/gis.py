@@ -49,8 +49,8 @@ def read_features(path: Path, *, layer: str | None, columns: Sequence[str] = (),
     if ended or isinstance(read, dict):
         raise _make_fault(path, read, ended, layer=layer)
     about, parts = read
-    found = about.get(b"crs", b"").decode()
-    crs = _crs.find_epsg(path.name, found) if found else None
+    definition = about.get(b"crs", b"").decode()
+    crs = _crs.find_epsg(path.name, definition) if definition else None
     _crs.demand_system(path.name, json.loads(about.get(b"named", b"[]")), crs)
     return Features(parts, crs)
 
@@ -149,7 +149,7 @@ def _make_fault(path: Path, read: object, ended: int, *, layer: str | None) -> D
     )
 
 
-def _join_names(found: list[str], count: int) -> str:
+def _join_names(names: list[str], count: int) -> str:
     """List names that a file may have chosen, where they look like names."""
-    shown = [name for name in found if _columns.is_name(name)]
-    return ": " + ", ".join(shown) if shown else f" {count} others" if found else " none"
+    shown = [name for name in names if _columns.is_name(name)]
+    return ": " + ", ".join(shown) if shown else f" {count} others" if names else " none"

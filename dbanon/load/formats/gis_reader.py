@@ -117,14 +117,14 @@ def _read_names(path: str) -> list[str | None]:
         return []
     named: set[str | None] = set()
 
-    def keep(found: dict[str, Any]) -> dict[str, Any]:
-        if "crs" in found and str(found.get("type")) in _OBJECTS:
-            match found["crs"]:
+    def keep(members: dict[str, Any]) -> dict[str, Any]:
+        if "crs" in members and str(members.get("type")) in _OBJECTS:
+            match members["crs"]:
                 case {"type": "name", "properties": {"name": str(name)}}:
                     named.add(name)
                 case _:
                     named.add(None)
-        return {key: found[key] for key in ("type", "name", "properties") if isinstance(found.get(key), str | dict)}
+        return {key: members[key] for key in ("type", "name", "properties") if isinstance(members.get(key), str | dict)}
 
     json.loads(text.decode("utf-8-sig", "replace"), object_hook=keep)
     return list(named)
@@ -176,8 +176,8 @@ def write_track_points(files: Sequence[str], most_bytes: int) -> None:
     pyogrio, parts = _open_gdal("GPX"), []
     for number, file in enumerate(files):
         try:
-            found = ["track_fid", "track_seg_id", "time"]
-            meta, points = pyogrio.raw.read_arrow(file, layer="track_points", columns=found, datetime_as_string=True)
+            columns = ["track_fid", "track_seg_id", "time"]
+            meta, points = pyogrio.raw.read_arrow(file, layer="track_points", columns=columns, datetime_as_string=True)
         except MemoryError:
             raise
         except Exception:

@@ -189,7 +189,7 @@ def _split_axes(places: pa.Array) -> tuple[pa.Array, pa.Array]:
     there = length >= 2
     axes = []
     for axis in (0, 1):
-        found = np.full(len(length), np.nan)
-        found[there] = value[start[there] + axis]
-        axes.append(pa.array(found, mask=~there))
+        coordinate = np.full(len(length), np.nan)
+        coordinate[there] = value[start[there] + axis]
+        axes.append(pa.array(coordinate, mask=~there))
     return axes[0], axes[1]

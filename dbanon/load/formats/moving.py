@@ -60,8 +60,8 @@ def read_instants(texts: pa.Array, times: _parse.Times) -> Instants:
     broken[row[missing]] = True
     head = pc.extract_regex(pc.utf8_slice_codeunits(texts, 0, 40), _SYSTEM)
     named = {int(one) for one in pc.unique(pc.struct_field(head, "srid")).to_pylist() if one}
-    found = Instants(row, t, x, y, written, frozenset(srids | named))
-    return _leave_out(found, broken, texts) if broken.any() else found
+    instants = Instants(row, t, x, y, written, frozenset(srids | named))
+    return _leave_out(instants, broken, texts) if broken.any() else instants
 
 
 def _read_places(place: pa.Array) -> tuple[pa.Array, pa.Array, set[int]]:
@@ -76,20 +76,20 @@ def _read_places(place: pa.Array) -> tuple[pa.Array, pa.Array, set[int]]:
     return axes[0], axes[1], _geometry.list_srids(wkb)
 
 
-def _leave_out(found: Instants, broken: NDArray[np.bool_], texts: pa.Array) -> Instants:
+def _leave_out(instants: Instants, broken: NDArray[np.bool_], texts: pa.Array) -> Instants:
     """Put one fix without a place in the stead of each text that is broken."""
-    keep, lost = pa.array(~broken[found.row]), np.flatnonzero(broken)
-    order = np.argsort(np.concatenate([found.row[~broken[found.row]], lost]), kind="stable")
+    keep, lost = pa.array(~broken[instants.row]), np.flatnonzero(broken)
+    order = np.argsort(np.concatenate([instants.row[~broken[instants.row]], lost]), kind="stable")
     nowhere = pa.nulls(len(lost), pa.float64())
 
     def merge(old: pa.Array, new: pa.Array) -> pa.Array:
         return pa.concat_arrays([old.filter(keep), new]).take(pa.array(order))
 
     return Instants(
-        np.concatenate([found.row[~broken[found.row]], lost])[order],
-        merge(found.t, pa.array(np.zeros(len(lost)))),
-        merge(found.x, nowhere),
-        merge(found.y, nowhere),
-        merge(found.text, texts.take(pa.array(lost))),
-        found.srids,
+        np.concatenate([instants.row[~broken[instants.row]], lost])[order],
+        merge(instants.t, pa.array(np.zeros(len(lost)))),
+        merge(instants.x, nowhere),
+        merge(instants.y, nowhere),
+        merge(instants.text, texts.take(pa.array(lost))),
+        instants.srids,
     )

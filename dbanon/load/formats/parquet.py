@@ -80,16 +80,16 @@ def survey_columns(
 
     Yields rows as `arrow.select_columns` cuts them, and the number of the last.
     """
-    found = _survey_file(path, file, names, geometry)
-    needed = sum(column.needed for column in found)
+    columns = _survey_file(path, file, names, geometry)
+    needed = sum(column.needed for column in columns)
     if needed > MAX_UNPACKED_BYTES:
         raise DataError(
             f"Reading a file must take at most {MAX_UNPACKED_BYTES // 10**6:,} MB of memory. {path.name} would take "
             f"some {needed // 10**6:,} MB, since its pages are large when unpacked. Write it with smaller ones."
         )
     # The headers bound a page, but do not say how often a shared text is repeated: that is counted below.
-    rows = int(arrow.SLICE_BYTES / max(sum(column.row_bytes for column in found), 1))
-    shared = [column.name for column in found if column.is_shared and column.name != geometry]
+    rows = int(arrow.SLICE_BYTES / max(sum(column.row_bytes for column in columns), 1))
+    shared = [column.name for column in columns if column.is_shared and column.name != geometry]
     packed, unpacked, done = path.stat().st_size, 0, 0
 
     def count(size: int) -> None:
@@ -172,7 +172,7 @@ def _read_header(raw: io.BufferedReader, at: int) -> tuple[dict[int, Any], int]:
 
 def _read_fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any], int]:
     """Read a structure of Thrift's compact protocol: fields by number, and where it ends."""
-    found: dict[int, Any] = {}
+    fields: dict[int, Any] = {}
     number = 0
     # A field begins with a byte: step of its number (0: the number follows) and kind; the byte 0 ends the structure.
     # Reading beyond the data raises IndexError, which says that more is needed, or that the file is broken.
@@ -183,8 +183,8 @@ def _read_fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any],
             number += step
         else:
             number, at = _read_integer(data, at)
-        found[number], at = (None, at) if kind in (1, 2) else _read_value(data, at, kind, depth)
-    return found, at + 1
+        fields[number], at = (None, at) if kind in (1, 2) else _read_value(data, at, kind, depth)
+    return fields, at + 1
 
 
 def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:

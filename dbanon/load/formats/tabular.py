@@ -162,13 +162,13 @@ def _shorten_complaint(words: str, path: Path | None = None) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
         wanted, got = int(row[2]), int(row[3])
-        found = f"Line {row[1]} has {format_count(got, 'cell')} where the header has {wanted}"
+        fault = f"Line {row[1]} has {format_count(got, 'cell')} where the header has {wanted}"
         if path is None or wanted in _count_cells(path):
-            return f"{found}. Correct or remove it."
+            return f"{fault}. Correct or remove it."
         remedy = (
             "Name the missing column in the header" if got > wanted else "Remove the name without cells from the header"
         )
-        return f"{found}, and no row has {wanted}. {remedy}, or write the file again."
+        return f"{fault}, and no row has {wanted}. {remedy}, or write the file again."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8. Convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
@@ -218,10 +218,10 @@ def _read_csv(
     if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
         return  # a header alone, which Arrow would call broken
     separator = _guess_separator(first, names)
-    found = next(csv.reader([first], delimiter=separator))
-    if not set(names) <= set(found):
+    header = next(csv.reader([first], delimiter=separator))
+    if not set(names) <= set(header):
         _demand_header(path, first, head)
-    _columns.demand_columns(path.name, found, names, option_names)
+    _columns.demand_columns(path.name, header, names, option_names)
     commas = [name in numbers and separator == ";" for name in names]
     stream, file = _open_stream(path, zipped=zipped)
     with stream:
@@ -299,5 +299,5 @@ def _make_not_utf_8_error(path: Path) -> DataError:
 def _guess_separator(first: str, names: Sequence[str]) -> str:
     """What separates the cells: the sign that makes the wanted columns of the header, else the one that makes most."""
     columns = {sign: next(csv.reader([first], delimiter=sign)) for sign in _SEPARATORS}
-    fits = (sign for sign, found in columns.items() if names and set(names) <= set(found))
+    fits = (sign for sign, header in columns.items() if names and set(names) <= set(header))
     return next(fits, max(_SEPARATORS, key=lambda sign: len(columns[sign])))

@@ -82,7 +82,7 @@ def _cut(held: list[pa.Table], size: int) -> Iterator[tuple[pa.RecordBatch, int]
 
 def _find_files(folder: Path) -> list[Path]:
     """List the files of tracks in a folder and the folders in it, in the order of their names."""
-    found, others = [], 0
+    files, others = [], 0
     with tabular.translate_read_errors(folder, "folder"):
         for place, folders, names in os.walk(folder, onerror=_raise):
             folders.sort()
@@ -90,15 +90,15 @@ def _find_files(folder: Path) -> list[Path]:
                 path = Path(place, name)
                 # The one system's notes on each file of the other are called like it, with a dot before.
                 if path.suffix.lower() in _SUFFIXES and not name.startswith(".") and path.is_file():
-                    found.append(path)
+                    files.append(path)
                 else:
                     others += 1
-    if not found:
+    if not files:
         raise DataError(
             f"A folder to load must hold .gpx or .plt files. {folder} holds none of them and "
             f"{format_count(others, 'other file')}. Name the folder that does, or files."
         )
-    return found
+    return files
 
 
 def _raise(error: OSError) -> None:

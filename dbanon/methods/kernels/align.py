@@ -94,25 +94,25 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, Int3
 
     Returns
     -------
-    found : int64[s]
+    count : int64[s]
         Instants with a position, of `instants.count`.
     present : int32[p]
         Indices into `line.subject` of the subjects with a position at every instant.
     extent : float64[4]
         Least and greatest cell of the present subjects: xmin, ymin, xmax, ymax; infinite where there are none.
     """
-    found = np.empty(len(line.subject), np.int64)
+    count = np.empty(len(line.subject), np.int64)
     extents = [np.array([np.inf, np.inf, -np.inf, -np.inf])]
 
     def run_range(low: int, high: int) -> None:
         extent = extents[0].copy()
-        _survey(line, instants, cell_m, low, high, np.empty((2, instants.count), np.int64), found, extent)
+        _survey(line, instants, cell_m, low, high, np.empty((2, instants.count), np.int64), count, extent)
         extents.append(extent)
 
-    cores.share_work(np.full(len(found), instants.count), run_range, _MIN_POSITIONS_PER_THREAD)
+    cores.share_work(np.full(len(count), instants.count), run_range, _MIN_POSITIONS_PER_THREAD)
     each = np.array(extents)
     extent = np.concatenate([each[:, :2].min(axis=0), each[:, 2:].max(axis=0)])
-    return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
+    return count, np.flatnonzero(count == instants.count).astype(np.int32), extent
 
 
 def compute_positions(line: Timeline, instants: Instants, who: Int32) -> tuple[Float, Float]:
@@ -215,7 +215,7 @@ def _locate(line: Timeline, instants: Instants, subject: int, scratch: Int) -> i
     # fix p - 1.
     p = low
     before = _floor_to_slot(t[p - 1], grid) if p > lo else start
-    found = 0
+    seen = 0
     # Both indices only grow from instant to instant: O(fixes in the window + count).
     for j in range(count):
         at = start + j * step
@@ -235,12 +235,12 @@ def _locate(line: Timeline, instants: Instants, subject: int, scratch: Int) -> i
         age = at - before
         if age == 0 or (mode == LAST and age <= gap):
             scratch[0, j] = p - 1
-            found += 1
+            seen += 1
         elif mode == LINEAR and p < hi and after - before <= gap:
             scratch[0, j] = p - 1
             scratch[1, j] = p
-            found += 1
-    return found
+            seen += 1
+    return seen
 
 
 @compile_kernel
@@ -267,12 +267,12 @@ def _add_window_changes(t: Float, grid: int, start: int, width: int, gap: int, c
 
 @compile_kernel
 def _survey(
-    line: Timeline, instants: Instants, cell_m: float, low: int, high: int, scratch: Int, found: Int, extent: Float
+    line: Timeline, instants: Instants, cell_m: float, low: int, high: int, scratch: Int, count: Int, extent: Float
 ) -> None:
     for i in range(low, high):
-        found[i] = _locate(line, instants, i, scratch)
+        count[i] = _locate(line, instants, i, scratch)
         # A subject absent at any instant is in no bundle, so its cells must not widen the root.
-        if found[i] < instants.count:
+        if count[i] < instants.count:
             continue
         for j in range(instants.count):
             a, b, at = scratch[0, j], scratch[1, j], instants.start + j * instants.step_s

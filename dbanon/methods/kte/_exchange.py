@@ -139,10 +139,10 @@ def _propose(table: Pairs, near: Int, k: int, state: _State, one: int) -> None:
 @compile_kernel
 def _has_nearer_member(group: Int, near: Int, at: int) -> bool:
     """Whether a nearer one is of the same group."""
-    found = False
+    has_nearer = False
     for before in range(at):
-        found |= group[near[before]] == group[near[at]]
-    return found
+        has_nearer |= group[near[before]] == group[near[at]]
+    return has_nearer
 
 
 @compile_kernel

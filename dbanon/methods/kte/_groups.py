@@ -75,9 +75,9 @@ def _group_in_blocks(
         (_select_samples(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True)
     )
     count = 0
-    for number, (some, found) in enumerate(zip(blocks, _map_blocks(tasks, _form_block, work), strict=True)):
-        group[some], home[some] = found + count, number
-        count += found.max() + 1
+    for number, (some, label) in enumerate(zip(blocks, _map_blocks(tasks, _form_block, work), strict=True)):
+        group[some], home[some] = label + count, number
+        count += label.max() + 1
     if not improve:
         return group
     # A group goes as a whole to where most of it is.
@@ -94,9 +94,9 @@ def _group_in_blocks(
         (_select_samples(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True)
     )
     count = 0
-    for some, found in zip(blocks, _map_blocks(tasks, _exchange_block, again), strict=True):
-        group[some] = found + count
-        count += found.max() + 1
+    for some, label in zip(blocks, _map_blocks(tasks, _exchange_block, again), strict=True):
+        group[some] = label + count
+        count += label.max() + 1
     return group
 
 

@@ -73,13 +73,13 @@ def find_nearest(signature: Int32, number: int) -> Int32:
     number = min(number, n - 1)
     flat = np.ascontiguousarray(signature.reshape(n, -1))
     coarse = np.ascontiguousarray(signature.reshape(n, 3 * _COARSE_BINS, -1).sum(axis=2, dtype=np.int32).T)
-    found = np.empty((n, number), np.int32)
+    nearest = np.empty((n, number), np.int32)
 
     def run_range(low: int, high: int) -> None:
-        _find_nearest(flat, coarse, low, high, np.empty(n, np.int32), np.empty(number + 1, np.int32), found)
+        _find_nearest(flat, coarse, low, high, np.empty(n, np.int32), np.empty(number + 1, np.int32), nearest)
 
     cores.share_work(np.full(n, n), run_range, _MIN_COMPARISONS_PER_THREAD)
-    return found
+    return nearest
 
 
 @compile_kernel
@@ -111,8 +111,8 @@ def _describe(samples: Part, low: int, high: int, frame: _Frame, sums: Int, sign
 
 
 @compile_kernel
-def _find_nearest(flat: Int32, coarse: Int32, low: int, high: int, least: Int32, away: Int32, found: Int32) -> None:
-    n, number = len(flat), found.shape[1]
+def _find_nearest(flat: Int32, coarse: Int32, low: int, high: int, least: Int32, away: Int32, nearest: Int32) -> None:
+    n, number = len(flat), nearest.shape[1]
     for i in range(low, high):
         for j in range(n):
             least[j] = 0
@@ -132,9 +132,9 @@ def _find_nearest(flat: Int32, coarse: Int32, low: int, high: int, least: Int32,
             place = filled
             while place > 0 and away[place - 1] > total:
                 if place < number:
-                    away[place], found[i, place] = away[place - 1], found[i, place - 1]
+                    away[place], nearest[i, place] = away[place - 1], nearest[i, place - 1]
                 place -= 1
-            away[place], found[i, place] = total, j
+            away[place], nearest[i, place] = total, j
             filled = min(filled + 1, number)
 
 

@@ -58,14 +58,14 @@ def look_up(samples: Part, table: Pairs, a: Int, b: Int) -> Float:
     key = np.unique(low * len(table.begin) + high)
     # Only the merges are shared among threads. The table is read and written by one at a time, here and in
     # `compute_cost`: two could take the same free place.
-    found = np.empty(len(key))
-    _recall(table.keys, table.values, key, found)
-    new = key[np.isnan(found)]
+    costs = np.empty(len(key))
+    _recall(table.keys, table.values, key, costs)
+    new = key[np.isnan(costs)]
     first, second = new // len(table.begin), new % len(table.begin)
     ends = (table.begin[first], table.end[first], table.begin[second], table.end[second])
-    found[np.isnan(found)] = cost = _k_merge.compute_pair_costs(samples, *ends)
+    costs[np.isnan(costs)] = cost = _k_merge.compute_pair_costs(samples, *ends)
     _remember_all(table.keys, table.values, new, cost)
-    return np.asarray(found[np.searchsorted(key, low * len(table.begin) + high)], np.float64)
+    return np.asarray(costs[np.searchsorted(key, low * len(table.begin) + high)], np.float64)
 
 
 @compile_kernel
@@ -98,10 +98,10 @@ def sum_costs(table: Pairs, members: Int, size: int, one: int, without: int) -> 
 @compile_kernel
 def is_among(who: Int, number: int, one: int) -> bool:
     """Whether one is among the first of an array."""
-    found = False
+    is_there = False
     for i in range(number):
-        found |= who[i] == one
-    return found
+        is_there |= who[i] == one
+    return is_there
 
 
 @compile_kernel
@@ -119,11 +119,11 @@ def _find_place(keys: Int, key: int) -> Any:
 
 
 @compile_kernel
-def _recall(keys: Int, values: Float, key: Int, found: Float) -> None:
+def _recall(keys: Int, values: Float, key: Int, costs: Float) -> None:
     # Costs are whole numbers, never NaN, so NaN stands for those that are not known.
     for i in range(len(key)):
         place = _find_place(keys, key[i])
-        found[i] = values[place] if place >= 0 and keys[place] == key[i] else np.nan
+        costs[i] = values[place] if place >= 0 and keys[place] == key[i] else np.nan
 
 
 @compile_kernel

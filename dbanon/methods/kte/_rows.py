@@ -44,14 +44,14 @@ def compute_cloaks(
             f"k, or another since or until."
         )
     known = snap_fixes(data, params.grid_s, params.grid_m)
-    found = ALGORITHMS[algorithm](known, params, rank, rng, tasks)
-    if not len(found.merged.first):
+    result = ALGORITHMS[algorithm](known, params, rank, rng, tasks)
+    if not len(result.merged.first):
         raise InfeasibleError(
             f"A run of kte must leave some people to publish. With {algorithm} and k = {params.k} all of the "
             f"{format_count(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer leak_s or "
             f"another algorithm."
         )
-    return _make_cloaks(data, known, found)
+    return _make_cloaks(data, known, result)
 
 
 def prepare(params: Parameters, algorithm: str) -> None:
@@ -123,40 +123,40 @@ def count_people_once(known: Samples, out: int) -> list[dict[str, Any]]:
 def _compute_kte_hide(
     known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks
 ) -> Published:
-    found = _hide.hide(known, params, rank, rng, tasks=tasks)
-    published = np.flatnonzero(np.diff(found.merged.offset) > 0)
+    hidden = _hide.hide(known, params, rank, rng, tasks=tasks)
+    published = np.flatnonzero(np.diff(hidden.merged.offset) > 0)
     published = published[np.argsort(rank[known.subject[published]])]
     record = np.full(len(known.subject), -1, np.int64)
     record[published] = np.arange(len(published))
-    order = np.lexsort((found.start_s, record[found.owner]))
-    sets, others = _select_sets(found.other_offset, record[found.other] + 1, order)
+    order = np.lexsort((hidden.start_s, record[hidden.owner]))
+    sets, others = _select_sets(hidden.other_offset, record[hidden.other] + 1, order)
     hiding = Hiding(
-        record=record[found.owner][order] + 1,
+        record=record[hidden.owner][order] + 1,
         offset=sets,
         other=others,
-        start=found.start_s[order],
-        end=found.end_s[order],
+        start=hidden.start_s[order],
+        end=hidden.end_s[order],
     )
     return Published(
         group=record,
-        merged=select_records(found.merged, published),
+        merged=select_records(hidden.merged, published),
         crowd=np.full(len(published), params.k),
         records=np.ones(len(published), np.int64),
-        suppressed=_count_suppressed(found, record, params.leak_s),
+        suppressed=_count_suppressed(hidden, record, params.leak_s),
         hiding=hiding,
     )
 
 
-def _count_suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]:
+def _count_suppressed(hidden: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]:
     """Count samples and people left out by reason, and people by epoch."""
-    length = found.run_end - found.run_begin
+    length = hidden.run_end - hidden.run_begin
     # Not the epochs in which nobody is: one wild time makes millions of them.
-    started, epoch = np.unique(found.run_epoch, return_inverse=True)
-    epochs, kept = len(started), found.kept
-    out = {name: ~kept & (found.reason == number) for number, name in enumerate(_hide.REASONS)}
+    started, epoch = np.unique(hidden.run_epoch, return_inverse=True)
+    epochs, kept = len(started), hidden.kept
+    out = {name: ~kept & (hidden.reason == number) for number, name in enumerate(_hide.REASONS)}
     silent = record < 0
     # A subject of whom nothing is published counts under the reason for its first samples.
-    begin = np.searchsorted(found.run_subject, np.flatnonzero(silent))
+    begin = np.searchsorted(hidden.run_subject, np.flatnonzero(silent))
     return {
         "samples": {name: int(length[which].sum()) for name, which in out.items()},
         "subjects": {name: int(which[begin].sum()) for name, which in out.items()},
@@ -192,17 +192,17 @@ def _select_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
     return ends, values[at]
 
 
-def _make_cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks:
+def _make_cloaks(data: Trajectories, known: Samples, result: Published) -> Cloaks:
     """Make rows of what is published."""
-    group = np.repeat(np.arange(len(found.records)), found.records)
-    merged = select_records(found.merged, group)
+    group = np.repeat(np.arange(len(result.records)), result.records)
+    merged = select_records(result.merged, group)
     row = np.repeat(np.arange(len(group)), np.diff(merged.offset))
     own = np.full(int(data.subject.max()) + 1, -1, np.int64)
-    own[known.subject] = found.group
+    own[known.subject] = result.group
     order = np.lexsort((data.trajectory_id, own[data.subject]))
     order = order[own[data.subject][order] >= 0]
     # Each record of a group has all trajectories of the group.
-    paths = np.searchsorted(own[data.subject][order], np.arange(len(found.records) + 1))
+    paths = np.searchsorted(own[data.subject][order], np.arange(len(result.records) + 1))
     members, trajectory = _select_sets(paths, data.trajectory_id[order], group)
     box = merged.box + np.array([0, 0, 1, 1])
     return Cloaks.from_rows(
@@ -210,21 +210,21 @@ def _make_cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks
         start=merged.first * known.grid_s,
         end=(merged.last + 1) * known.grid_s,
         bounds=box * known.grid_m,
-        crowd=found.crowd[group][row],
+        crowd=result.crowd[group][row],
         subjects=np.ones(len(row), np.int64),
         member_record=np.repeat(np.arange(len(group)), np.diff(members)) + 1,
         member_trajectory=trajectory,
-        hiding=found.hiding,
-        suppressed=found.suppressed,
-        metrics=_compute_metrics(known, found, merged, box),
+        hiding=result.hiding,
+        suppressed=result.suppressed,
+        metrics=_compute_metrics(known, result, merged, box),
     )
 
 
-def _compute_metrics(known: Samples, found: Published, merged: Merged, box: Int) -> dict[str, float]:
+def _compute_metrics(known: Samples, result: Published, merged: Merged, box: Int) -> dict[str, float]:
     """Measure the granularity of rows (space: the sum of both spans, as in the paper), and what is left out."""
     wide, high = (box[:, 2:] - box[:, :2]).T * known.grid_m
     long_s = (merged.last - merged.first + 1) * known.grid_s
-    lost = sum(found.suppressed["samples"].values())
+    lost = sum(result.suppressed["samples"].values())
     return {
         "records": len(merged.offset) - 1,
         "rows": len(box),

@@ -63,26 +63,26 @@ def build_classes(positions: Positions, sets: Sets) -> Classes:
     return Classes(of=of, box=box, instant=instant, size=size)
 
 
-def compute_information_loss(found: Classes, rows: int) -> float:
+def compute_information_loss(classes: Classes, rows: int) -> float:
     """Average over rows, one for each published (object, instant) pair, of 1 - 1 / area in cells; 0 of exact ones."""
-    return float((found.size * (1 - 1 / _compute_area(found))).sum() / max(rows, 1))
+    return float((classes.size * (1 - 1 / _compute_area(classes))).sum() / max(rows, 1))
 
 
-def measure_classes(found: Classes, rows: int, k: int, cell_m: float) -> dict[str, float]:
+def measure_classes(classes: Classes, rows: int, k: int, cell_m: float) -> dict[str, float]:
     """Measure classes as the paper does: how much is lost, and how many are larger than they would have to be."""
-    inside = (found.size >= k) & (found.size < 2 * k)
+    inside = (classes.size >= k) & (classes.size < 2 * k)
     return {
-        "information_loss": compute_information_loss(found, rows),
-        "classes": len(found.size),
-        "median_class_size": float(np.median(found.size)) if len(found.size) else 0.0,
-        "coverage_percent": 100 * float(inside.mean()) if len(found.size) else 100.0,
-        "generalised_percent": 100 * float(found.size.sum()) / max(rows, 1),
-        **summarise_sides(*((found.box[:, 2:] - found.box[:, :2] + 1) * cell_m).T),
+        "information_loss": compute_information_loss(classes, rows),
+        "classes": len(classes.size),
+        "median_class_size": float(np.median(classes.size)) if len(classes.size) else 0.0,
+        "coverage_percent": 100 * float(inside.mean()) if len(classes.size) else 100.0,
+        "generalised_percent": 100 * float(classes.size.sum()) / max(rows, 1),
+        **summarise_sides(*((classes.box[:, 2:] - classes.box[:, :2] + 1) * cell_m).T),
     }
 
 
-def _compute_area(found: Classes) -> Float:
-    wide = found.box[:, 2:].astype(np.float64) - found.box[:, :2] + 1
+def _compute_area(classes: Classes) -> Float:
+    wide = classes.box[:, 2:].astype(np.float64) - classes.box[:, :2] + 1
     return np.asarray(wide[:, 0] * wide[:, 1], np.float64)
 
 
@@ -101,8 +101,8 @@ def _join(sets: Sets, x: Int32, y: Int32, of: Int32, low: int, high: int) -> Int
             longer = np.empty((2 * used + n // 2, 6), np.int32)
             longer[:used] = table[:used]
             table = longer
-        found = _enclose(parent, number, x, y, t, table[used:])
-        place, distinct = _order(table[used : used + found])
+        roots = _enclose(parent, number, x, y, t, table[used:])
+        place, distinct = _order(table[used : used + roots])
         table[used : used + distinct, 4] = t
         used += distinct
         for i in range(n):
@@ -150,7 +150,7 @@ def _find(parent: Int32, i: int) -> np.int64:
 @compile_kernel
 def _enclose(parent: Int32, number: Int32, x: Int32, y: Int32, t: int, table: Int32) -> int:
     """Let all parents be roots, and number the classes of two or more by root; box and size of each; how many."""
-    found = 0
+    roots = 0
     number[:] = -1
     for i in range(len(parent)):
         root = _find(parent, i)
@@ -158,17 +158,17 @@ def _enclose(parent: Int32, number: Int32, x: Int32, y: Int32, t: int, table: In
         if root == i:
             continue
         if number[root] < 0:
-            number[root] = found
-            table[found, 0] = table[found, 2] = x[root, t]
-            table[found, 1] = table[found, 3] = y[root, t]
-            table[found, 5] = 1
-            found += 1
+            number[root] = roots
+            table[roots, 0] = table[roots, 2] = x[root, t]
+            table[roots, 1] = table[roots, 3] = y[root, t]
+            table[roots, 5] = 1
+            roots += 1
         row = number[root]
         # Line 7 of Algorithm 4: lub(C).
         table[row, 0], table[row, 2] = min(table[row, 0], x[i, t]), max(table[row, 2], x[i, t])
         table[row, 1], table[row, 3] = min(table[row, 1], y[i, t]), max(table[row, 3], y[i, t])
         table[row, 5] += 1
-    return found
+    return roots
 
 
 @compile_kernel

@@ -186,13 +186,13 @@ def _cut(work: Int) -> Iterator[tuple[int, int]]:
 
 
 def _find_part_nearest(field: _Field, subjects: _Subjects, number: int) -> Int32:
-    found = Nearest.make_empty(len(subjects.row), number)
+    nearest = Nearest.make_empty(len(subjects.row), number)
 
     def run_range(low: int, high: int) -> None:
-        _sweep(field.objects, subjects, field.candidates, found, low, high)
+        _sweep(field.objects, subjects, field.candidates, nearest, low, high)
 
     cores.share_work(np.diff(subjects.since) * len(field.candidates.row), run_range, MIN_ADDITIONS_PER_THREAD)
-    return found.find_rows(field.candidates.row)
+    return nearest.find_rows(field.candidates.row)
 
 
 # ---- what kernels read -----------------------------------------------------------------------------------------------
@@ -258,16 +258,16 @@ def _quantise(
 
 
 @compile_kernel
-def _sweep(objects: Objects, subjects: _Subjects, candidates: _Candidates, found: Nearest, low: int, high: int) -> None:
+def _sweep(objects: Objects, subjects: _Subjects, candidates: _Candidates, heaps: Nearest, low: int, high: int) -> None:
     """Compare subjects low..high with all candidates, block by block, and sort what was found."""
     quantised, shift, levels = candidates.quantised, candidates.shift, candidates.levels
-    lanes, number = quantised.shape[2], found.total.shape[1]
+    lanes, number = quantised.shape[2], heaps.total.shape[1]
     bound, within = np.empty(lanes, np.uint16), np.empty(lanes, np.uint8)
     # Kept true: each heap holds the nearest among the candidates of earlier blocks, who come before the others.
     for block in range(len(quantised)):
         for w in range(low, high):
             begin, end = subjects.since[w], subjects.since[w + 1]
-            heap = Heap(found.total[w], found.which[w])
+            heap = Heap(heaps.total[w], heaps.which[w])
             least, most = np.int64(0), _compute_limit(heap.total[0], end - begin, shift, levels)
             if most < 0:
                 continue
@@ -285,7 +285,7 @@ def _sweep(objects: Objects, subjects: _Subjects, candidates: _Candidates, found
             _select(bound, least, most, within)
             _take(objects, asking, candidates, block * lanes, bound, within, heap)
     for w in range(low, high):
-        sort_heap(Heap(found.total[w], found.which[w]))
+        sort_heap(Heap(heaps.total[w], heaps.which[w]))
 
 
 @compile_kernel

@@ -122,11 +122,12 @@ def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: T
     Takes O(n (B W + T k)) steps for blocks of B objects and W words of instants, and holds 1 KB an object at most.
     """
     group = form_groups(positions, k, plain.kept)
-    links = _link_groups(positions, place, k, plain.kept, group, tasks=tasks), _pair_owners_and_others(plain)
-    found = [
+    chosen = np.repeat(np.arange(len(plain.kept)), np.diff(plain.offset)), plain.other.astype(np.int64)
+    links = _link_groups(positions, place, k, plain.kept, group, tasks=tasks), chosen
+    variants = [
         _make_sets(positions, place, k, plain.kept, *prune_links(positions, k, plain.kept, *pairs)) for pairs in links
     ]
-    return min(found, key=lambda sets: _compute_loss(positions, sets))
+    return min(variants, key=lambda sets: _compute_loss(positions, sets))
 
 
 def form_groups(positions: Positions, k: int, kept: Bool) -> Int:
@@ -155,10 +156,6 @@ def _drop_exact_rows(positions: Positions, kept: Bool) -> Positions:
     algorithm and find which of a group's records is whose more often than one time in k.
     """
     return replace(positions, there=positions.there & np.bitwise_or.reduce(positions.own[kept], axis=0))
-
-
-def _pair_owners_and_others(sets: Sets) -> tuple[Int, Int]:
-    return np.repeat(np.arange(len(sets.kept)), np.diff(sets.offset)), sets.other.astype(np.int64)
 
 
 def _link_groups(positions: Positions, place: Int, k: int, kept: Bool, group: Int, *, tasks: Tasks) -> tuple[Int, Int]:
@@ -253,7 +250,7 @@ def _collect_facts(positions: Positions, coarse: _Coarse) -> _Facts:
 
 def _gather_groups(positions: Positions, coarse: _Coarse, facts: _Facts, who: Int, k: int) -> Int:
     """Put objects into groups of k, block by block; those left over among themselves, as long as groups come of it."""
-    found = [np.empty((0, k), np.int64)]
+    groups = [np.empty((0, k), np.int64)]
     length, features = np.diff(positions.offset), _compute_features(coarse, 1.0, 0.5)
     label = np.full(len(length), -1)
     for _ in range(_MAX_ROUNDS):
@@ -263,12 +260,12 @@ def _gather_groups(positions: Positions, coarse: _Coarse, facts: _Facts, who: In
         _share(blocks, lambda rows: _gather(facts, rows, k, label))
         for rows in blocks:
             grouped = rows[label[rows] >= 0]
-            found.append(grouped[np.argsort(label[grouped], kind="stable")].reshape(-1, k))
+            groups.append(grouped[np.argsort(label[grouped], kind="stable")].reshape(-1, k))
         left = who[label[who] < 0]
         if len(left) in {0, len(who)}:
             break
         who = left
-    return np.concatenate(found)
+    return np.concatenate(groups)
 
 
 def _exchange(facts: _Facts, features: NDArray[np.float32], member: Int) -> None:

@@ -133,15 +133,15 @@ def _find_cells(
 ) -> tuple[Int, list[NDArray[np.float64]], NDArray[np.bool_]]:
     """Find who has a position at all, and their cells, in float64: two of [n, T]; NaN where there is none."""
     batch = max(1, _POSITIONS_PER_BATCH // when.count)
-    found, seen = [], []
+    parts, seen = [], []
     for first in range(0, len(line.subject), batch):
         who = np.arange(first, min(first + batch, len(line.subject)), dtype=np.int32)
         both = np.floor(np.stack(align.compute_positions(line, when, who)) / cell_m)
         # A subject without any position is not among the objects: it can neither be hidden nor hide others.
         any_there = ~np.isnan(both[0]).all(axis=1)
-        found.append(both[:, any_there])
+        parts.append(both[:, any_there])
         seen.append(who[any_there])
-    x, y = (np.concatenate([part[axis] for part in found]) for axis in (0, 1))
+    x, y = (np.concatenate([part[axis] for part in parts]) for axis in (0, 1))
     return np.concatenate(seen), [x, y], ~np.isnan(x)
 
 

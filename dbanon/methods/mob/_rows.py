@@ -24,7 +24,7 @@ from dbanon.methods.mob._sets import Sets
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
+class _Run:
     """Who is hidden with whom, and what of the data that was found from.
 
     `data`: with the fixes before `since` that give positions.
@@ -65,7 +65,7 @@ def compute_cloaks(
             f"{len(positions.subject)} that are seen are left out, as too few are present at the same instants. "
             f"Choose a lower k or fewer quasi-identifiers, or raise max_gap_s."
         )
-    found = _Found(
+    run = _Run(
         data=data,
         params=params,
         positions=positions,
@@ -73,7 +73,7 @@ def compute_cloaks(
         sets=sets,
         classes=_classes.build_classes(positions, sets),
     )
-    return _make_cloaks(found)
+    return _make_cloaks(run)
 
 
 def _select_in_run_time(known: QuasiIdentifiers, data: Trajectories, params: Parameters) -> QuasiIdentifiers:
@@ -134,19 +134,19 @@ def _demand_enough(positions: Positions, params: Parameters) -> None:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _make_cloaks(found: _Found) -> Cloaks:
-    positions = found.positions
+def _make_cloaks(run: _Run) -> Cloaks:
+    positions = run.positions
     there = _positions.unpack_presence(positions)
     # Nobody is in a class where it is absent (the invariant of `_sets`), so rows of classes need not ask for presence.
-    shown = (found.classes.of >= 0 if found.params.qid_only else there) & found.sets.kept[:, None]
+    shown = (run.classes.of >= 0 if run.params.qid_only else there) & run.sets.kept[:, None]
     published = np.asarray(shown.any(axis=1))
     who = np.flatnonzero(published)
     # Records in the run's order, a keyed hash: their numbers say nothing of whose they are.
     who = who[np.argsort(positions.rank[who])]
     offset = np.concatenate([[0], np.cumsum(shown[who].sum(axis=1))])
-    region, instant, regions = _number_regions(found, shown, who, offset)
+    region, instant, regions = _number_regions(run, shown, who, offset)
     periods, period = _list_periods(positions.instants, instant)
-    member_record, member_trajectory = _list_members(found.data, positions, who)
+    member_record, member_trajectory = _list_members(run.data, positions, who)
     return Cloaks(
         offset=offset,
         region=region,
@@ -155,14 +155,14 @@ def _make_cloaks(found: _Found) -> Cloaks:
         periods=periods,
         member_record=member_record,
         member_trajectory=member_trajectory,
-        hiding=_make_hiding(found.sets, who),
-        suppressed=_count_suppressed(found, published, there),
-        metrics=_compute_metrics(found, len(region)),
+        hiding=_make_hiding(run.sets, who),
+        suppressed=_count_suppressed(run, published, there),
+        metrics=_compute_metrics(run, len(region)),
     )
 
 
 def _number_regions(
-    found: _Found, shown: Bool, who: Int, offset: Int
+    run: _Run, shown: Bool, who: Int, offset: Int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], Regions]:
     """Number the region of every row: those of classes first, then the distinct cells that are published exactly.
 
@@ -170,11 +170,11 @@ def _number_regions(
     -------
     region, instant : int32[c]
     """
-    positions, classes = found.positions, len(found.classes.size)
+    positions, classes = run.positions, len(run.classes.size)
     instant, region = np.empty((2, int(offset[-1])), np.int32)
     cell = np.empty(len(region), np.int64)
     width = int(positions.x.max()) + 1
-    _fill(positions.x, positions.y, found.classes.of, shown, who, offset, width, instant, region, cell)
+    _fill(positions.x, positions.y, run.classes.of, shown, who, offset, width, instant, region, cell)
     exact = region < 0
     # Regions of classes keep the numbers of the classes; exact cells come after them.
     # An exact row of several people at one cell has one region, whose crowd stays 1: each row stands for its own
@@ -182,14 +182,14 @@ def _number_regions(
     cells, number = np.unique(cell[exact], return_inverse=True)
     region[exact] = number + classes
     x, y = cells % width, cells // width
-    box = np.concatenate([found.classes.box, np.stack([x, y, x, y], axis=1)]) + np.array([*positions.origin] * 2)
+    box = np.concatenate([run.classes.box, np.stack([x, y, x, y], axis=1)]) + np.array([*positions.origin] * 2)
     return (
         region,
         instant,
         Regions(
-            crowd=np.concatenate([found.classes.size, np.ones(len(cells), np.int32)]),
+            crowd=np.concatenate([run.classes.size, np.ones(len(cells), np.int32)]),
             subjects=np.ones(len(box), np.int32),
-            bounds=(box + np.array([0, 0, 1, 1])) * found.data.grid_m,
+            bounds=(box + np.array([0, 0, 1, 1])) * run.data.grid_m,
             extra=np.where(np.arange(len(box)) < classes, 0, -1).astype(np.int32),
             extras=('{"cloaked": true}',),
         ),
@@ -242,9 +242,9 @@ def _make_hiding(sets: Sets, who: Int) -> Hiding:
     return Hiding(record=record[owner] + 1, offset=ends, other=record[sets.other[at]] + 1)
 
 
-def _count_suppressed(found: _Found, published: Bool, there: Bool) -> dict[str, Any]:
+def _count_suppressed(run: _Run, published: Bool, there: Bool) -> dict[str, Any]:
     """Count what is left out: subjects and quasi-identifiers by reason, and subjects by hour."""
-    kept, when = found.sets.kept, found.positions.instants
+    kept, when = run.sets.kept, run.positions.instants
     out = {"few_partners": ~kept, "never_generalised": kept & ~published}
     hour = (when.start + np.arange(when.count) * when.step_s) // 3600
     first = np.flatnonzero(np.diff(hour, prepend=hour[0] - 1))
@@ -252,18 +252,18 @@ def _count_suppressed(found: _Found, published: Bool, there: Bool) -> dict[str, 
     left_out = {reason: seen[which].sum(axis=0) for reason, which in out.items()}
     subjects = {reason: int(which.sum()) for reason, which in out.items()}
     return {
-        "subjects": {"never_seen": len(np.setdiff1d(found.data.subject, found.positions.subject)), **subjects},
-        "quasi_identifiers": dataclasses.asdict(found.dropped),
+        "subjects": {"never_seen": len(np.setdiff1d(run.data.subject, run.positions.subject)), **subjects},
+        "quasi_identifiers": dataclasses.asdict(run.dropped),
         "by_hour": count_by_hour(hour[first] * 3600, seen.sum(axis=0), seen[published].sum(axis=0), left_out),
     }
 
 
-def _compute_metrics(found: _Found, rows: int) -> dict[str, float]:
-    positions = found.positions
+def _compute_metrics(run: _Run, rows: int) -> dict[str, float]:
+    positions = run.positions
     return {
         "subjects": len(positions.subject),
         "instants": positions.instants.count,
         "quasi_identifiers": len(positions.instant),
         "rows": rows,
-        **_classes.measure_classes(found.classes, rows, found.params.k, found.data.grid_m),
+        **_classes.measure_classes(run.classes, rows, run.params.k, run.data.grid_m),
     }

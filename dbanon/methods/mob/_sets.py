@@ -180,14 +180,14 @@ def _pick_compatible(
             candidates = find_nearest(positions, place, who[short], number, kept, tasks=tasks)
             taken[short] = _take_fitting(positions.there, positions.own, who[short], candidates, k - 1)
             short = short[(taken[short, -1] < 0) & (candidates[:, -1] >= 0)]
-    among, found = order[kept[order]], taken[short]
+    among, partners = order[kept[order]], taken[short]
     rest = _Candidates(among, positions.own[among], positions.there[among])
 
     def run_range(low: int, high: int) -> None:
-        _fit_rest(_Objects.collect(positions, place), who[short], rest, found, low, high)
+        _fit_rest(_Objects.collect(positions, place), who[short], rest, partners, low, high)
 
     cores.share_work(np.full(len(short), len(among)), run_range, _MIN_DEVIATIONS_PER_THREAD)
-    taken[short] = found
+    taken[short] = partners
     return taken
 
 
@@ -242,15 +242,15 @@ def _fit(there: Words, own: Words, candidates: NDArray[np.integer], union: Words
 
     The union of the own instants of those taken, and the instants at which all of them are present, are kept.
     """
-    found = 0
+    filled = 0
     for j in taken:
-        found += j >= 0
+        filled += j >= 0
     for j in candidates:
-        if j < 0 or found == len(taken):
+        if j < 0 or filled == len(taken):
             break
         if _can_join(there[j], own[j], union, common):
-            taken[found] = j
-            found += 1
+            taken[filled] = j
+            filled += 1
             union |= own[j]
             common &= there[j]
 
@@ -275,7 +275,7 @@ def _fit_rest(objects: _Objects, who: Int, candidates: _Candidates, taken: Int32
     among, own_of, there_of = candidates
     total, index = np.empty(len(among), np.int64), np.empty(len(among), np.int64)
     for w in range(low, high):
-        i, found = who[w], 0
+        i, used = who[w], 0
         union, common = own[i].copy(), there[i].copy()
         for j in taken[w]:
             if j >= 0:
@@ -285,9 +285,9 @@ def _fit_rest(objects: _Objects, who: Int, candidates: _Candidates, taken: Int32
             j = among[at]
             fits = _can_join(there_of[at], own_of[at], union, common)
             if fits and j != i and not _is_among(taken[w], j):
-                total[found], index[found] = _sum_deviations(objects, i, j), j
-                found += 1
-        _fit(there, own, index[np.argsort(total[:found], kind="mergesort")], union, common, taken[w])
+                total[used], index[used] = _sum_deviations(objects, i, j), j
+                used += 1
+        _fit(there, own, index[np.argsort(total[:used], kind="mergesort")], union, common, taken[w])
 
 
 @compile_kernel

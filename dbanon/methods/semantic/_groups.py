@@ -179,9 +179,9 @@ class _Grouping:
         """Choose pairs of single units that may be cheap to merge: indices into `places`, the lesser first."""
         points = self._area, self._scale, self._single, self._units.offset, self._units.subject, places
         parts = ((*points, low, high) for low, high in _iter_ranges(len(places), _MIN_UNITS_PER_TASK))
-        found = np.concatenate(self._tasks.map(_search_candidates, parts, threads=_THREADS_PER_TASK))
-        one, at = np.nonzero(found >= 0)
-        one, other = np.unique(np.sort(np.stack([one, found[one, at]]), axis=0), axis=1)
+        candidates = np.concatenate(self._tasks.map(_search_candidates, parts, threads=_THREADS_PER_TASK))
+        one, at = np.nonzero(candidates >= 0)
+        one, other = np.unique(np.sort(np.stack([one, candidates[one, at]]), axis=0), axis=1)
         return one, other
 
     # ---- what is left ------------------------------------------------------------------------------------------------
@@ -221,13 +221,13 @@ def _search_candidates(
     area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, high: int
 ) -> Int:
     """Find candidates of the units at some places: indices into `places`, -1 where there are fewer."""
-    found = np.full((high - low, CANDIDATES_PER_UNIT), -1, np.int64)
+    candidates = np.full((high - low, CANDIDATES_PER_UNIT), -1, np.int64)
 
     def search(first: int, end: int) -> None:
-        _find_candidates(area, scale, points, offset, subject, places, low + first, found[first:end])
+        _find_candidates(area, scale, points, offset, subject, places, low + first, candidates[first:end])
 
     cores.share_work(np.ones(high - low, np.int64), search, 1)
-    return found
+    return candidates
 
 
 def _measure_pairs(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int) -> Float:
@@ -249,14 +249,14 @@ def _select_unit(points: Track, offset: Int, unit: int) -> Track:
 
 @compile_kernel
 def _find_candidates(
-    area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, found: Int
+    area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, candidates: Int
 ) -> None:
     """Find, for the units from a place on, others that seem cheap to merge with: by a sample of the longer's points."""
-    n, number = len(places), found.shape[1]
-    for at in range(len(found)):
+    n, number = len(places), candidates.shape[1]
+    for at in range(len(candidates)):
         i = places[low + at]
         losses = np.full(number, np.inf)
-        # Kept true: `found` and `losses` are the cheapest of those passed by, ascending.
+        # Kept true: `candidates` and `losses` are the cheapest of those passed by, ascending.
         for beside in range(n):
             j = places[beside]
             if subject[i] == subject[j]:
@@ -287,8 +287,8 @@ def _find_candidates(
             if loss < losses[-1]:
                 rank = np.searchsorted(losses, loss, side="right")
                 for later in range(len(losses) - 1, rank, -1):
-                    losses[later], found[at, later] = losses[later - 1], found[at, later - 1]
-                losses[rank], found[at, rank] = loss, beside
+                    losses[later], candidates[at, later] = losses[later - 1], candidates[at, later - 1]
+                losses[rank], candidates[at, rank] = loss, beside
 
 
 @compile_kernel

@@ -177,7 +177,7 @@ def _build_track(fixes: _Fixes, since: Int) -> Track:
     while j >= 0:
         count, j = count + 1, since[j] - 1
     start, end, ends = np.empty(count, np.int64), np.empty(count, np.int64), np.zeros(count + 1, np.int64)
-    found, kept = np.empty(len(atom), np.int32), 0
+    atoms, kept = np.empty(len(atom), np.int32), 0
     bounds, j = np.empty((count, 2), np.int64), len(since) - 1
     for row in range(count - 1, -1, -1):
         bounds[row, 0], bounds[row, 1] = since[j], j
@@ -190,11 +190,11 @@ def _build_track(fixes: _Fixes, since: Int) -> Track:
             here, at, above = atom[order[i]], ends[row], kept
             while at < above:
                 middle = (at + above) // 2
-                at, above = (middle + 1, above) if found[middle] < here else (at, middle)
-            if at == kept or found[at] != here:
+                at, above = (middle + 1, above) if atoms[middle] < here else (at, middle)
+            if at == kept or atoms[at] != here:
                 for later in range(kept, at, -1):
-                    found[later] = found[later - 1]
-                found[at] = here
+                    atoms[later] = atoms[later - 1]
+                atoms[at] = here
                 kept += 1
         ends[row + 1] = kept
-    return Track(start, end, ends, found[:kept].copy())
+    return Track(start, end, ends, atoms[:kept].copy())

@@ -50,8 +50,8 @@ def cut(graph: Graph) -> Int:
         return np.arange(c)
     whole = _begin_with_components(graph)
     with ThreadPoolExecutor(cores.count_threads()) as pool:
-        found = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), range(SEED, SEED + _SEARCHES)))
-    return _number_atoms(min(found, key=lambda atom: compute_cost(graph, atom)))
+        partitions = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), range(SEED, SEED + _SEARCHES)))
+    return _number_atoms(min(partitions, key=lambda atom: compute_cost(graph, atom)))
 
 
 def merge_failing(graph: Graph, atom: Int) -> Int:

@@ -129,9 +129,9 @@ def _compute_columns(
         # Lines 10 to 14, the last two for every i: the minimum so far is carried on; < takes the lowest of equals.
         best, row = table.edge[j - table.low], table.better[j - table.low]
         for t in range(n):
-            found = scratch[t]
-            if found < best:
-                best = found
+            total = scratch[t]
+            if total < best:
+                best = total
                 row[(begin + t) >> 3] |= np.uint8(1 << (t & 7))
             column[t] = best
         table.edge[j - table.low] = best

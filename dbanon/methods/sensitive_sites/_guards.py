@@ -71,9 +71,9 @@ def add(
         if not new.any():
             break
         mine[new] = claims.site[new]
-    found = np.empty_like(site)
-    found[by_x] = mine
-    return found
+    site_of = np.empty_like(site)
+    site_of[by_x] = mine
+    return site_of
 
 
 @compile_kernel

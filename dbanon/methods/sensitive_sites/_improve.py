@@ -126,7 +126,7 @@ def _find_near(subjects: Boxes, owner: Int32, s: int, site: Int, limits: _Limits
     """Find subjects for a smaller rectangle of a site, sorted by x0: free or its own, and alone not too far."""
     x0, y0, x1, y1 = subjects
     left, bottom, right, top = site
-    found, size, n = scratch[0], scratch[1], 0
+    who, size, n = scratch[0], scratch[1], 0
     # A rectangle with a subject whose x0 is outside [right - length, left + length] would be longer than allowed.
     for u in range(np.searchsorted(x0, right - limits.length), len(owner)):
         if x0[u] > left + limits.length:
@@ -136,11 +136,11 @@ def _find_near(subjects: Boxes, owner: Int32, s: int, site: Int, limits: _Limits
         wide = max(np.int64(x1[u]), right) - min(np.int64(x0[u]), left) + 1
         tall = max(np.int64(y1[u]), top) - min(np.int64(y0[u]), bottom) + 1
         if wide * tall <= limits.area and wide + tall <= limits.length:
-            found[n], size[n] = u, wide * tall
+            who[n], size[n] = u, wide * tall
             n += 1
     if n <= CANDIDATES_PER_SITE:
-        return found[:n].copy()
-    return np.sort(found[np.argsort(size[:n])[:CANDIDATES_PER_SITE]])
+        return who[:n].copy()
+    return np.sort(who[np.argsort(size[:n])[:CANDIDATES_PER_SITE]])
 
 
 @compile_kernel

@@ -162,15 +162,15 @@ def _renew(groups: Boxes, sites: Boxes, left: Int, taken: Bool, preferences: _Pr
             place[s] += 1
         if place[s] < most:
             continue
-        found, place[s] = 0, 0
+        filled, place[s] = 0, 0
         for g in range(len(taken)):  # in int32 as long as it fits: twice as many at a time
             wide = np.int64(np.int32(max(groups.x1[g], sites.x1[s]) - min(groups.x0[g], sites.x0[s]))) + 1
             high = np.int64(np.int32(max(groups.y1[g], sites.y1[s]) - min(groups.y0[g], sites.y0[s]))) + 1
-            if taken[g] or (found == most and wide * high >= area[s, most - 1]):
+            if taken[g] or (filled == most and wide * high >= area[s, most - 1]):
                 continue
-            found = min(found + 1, most)
+            filled = min(filled + 1, most)
             # Insert by area; > keeps the lower group first among equals.
-            at = found - 1
+            at = filled - 1
             while at > 0 and area[s, at - 1] > wide * high:
                 area[s, at], group[s, at] = area[s, at - 1], group[s, at - 1]
                 at -= 1

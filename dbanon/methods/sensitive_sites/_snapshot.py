@@ -67,8 +67,8 @@ def find_subjects(data: Trajectories, sites: Sites, at: int | None, max_gap_s: i
         )
     line = align.merge(data)
     instant = align.Instants(start=at, step_s=data.grid_s, count=1, mode=align.LAST, max_gap_s=max_gap_s)
-    found, _, _ = align.survey(line, instant, data.grid_m)
-    who = np.flatnonzero(found).astype(np.int32)
+    count, _, _ = align.survey(line, instant, data.grid_m)
+    who = np.flatnonzero(count).astype(np.int32)
     x, y = align.compute_positions(line, instant, who)
     trajectory = align.list_suppliers(line, instant, who)[1].astype(np.int64)
     return Seen(

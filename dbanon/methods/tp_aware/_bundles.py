@@ -35,10 +35,10 @@ def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks
     surveys = _survey_windows(line, _list_windows(data, params), cell_m, params.k)
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
-        found = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
+        fault = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
         none = "No person is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
         raise InfeasibleError(
-            f"At least one window must hold k = {params.k} people at all its instants. {found if most else none}"
+            f"At least one window must hold k = {params.k} people at all its instants. {fault if most else none}"
         )
     # Fewer than k present: k-summing (Definition 5) passes all of them up, and the root may pass up none
     # (Definition 3).
@@ -208,9 +208,9 @@ def _survey_windows(line: align.Timeline, windows: list[align.Instants], cell_m:
 
 
 def _survey(line: align.Timeline, instants: align.Instants, cell_m: float, k: int) -> _Survey:
-    found, who, extent = align.survey(line, instants, cell_m)
+    count, who, extent = align.survey(line, instants, cell_m)
     kept = who if len(who) >= k else who[:0].copy()
-    return _Survey(instants=instants, seen=int((found > 0).sum()), present=len(who), who=kept, extent=extent)
+    return _Survey(instants=instants, seen=int((count > 0).sum()), present=len(who), who=kept, extent=extent)
 
 
 def _make_unseen(instants: align.Instants) -> _Survey:
@@ -233,15 +233,15 @@ def _find_root(published: list[_Survey]) -> tuple[float, float, int]:
 def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
     """Bundle one window whose present subjects are k or more: a task, which needs nothing else of the data."""
     improve = params.improve and params.cloak == "mbr" and algorithm == "traj-anon"
-    found, ways, least = _bundle(ALGORITHMS[algorithm], cells, params.k, improve)
+    bundles, ways, least = _bundle(ALGORITHMS[algorithm], cells, params.k, improve)
     # Both ways follow from trajectories and parameters alone, so choosing the cheaper says nothing of requests
     # (Example 11). The policy's own way comes first and stays where both cost the same.
     rank, members, offset, tight, cost = min(ways, key=lambda way: way.cost)
     return _Groups(
         members=members,
         offset=offset,
-        box=tight if params.cloak == "mbr" else found.quadrants[rank],
-        quadrant_cost=found.quadrant_cost,
+        box=tight if params.cloak == "mbr" else bundles.quadrants[rank],
+        quadrant_cost=bundles.quadrant_cost,
         mbr_cost=cost,
         unimproved_mbr_cost=ways[0].cost,
         least=least,
@@ -286,11 +286,11 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
     if improve:
         # Each block writes to its own part of `better`, so the calls may run at once.
         calls += _improve.plan_grouping(x, y, order, ends, k, better)
-    found, least, *_ = cores.run_together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
-    ways = [_measure_groups(x, y, found.members, found.offset)]
+    bundles, least, *_ = cores.run_together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
+    ways = [_measure_groups(x, y, bundles.members, bundles.offset)]
     if improve:
         ways.append(_measure_groups(x, y, better, _improve.find_begins(ends, k)))
-    return found, ways, least
+    return bundles, ways, least
 
 
 def _measure_groups(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Grouped:
@@ -400,7 +400,7 @@ def _compute_metrics(
 
 def _count_distinct(windows: list[_Window]) -> int:
     """Count the subjects of any window; each window has its own in ascending order."""
-    found = np.zeros(1 + max(int(w.subjects[-1]) for w in windows), bool)
+    is_present = np.zeros(1 + max(int(w.subjects[-1]) for w in windows), bool)
     for w in windows:
-        found[w.subjects] = True
-    return int(found.sum())
+        is_present[w.subjects] = True
+    return int(is_present.sum())

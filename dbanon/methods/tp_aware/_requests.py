@@ -28,7 +28,7 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
     if params.min_contents > 1:
         # A bundle keeps all its requests or none, by a count over all its members, so nothing depends on who of them
         # sent which.
-        few = (record > 0) & ~_has_enough(record, requests.content, params.min_contents)
+        few = (record > 0) & (_count_distinct(record, requests.content)[record] < params.min_contents)
         unsent["bundle_below_min_contents"] = int(few.sum())
         record[few] = 0
     carried = record > 0
@@ -39,7 +39,7 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
         begins = _find_begins(cloaks, row, content, params.min_contents)
         cloaks, row = _join_rows(cloaks, begins), np.cumsum(begins)[row] - 1
     extra, extras = _make_request_sets(cloaks.rows, row, content, requests.contents)
-    senders = _count_senders(requests, carried)
+    senders = _count_distinct(requests.content, requests.subject)[np.unique(requests.content[carried])]
     counts = {
         "requests_total": len(time),
         "requests_published": int(carried.sum()),
@@ -106,11 +106,6 @@ def _find_subjects(data: Trajectories, trajectory: Int) -> Int:
     return subject
 
 
-def _has_enough(record: Int, content: Int, least: int) -> Bool:
-    """Whether the members of each request's record sent so many distinct contents in all: bool[r]."""
-    return np.asarray(_count_distinct(record, content)[record] >= least)
-
-
 def _find_begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
     """Find the rows that stay, or begin a joined one: bool[c]. Every record with requests has `least` contents or more.
 
@@ -126,7 +121,7 @@ def _find_begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
 
 def _find_stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[tuple[int, int]]:
     """Find the first and last rows to join in one record, of its rows that have requests, in order of time."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     held: set[int] = set()
     begin = end = -1
     for end, contents in sets:
@@ -134,11 +129,11 @@ def _find_stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[t
         begin = begin if held else end
         held.update(contents)
         if len(held) >= least:
-            found.append((begin, end))
+            stretches.append((begin, end))
             held = set()
     if held:  # a last short stretch joins the one before that has enough, and what is between them
-        found[-1] = (found[-1][0], end)
-    return found
+        stretches[-1] = (stretches[-1][0], end)
+    return stretches
 
 
 def _join_rows(cloaks: Cloaks, begins: Bool) -> Cloaks:
@@ -195,11 +190,6 @@ def _find_distinct_sets(row: Int, content: Int) -> tuple[Int, Int, Int]:
     of, content = np.divmod(_sort_distinct(row * base + content), base)
     first = np.flatnonzero(np.diff(of, prepend=-1))
     return of[first], content, np.append(first, len(of))
-
-
-def _count_senders(requests: Requests, carried: Bool) -> Int:
-    """Count the subjects that send each published content in the run's own time."""
-    return np.asarray(_count_distinct(requests.content, requests.subject)[np.unique(requests.content[carried])])
 
 
 def _count_distinct(of: Int, what: Int) -> Int:

@@ -55,7 +55,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
+class _Sets:
     """Hiding sets of all windows, with no subject left to suppress."""
 
     presence: Presence
@@ -97,13 +97,11 @@ def hide(
     history = np.full(runs.at.shape, -1, np.int64)
     history[runs.subject, runs.epoch] = label
     rules = Rules(k=params.k, may_return=params.reuse == "apart", joins_leftovers=False, rank=places)
-    found = find(runs, history, rules, better=params.improve, progress=progress)
-    return _make_hidden(runs, found, params, tasks)
+    sets = find(runs, history, rules, better=params.improve, progress=progress)
+    return _make_hidden(runs, sets, params, tasks)
 
 
-def find(
-    runs: EpochSamples, history: Int, rules: Rules, *, better: bool, progress: Progress = report_nothing
-) -> _Found:
+def find(runs: EpochSamples, history: Int, rules: Rules, *, better: bool, progress: Progress = report_nothing) -> _Sets:
     """Find hiding sets of all windows.
 
     With `better`, no more samples are left out than without, and a published sample costs no more.
@@ -122,7 +120,7 @@ def find(
     return plain
 
 
-def _draw_until_closed(runs: EpochSamples, history: Int, rules: Rules, progress: Progress) -> _Found:
+def _draw_until_closed(runs: EpochSamples, history: Int, rules: Rules, progress: Progress) -> _Sets:
     """Draw until each subject has a hiding set; those left without are suppressed, and all windows are drawn again."""
     presence, costs = Presence(runs), dict[bytes, NDArray[np.float32]]()
     # Lines 6-16, until no subject fails. The paper forms windows once; but a subject left out (line 16) may be the one
@@ -132,42 +130,42 @@ def _draw_until_closed(runs: EpochSamples, history: Int, rules: Rules, progress:
         drawing = Drawing(runs, rules, costs)
         failed = drawing.draw(presence, history, progress)
         if not failed:
-            return _Found(presence=presence, others=drawing.others)
+            return _Sets(presence=presence, others=drawing.others)
         for window, some in failed:
             presence.suppress(some, window, 0)
 
 
-def _gather_inputs(runs: EpochSamples, found: _Found) -> tuple[Int, Int, Int]:
+def _gather_inputs(runs: EpochSamples, sets: _Sets) -> tuple[Int, Int, Int]:
     """Give the runs that are published, and offsets and runs of what is merged in them."""
-    kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
+    kept = np.flatnonzero(sets.presence.kept[runs.subject, runs.epoch])
     order = kept[np.argsort(runs.epoch[kept], kind="stable")]
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
     # Line 19: an epoch lies in as many windows as a window has epochs. With k - 1 others in each, and the owner, this
     # makes the chi inputs of Section III-E.
-    width = 1 + runs.window * found.others.shape[2]
+    width = 1 + runs.window * sets.others.shape[2]
     table = np.full((len(runs.subject), width), -1, np.int64)
     for epoch in range(runs.epochs):
         some = order[bounds[epoch] : bounds[epoch + 1]]
-        rows = list_inputs(runs, found.others, runs.subject[some], epoch)
+        rows = list_inputs(runs, sets.others, runs.subject[some], epoch)
         table[some] = rows
     return kept, *make_ragged(table[kept])
 
 
-def _compute_mean_cost(runs: EpochSamples, found: _Found) -> float:
+def _compute_mean_cost(runs: EpochSamples, sets: _Sets) -> float:
     """Cost of what is published, for each sample that is."""
-    kept, offset, run = _gather_inputs(runs, found)
+    kept, offset, run = _gather_inputs(runs, sets)
     cost = _k_merge.compute_costs(runs.samples, offset, runs.begin[run], runs.end[run])
     return float(cost.sum()) / max(1, int((runs.end - runs.begin)[kept].sum()))
 
 
-def _make_hidden(runs: EpochSamples, found: _Found, params: Parameters, tasks: Tasks) -> Hidden:
-    kept, offset, run = _gather_inputs(runs, found)
+def _make_hidden(runs: EpochSamples, sets: _Sets, params: Parameters, tasks: Tasks) -> Hidden:
+    kept, offset, run = _gather_inputs(runs, sets)
     # Lines 17-20: a record for each person, merged epoch by epoch, so no row crosses the border of an epoch.
     merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run], tasks)
     # Runs are in order of subject and time, so their rows are.
     last = np.searchsorted(runs.subject[kept], np.arange(runs.subjects + 1))
-    owner, window = np.nonzero((found.others >= 0).any(axis=2))
-    some = found.others[owner, window].astype(np.int64)
+    owner, window = np.nonzero((sets.others >= 0).any(axis=2))
+    some = sets.others[owner, window].astype(np.int64)
     other_offset, other = make_ragged(some)
     start = runs.started[window] * params.leak_s if len(window) else window
     return Hidden(
@@ -175,8 +173,8 @@ def _make_hidden(runs: EpochSamples, found: _Found, params: Parameters, tasks: T
         run_epoch=runs.started[runs.epoch],
         run_begin=runs.begin,
         run_end=runs.end,
-        kept=found.presence.kept[runs.subject, runs.epoch],
-        reason=found.presence.reason[runs.subject, runs.epoch],
+        kept=sets.presence.kept[runs.subject, runs.epoch],
+        reason=sets.presence.reason[runs.subject, runs.epoch],
         owner=owner,
         start_s=start,
         end_s=start + params.tau_s + params.leak_s,

@@ -58,8 +58,8 @@ def cluster(runs: EpochSamples, rank: Int, rng: np.random.Generator, tasks: Task
                 seeds[epoch],
             )
 
-    for epoch, found in zip(parted, tasks.map(_cluster, iter_work()), strict=True):
-        label[nodes[epoch]] = found
+    for epoch, labels in zip(parted, tasks.map(_cluster, iter_work()), strict=True):
+        label[nodes[epoch]] = labels
     return label
 
 

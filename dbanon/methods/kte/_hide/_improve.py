@@ -114,12 +114,12 @@ def _compute_costs(
     cost = _k_merge.compute_costs(runs.samples, offset, runs.begin[run], runs.end[run])
     # Add up the epochs of each choice.
     cuts = np.cumsum([len(some) for some in pairs])[:-1]
-    given, found = np.split(cost, cuts), []
+    parts, sums = np.split(cost, cuts), []
     at = 0
     for choice in choices:
-        found.append(np.sum(given[at : at + len(choice.epochs)], axis=0))
+        sums.append(np.sum(parts[at : at + len(choice.epochs)], axis=0))
         at += len(choice.epochs)
-    return found
+    return sums
 
 
 def list_inputs(
