@@ -34,6 +34,8 @@ def is_sentence(text: str) -> bool:
 
 # --- Python
 
+_TEXTLESS = (ast.Name, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+
 
 def _read_text(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant):
@@ -48,14 +50,16 @@ def list_strings(node: ast.AST) -> Iterator[str]:
 
     Not docstrings, and others that stand alone.
     """
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return
-    text = _read_text(node) if isinstance(node, ast.expr) else None
-    if text is not None:
-        yield text
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)):
-            yield from list_strings(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        text = _read_text(node) if isinstance(node, ast.expr) else None
+        if text is not None:
+            yield text
+        textless = (*_TEXTLESS, ast.Constant) if isinstance(node, ast.JoinedStr) else _TEXTLESS
+        waiting += [one for one in [*ast.iter_child_nodes(node)][::-1] if not isinstance(one, textless)]
 
 
 def list_python_sentences(source: str) -> list[str]:

@@ -12,9 +12,9 @@ from dbanon.attacks.mob import _run_statements as mob_rules
 from dbanon.attacks.mob import _search
 from dbanon.attacks.semantic import _run_statements as semantic_rules
 from dbanon.attacks.semantic import _units
+from dbanon.attacks.shared import run_statements
 from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_region_cells
 from dbanon.attacks.shared.replay import Timetable, select_slots
-from dbanon.attacks.shared.run_statements import UndecidableError
 from dbanon.attacks.tp_aware import _run_statements as tp_aware_rules
 from dbanon.base.errors import DataError
 from dbanon.base.trajectory import Sites
@@ -48,12 +48,11 @@ def list_windows(instants):
     _bundles._list_windows(make_data((0, 0, 0), (instants - 1, 0, 0)), params)
 
 
-def read_tp_aware_rules(instants):
-    """Read the parameters of a run of windows of three instants."""
+def make_evidence(*fixes):
+    """Evidence of a run of windows of three instants, and of data with such fixes."""
     params = attack_evidence.PARAMS | {"start": 0, "step_s": 1}
     world = attack_evidence.World({i: (i, [(0, 0, 0)]) for i in range(3)}, params, grid_m=1.0, grid_s=1)
-    evidence = world.make_evidence({0: [(1, [0, 1, 2])]})
-    tp_aware_rules.read_rules(replace(evidence, trajectories=make_data((0, 0, 0), (instants - 1, 0, 0))))
+    return replace(world.make_evidence({0: [(1, [0, 1, 2])]}), trajectories=make_data(*fixes))
 
 
 def find_units(slots):
@@ -84,7 +83,14 @@ LIMITS = {
     "cells of kte": (2**26 - 1, lambda n: _samples.snap_fixes(make_data((0, n, 0), (0, 0, -n)), 1, 1.0)),
     "cells of sensitive-sites": (2**30, lambda n: hide_near_sites(n, 1)),
     "cells times sites of sensitive-sites": (4, lambda n: hide_near_sites(2**30, n)),
-    "instants attacked of tp-aware": (tp_aware_rules._MAX_WINDOWS * 3, read_tp_aware_rules),
+    "instants attacked of tp-aware": (
+        tp_aware_rules._MAX_WINDOWS * 3,
+        lambda n: tp_aware_rules.read_rules(make_evidence((0, 0, 0), (n - 1, 0, 0))),
+    ),
+    "seconds after 1970 of all": (10**12, lambda n: run_statements.demand_sane(make_evidence((n, 0, 0)))),
+    "seconds before 1970 of all": (10**12, lambda n: run_statements.demand_sane(make_evidence((-n, 0, 0)))),
+    "whole numbers of parameters": (10**12, lambda n: run_statements.read_integer({"k": n}, "k", 2)),
+    "lengths of parameters": (10**12, lambda n: run_statements.read_length_m({"grid_m": n}, "grid_m")),
     "instants attacked of mob": (
         mob_rules._MAX_POSITIONS // 2,
         lambda n: mob_rules._demand_few_positions(
@@ -105,7 +111,7 @@ LIMITS = {
 def test_the_largest_is_taken_and_one_more_is_refused(name):
     largest, take = LIMITS[name]
     take(largest)
-    with pytest.raises((DataError, UndecidableError)):
+    with pytest.raises((DataError, run_statements.UndecidableError)):
         take(largest + 1)
 
 

@@ -2,27 +2,15 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PREPOSITIONS = {
-    "about",
-    "after",
-    "at",
-    "before",
-    "between",
-    "by",
-    "for",
-    "in",
-    "into",
-    "of",
-    "under",
-    "with",
-    "within",
-    "without",
-}
+    "about", "after", "at", "before", "between", "by", "for", "in", "into", "of", "under", "with", "within", "without",
+}  # fmt: skip
 SWITCHES_AVOID = {*PREPOSITIONS, "are", "from"}
 OTHER_WORDS_FOR_DEMAND = {"assert", "check", "ensure", "must", "refuse", "require", "validate"}
 PUBLIC = {"Database.check", "RunResult.require_verified"}  # users have these; the first lists problems
@@ -50,10 +38,15 @@ def iter_names(node: ast.AST, owner: str = "") -> Iterator[str]:
             yield from iter_names(child, f"{child.name}." if isinstance(child, ast.ClassDef) else owner)
 
 
-def test_no_function_begins_with_a_preposition_a_participle_or_another_word_for_demand() -> None:
+@cache
+def parse_files() -> dict[str, ast.Module]:
     files = sorted((ROOT / "dbanon").rglob("*.py"))
-    names = [(file, name) for file in files for name in iter_names(ast.parse(file.read_text(encoding="utf-8")))]
-    found = [(str(file.relative_to(ROOT)), name, fault) for file, name in names if (fault := find_fault(name))]
+    return {str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+def test_no_function_begins_with_a_preposition_a_participle_or_another_word_for_demand() -> None:
+    names = [(file, name) for file, tree in parse_files().items() for name in iter_names(tree)]
+    found = [(file, name, fault) for file, name in names if (fault := find_fault(name))]
     assert found == []
     assert names
 
@@ -66,9 +59,8 @@ def iter_switches(node: ast.AST) -> Iterator[str]:
 
 
 def test_a_switch_reads_as_a_condition() -> None:
-    files = sorted((ROOT / "dbanon").rglob("*.py"))
-    switches = [(file, name) for file in files for name in iter_switches(ast.parse(file.read_text(encoding="utf-8")))]
-    found = [(str(file.relative_to(ROOT)), name) for file, name in switches if name.split("_")[0] in SWITCHES_AVOID]
+    switches = [(file, name) for file, tree in parse_files().items() for name in iter_switches(tree)]
+    found = [(file, name) for file, name in switches if name.split("_")[0] in SWITCHES_AVOID]
     assert found == []
     assert switches
 

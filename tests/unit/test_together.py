@@ -11,6 +11,7 @@ import pytest
 from dbanon.attacks import together
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS, Method
+from dbanon.methods.semantic import _partition
 from tests.contract.evidence import run, store_cloaks
 from tests.unit.test_once import Run
 from tests.walkers import COPIES, START_S, STEP_S, UNSEEN, Walk, copy_walks, draw_walk, make_trajectories
@@ -134,9 +135,9 @@ def test_in_a_run_too_short_for_twenty_moves_all_that_is_known_of_people_counts(
     assert count(make_trajectories(walks), [list(range(40))], **short) == (40, 40 * copies)
 
 
-@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize(("family", "algorithm"), [(f, a.name) for f in METHODS.values() for a in f.algorithms])
-def test_second_names_are_counted_in_the_groups_of_every_family(family: Method, algorithm: str) -> None:
+def test_second_names_are_counted_in_the_groups_of_every_family(monkeypatch, family: Method, algorithm: str) -> None:
+    monkeypatch.setattr(_partition, "_MOVES_PER_CELL", 50)  # any atoms will do
     rng = np.random.default_rng(7)
     data = make_trajectories(copy_walks(rng, [draw_walk(rng, 40) for _ in range(12)], "noise of 0.3 m"), grid_m=1.0)
     given = {"k": 2} | ({"at": int(START_S)} if family.instant else {})
