@@ -48,7 +48,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """The area between two axes of a chart, and its frame of levels and values."""
+    """The area between two axes of a chart, and its axes of levels and values."""
 
     x: Axis
     y: Axis

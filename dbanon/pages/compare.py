@@ -35,7 +35,7 @@ def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
     sides = {"A": one, "B": other}
     names = [side.record.name for side in sides.values()]
     is_same = one.promised == other.promised
-    around = layout.Frame(
+    around = layout.Heading(
         title=f"{names[0]} beside {names[1]}",
         band="To choose between two. Shows no true position.",
         head="to choose between two",

@@ -83,8 +83,8 @@ Fact = tuple[str, Any, Literal["", "private", "warn"]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
-    """What stands around a page.
+class Heading:
+    """What stands above and below a page.
 
     Attributes
     ----------
@@ -107,18 +107,18 @@ class Frame:
     private: bool = False
 
 
-def make_document(frame: Frame, header: Markup, *blocks: Markup) -> str:
+def make_document(heading: Heading, header: Markup, *blocks: Markup) -> str:
     """Put a page together: its band, `make_header` with its h1, sections, and a footer."""
-    title = make_visible(f"[PRIVATE] {frame.title}" if frame.private else frame.title)
+    title = make_visible(f"[PRIVATE] {heading.title}" if heading.private else heading.title)
     band = Markup('<div class="band{}"><span>{}</span></div>').format(
-        " private-band" if frame.private else "", frame.band
+        " private-band" if heading.private else "", heading.band
     )
-    colour = "color:#b3470f;font-weight:bold;" if frame.private else ""
-    head = f"PRIVATE: {frame.head}" if frame.private else frame.head
+    colour = "color:#b3470f;font-weight:bold;" if heading.private else ""
+    head = f"PRIVATE: {heading.head}" if heading.private else heading.head
     font = "font:10px Arial,sans-serif;"
     page = (
-        f"@page{{size:A4;margin:17mm 12mm 15mm;@top-left{{content:{_quote_css(frame.title[:80])};{font}}}"
-        f"@top-right{{content:{_quote_css(head)};{font}{colour}}}@bottom-left{{content:{_quote_css(frame.foot[:110])};{font}}}"
+        f"@page{{size:A4;margin:17mm 12mm 15mm;@top-left{{content:{_quote_css(heading.title[:80])};{font}}}"
+        f"@top-right{{content:{_quote_css(head)};{font}{colour}}}@bottom-left{{content:{_quote_css(heading.foot[:110])};{font}}}"
         f'@bottom-right{{content:counter(page) " of " counter(pages);{font}}}}}'
     )
     return str(
@@ -137,7 +137,7 @@ def make_document(frame: Frame, header: Markup, *blocks: Markup) -> str:
             band=band,
             header=header,
             main=Markup("\n").join(blocks),
-            foot=isolate(frame.foot),
+            foot=isolate(heading.foot),
         )
     )
 

@@ -59,7 +59,7 @@ def make_page(
         "analysts": "for its readers",
         "operators": f"for operators of {record.dataset}",
     }[audience]
-    around = layout.Frame(
+    around = layout.Heading(
         title=f"{record.name}: promise and contents",
         band=band,
         head=head,

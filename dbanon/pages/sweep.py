@@ -22,7 +22,7 @@ _MAX_LINES = 12
 
 def make_page(sweep: Sweep, *, version: str = "") -> str:
     """Make the page of a sweep."""
-    around = layout.Frame(
+    around = layout.Heading(
         title=f"Sweep of {sweep.method} over {sweep.dataset}",
         band=Markup("PRIVATE: shows errors against the true data. For operators of the dataset {}.").format(
             layout.isolate(sweep.dataset)

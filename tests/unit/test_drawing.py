@@ -1,4 +1,4 @@
-"""Charts, maps and the frame of pages: what is drawn, what is escaped, and colours that can be told apart."""
+"""Charts, maps and the heads of pages: what is drawn, what is escaped, and colours that can be told apart."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -109,7 +109,7 @@ class _Seen(HTMLParser):
 
 
 def test_a_hostile_name_is_text_everywhere_on_a_page() -> None:
-    around = layout.Frame(title=HOSTILE, band=HOSTILE, head=HOSTILE, foot=HOSTILE, private=True)
+    around = layout.Heading(title=HOSTILE, band=HOSTILE, head=HOSTILE, foot=HOSTILE, private=True)
     blocks = [
         layout.make_section(
             HOSTILE, layout.make_table([HOSTILE, "b"], [[HOSTILE, HOSTILE]], caption=HOSTILE), note=HOSTILE
@@ -136,7 +136,7 @@ def read_style_string(css: str) -> str:
 
 @pytest.mark.parametrize("title", ["été (2) / a & b", 'a" b', "(a) b1", "x\\ c", "published.x: what"])
 def test_the_margin_of_a_printed_page_says_the_title_as_it_is(title: str) -> None:
-    around = layout.Frame(title=title, band="b", head=title, foot="f")
+    around = layout.Heading(title=title, band="b", head=title, foot="f")
     html = layout.make_document(around, layout.make_header("x", "y", "z"))
     margins = re.findall(r'content:"([^"]*)"', html)
     assert [read_style_string(css) for css in margins[:2]] == [title, title]
@@ -145,7 +145,7 @@ def test_the_margin_of_a_printed_page_says_the_title_as_it_is(title: str) -> Non
 def test_direction_marks_of_a_name_turn_nothing_around_it() -> None:
     marks = "\u202e\u2066\u2069\u200f"
     name = f"a{marks}b"
-    around = layout.Frame(title=name, band=layout.isolate(name), head=name, foot=name)
+    around = layout.Heading(title=name, band=layout.isolate(name), head=name, foot=name)
     html = layout.make_document(
         around,
         layout.make_header(name, layout.isolate(name), layout.make_code_name(name)),
@@ -158,7 +158,9 @@ def test_direction_marks_of_a_name_turn_nothing_around_it() -> None:
 
 def test_a_page_forbids_what_it_does_not_need_and_says_when_it_is_private() -> None:
     for private in (False, True):
-        around = layout.Frame(title="x", band="For operators.", head="of cabs", foot="made by dbanon", private=private)
+        around = layout.Heading(
+            title="x", band="For operators.", head="of cabs", foot="made by dbanon", private=private
+        )
         html = layout.make_document(around, layout.make_header("x", "y", "z"))
         assert f'http-equiv="Content-Security-Policy" content="{layout.POLICY}"' in html.replace("&#39;", "'")
         assert ("<title>[PRIVATE] x</title>" in html) == private

@@ -44,9 +44,9 @@ class Picked:
     chance_epochs: int
 
 
-def read_picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rules: Rules) -> Picks:
+def read_picks(evidence: Evidence, scene: Scene, speaks: Speaking, times: Timetable, rules: Rules) -> Picks:
     """Read the hiding sets, and count what keeps them from being one of k - 1 others wherever a subject speaks."""
-    owner, window = _find_owners(of, evidence.hiding_record), _find_windows(evidence, times, rules)
+    owner, window = _find_owners(scene, evidence.hiding_record), _find_windows(evidence, times, rules)
     spoken = speaks.find(owner, window, times.count)
     spoken[(owner < 0) | (window < 0)] = -1
     sets, size = sort_distinct(spoken[spoken >= 0]), np.diff(evidence.hiding_offset)
@@ -54,7 +54,7 @@ def read_picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable
     # One set for each subject and window with published samples: none of others, none twice, none missing.
     faults += (len(spoken) - len(sets)) + (len(speaks.key) - len(sets))
     of_set = np.repeat(np.arange(len(size)), size)
-    other, owner, window = _find_owners(of, evidence.hiding_other), owner[of_set], window[of_set]
+    other, owner, window = _find_owners(scene, evidence.hiding_other), owner[of_set], window[of_set]
     at = speaks.find(other, window, times.count)
     right = (spoken[of_set] >= 0) & (other >= 0) & (other != owner) & (at >= 0)
     order = np.lexsort((owner[right], at[right]))
@@ -66,12 +66,12 @@ def read_picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable
     return Picks(owner=owner, other=other, window=window, at=at, faults=faults)
 
 
-def _find_owners(of: Scene, record_id: Int) -> Int:
+def _find_owners(scene: Scene, record_id: Int) -> Int:
     """Find whose records these are; -1 where it is not known."""
-    subject = np.full(len(of.stored.record_id), -1)
-    published = np.flatnonzero(of.record >= 0)
-    subject[of.record[published]] = published
-    record = find(of.stored.record_id, record_id)
+    subject = np.full(len(scene.stored.record_id), -1)
+    published = np.flatnonzero(scene.record >= 0)
+    subject[scene.record[published]] = published
+    record = find(scene.stored.record_id, record_id)
     return np.where(record >= 0, subject[record], -1)
 
 
@@ -88,15 +88,15 @@ def _find_windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
     return np.where(known & (epoch * leak_s == start_s) & (window >= 0) & (window < times.count), window, -1)
 
 
-def examine_picks(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
+def examine_picks(scene: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
     """Look at who carries whom, and when again."""
     number = np.bincount(chosen.at, minlength=len(speaks.key))
-    carried = mark_fitting(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)
+    carried = mark_fitting(scene, chosen.other, scene.record[chosen.owner], chosen.window, times.window, times)
     order = np.lexsort((chosen.window, chosen.other, chosen.owner))
     owner, other, window = (values[order] for values in (chosen.owner, chosen.other, chosen.window))
     again = (owner[1:] == owner[:-1]) & (other[1:] == other[:-1])
     gap = np.diff(window)
-    chance, chance_epochs = _count_chance_fits(of, chosen, times)
+    chance, chance_epochs = _count_chance_fits(scene, chosen, times)
     reused = again if rules.reuse == "never" else again & (gap <= times.window)
     return Picked(
         number=number,
@@ -152,7 +152,7 @@ def _count_returning(groups: Int, pair: Int, pairs: Int, windows: Int, window: I
     return returning
 
 
-def _count_chance_fits(of: Scene, chosen: Picks, times: Timetable) -> tuple[int, int]:
+def _count_chance_fits(scene: Scene, chosen: Picks, times: Timetable) -> tuple[int, int]:
     """Count the subjects and windows in which all who picked a subject fit it longer than they must.
 
     Returns
@@ -160,8 +160,8 @@ def _count_chance_fits(of: Scene, chosen: Picks, times: Timetable) -> tuple[int,
     number, longest : int
         Epochs that follow one another, before and after the window; each has a published sample of the subject.
     """
-    epoch = of.known.slot[of.covered] // times.leak - times.first
-    spoken = sort_distinct(of.known.owner[of.covered] * times.epochs + epoch)
+    epoch = scene.known.slot[scene.covered] // times.leak - times.first
+    spoken = sort_distinct(scene.known.owner[scene.covered] * times.epochs + epoch)
     new = np.diff(chosen.at, prepend=-1) != 0
     group = np.cumsum(new) - 1
     longer = np.zeros(int(new.sum()), np.int64)
@@ -175,7 +175,7 @@ def _count_chance_fits(of: Scene, chosen: Picks, times: Timetable) -> tuple[int,
             there = (beside[some] >= 0) & (beside[some] < times.epochs)
             there[there] = find(spoken, chosen.other[some][there] * times.epochs + beside[some][there]) >= 0
             at = some[there]
-            there[there] = mark_fitting(of, chosen.other[at], of.record[chosen.owner[at]], beside[at], 1, times)
+            there[there] = mark_fitting(scene, chosen.other[at], scene.record[chosen.owner[at]], beside[at], 1, times)
             followed[group[some[~there]]] = False
             longer += followed
     return int((longer > 0).sum()), int(longer.max(initial=0))

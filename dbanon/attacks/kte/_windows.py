@@ -121,10 +121,10 @@ def build_scene(known: Samples, stored: Rows, who: Members, seen: Cover) -> Scen
     )
 
 
-def find_speaking(of: Scene, times: Timetable) -> Speaking:
+def find_speaking(scene: Scene, times: Timetable) -> Speaking:
     """Find in which windows each subject has published samples."""
-    epoch = of.known.slot[of.covered] // times.leak - times.first
-    owner = of.known.owner[of.covered]
+    epoch = scene.known.slot[scene.covered] // times.leak - times.first
+    owner = scene.known.owner[scene.covered]
     subject, window = _spread(owner, epoch - times.window + 1, epoch, times.count)
     return Speaking(subject=subject, window=window, key=subject * times.count + window)
 
@@ -139,72 +139,73 @@ def _spread(owner: Int, low: Int, high: Int, count: int) -> tuple[Int, Int]:
     return np.repeat(owner, number), join_ranges(low, number)
 
 
-def count_silent(of: Scene, times: Timetable) -> Int:
+def count_silent(scene: Scene, times: Timetable) -> Int:
     """Count the records that have no row wholly in each window: int64[count]."""
-    begin, end = of.stored.first // times.leak - times.first, of.stored.last // times.leak - times.first
+    begin, end = scene.stored.first // times.leak - times.first, scene.stored.last // times.leak - times.first
     # A row lies wholly in the windows from `end - window + 1` to `begin`: none if it spans more epochs than a window.
-    whole = of.rivals[of.stored.record] & (begin - end + times.window > 0)
-    _, window = _spread(of.stored.record[whole], end[whole] - times.window + 1, begin[whole], times.count)
-    return int(of.rivals.sum()) - np.bincount(window, minlength=times.count)
+    whole = scene.rivals[scene.stored.record] & (begin - end + times.window > 0)
+    _, window = _spread(scene.stored.record[whole], end[whole] - times.window + 1, begin[whole], times.count)
+    return int(scene.rivals.sum()) - np.bincount(window, minlength=times.count)
 
 
-def mark_fitting(of: Scene, subject: Int, record: Int, epoch: Int, length: int, times: Timetable) -> Bool:
+def mark_fitting(scene: Scene, subject: Int, record: Int, epoch: Int, length: int, times: Timetable) -> Bool:
     """Say whether each record fits what is known of a subject in `length` epochs from `epoch` on: bool[q]."""
-    found = np.zeros(len(subject), bool)
+    fits = np.zeros(len(subject), bool)
     begin = (times.first + epoch) * times.leak
-    _fit_all(of, subject, record, begin, begin + length * times.leak, found)
-    return found
+    _fit_all(scene, subject, record, begin, begin + length * times.leak, fits)
+    return fits
 
 
-def find_exposed(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) -> Hidden:
+def find_exposed(scene: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) -> Hidden:
     """Find the stretches of tau in which fewer than k subjects' records fit what is known of a subject.
 
     `fitting` (int64[p]): how many other subjects' records are known to fit, of each pair of `speaks`.
     """
     # With the subject's own record, k - 1 others that fit are enough: only where fewer are known, all are searched.
     doubtful = np.flatnonzero(fitting < k - 1)
-    number = count_silent(of, times)
-    quiet = int((of.record >= 0).sum()) - np.bincount(speaks.window, minlength=times.count)
+    number = count_silent(scene, times)
+    quiet = int((scene.record >= 0).sum()) - np.bincount(speaks.window, minlength=times.count)
     subject, window = [speaks.subject[doubtful]], [speaks.window[doubtful]]
     # Who says nothing in a window is hidden among those who say nothing in it, wherever in it the stretch lies.
     few = np.flatnonzero((quiet > 0) & (number < k))
     order = np.argsort(speaks.window, kind="stable")
     low, high = (np.searchsorted(speaks.window[order], few, side=side) for side in ("left", "right"))
     for at, begin_at, end_at in zip(few, low, high, strict=True):
-        mute = of.record >= 0
+        mute = scene.record >= 0
         mute[speaks.subject[order[begin_at:end_at]]] = False
         who = np.flatnonzero(mute)
         subject.append(who)
         window.append(np.full(len(who), at))
     subjects, windows = np.concatenate(subject), np.concatenate(window)
     marks = (np.zeros(len(subjects), bool) for _ in range(3))
-    found, exposed = _Verdicts(subjects, (times.first + windows) * times.leak, *marks), np.zeros(len(speaks.key), bool)
-    _search(of, times, k, found)
-    exposed[doubtful] = found.exposed[: len(doubtful)]
+    verdicts = _Verdicts(subjects, (times.first + windows) * times.leak, *marks)
+    _search(scene, times, k, verdicts)
+    exposed = np.zeros(len(speaks.key), bool)
+    exposed[doubtful] = verdicts.exposed[: len(doubtful)]
     return Hidden(
         exposed=exposed,
-        silent=int(found.alone.sum()),
+        silent=int(verdicts.alone.sum()),
         searched=len(subjects),
-        slid=int(found.slid.sum()),
-        fewest_silent=int(number[quiet > 0].min(initial=len(of.record))) if (quiet > 0).any() else 0,
+        slid=int(verdicts.slid.sum()),
+        fewest_silent=int(number[quiet > 0].min(initial=len(scene.record))) if (quiet > 0).any() else 0,
     )
 
 
 @compile_kernel
-def _fit_all(of: Scene, subject: Int, record: Int, begin: Int, end: Int, found: Bool) -> None:
-    """Fill `found`: whether each record fits its subject from `begin` to `end`."""
+def _fit_all(scene: Scene, subject: Int, record: Int, begin: Int, end: Int, fits: Bool) -> None:
+    """Fill `fits`: whether each record fits its subject from `begin` to `end`."""
     for q in range(len(subject)):
-        found[q] = _fit(of, subject[q], record[q], begin[q], end[q])
+        fits[q] = _fit(scene, subject[q], record[q], begin[q], end[q])
 
 
 @compile_kernel
-def _fit(of: Scene, subject: int, record: int, begin: int, end: int) -> bool:
+def _fit(scene: Scene, subject: int, record: int, begin: int, end: int) -> bool:
     """Whether a record fits a subject's samples in the slots from `begin` to before `end`: one pass over both."""
-    _, offset, slot, x, y, _ = of.known
-    covered, first, last, box = of.covered, of.stored.first, of.stored.last, of.stored.box
-    i_end, row_end = offset[subject + 1], of.stored.offset[record + 1]
+    _, offset, slot, x, y, _ = scene.known
+    covered, first, last, box = scene.covered, scene.stored.first, scene.stored.last, scene.stored.box
+    i_end, row_end = offset[subject + 1], scene.stored.offset[record + 1]
     i = _find_first(slot, offset[subject], i_end, begin)
-    row = _find_first(last, of.stored.offset[record], row_end, begin)
+    row = _find_first(last, scene.stored.offset[record], row_end, begin)
     held = False  # whether `row` holds a sample; all before it that lie in the stretch do
     while i < i_end and slot[i] < end:
         if covered[i]:
@@ -243,66 +244,66 @@ def _find_first(values: Int, low: int, high: int, least: int) -> int:
 
 
 @compile_kernel
-def _search(of: Scene, times: Timetable, k: int, found: _Verdicts) -> None:
+def _search(scene: Scene, times: Timetable, k: int, verdicts: _Verdicts) -> None:
     """Look for k records that fit each window among all, and where there are fewer, at each stretch of tau in it."""
-    offset, slot, covered, leak = of.known.offset, of.known.slot, of.covered, times.leak
-    met = np.full(len(of.rivals), -1)  # in which turn each record was looked at last
+    offset, slot, covered, leak = scene.known.offset, scene.known.slot, scene.covered, times.leak
+    met = np.full(len(scene.rivals), -1)  # in which turn each record was looked at last
     turn = 0
-    for q in range(len(found.subject)):
-        subject = found.subject[q]
+    for q in range(len(verdicts.subject)):
+        subject = verdicts.subject[q]
         high = offset[subject + 1]
         # Stretch 0 is the whole window. The others last tau, an epoch less: 1 begins with it, each next a slot later.
         for stretch in range(leak + 2):
-            begin = found.begin[q] + max(stretch - 1, 0)
+            begin = verdicts.begin[q] + max(stretch - 1, 0)
             end = begin + times.window * leak - (0 if stretch == 0 else leak)
             i = _find_first(slot, offset[subject], high, begin)
             while i < high and slot[i] < end and not covered[i]:
                 i += 1
             speaks = i < high and slot[i] < end
             # One stretch of a kind is enough.
-            if stretch > 0 and (found.exposed[q] if speaks else found.alone[q]):
+            if stretch > 0 and (verdicts.exposed[q] if speaks else verdicts.alone[q]):
                 continue
             if speaks:
                 turn += 1
-                few = _has_few_fitting(of, subject, i, begin, end, k, met, turn)
+                few = _has_few_fitting(scene, subject, i, begin, end, k, met, turn)
             else:
-                few = _has_few_silent(of, of.record[subject], begin, end, k)
+                few = _has_few_silent(scene, scene.record[subject], begin, end, k)
             # What fits the window fits each stretch of it, so where k records fit the window the stretches are not
             # tried.
             if stretch == 0:
-                found.slid[q] = few
+                verdicts.slid[q] = few
                 if not few:
                     break
             else:
-                found.exposed[q] |= few and speaks
-                found.alone[q] |= few and not speaks
+                verdicts.exposed[q] |= few and speaks
+                verdicts.alone[q] |= few and not speaks
 
 
 @compile_kernel
-def _has_few_fitting(of: Scene, subject: int, i: int, begin: int, end: int, k: int, met: Int, turn: int) -> bool:
+def _has_few_fitting(scene: Scene, subject: int, i: int, begin: int, end: int, k: int, met: Int, turn: int) -> bool:
     """Whether fewer than k records, with the subject's own, fit it in a stretch of which `i` is the first sample."""
-    by_first, begins, record, rivals = of.by_first, of.begins, of.stored.record, of.rivals
-    last, box, slot, x, y = of.stored.last, of.stored.box, of.known.slot[i], of.known.x[i], of.known.y[i]
+    by_first, begins, record, rivals = scene.by_first, scene.begins, scene.stored.record, scene.rivals
+    last, box, slot, x, y = scene.stored.last, scene.stored.box, scene.known.slot[i], scene.known.x[i], scene.known.y[i]
     # What is published of a subject is in its own record, so it has one, which fits.
-    met[of.record[subject]] = turn
+    met[scene.record[subject]] = turn
     number = 1
     # Whatever fits has a row that holds that sample, which begins at most as long before it as the longest row lasts.
-    at = _find_first(begins, 0, len(begins), slot - of.longest + 1)
+    at = _find_first(begins, 0, len(begins), slot - scene.longest + 1)
     while number < k and at < len(begins) and begins[at] <= slot:
         row = by_first[at]
         other = record[row]
         # A record is asked once a turn, however many of its rows hold the sample.
         if last[row] >= slot and _is_inside(x, y, box, row) and rivals[other] and met[other] != turn:
             met[other] = turn
-            number += _fit(of, subject, other, begin, end)
+            number += _fit(scene, subject, other, begin, end)
         at += 1
     return number < k
 
 
 @compile_kernel
-def _has_few_silent(of: Scene, mine: int, begin: int, end: int, k: int) -> bool:
+def _has_few_silent(scene: Scene, mine: int, begin: int, end: int, k: int) -> bool:
     """Whether fewer than k records, with the subject's own, have no row wholly in a stretch."""
-    rivals, offset, first, last = of.rivals, of.stored.offset, of.stored.first, of.stored.last
+    rivals, offset, first, last = scene.rivals, scene.stored.offset, scene.stored.first, scene.stored.last
     number = 1
     for other in range(len(rivals)):
         if number >= k:

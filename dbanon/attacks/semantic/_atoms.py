@@ -22,26 +22,26 @@ _MAX_LISTED_ATOMS = 50  # of how many atoms a city is said to allow no more
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Parts:
+class CellSets:
     """Sets of cells, each cell in one: classes, or the atoms that the run stored."""
 
-    of: Int  # [c]: the part of each cell, from 0 on
+    set_of_cell: Int  # [c]: from 0 on
     size: Int  # [p]: cells of each
     held: Bool  # [p]: whether a region holds a cell of it
     weak: Bool  # [p]: whether one that is held breaks the promise to who plays the run again
 
 
-def measure_parts(of: Int, regions: Regions, cells: Cells, rules: Rules) -> Parts:
+def measure_sets(set_of_cell: Int, regions: Regions, cells: Cells, rules: Rules) -> CellSets:
     """Look at sets of cells; those that no region holds tell nothing, and may be as they like.
 
-    `of` (int64[c]): the set of each cell, from 0 on, none empty.
+    `set_of_cell` (int64[c]): the set of each cell, from 0 on, none empty.
     """
-    number = int(of.max()) + 1
-    pois = count_pois(of, np.arange(len(of)), cells, number)
-    held = np.bincount(of[regions.cell], minlength=number) > 0
+    number = int(set_of_cell.max()) + 1
+    pois = count_pois(set_of_cell, np.arange(len(set_of_cell)), cells, number)
+    held = np.bincount(set_of_cell[regions.cell], minlength=number) > 0
     kl = measure_divergence(pois, cells.pois.sum(axis=0))
     weak = held & mark_revealing((pois > 0).sum(axis=1), kl, rules.atom_l, rules.atom_t)
-    return Parts(of=of, size=np.bincount(of), held=held, weak=weak)
+    return CellSets(set_of_cell=set_of_cell, size=np.bincount(set_of_cell), held=held, weak=weak)
 
 
 def number_classes(regions: Regions) -> Int:
@@ -83,34 +83,34 @@ def _tell_apart(low: Int, cell: Int32, label: Int) -> None:
             met[label[c]] = 0
 
 
-def mark_loose(classes: Parts, region: Int, regions: Regions, fate: Fixes) -> Bool:
+def mark_loose(classes: CellSets, region: Int, regions: Regions, fate: Fixes) -> Bool:
     """Say which rows show a class in which no fix of theirs lies: bool[c]; `region` is that of each row."""
-    number, head = len(classes.size), np.zeros(len(classes.of), bool)
-    head[np.unique(classes.of, return_index=True)[1]] = True
+    number, head = len(classes.size), np.zeros(len(classes.set_of_cell), bool)
+    head[np.unique(classes.set_of_cell, return_index=True)[1]] = True
     # A region is a union of classes, so it shows those of which it holds the first cell.
     shown = _count(head, regions)[region]
-    key = sort_distinct(fate.row[fate.covered] * number + classes.of[fate.cell[fate.covered]])
+    key = sort_distinct(fate.row[fate.covered] * number + classes.set_of_cell[fate.cell[fate.covered]])
     return np.asarray(np.bincount(key // number, minlength=len(region)) < shown)
 
 
-def mark_torn(atoms: Parts, classes: Parts, region: Int, regions: Regions) -> Bool:
+def mark_torn(atoms: CellSets, classes: CellSets, region: Int, regions: Regions) -> Bool:
     """Say which rows hold a part of an atom, or one that breaks its promise: bool[c]."""
     number = len(atoms.size)
-    of_classes = sort_distinct(atoms.of * len(classes.size) + classes.of) // len(classes.size)
+    of_classes = sort_distinct(atoms.set_of_cell * len(classes.size) + classes.set_of_cell) // len(classes.size)
     apart = np.bincount(of_classes, minlength=number) > 1
     # Only of atoms in more than one class a region may hold a part.
-    at = np.flatnonzero(apart[atoms.of][regions.cell])
+    at = np.flatnonzero(apart[atoms.set_of_cell][regions.cell])
     owner = np.searchsorted(regions.low, at, side="right") - 1
-    key, many = np.unique(owner * number + atoms.of[regions.cell[at]], return_counts=True)
-    bad = _count(atoms.weak[atoms.of], regions) > 0
+    key, many = np.unique(owner * number + atoms.set_of_cell[regions.cell[at]], return_counts=True)
+    bad = _count(atoms.weak[atoms.set_of_cell], regions) > 0
     bad[key[many < atoms.size[key % number]] // number] = True
     return np.asarray(bad[region])
 
 
-def mark_unlike(atoms: Parts, region: Int, regions: Regions, fate: Fixes) -> Bool:
+def mark_unlike(atoms: CellSets, region: Int, regions: Regions, fate: Fixes) -> Bool:
     """Say which rows hold other cells than the first one with fixes in the same atoms: bool[c]."""
     number, other = len(atoms.size), np.zeros(len(region), bool)
-    key = sort_distinct(fate.row * number + atoms.of[fate.cell])
+    key = sort_distinct(fate.row * number + atoms.set_of_cell[fate.cell])
     row, atom = key // number, key % number
     low = np.searchsorted(row, np.arange(len(region) + 1))
     # Regions may differ in crowd alone.
@@ -127,28 +127,28 @@ def _count(flag: Bool, regions: Regions) -> Int:
     return np.diff(np.searchsorted(np.flatnonzero(flag[regions.cell]), regions.low))
 
 
-def measure_atoms(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules) -> dict[str, int | float]:
+def measure_atoms(atoms: CellSets, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules) -> dict[str, int | float]:
     """Measure what the clauses do not: where atoms are so small, so large or so lopsided that they hide little."""
-    part = of.of[fate.cell]
+    part = atoms.set_of_cell[fate.cell]
     # A row tells the very cells if each of its fixes is in a part of one cell.
     replayed = np.bincount(fate.row, minlength=len(grouped.row)) > 0
-    replayed[fate.row[of.size[part] > 1]] = False
+    replayed[fate.row[atoms.size[part] > 1]] = False
     records = np.bincount(grouped.unit_group, minlength=len(grouped.first))[grouped.row_group]
     # The mix that an adversary expects who knows how often each cell is visited.
-    visits = np.bincount(fate.cell, minlength=len(of.of))
+    visits = np.bincount(fate.cell, minlength=len(atoms.set_of_cell))
     share = cells.pois / np.maximum(cells.pois.sum(axis=1, keepdims=True), 1)
     mix = (
-        np.stack([np.bincount(of.of, visits * s) for s in share.T], axis=1)
+        np.stack([np.bincount(atoms.set_of_cell, visits * s) for s in share.T], axis=1)
         if share.size
-        else np.zeros((len(of.size), 0))
+        else np.zeros((len(atoms.size), 0))
     )
     popular = is_far(measure_divergence(mix, cells.pois.sum(axis=0)), rules.atom_t)[part]
     kinds = int((cells.pois.sum(axis=0) > 0).sum())
     # n points drawn from the city's mix of q kinds diverge from it by (q - 1) / 2n on average: fewer make no atom.
     room = 2 * rules.atom_t * int(cells.pois.sum()) / (kinds - 1) if kinds > 1 else math.inf
     return {
-        "atoms": int(of.held.sum()),
-        "largest_atom_percent": _compute_percent(part == np.argmax(np.where(of.held, of.size, 0))),
+        "atoms": int(atoms.held.sum()),
+        "largest_atom_percent": _compute_percent(part == np.argmax(np.where(atoms.held, atoms.size, 0))),
         "replayed_percent": 100 * float(records[replayed].sum() / max(records.sum(), 1)),
         "popular_percent": _compute_percent(popular),
         "few_atoms": max(int(room), 1) if room < _MAX_LISTED_ATOMS else 0,

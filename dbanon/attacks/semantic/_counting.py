@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks.semantic._atoms import (
-    Parts,
+    CellSets,
     mark_loose,
     mark_torn,
     mark_unlike,
     measure_atoms,
-    measure_parts,
+    measure_sets,
     number_classes,
 )
 from dbanon.attacks.semantic._fixes import Fixes, count_misstated, trace_fixes
@@ -29,13 +29,13 @@ from dbanon.base.trajectory import Bool, Int
 class _Inputs:
     """What the clauses and figures are counted from: regions, groups, and where each fix of a member went."""
 
-    of: Units
+    units: Units
     places: Regions
     grouped: Groups
     region: Int  # [c]: of the rows of `grouped`
     fate: Fixes
-    classes: Parts
-    atoms: Parts  # as they are stored: one of all cells where none is
+    classes: CellSets
+    atoms: CellSets  # as they are stored: one of all cells where none is
 
 
 def count_clauses(evidence: RegionEvidence) -> Counts:
@@ -44,12 +44,14 @@ def count_clauses(evidence: RegionEvidence) -> Counts:
     data = evidence.trajectories
     start, end, timely = _find_slots(evidence, rules)
     cells, stored = evidence.cells, np.unique(evidence.atom, return_inverse=True)[1].reshape(-1)
-    of, places = find_units(evidence, stored, rules), measure_regions(evidence, rules)
-    grouped = find_groups(evidence, of, start, end, rules)
+    units, places = find_units(evidence, stored, rules), measure_regions(evidence, rules)
+    grouped = find_groups(evidence, units, start, end, rules)
     region = evidence.region[grouped.row].astype(np.int64)
-    fate = trace_fixes(of, grouped, places, region, rules)
-    classes, atoms = (measure_parts(sets, places, cells, rules) for sets in (number_classes(places), stored))
-    inputs = _Inputs(of=of, places=places, grouped=grouped, region=region, fate=fate, classes=classes, atoms=atoms)
+    fate = trace_fixes(units, grouped, places, region, rules)
+    classes, atoms = (measure_sets(sets, places, cells, rules) for sets in (number_classes(places), stored))
+    inputs = _Inputs(
+        units=units, places=places, grouped=grouped, region=region, fate=fate, classes=classes, atoms=atoms
+    )
     broken = {
         "period": int((~timely).sum()),
         "region": int((~places.sound)[evidence.region].sum()),
@@ -59,7 +61,7 @@ def count_clauses(evidence: RegionEvidence) -> Counts:
         "size": int((grouped.crowd < rules.k).sum()),
         "covers": int((~fate.covered).sum()),
         "complete": fate.missing,
-        "left-out": count_misstated(data, of, fate.state, stated),
+        "left-out": count_misstated(data, units, fate.state, stated),
         "truth": fate.empty,
         "diversity": int((places.categories < rules.l)[evidence.region].sum()),
         "closeness": int(is_far(places.kl, rules.t)[evidence.region].sum()),
@@ -101,21 +103,21 @@ def _find_slots(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]
 
 
 def _compute_figures(evidence: RegionEvidence, inputs: _Inputs, rules: Rules) -> dict[str, int | float]:
-    of, places, cells = inputs.of, inputs.places, evidence.cells
+    units, places, cells = inputs.units, inputs.places, evidence.cells
     kl = places.kl[evidence.region]
     some = kl[np.isfinite(kl)]
     quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
     of_cell = mark_revealing(
         (cells.pois > 0).sum(axis=1), measure_divergence(cells.pois, cells.pois.sum(axis=0)), rules.l, rules.t
     )
-    raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
+    raw = of_cell[units.fix_cell[units.fix_cell >= 0]]
     shown = mark_revealing(places.categories, places.kl, rules.l, rules.t)[evidence.region]
     return {
-        "subjects": len(sort_distinct(of.subject)),
-        "published": len(sort_distinct(of.subject[inputs.grouped.unit])),
+        "subjects": len(sort_distinct(units.subject)),
+        "published": len(sort_distinct(units.subject[inputs.grouped.unit])),
         "records": len(evidence.record_id),
         "rows": evidence.rows,
-        "fixes": len(of.fix_t),
+        "fixes": len(units.fix_t),
         "groups": len(inputs.grouped.first),
         "regions": len(evidence.region_no),
         "smallest_crowd": int(inputs.grouped.crowd.min()),

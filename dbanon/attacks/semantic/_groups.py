@@ -30,27 +30,30 @@ class Groups:
     miscounted: int  # rows that do not say how many people their group has, or that they stand for one
 
 
-def find_groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rules) -> Groups:
+def find_groups(evidence: RegionEvidence, units: Units, start: Int, end: Int, rules: Rules) -> Groups:
     """Put records that are alike together, and count what is not as it should be.
 
     `start`, `end` (int64[c]): slots of the rows.
     """
-    members, faults = _find_members(evidence, of)
+    members, faults = _find_members(evidence, units)
     record, first = _number_groups(evidence, members, start, end)
     number = len(first)
     low = np.searchsorted(members[0], np.stack([first, first + 1]))
     path = members[1][join_ranges(low[0], low[1] - low[0])]
-    width = len(of.subject)
-    pair = sort_distinct(np.repeat(np.arange(number), low[1] - low[0]) * width + of.unit[path])
+    width = len(units.subject)
+    pair = sort_distinct(np.repeat(np.arange(number), low[1] - low[0]) * width + units.unit[path])
     group, unit = pair // width, pair % width
     # All trajectories of each unit: as many as there are, for each is one of a unit that is there.
-    due = np.bincount(group, np.bincount(of.unit, minlength=width)[unit], number)
+    due = np.bincount(group, np.bincount(units.unit, minlength=width)[unit], number)
     faults += int(np.abs(due - (low[1] - low[0])).sum())
     faults += int(np.abs(np.bincount(group, minlength=number) - np.bincount(record, minlength=number)).sum())
     faults += (
-        len(unit) - len(sort_distinct(unit)) + int(has_few_atoms(of, rules)[unit].sum()) + len(evidence.hiding_record)
+        len(unit)
+        - len(sort_distinct(unit))
+        + int(has_few_atoms(units, rules)[unit].sum())
+        + len(evidence.hiding_record)
     )
-    crowd = count_subjects(group, of.subject[unit], number)
+    crowd = count_subjects(group, units.subject[unit], number)
     expected = np.repeat(crowd[record], np.diff(evidence.offset))
     miscounted = (evidence.cloak_crowd != expected) | (evidence.cloak_subjects != 1)
     length = np.diff(evidence.offset)[first]
@@ -75,12 +78,12 @@ def _split_layers(unit: Int, group: Int, width: int) -> tuple[Int, ...]:
     return tuple(layers)
 
 
-def _find_members(evidence: RegionEvidence, of: Units) -> tuple[tuple[Int, Int], int]:
+def _find_members(evidence: RegionEvidence, units: Units) -> tuple[tuple[Int, Int], int]:
     """Find the memberships of whole considered trajectories, by record and trajectory, each once; count the others."""
     ids, by_id = np.unique(evidence.record_id, return_index=True)
-    at, path = find(ids, evidence.member_record), find(of.trajectory_id, evidence.member_trajectory)
+    at, path = find(ids, evidence.member_record), find(units.trajectory_id, evidence.member_trajectory)
     sound = (at >= 0) & (path >= 0) & evidence.member_whole
-    width = len(of.trajectory_id)
+    width = len(units.trajectory_id)
     key = sort_distinct(by_id[at[sound]] * width + path[sound])
     return (key // width, key % width), len(at) - len(key) + len(evidence.record_id) - len(ids)
 

@@ -77,6 +77,6 @@ def count_subjects(group: Int, subject: Int, groups: int) -> Int:
     return np.bincount(sort_distinct(group * width + subject) // width, minlength=groups)
 
 
-def has_few_atoms(of: Units, rules: Rules) -> Bool:
+def has_few_atoms(units: Units, rules: Rules) -> Bool:
     """Say which units are left out because they are in too few atoms."""
-    return of.atoms < rules.least_atoms
+    return units.atoms < rules.least_atoms

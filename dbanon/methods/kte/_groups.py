@@ -17,7 +17,7 @@ from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Int, freeze_arrays
 from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs, is_among, sum_costs
-from dbanon.methods.kte._samples import Merged, Part, Samples, select_part
+from dbanon.methods.kte._samples import Merged, Samples, Stretches, select_stretches
 
 _CANDIDATES_BEYOND_K = 32  # and as many again as the group has
 _MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
@@ -108,8 +108,8 @@ def merge_groups(samples: Samples, group: Int, tasks: Tasks = SERIAL_TASKS) -> M
     return _k_merge.merge(samples, offset, samples.offset[:-1][order], samples.offset[1:][order], tasks)
 
 
-def _select_samples(samples: Samples, who: Int) -> Part:
-    return select_part(samples, samples.offset[:-1][who], samples.offset[1:][who])
+def _select_samples(samples: Samples, who: Int) -> Stretches:
+    return select_stretches(samples, samples.offset[:-1][who], samples.offset[1:][who])
 
 
 def _map_blocks(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
@@ -132,16 +132,16 @@ def prepare(samples: Samples, k: int) -> None:
         _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
 
 
-def _form_block(samples: Part, k: int, improve: bool, seed: int) -> Int:
+def _form_block(samples: Stretches, k: int, improve: bool, seed: int) -> Int:
     """Form groups of the subjects of a block: a task."""
     return _form(samples, k, improve, np.random.default_rng(seed))
 
 
-def _form(samples: Part, k: int, improve: bool, rng: np.random.Generator) -> Int:
+def _form(samples: Stretches, k: int, improve: bool, rng: np.random.Generator) -> Int:
     return _partition(_Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS), rng, improve=improve)
 
 
-def _exchange_block(samples: Part, k: int, group: Int, home: Int) -> Int:
+def _exchange_block(samples: Stretches, k: int, group: Int, home: Int) -> Int:
     """Exchange subjects of groups that were formed in different blocks, their homes: a task."""
     work = _Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS)
     if k == 2:
@@ -155,7 +155,7 @@ def _exchange_block(samples: Part, k: int, group: Int, home: Int) -> Int:
 class _Work:
     """Subjects of a block in the run's order, with the costs of pairs and, cheapest first, whom each is near."""
 
-    def __init__(self, samples: Part, k: int, most: int) -> None:
+    def __init__(self, samples: Stretches, k: int, most: int) -> None:
         self.samples, self.k, self.n = freeze_arrays(samples), k, len(samples.offset) - 1
         self.table: Pairs = _pairs.build_pairs(samples, most)
         self.wanted = min(_CANDIDATES_BEYOND_K + k, self.n - 1)

@@ -28,7 +28,7 @@ from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Float, Int, freeze_arrays
-from dbanon.methods.kte._samples import Merged, Part, Samples, select_part, take_part
+from dbanon.methods.kte._samples import Merged, Samples, Stretches, select_stretches, take_stretches
 
 _INFINITY = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
@@ -101,7 +101,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = SE
     def iter_work() -> Iterator[tuple[Any, ...]]:
         for low, high in pairwise(cuts):
             some = slice(offset[low], offset[high])
-            yield select_part(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
+            yield select_stretches(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
 
     done = tasks.map(_merge_part, iter_work())
     ends = np.cumsum(np.concatenate([np.diff(each.offset) for each in done]))
@@ -117,11 +117,11 @@ def _find_cuts(work: Int) -> Int:
     return np.unique(np.concatenate([[0], inner, [len(work)]]))
 
 
-def _merge_part(samples: Part, offset: Int) -> Merged:
+def _merge_part(samples: Stretches, offset: Int) -> Merged:
     return _merge_all(freeze_arrays(samples), offset, samples.offset[:-1].copy(), samples.offset[1:].copy())
 
 
-def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
+def _merge_all(samples: Samples | Stretches, offset: Int, begin: Int, end: Int) -> Merged:
     """Merge on all threads of this process."""
     lengths = end - begin
     tasks = len(offset) - 1
@@ -137,7 +137,7 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
         # Rows that are not written take no memory.
         rows = np.empty((int(most[low:high].sum()), 6), kind)
         inputs, scratch = _prepare_range(offset, begin, end, low, high)
-        written = _merge(take_part(samples), inputs, scratch, rows, number[low:high])
+        written = _merge(take_stretches(samples), inputs, scratch, rows, number[low:high])
         parts[low] = rows[:written]
 
     work = _measure_work(offset, lengths)
@@ -153,19 +153,19 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
     return Merged(offset=whole, first=first, last=last, box=box)
 
 
-def compute_costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Int:
+def compute_costs(samples: Samples | Stretches, offset: Int, begin: Int, end: Int) -> Int:
     """Cost of what `merge` gives for each task, without its rows: int64[g]."""
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
     cost = np.empty(len(offset) - 1, np.int64)
 
     def run_range(low: int, high: int) -> None:
-        _fill_costs(take_part(samples), *_prepare_range(offset, begin, end, low, high), cost[low:high])
+        _fill_costs(take_stretches(samples), *_prepare_range(offset, begin, end, low, high), cost[low:high])
 
     cores.share_work(_measure_work(offset, end - begin), run_range, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
-def compute_pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
+def compute_pair_costs(samples: Samples | Stretches, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
     """Cost of the optimal merge of many pairs of trajectories.
 
     Parameters
@@ -184,7 +184,7 @@ def compute_pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_
 
     def run_range(low: int, high: int) -> None:
         scratch = make_scratch(int(work[low:high].max()), 0)
-        _fill_pair_costs(take_part(samples), pairs[low:high], scratch, cost[low:high])
+        _fill_pair_costs(take_stretches(samples), pairs[low:high], scratch, cost[low:high])
 
     cores.share_work(work, run_range, _MIN_SAMPLES_PER_THREAD)
     return cost
@@ -213,7 +213,7 @@ def make_scratch(rows: int, inputs: int) -> Scratch:
 
 
 @compile_kernel
-def _merge(samples: Part, inputs: _Inputs, scratch: Scratch, merged: Any, number: Int) -> int:
+def _merge(samples: Stretches, inputs: _Inputs, scratch: Scratch, merged: Any, number: Int) -> int:
     """Write the rows of tasks one after the other, and how many of each; the number of all."""
     written, rows = 0, scratch.rows
     for task in range(len(number)):
@@ -238,21 +238,21 @@ def _merge(samples: Part, inputs: _Inputs, scratch: Scratch, merged: Any, number
 
 
 @compile_kernel
-def _fill_costs(samples: Part, inputs: _Inputs, scratch: Scratch, cost: Int) -> None:
+def _fill_costs(samples: Stretches, inputs: _Inputs, scratch: Scratch, cost: Int) -> None:
     for task in range(len(cost)):
         low, high = inputs.offset[task], inputs.offset[task + 1]
         cost[task] = cut(scratch, write_rows(samples, inputs.begin[low:high], inputs.end[low:high], scratch))
 
 
 @compile_kernel
-def _fill_pair_costs(samples: Part, pairs: Int, scratch: Scratch, cost: Float) -> None:
+def _fill_pair_costs(samples: Stretches, pairs: Int, scratch: Scratch, cost: Float) -> None:
     for pair in range(len(cost)):
         a, end_a, b, end_b = pairs[pair, 0], pairs[pair, 1], pairs[pair, 2], pairs[pair, 3]
         cost[pair] = cut(scratch, write_rows_of_two(samples, a, end_a, b, end_b, scratch.rows))
 
 
 @compile_kernel
-def write_rows_of_two(samples: Part, a: int, end_a: int, b: int, end_b: int, rows: Int) -> int:
+def write_rows_of_two(samples: Stretches, a: int, end_a: int, b: int, end_b: int, rows: Int) -> int:
     """Write slot, box and c(j) of the rows of two inputs; their number. The same as `write_rows`, in half the time."""
     slot, x, y = samples.slot, samples.x, samples.y
     n, last_a, last_b = 0, -1, -1
@@ -278,7 +278,7 @@ def write_rows_of_two(samples: Part, a: int, end_a: int, b: int, end_b: int, row
 
 
 @compile_kernel
-def write_rows(samples: Part, begin: Int, end: Int, scratch: Scratch) -> int:
+def write_rows(samples: Stretches, begin: Int, end: Int, scratch: Scratch) -> int:
     """Write slot, box and c(j) of the rows of any number of inputs; their number."""
     slot, x, y, rows, inputs = samples.slot, samples.x, samples.y, scratch.rows, scratch.inputs
     k, n = len(begin), 0

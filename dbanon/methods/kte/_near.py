@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int, Int32
-from dbanon.methods.kte._samples import Part, Samples, take_part
+from dbanon.methods.kte._samples import Samples, Stretches, take_stretches
 
 TIME_BINS = 48  # stretches of time
 _COARSE_BINS = 8  # for what bounds a difference of signatures
@@ -16,7 +16,7 @@ _MAX_STEPS_PER_CELL = 16
 _MIN_COMPARISONS_PER_THREAD = 1 << 14
 
 
-class _Frame(NamedTuple):
+class _Area(NamedTuple):
     """Where cells and slots are counted from."""
 
     west: int
@@ -26,7 +26,7 @@ class _Frame(NamedTuple):
     period: int  # slots from there on
 
 
-def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> Int32:
+def compute_signatures(samples: Samples | Stretches, bins: int = TIME_BINS) -> Int32:
     """Describe subjects so that the merge of those with near signatures (sum of differences) is cheap.
 
     Returns
@@ -39,11 +39,11 @@ def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> Int32:
     n, since, until = len(samples.offset) - 1, samples.slot.min(), samples.slot.max() + 1
     west, south = int(samples.x.min()), int(samples.y.min())
     widest = max(int(samples.x.max()) - west, int(samples.y.max()) - south, 1)
-    frame = _Frame(west, south, min(_MAX_STEPS_PER_CELL, _MAX_SIGNATURE_VALUE / widest), since, until - since)
+    area = _Area(west, south, min(_MAX_STEPS_PER_CELL, _MAX_SIGNATURE_VALUE / widest), since, until - since)
     signature, number = np.empty((n, 3, bins), np.int32), np.empty((n, bins), np.int32)
 
     def run_range(low: int, high: int) -> None:
-        _describe(take_part(samples), low, high, frame, np.empty((2, bins), np.int64), signature, number)
+        _describe(take_stretches(samples), low, high, area, np.empty((2, bins), np.int64), signature, number)
 
     cores.share_work(np.diff(samples.offset), run_range, _MIN_COMPARISONS_PER_THREAD)
     activity = np.log1p(number)
@@ -83,22 +83,22 @@ def find_nearest(signature: Int32, number: int) -> Int32:
 
 
 @compile_kernel
-def _describe(samples: Part, low: int, high: int, frame: _Frame, sums: Int, signature: Int32, number: Int32) -> None:
+def _describe(samples: Stretches, low: int, high: int, area: _Area, sums: Int, signature: Int32, number: Int32) -> None:
     bins, (offset, slot, x, y) = number.shape[1], samples
     for i in range(low, high):
         for b in range(bins):
             sums[0, b], sums[1, b], number[i, b] = 0, 0, 0
         for at in range(offset[i], offset[i + 1]):
-            b = (slot[at] - frame.since) * bins // frame.period
-            sums[0, b] += x[at] - frame.west
-            sums[1, b] += y[at] - frame.south
+            b = (slot[at] - area.since) * bins // area.period
+            sums[0, b] += x[at] - area.west
+            sums[1, b] += y[at] - area.south
             number[i, b] += 1
         for axis in range(2):
             before = -1
             for b in range(bins):
                 if number[i, b] == 0:
                     continue
-                value = np.int32(np.rint(sums[axis, b] / number[i, b] * frame.steps))
+                value = np.int32(np.rint(sums[axis, b] / number[i, b] * area.steps))
                 signature[i, axis, b] = value
                 # A straight line from the last stretch with samples; what is before the first is where that is.
                 first = signature[i, axis, before] if before >= 0 else value

@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
-from dbanon.methods.kte._samples import Part
+from dbanon.methods.kte._samples import Stretches
 
 MAX_TABULATED_SUBJECTS = 1_500  # all pairs of more subjects are computed when asked for
 MAX_TABULATED_SAMPLES = 10**9  # also where merging all pairs would read more samples than this
@@ -23,13 +23,13 @@ class Pairs(NamedTuple):
     all: Float  # [n, n] or [0, 0]
     keys: Int
     values: Float
-    samples: Part
+    samples: Stretches
     begin: Int  # [n] samples of each subject
     end: Int
     scratch: _k_merge.Scratch
 
 
-def build_pairs(samples: Part, most: int) -> Pairs:
+def build_pairs(samples: Stretches, most: int) -> Pairs:
     """Prepare the costs of pairs of subjects, in the run's order; compute all at once for up to `most` subjects."""
     n = len(samples.offset) - 1
     begin, end = samples.offset[:-1].copy(), samples.offset[1:].copy()
@@ -49,7 +49,7 @@ def build_pairs(samples: Part, most: int) -> Pairs:
     return made._replace(all=matrix)
 
 
-def look_up(samples: Part, table: Pairs, a: Int, b: Int) -> Float:
+def look_up(samples: Stretches, table: Pairs, a: Int, b: Int) -> Float:
     """Cost of pairs (a[i], b[i]); what is not known is computed on all threads and remembered."""
     if len(table.all):
         return np.asarray(table.all[a, b], np.float64)

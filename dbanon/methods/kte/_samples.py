@@ -77,7 +77,7 @@ def _is_sorted(subject: Int, slot: Int) -> bool:
     return bool(later.all())
 
 
-class Part(NamedTuple):
+class Stretches(NamedTuple):
     """Some stretches of samples alone: what a task and kernels need of the data, and no names."""
 
     offset: Int  # [p + 1]: stretch i is ``[offset[i], offset[i + 1])``
@@ -86,14 +86,14 @@ class Part(NamedTuple):
     y: Int32
 
 
-def take_part(samples: Samples | Part) -> Part:
+def take_stretches(samples: Samples | Stretches) -> Stretches:
     """Give all samples in the form that kernels take."""
-    return Part(samples.offset, samples.slot, samples.x, samples.y)
+    return Stretches(samples.offset, samples.slot, samples.x, samples.y)
 
 
-def select_part(samples: Samples, begin: Int, end: Int) -> Part:
+def select_stretches(samples: Samples, begin: Int, end: Int) -> Stretches:
     """Take the stretches of samples from ``begin[i]`` to ``end[i]``, in that order."""
     length = end - begin
     offset = np.concatenate([[0], np.cumsum(length)])
     at = np.repeat(begin - offset[:-1], length) + np.arange(offset[-1])
-    return Part(offset, samples.slot[at], samples.x[at], samples.y[at])
+    return Stretches(offset, samples.slot[at], samples.x[at], samples.y[at])

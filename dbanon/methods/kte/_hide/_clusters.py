@@ -17,7 +17,7 @@ from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Float, Int, freeze_arrays
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import EpochSamples
-from dbanon.methods.kte._samples import Part, select_part
+from dbanon.methods.kte._samples import Stretches, select_stretches
 
 MEAN_CLUSTER_PEOPLE = 50
 MAX_ALL_PAIRS_SUBJECTS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
@@ -52,7 +52,7 @@ def cluster(runs: EpochSamples, rank: Int, rng: np.random.Generator, tasks: Task
             some = nodes[epoch]
             progress("clusters", number, len(parted))
             yield (
-                select_part(runs.samples, runs.begin[some], runs.end[some]),
+                select_stretches(runs.samples, runs.begin[some], runs.end[some]),
                 runs.place[some],
                 wanted[epoch],
                 seeds[epoch],
@@ -63,7 +63,7 @@ def cluster(runs: EpochSamples, rank: Int, rng: np.random.Generator, tasks: Task
     return label
 
 
-def _cluster(samples: Part, place: Float, wanted: int, seed: int) -> Int:
+def _cluster(samples: Stretches, place: Float, wanted: int, seed: int) -> Int:
     """Label what each person does in an epoch: a task (Algorithm 2, lines 3-5)."""
     # Where people are many, only pairs of near ones get a cost.
     affinity = _compute_affinity(*_find_candidates(place), freeze_arrays(samples))
@@ -82,7 +82,7 @@ def _find_candidates(place: Float) -> tuple[Int, Int]:
     return pair // n, pair % n
 
 
-def _compute_affinity(first: Int, second: Int, samples: Part) -> Any:
+def _compute_affinity(first: Int, second: Int, samples: Stretches) -> Any:
     """Make a symmetric sparse matrix of exp(-cost / median)."""
     n, begin, end = len(samples.offset) - 1, samples.offset[:-1], samples.offset[1:]
     cost = _k_merge.compute_pair_costs(samples, begin[first], end[first], begin[second], end[second])
