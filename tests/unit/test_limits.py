@@ -10,6 +10,7 @@ from dbanon.attacks.kte import _run_statements as kte_rules
 from dbanon.attacks.kte import _windows
 from dbanon.attacks.mob import _run_statements as mob_rules
 from dbanon.attacks.mob import _search
+from dbanon.attacks.mob._rows import Own, Positions, Shown
 from dbanon.attacks.semantic import _run_statements as semantic_rules
 from dbanon.attacks.semantic import _units
 from dbanon.attacks.shared import run_statements
@@ -115,14 +116,26 @@ def test_the_largest_is_taken_and_one_more_is_refused(name):
         take(largest + 1)
 
 
-@pytest.mark.parametrize(("most", "looked_at", "found"), [(9, 9, 6), (6, 6, 6), (5, 6, 5), (6, 4, 4)])
-def test_records_of_a_person_are_looked_for_until_there_are_enough(most, looked_at, found):
-    """Six people in one cell at one instant, whose regions are that cell."""
-    everybody, cell = np.arange(7), np.zeros((6, 1), np.int32)
-    index = (everybody[:6], np.array([0, 6]), everybody[:0], np.empty((0, 4), np.int32), everybody[:1], everybody[:1])
-    scene = (everybody, cell[:, 0], cell, cell, cell, np.zeros((1, 4), np.int32))
-    edges = _search._find_records(np.array([2]), 0, *index, *scene, most, looked_at)
-    assert edges.tolist() == list(range(12, 12 + found))
+def search_for_first(holds):
+    """Find the records that the first person fits, who is known in one cell always; which rows hold it: bool[n, T]."""
+    n, times = holds.shape
+    where = np.zeros((n, times), np.int32)
+    shown = Shown(
+        region=(~holds).astype(np.int32), box=np.array([[0] * 4, [9] * 4], np.int32), sound=np.ones(2, bool),
+        cloaked=np.zeros(2, np.int8), crowd=np.ones(2, np.int32), subjects=np.ones(2, np.int32),
+        published=np.ones(n, bool), owner=np.arange(n), key=np.arange(n), faults=0, off_time=0,
+    )  # fmt: skip
+    own = Own(np.append(0, np.full(n, times)), np.arange(times, dtype=np.int32))
+    scene = _search.Scene(Positions(np.arange(n), where, where, (0, 0)), shown, own)
+    return _search.search(scene, np.array([0])).tolist()
+
+
+def test_records_of_a_person_are_looked_for_until_there_are_enough():
+    for n in (_search.MAX_EDGES - 1, _search.MAX_EDGES, _search.MAX_EDGES + 1):
+        assert search_for_first(np.ones((n, 1), bool)) == list(range(min(n, _search.MAX_EDGES)))
+    for n, found in ((_search.MAX_CANDIDATES, [_search.MAX_CANDIDATES - 1]), (_search.MAX_CANDIDATES + 1, [])):
+        who = np.arange(2 * n - 1)  # the last of those who would do at one instant does at the other
+        assert search_for_first(np.stack([who < n, who >= n - 1], axis=1)) == found
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
