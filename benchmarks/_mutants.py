@@ -25,7 +25,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PLACES = ("dbanon/methods/**/*.py", "dbanon/attacks/**/*.py", "dbanon/metrics/*.py")
 COMPOSITION = ("sql/60_releases/1*.sql", "sql/20_load/45_copies.sql")
-TESTS_OF_COMPOSITION = ("composition", "groups", "copies", "known", "history", "nights", "atoms")
+TESTS_OF_COMPOSITION = "composition groups copies known history nights atoms composition_at_random"
 TIMEOUT_S = 900
 _BYTES = "latin-1"  # a character a byte, as columns of `ast` count
 _SWAPS = {
@@ -121,13 +121,16 @@ def list_mutants(root: Path, parts: list[str]) -> list[Mutant]:
 def list_tests(root: Path, file: str) -> list[str]:
     """Name the tests of a file: those of its family or module, then what all families must pass."""
     if file.endswith(".sql"):
-        return [f"tests/db/test_{name}.py" for name in TESTS_OF_COMPOSITION]
+        return [f"tests/db/test_{name}.py" for name in TESTS_OF_COMPOSITION.split()]
     parts = Path(file).with_suffix("").parts[2:]
     words = [parts[0]] if len(parts) > 1 and parts[0] not in ("shared", "kernels") else [parts[-1], parts[0]]
     imports = {
         str(test.relative_to(root)): " ".join(re.findall(r"^(?:from|import) .*$", test.read_text(), re.MULTILINE))
         for test in sorted((root / "tests" / "unit").glob("test_*.py"))
     }
+    if len(parts) == 1:  # tests may know it by what imports it alone
+        beside = (root / file).parent.rglob("*.py")
+        words += [one.stem for one in beside if re.search(rf"^ *from .*\b{parts[0]}\b", one.read_text(), re.MULTILINE)]
     own = [test for word in words for test, text in imports.items() if re.search(rf"(?:\b|_){word}(?:\b|_)", text)]
     return [*dict.fromkeys(own), "tests/contract"]
 
