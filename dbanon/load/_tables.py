@@ -155,9 +155,8 @@ def _find_position(source: _sources.Source, options: LoadingPlaces) -> tuple[Loa
         found = source.geometries.choose_column(source.name, options.geom)
         name = options.geom or (found.name if found else "geom" if isinstance(options, LoadingCells) else None)
         found = _sources.find_position(source, name, _describe_reading(source, options, name))
-        if name is not None:
-            found = found or _geometry.Geometry(name, is_text=True)
-            return dataclasses.replace(options, geom=name), found.choose_system(source.name, options.crs)
+        if found is not None:
+            return dataclasses.replace(options, geom=found.name), found.choose_system(source.name, options.crs)
     return options, _crs.DEGREES_CRS if options.crs is None else options.crs
 
 
