@@ -230,8 +230,8 @@ def find_position(source: Source, name: str | None, wanted: Wanted) -> _geometry
     if found is None and re.search(r"(?i)(?:POINT[ ZM]*\([^()@]*\)|[0-9A-F]{42})\s*@", str(first)):
         raise DataError(
             f"Column '{name}' of {source.name} must hold one position a row. It holds MobilityDB's tgeompoint. Copy "
-            f"it into a table (CREATE TABLE trips (cab text, trip text), then \\copy trips FROM 'trips.csv' CSV HEADER) "
-            f"and run `dbanon import trips` with the same options, and with --crs if its texts name no SRID."
+            f"it into a table (CREATE TABLE trips (cab text, trip text), then \\copy trips FROM 'trips.csv' CSV "
+            f"HEADER) and run `dbanon import trips` with the same options, and with --crs if its texts name no SRID."
         )
     _, systems = _geometry.read_shapes(pa.array([first], pa.binary() if found else pa.string()))
     return _geometry.Geometry(name, next(iter(systems), None), is_text=found is None)
