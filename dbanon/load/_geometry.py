@@ -148,13 +148,13 @@ def _is_binary(kind: pa.DataType) -> bool:
 def read_shapes(column: pa.Array) -> tuple[pa.Array, frozenset[str]]:
     """Read a column of texts or WKB as WKB, null for what is none; and which systems its rows name, as EPSG:n."""
     wkb = column if _is_binary(column.type) else _read_texts(pc.utf8_trim_whitespace(column.cast(pa.string())))
-    return wkb, frozenset(f"EPSG:{srid}" for srid in list_srids(wkb) if srid)
+    return wkb, frozenset(f"EPSG:{srid}" for srid in _list_srids(wkb) if srid)
 
 
 def _read_texts(texts: pa.Array) -> pa.Array:
     wkb = pa.nulls(len(texts), pa.binary())
     packed = pc.fill_null(pc.match_substring_regex(texts, _HEX), False)
-    wkb = pc.replace_with_mask(wkb, packed, decode_hex(pc.replace_substring_regex(texts.filter(packed), _HEX, r"\1")))
+    wkb = pc.replace_with_mask(wkb, packed, _decode_hex(pc.replace_substring_regex(texts.filter(packed), _HEX, r"\1")))
     words = pc.and_(pc.invert(packed), pc.fill_null(pc.not_equal(texts, ""), False))
     words = pc.and_(words, pc.fill_null(pc.invert(pc.match_substring_regex(texts, _UNREAD)), False))
     json_text = pc.and_(words, pc.fill_null(pc.starts_with(texts, "{"), False))
@@ -204,14 +204,14 @@ def are_other_shapes(wkb: pa.Array) -> bool:
     return bool(len(other)) and bool(other.all())
 
 
-def list_srids(wkb: pa.Array) -> set[int]:
+def _list_srids(wkb: pa.Array) -> set[int]:
     """List the numbers of reference systems that EWKB names."""
     head = _read_heads(wkb)
     named = (head.kind & _SRID > 0) & (head.at + 9 <= head.end)
     return set(np.unique(_read_numbers(head.data, head.at[named] + 5, "u4", head.little[named])).tolist())
 
 
-def decode_hex(text: pa.Array) -> pa.Array:
+def _decode_hex(text: pa.Array) -> pa.Array:
     """Read bytes that are written as hexadecimal digits, two a byte, in texts without a null."""
     _, offsets, values = text.buffers()
     at = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]

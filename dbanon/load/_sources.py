@@ -5,6 +5,7 @@ A source is asked for columns by name and knows nothing of what they mean. Which
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,14 +221,18 @@ def demand_no_position(label: str, options: LoadingTrajectories | LoadingPlaces)
 def find_position(source: Source, name: str | None, wanted: Wanted) -> _geometry.Geometry | None:
     """Find the column of this name that holds geometries or texts of them, or without a name the one declared.
 
-    The system is the one that the first cell names, where nothing else says it. None for texts of moving points, too.
+    The system is the one that the first cell names, where nothing else says it. Refuses texts of moving points.
     """
     position = source.geometries.choose_column(source.name, name)
     if name is None or (position is not None and position.described is not None):
         return position
     first = source.read_first(name, wanted)
-    if position is None and "@" in str(first):
-        return None
+    if position is None and re.search(r"(?i)(?:POINT[ ZM]*\([^()@]*\)|[0-9A-F]{42})\s*@", str(first)):
+        raise DataError(
+            f"Column '{name}' of {source.name} must hold one position a row. It holds MobilityDB's tgeompoint. Copy "
+            f"it into a table (CREATE TABLE trips (cab text, trip text), then \\copy trips FROM 'trips.csv' CSV "
+            f"HEADER) and run `dbanon import trips` with the same options, and with --crs if its texts name no SRID."
+        )
     _, systems = _geometry.read_shapes(pa.array([first], pa.binary() if position else pa.string()))
     return _geometry.Geometry(name, next(iter(systems), None), is_text=position is None)
 

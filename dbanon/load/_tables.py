@@ -155,9 +155,8 @@ def _find_position(source: _sources.Source, options: LoadingPlaces) -> tuple[Loa
         position = source.geometries.choose_column(source.name, options.geom)
         name = options.geom or (position.name if position else "geom" if isinstance(options, LoadingCells) else None)
         position = _sources.find_position(source, name, _describe_reading(source, options, name))
-        if name is not None:
-            position = position or _geometry.Geometry(name, is_text=True)
-            return dataclasses.replace(options, geom=name), position.choose_system(source.name, options.crs)
+        if position is not None:
+            return dataclasses.replace(options, geom=position.name), position.choose_system(source.name, options.crs)
     return options, _crs.DEGREES_CRS if options.crs is None else options.crs
 
 

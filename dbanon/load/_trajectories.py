@@ -19,7 +19,7 @@ from dbanon.load import _crs, _geometry, _parse, _sources, _staging
 from dbanon.load._columns import Table
 from dbanon.load._load_report import LOAD_COLUMNS, LoadReport, collect_notices, report
 from dbanon.load.datasets import LOADING_RECORD
-from dbanon.load.formats import arrow, moving, tabular
+from dbanon.load.formats import tabular
 from dbanon.options.loading import Box, LoadingTrajectories, name_as_sql
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
@@ -57,24 +57,14 @@ class _Begun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Position:
-    """Where the position of a source is: the columns of x and y, or the one of geometries or of moving points."""
-
-    columns: tuple[str, ...]
-    is_geometry: bool = False
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether texts hold times, too."""
-        return len(self.columns) == 1 and not self.is_geometry
-
-
-@dataclass(frozen=True)
 class Fixes:
-    """Sources of fixes, in the order that decides between contradicting ones, and their reference system."""
+    """Sources of fixes, in the order that decides between contradicting ones, and their reference system.
+
+    `positions` has the columns of each: those of x and y, or the one of geometries.
+    """
 
     sources: tuple[_sources.Source, ...]
-    positions: tuple[_Position, ...]
+    positions: tuple[tuple[str, ...], ...]
     crs: str
     options: LoadingTrajectories
 
@@ -86,11 +76,9 @@ class Fixes:
     @property
     def remedy(self) -> str:
         """What to do where x and y are the wrong way round."""
-        names = next((where.columns for where in self.positions if len(where.columns) == 2), None)
+        names = next((where for where in self.positions if len(where) == 2), None)
         if names is None:
-            return (
-                f"The points of column '{self.positions[0].columns[0]}' have them the other way round. Write x first."
-            )
+            return f"The points of column '{self.positions[0][0]}' have them the other way round. Write x first."
         return describe_swap(*names)
 
     @property
@@ -98,16 +86,10 @@ class Fixes:
         """For each column to read, each once, the column of the staging table."""
         return {name: staged for where in self.positions for name, staged in self._map_columns(where).items()}
 
-    def _map_columns(self, where: _Position) -> dict[str, str]:
+    def _map_columns(self, where: tuple[str, ...]) -> dict[str, str]:
         options = self.options
         named = {options.subject: "subject", options.time: "t", options.trip: "trip"}
-        if where.is_moving:
-            del named[options.time]
-        named |= (
-            dict(zip(where.columns, ("x", "y"), strict=True))
-            if len(where.columns) == 2
-            else {where.columns[0]: "place"}
-        )
+        named |= zip(where, ("x", "y") if len(where) == 2 else ("place",), strict=True)
         return {name: staged for name, staged in named.items() if name is not None and name != OWN_SUBJECT}
 
     def stage(
@@ -118,56 +100,38 @@ class Fixes:
         for source, where in zip(self.sources, self.positions, strict=True):
             times, rows, placed, shaped = make_times(), 0, False, False
             names = list(self._map_columns(where))
-            packed = where.columns[0] if where.columns[0] in source.geometries.columns else None
-            numbers = [self.options.time, *(where.columns if len(where.columns) == 2 else ())]
+            packed = where[0] if where[0] in source.geometries.columns else None
+            numbers = [self.options.time, *(where if len(where) == 2 else ())]
             wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=packed, numbers=numbers)
             for batch in report_batches(source, names, wanted, progress):
-                read = (
-                    self._take_apart(batch, where, times, 1 + rows)
-                    if where.is_moving
-                    else self._read(batch, where, times)
-                )
+                read = self._read(batch, where, times)
                 _crs.demand_same(source.name, read.systems, self.crs)
                 placed = placed or read.x.null_count < len(read.x)
                 shaped = shaped or read.shaped
-                for start in range(0, len(read.line), arrow.ROWS_PER_SLICE):
-                    part = read.slice(start)
-                    self._stage_batch(connection, begun, part, file=len(counted), before=sum(counted) + rows)
-                    rows += len(part.line)
+                self._stage_batch(connection, begun, read, file=len(counted), before=sum(counted) + rows)
+                rows += len(read.line)
             if shaped and not placed:
                 raise DataError(
-                    f"Column '{where.columns[0]}' of {source.name} must hold points. It holds lines or areas. Make "
+                    f"Column '{where[0]}' of {source.name} must hold points. It holds lines or areas. Make "
                     f"each of their points a row with its time."
                 )
             counted.append(rows)
         return counted
 
-    def _read(self, batch: tabular.Batch, where: _Position, times: _parse.Times) -> "_Rows":
+    def _read(self, batch: tabular.Batch, where: tuple[str, ...], times: _parse.Times) -> "_Rows":
         """Take rows for fixes."""
         systems, shaped = batch.systems, False
-        if where.is_geometry:
-            wkb, named = _geometry.read_shapes(batch.columns[where.columns[0]])
+        if len(where) == 1:
+            wkb, named = _geometry.read_shapes(batch.columns[where[0]])
             x, y = _geometry.read_points(wkb)
             systems, shaped = systems | named, _geometry.are_other_shapes(wkb)
         else:
-            x, y = (_parse.parse_numbers(batch.columns[name]) for name in where.columns)
+            x, y = (_parse.parse_numbers(batch.columns[name]) for name in where)
         line = batch.line.to_numpy().astype(np.int64)
         t = times.convert_to_unix_s(batch.columns[self.options.time])
         if times.missing.any():
             t = pc.if_else(pa.array(times.missing), SKIPPED_S, t)
         return _Rows(line, t, x, y, times.repeated, batch.columns, systems, shaped)
-
-    def _take_apart(self, batch: tabular.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
-        """Take rows apart into their fixes, which are numbered from `first`."""
-        (name,) = where.columns
-        fixes = moving.read_instants(batch.columns[name], times)
-        row = pa.array(fixes.row)
-        columns = {other: cells.take(row) for other, cells in batch.columns.items() if other != name}
-        systems = frozenset(f"EPSG:{srid}" for srid in fixes.srids if srid)
-        line = first + np.arange(len(row), dtype=np.int64)
-        return _Rows(
-            line, fixes.t, fixes.x, fixes.y, np.zeros(len(row), np.bool_), columns | {name: fixes.text}, systems
-        )
 
     def _stage_batch(self, connection: Connection, begun: _Begun, rows: "_Rows", *, file: int, before: int) -> None:
         """Copy rows of a file; those that are their own subjects come after so many before them."""
@@ -220,13 +184,6 @@ class _Rows:
     systems: frozenset[str]
     shaped: bool = False
 
-    def slice(self, start: int) -> "_Rows":
-        """Cut out some fixes from `start` on."""
-        end = start + arrow.ROWS_PER_SLICE
-        t, x, y = (column[start:end] for column in (self.t, self.x, self.y))
-        columns = {name: column[start:end] for name, column in self.columns.items()}
-        return _Rows(self.line[start:end], t, x, y, self.repeated[start:end], columns, self.systems)
-
 
 def prepare_fixes(tables: Sequence[Table], options: LoadingTrajectories) -> Fixes:
     """Look at what is to be loaded, at no row but a first: where positions are, and in which reference system.
@@ -257,20 +214,17 @@ def _demand_single_mentions(sources: Sequence[_sources.Source]) -> None:
         raise ParameterError(f"Each file must be named once. Got {name} more than once. Leave out the repetitions.")
 
 
-def _choose_position(source: _sources.Source, options: LoadingTrajectories) -> tuple[_Position, str]:
+def _choose_position(source: _sources.Source, options: LoadingTrajectories) -> tuple[tuple[str, ...], str]:
     """Find where the position of a source is, as asked for, else in its geometry, else in x and y; and its system."""
     demand_one_position(options.geom, options.x, options.y)
     if isinstance(source, _sources.Layer):
         _sources.demand_no_position(source.name, options)
-    crs = _crs.DEGREES_CRS if options.crs is None else options.crs
     if options.x is None and options.y is None:
         geometry = options.geom if options.geom in source.geometries.columns else None
         position = _sources.find_position(source, options.geom, _sources.Wanted(COLUMN_OPTIONS, geometry=geometry))
         if position is not None:
-            return _Position((position.name,), is_geometry=True), position.choose_system(source.name, options.crs)
-        if options.geom is not None:
-            return _Position((options.geom,)), crs
-    return _Position((options.x or "x", options.y or "y")), crs
+            return (position.name,), position.choose_system(source.name, options.crs)
+    return (options.x or "x", options.y or "y"), _crs.DEGREES_CRS if options.crs is None else options.crs
 
 
 def _choose_system(sources: Sequence[_sources.Source], codes: Sequence[str]) -> str:
@@ -284,20 +238,19 @@ def _choose_system(sources: Sequence[_sources.Source], codes: Sequence[str]) -> 
     return next(iter(systems))
 
 
-def _demand_columns(options: LoadingTrajectories, where: _Position) -> None:
+def _demand_columns(options: LoadingTrajectories, where: tuple[str, ...]) -> None:
     """Raise `ParameterError` for columns of which no fix can be made.
 
     One column is to be two things, none but the subject's is `OWN_SUBJECT`, and x and y are not called like each other.
     """
-    time = [] if where.is_moving else [options.time]
-    what = "x and y" if len(where.columns) == 2 else "position"
-    demand_different([options.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
-    if OWN_SUBJECT in (options.time, *where.columns, options.trip):
+    what = "x and y" if len(where) == 2 else "position"
+    demand_different([options.subject, options.time, *where], f"person, time, {what}")
+    if OWN_SUBJECT in (options.time, *where, options.trip):
         raise ParameterError(
             f"Only the 'subject' column can be '{OWN_SUBJECT}'. Got it for another column. Name that column."
         )
-    if len(where.columns) == 2:
-        demand_unswapped(*where.columns)
+    if len(where) == 2:
+        demand_unswapped(*where)
 
 
 def demand_one_position(geom: str | None, x: str | None, y: str | None) -> None:

@@ -191,10 +191,7 @@ class _File:
     y: Y = None
     geom: Annotated[
         str | None,
-        Option(
-            "Column of the position instead of x and y: geometries, their texts, or those of tgeompoint with times. "
-            "Default: the only column of geometries."
-        ),
+        Option("Column of geometries, or of their texts, instead of x and y. Default: the only one of geometries."),
     ] = None
     trip: Trip = None
     crs: Annotated[str | None, Option("Coordinate system. Default: that of the source, or EPSG:4326.")] = None

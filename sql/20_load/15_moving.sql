@@ -1,5 +1,4 @@
 -- Columns of MobilityDB's tgeompoint, or of texts that are written like one: the position of a load, and its times. Each instant is a fix.
--- dbanon/load/formats/moving.py reads such texts in files alike.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_moving_instants(
     value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)

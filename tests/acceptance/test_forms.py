@@ -103,7 +103,6 @@ EXAMPLES: dict[str, list[Make]] = {
     "GeoParquet": [
         _save(GEO), _export("a.geojson", "GeoJSON"), _export("a.gpkg", "GPKG"), _export("a.shp", "ESRI Shapefile"),
     ],
-    "text of MobilityDB": [_write("a.csv", f'cab,trip\na,"[{TRIP}]"\n')],
     "MF-JSON, features": [_write("a.json", json.dumps({"type": "FeatureCollection", "features": [FEATURE]}))],
     "MF-JSON, one": [_write("ann.json", json.dumps(MOVING))],
     "GPX, PLT": [_write("a.gpx", GPX), _write_plt, _write_folder],
@@ -113,6 +112,7 @@ EXAMPLES: dict[str, list[Make]] = {
         lambda _: pa.Table.from_pandas(FIXES),
     ],
     "a [table or view]": [lambda _: "gps"],
+    "a table of MobilityDB": [lambda _: "trips"],
 }  # fmt: skip
 
 
@@ -128,6 +128,7 @@ def test_each_line_of_the_table_is_loaded_as_it_says(database: str, tmp_path: Pa
     assert [next((key for key in EXAMPLES if line.startswith(key)), line) for line in table] == list(EXAMPLES)
     with psycopg.connect(database, autocommit=True) as connection:
         make_table(connection, "gps", "cab text, t timestamptz, lon float8, lat float8", FIXES.to_numpy().tolist())
+        make_table(connection, "trips", "cab text, trip text", [("a", f"SRID=4326;[{TRIP}]")])
     for line, options in table.items():
         (key,) = (key for key in EXAMPLES if line.startswith(key))
         for number, make in enumerate(EXAMPLES[key]):
@@ -136,7 +137,7 @@ def test_each_line_of_the_table_is_loaded_as_it_says(database: str, tmp_path: Pa
                 with open_database(database) as opened:
                     kept = opened.load_trajectories(given, dataset=dataset, **eval(f"dict({options})")).kept
             else:
-                command = ("import", given) if given == "gps" else ("load", "trajectories", str(given))
+                command = ("import", given) if isinstance(given, str) else ("load", "trajectories", str(given))
                 done = call(database, *command, "--dataset", dataset, *shlex.split(options), "--json")
                 assert done.code == 0, line + done.stderr
                 kept = read_json(done)["kept"]

@@ -1,6 +1,7 @@
 """Tables in memory, tracks and moving points in the database: each is stored as the same fixes of a file would be."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from dbanon.options.loading import (
     LoadingTrajectories,
 )
 from tests.facts import demand_named, expect_refusal
+from tests.hints import tries
 from tests.importing import make_table, settle
 
 Connection = psycopg.Connection[Any]
@@ -206,29 +208,38 @@ LEFT_OUT = {"duplicate-fix": 1, "missing-subject": 1, "non-finite-position": 1, 
 LEFT_OUT |= {"missing-position": 1, "unparsable-position": 6}
 
 
-def _read_quarantine(connection: Connection) -> list[Any]:
-    query = "SELECT line, reason, content FROM dbanon.quarantine WHERE load_id = (SELECT max(load_id) FROM dbanon.load)"
-    return sorted(connection.execute(query).fetchall(), key=str)
-
-
-def test_moving_points_of_a_table_and_of_files_become_the_same_fixes(connection: Connection, tmp_path: Path) -> None:
-    texts = pa.table({"cab": [cab for cab, _ in MOVING], "trip": [text for _, text in MOVING]})
-    texts.to_pandas().to_csv(tmp_path / "trips.csv", index=False)
-    pq.write_table(texts, tmp_path / "trips.parquet")
-    make_table(connection, "trips", "cab text, trip text", MOVING)
+@tries("It holds MobilityDB's tgeompoint. Copy")
+def test_moving_points_of_a_file_are_copied_into_a_table_as_proposed(connection: Connection, tmp_path: Path) -> None:
+    csv = tmp_path / "trips.csv"
+    pd.DataFrame(MOVING, columns=["cab", "trip"]).to_csv(csv, index=False)
+    with expect_refusal(DataError, "trips.csv", "'trip'") as caught:
+        _load(connection, csv, subject="cab", geom="trip", tz="UTC")
+    ((create, source),) = re.findall(r"(CREATE TABLE .*?\)), then \\(copy .* HEADER)", str(caught.value))
+    connection.execute(create)
+    with connection.cursor().copy(source.replace("'trips.csv'", "stdin")) as copy:  # as psql does
+        copy.write(csv.read_bytes())
     asked = ImportingTrajectories(dataset="d", subject="cab", time="time", geom="trip", tz="UTC")
     report = load.import_trajectories(connection, "trips", asked)
     assert (report.read, report.kept, report.quarantined) == (18, 7, LEFT_OUT)
     assert str(report.first_time) == "2008-06-04 00:00:00+00:00"
-    found = _read_quarantine(connection)
-    for number, source in enumerate((tmp_path / "trips.csv", tmp_path / "trips.parquet", texts)):
-        again = _load(connection, source, dataset=f"f{number}", subject="cab", geom="trip", tz="UTC")
-        assert (again.read, again.kept, again.quarantined) == (18, 7, LEFT_OUT)
-        assert _read_stored(connection, f"f{number}") == _read_stored(connection)
-        assert [(line, reason) for line, reason, _ in _read_quarantine(connection)] == [
-            (line, r) for line, r, _ in found
-        ]
-    assert [line for line, *_ in sorted(found)] == [3, *range(9, 19)]
+    lines = connection.execute("SELECT line FROM dbanon.quarantine ORDER BY line").fetchall()
+    assert [line for (line,) in lines] == [3, *range(9, 19)]
+
+
+SPACED = "  srid=4326; interp=stepwise; { [ POINT ( 1 2 ) @ 1970-01-01 ] , ( Point(3 4)@1970-01-02 ] } "
+MISTAKES = [
+    "", "[]", "POINT(1 2)", "@1970-01-01", "POINT(1)@1970-01-01", "POINT(a b)@1970-01-01", "POINT EMPTY@1970-01-01",
+    "POINT(1 2)@1970-01-01]", "{[POINT(1 2)@1970-01-01}", "SRID=x;POINT(1 2)@1970-01-01", HEX[:-1] + "@1970-01-01",
+    "[POINT(1 2)@1970-01-01 POINT(1 2)@1970-01-02]", "[POINT(1 2)@1970-01-01,]", "POINT(1 2)@1970-01-01; DROP",
+    "{[POINT(1 2)@1970-01-01], POINT(1 2)@1970-01-02}", "[POINT(1 2)@1970-01-01, POINT(1 x)@1970-01-02]",
+    f"{shapely.to_wkb(shapely.LineString([(0, 0), (1, 1)]), hex=True)}@1970-01-01",
+]  # fmt: skip
+
+
+def test_a_moving_point_with_a_mistake_is_one_fix_without_a_place(connection: Connection) -> None:
+    query = "SELECT count(*), count(place) FROM unnest(%s::text[]) x, dbanon_internal.read_moving_instants(x, 'UTC')"
+    assert connection.execute(query, [[SPACED]]).fetchone() == (2, 2)
+    assert connection.execute(query, [MISTAKES]).fetchone() == (len(MISTAKES), 0)
 
 
 def test_the_type_of_mobilitydb_is_read_by_its_output(connection: Connection) -> None:
@@ -263,16 +274,6 @@ def test_a_column_of_texts_that_do_not_move_is_refused(
     with expect_refusal(kind, *facts):
         load.import_trajectories(connection, "trips", asked)
     assert _is_empty(connection)
-
-
-def test_moving_points_of_another_system_than_asked_for_name_theirs(connection: Connection) -> None:
-    texts = pa.table({"subject": ["a"], "trip": ["SRID=25832;POINT(440000 5880000)@2008-06-04 08:00Z"]})
-    with expect_refusal(ParameterError, "EPSG:25832", "--crs EPSG:25832"):
-        _load(connection, texts, geom="trip")
-    assert _load(connection, texts, geom="trip", crs="EPSG:25832").kept == 1
-    both = pa.table({"subject": ["a", "b"], "trip": ["SRID=4326;POINT(8 53)@2008-06-04 00Z", texts["trip"][0].as_py()]})
-    with expect_refusal(DataError, "EPSG:25832, EPSG:4326"):
-        _load(connection, both, dataset="e", geom="trip")
 
 
 # ---- speed -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What can be loaded, before a database sees it: tables in memory, geometries, tracks, moving points."""
+"""What can be loaded, before a database sees it: tables in memory, geometries, tracks, moving features."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ import shapely
 
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import _geometry, _parse, _sources, _trajectories
-from dbanon.load.formats import arrow, moving
+from dbanon.load.formats import arrow
 from dbanon.options.loading import LoadingTrajectories
 from tests.facts import expect_refusal
 
@@ -209,7 +209,7 @@ def test_geoparquet_without_a_system_is_in_degrees_and_with_null_in_none(tmp_pat
 
 def test_a_column_of_bytes_is_one_of_geometries_where_it_is_named() -> None:
     table = pa.table({"subject": ["a"], "time": [0], "spot": [shapely.to_wkb(PLACES[0])]})
-    assert _prepare_fixes(table, geom="spot", crs="EPSG:4326").positions[0].is_geometry
+    assert _prepare_fixes(table, geom="spot", crs="EPSG:4326").positions == (("spot",),)
     with expect_refusal(ParameterError, "--crs"):
         _prepare_fixes(table, geom="spot")
 
@@ -240,7 +240,7 @@ def _make_two_geometries() -> gpd.GeoDataFrame:
 
 
 def test_of_several_geometries_the_active_one_counts_or_the_one_named() -> None:
-    assert _prepare_fixes(_make_two_geometries()).positions[0].columns == ("home",)
+    assert _prepare_fixes(_make_two_geometries()).positions[0] == ("home",)
     assert _prepare_fixes(_make_two_geometries(), geom="work").crs == "EPSG:25832"
     with expect_refusal(ParameterError, "home, work", "--geom"):
         _prepare_fixes(_make_two_geometries().to_arrow())
@@ -411,67 +411,6 @@ def test_json_that_is_broken_is_refused_in_one_sentence(tmp_path: Path, text: st
         _read(path, "x")
 
 
-# ---- moving points ---------------------------------------------------------------------------------------------------
-
-
-def _read_instants(*texts: str | None, tz: str | None = "UTC") -> list[tuple[Any, ...]]:
-    read = moving.read_instants(pa.array(texts, pa.string()), _parse.Times(tz))
-    return list(zip(read.row.tolist(), read.t.to_pylist(), read.x.to_pylist(), read.y.to_pylist(), strict=True))
-
-
-DAY_S = 86_400.0
-HEXED = shapely.to_wkb(shapely.Point(1, 2), hex=True)
-MOVING = {
-    "an instant": "POINT(1 2)@1970-01-01",
-    "its own output": f"{HEXED}@1970-01-01 00:00:00+00",
-    "a set": "{Point(1 2)@1970-01-01, Point(3 4)@1970-01-02 00:00:00Z}",
-    "a sequence": "[POINT(1 2)@1970-01-01 01:00:00+01, POINT(3 4)@1970-01-02)",
-    "a sequence with height": "(POINT Z (1 2 9)@1970-01-01, POINT Z (3 4 9)@1970-01-02]",
-    "steps": "Interp=Step;[POINT(1 2)@1970-01-01, POINT(3 4)@1970-01-02]",
-    "sequences": "SRID=4326;{[POINT(1 2)@1970-01-01], [POINT(3 4)@1970-01-02]}",
-    "blanks": "  srid=4326; interp=stepwise; { [ POINT ( 1 2 ) @ 1970-01-01 ] , ( POINT(3 4)@1970-01-02 ] } ",
-}
-
-
-@pytest.mark.parametrize("case", MOVING)
-def test_each_instant_of_a_moving_point_is_a_fix(case: str) -> None:
-    both = [(0, 0.0, 1.0, 2.0), (0, DAY_S, 3.0, 4.0)]
-    assert _read_instants(MOVING[case]) == (both[:1] if "instant" in case or "output" in case else both)
-
-
-MISTAKES = [
-    None, "", "[]", "POINT(1 2)", "@1970-01-01", "POINT(1 2)@noon", "POINT(1)@1970-01-01",
-    "POINT(1 2 3 4 5)@1970-01-01",
-    "POINT(a b)@1970-01-01", "POINT EMPTY@1970-01-01", "[POINT(1 2)@1970-01-01", "POINT(1 2)@1970-01-01]",
-    "{[POINT(1 2)@1970-01-01}", "Interp=Cubic;[POINT(1 2)@1970-01-01]", "SRID=x;POINT(1 2)@1970-01-01",
-    "[POINT(1 2)@1970-01-01 POINT(1 2)@1970-01-02]", "[POINT(1 2)@1970-01-01,]", "POINT(1 2)@1970-02-30",
-    "{[POINT(1 2)@1970-01-01], POINT(1 2)@1970-01-02}", HEXED[:-1] + "@1970-01-01", "POINT(1 2)@1970-01-01; DROP",
-    f"{shapely.to_wkb(shapely.LineString([(0, 0), (1, 1)]), hex=True)}@1970-01-01",
-    "[POINT(1 2)@1970-01-01, POINT(1 x)@1970-01-02]",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", MISTAKES)
-def test_a_moving_point_with_a_mistake_is_one_fix_without_a_place_beside_others(text: str | None) -> None:
-    assert _read_instants("POINT(1 2)@1970-01-01", text, "POINT(3 4)@1970-01-02") == [
-        (0, 0.0, 1.0, 2.0), (1, 0.0, None, None), (2, DAY_S, 3.0, 4.0),
-    ]  # fmt: skip
-
-
-def test_places_that_are_no_numbers_are_not_finite_and_systems_are_told() -> None:
-    ((_, _, x, _),) = _read_instants("POINT(nan 2)@1970-01-01")
-    assert np.isnan(x)
-    wkb = shapely.to_wkb(shapely.set_srid(shapely.Point(1, 2), 25832), hex=True, include_srid=True)
-    texts = pa.array(["SRID=4326;POINT(1 2)@1970-01-01", f"{wkb}@1970-01-01"])
-    assert moving.read_instants(texts, _parse.Times("UTC")).srids == {4326, 25832}
-
-
-def test_times_of_moving_points_need_a_zone_as_others_do() -> None:
-    with expect_refusal(ParameterError, "--tz"):
-        _read_instants("POINT(1 2)@1970-01-01 00:00:00", tz=None)
-    assert _read_instants("POINT(1 2)@1970-01-01 01:00", tz="Europe/Berlin") == [(0, 0.0, 1.0, 2.0)]
-
-
 # ---- positions as texts ----------------------------------------------------------------------------------------------
 
 
@@ -501,7 +440,7 @@ def test_a_point_is_read_in_every_form_of_text(form: str) -> None:
     text, crs = POINT_TEXTS[form]
     assert _list_shapes(text, None) == (["POINT (1 2)", None], frozenset([crs] if crs else []))
     fixes = _prepare_fixes(pa.table({"cab": ["a"], "t": [0], "g": [text]}), subject="cab", time="t", geom="g")
-    assert (fixes.crs, fixes.positions[0].is_geometry) == (crs or "EPSG:4326", True)
+    assert (fixes.crs, fixes.positions) == (crs or "EPSG:4326", (("g",),))
 
 
 def test_texts_of_all_forms_stand_in_one_column_and_mistakes_are_null() -> None:
@@ -523,16 +462,21 @@ def test_collections_in_each_other_do_not_end_the_process(opened: str) -> None:
 
 
 def test_an_empty_first_cell_does_not_hide_what_a_column_holds(tmp_path: Path) -> None:
-    for name, cells in {"shape": ["", "SRID=25832;POINT(1 2)"], "moving": ["", "POINT(1 2)@1970-01-01"]}.items():
-        table = pa.table({"cab": ["a", "a"], "t": ["0", "60"], "g": cells})
-        table.to_pandas().to_csv(tmp_path / "a.csv", index=False)
-        for source in (table, tmp_path / "a.csv", pa.Table.from_batches(table.to_batches(1)).to_reader()):
-            fixes = _prepare_fixes(source, subject="cab", time="t", geom="g")
-            assert (fixes.positions[0].is_moving, fixes.crs) == (
-                (True, "EPSG:4326") if name == "moving" else (False, "EPSG:25832")
-            )
-            read = list(fixes.sources[0].read_batches(["g"], _sources.Wanted("--x")))
-            assert [len(batch) for batch in read] == [2]  # the first was looked at, and is there still
+    table = pa.table({"cab": ["a", "a"], "t": ["0", "60"], "g": ["", "SRID=25832;POINT(1 2)"]})
+    table.to_pandas().to_csv(tmp_path / "a.csv", index=False)
+    for source in (table, tmp_path / "a.csv", pa.Table.from_batches(table.to_batches(1)).to_reader()):
+        fixes = _prepare_fixes(source, subject="cab", time="t", geom="g")
+        assert fixes.crs == "EPSG:25832"
+        read = list(fixes.sources[0].read_batches(["g"], _sources.Wanted("--x")))
+        assert [len(batch) for batch in read] == [2]  # the first was looked at, and is there still
+
+
+@pytest.mark.parametrize(
+    "text", ["point z (1 2 3)@1970-01-01", "SRID=4326;Interp=Step;[POINT(1 2)@1970-01-01]", f"{{[{EWKB}@1970-01-01]}}"]
+)
+def test_a_moving_point_of_a_frame_or_file_is_refused(text: str) -> None:
+    with expect_refusal(DataError, "'g'", "tgeompoint", "dbanon import"):
+        _prepare_fixes(pa.table({"subject": ["a"], "g": [text]}), geom="g")
 
 
 def test_a_system_that_is_given_must_be_that_of_the_first_point() -> None:
