@@ -98,13 +98,10 @@ class Processes:
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks here, and in helpers if they take long; see `Tasks`."""
-        processes = self._count_processes(threads)
+        processes = cores.count_threads() // self._runs // threads
         if processes < 2:
             return SERIAL_TASKS.map(function, arguments)
         return share_tasks(lambda several: _Work(function, several, processes).collect_results(), function, arguments)
-
-    def _count_processes(self, threads: int) -> int:
-        return cores.count_threads() // self._runs // threads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

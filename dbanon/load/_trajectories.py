@@ -150,7 +150,8 @@ class Fixes:
             odd = pa.array(~fine)
             cells = _parse.format_json({name: column.filter(odd) for name, column in columns.items()})
             texts = [_parse.replace_nul(column.filter(odd)) for column in (subject, trip)]
-            values = [_mark_nulls(column.filter(odd)) for column in places]
+            cells = [column.filter(odd) for column in places]
+            values = [binary_copy.mark_nulls(_staging.convert_to_floats(c), _staging.is_null(c)) for c in cells]
             suspects = [files[~fine], rows.line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)]
             _staging.copy_rows(connection, "dbanon_suspect", suspects)
 
@@ -259,10 +260,6 @@ def demand_one_position(geom: str | None, x: str | None, y: str | None) -> None:
         raise ParameterError(
             "A place must have either a shape or x and y. Got columns of both. Give --geom, or --x and --y."
         )
-
-
-def _mark_nulls(column: pa.Array) -> pa.Array:
-    return binary_copy.mark_nulls(_staging.convert_to_floats(column), _staging.is_null(column))
 
 
 def demand_unswapped(x: str, y: str) -> None:

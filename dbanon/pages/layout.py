@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from dbanon.base.console import make_visible
 from dbanon.pages import svg
@@ -270,11 +270,6 @@ def make_signature_lines(*lines: str) -> Markup:
     """Make lines to sign."""
     shown = Markup("").join(Markup("<div>{}</div>").format(line) for line in lines)
     return Markup('<div class="lines">{}</div>').format(shown)
-
-
-def make_bold(text: Any) -> Markup:
-    """Stress some words."""
-    return Markup("<b>{}</b>").format(escape(text))
 
 
 def make_code_name(text: Any) -> Markup:

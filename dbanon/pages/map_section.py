@@ -1,7 +1,5 @@
 """Draws what pages show of the rows of a release: maps, and charts of sizes, crowds and who is left out."""
 
-from collections.abc import Mapping, Sequence
-
 from markupsafe import Markup
 
 from dbanon.base.errors import format_count
@@ -92,7 +90,7 @@ class Drawn(Blocks):
             drawn = maps.draw_map(
                 f"hour-{place}",
                 f"People at {name}",
-                _describe_cells(cells, used),
+                "; ".join(f"cells with {used[n]}: {path.count('M')}" for n, path in sorted(cells.items())) or "none",
                 window,
                 maps.draw_cells(cells),
                 has_bar=False,
@@ -224,8 +222,3 @@ def draw_sizes(name: str, title: str, shown: Shown) -> Markup:
         mark=(shown.sides[1], f"half are under {half}"),
         axis="longer side of the region",
     )
-
-
-def _describe_cells(cells: Mapping[int, str], names: Sequence[str]) -> str:
-    """Say how many cells there are of each class; each is a closed path."""
-    return "; ".join(f"cells with {names[n]}: {path.count('M')}" for n, path in sorted(cells.items())) or "none"

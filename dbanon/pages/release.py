@@ -148,9 +148,10 @@ def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
 
 
 def _list_operator_blocks(page: _Page) -> Iterable[Markup]:
+    part = [layout.make_card("One of the parts", *page.chosen)] if page.chosen else []  # of a release that grows
     return [
         page.make_facts(),
-        layout.make_section("Private and published positions", page.draw_pair(), page.describe_part()),
+        layout.make_section("Private and published positions", page.draw_pair(), *part),
         page.make_utility(),
         page.make_tests(),
         layout.make_section(

@@ -254,10 +254,6 @@ class Told(Blocks):
             + ("" if self.chosen else f"The pictures on this page, and {newest}, are of the newest part."),
         )
 
-    def describe_part(self) -> Markup:
-        """Say which part of a release that grows a private page is about."""
-        return layout.make_card("One of the parts", *self.chosen) if self.chosen else Markup("")
-
     def list_questions(self) -> Markup:
         """Say which questions the rows answer."""
         offered = {column for column, _ in self.record.columns}

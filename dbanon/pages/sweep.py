@@ -144,7 +144,7 @@ def _draw_minute(place: int, one: Setting, window: maps.Window) -> Markup:
     if one.minute is not None and len(paths) < one.minute.rows:
         rows += f" (drawn: {len(paths):,})"
     template = Markup("{}: {}{}. Counts are off by {}.")
-    caption = template.format(layout.make_bold(one.name), rows, sides, error)
+    caption = template.format(Markup("<b>{}</b>").format(one.name), rows, sides, error)
     return layout.make_picture(drawn, caption, class_="map")
 
 

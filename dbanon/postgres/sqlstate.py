@@ -90,9 +90,9 @@ _LOSS_WORDS = (
 )
 
 
-def make_no_rights_error() -> StoreError:
-    """Make the error of a login without the rights it needs."""
-    return StoreError(_SENTENCES["42501"], "42501")
+def make_error(sqlstate: str) -> StoreError:
+    """Make the error of a login without the rights it needs (42501), or of a server that does not accept writing."""
+    return StoreError(_SENTENCES[sqlstate], sqlstate)
 
 
 def is_passing(error: StoreError) -> bool:
@@ -102,11 +102,6 @@ def is_passing(error: StoreError) -> bool:
     """
     state = error.sqlstate or ""
     return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", TOO_MANY, CHANGED, "40P01")
-
-
-def make_read_only_error() -> StoreError:
-    """Make the error of a server that does not accept writing."""
-    return StoreError(_SENTENCES[READ_ONLY], READ_ONLY)
 
 
 def translate(error: psycopg.Error) -> DbanonError:

@@ -166,7 +166,7 @@ def make_no_run_error(run_id: int) -> ParameterError:
 
 def make_no_worker_error() -> StoreError:
     """Make the error of a login that may not compute while no worker is up."""
-    refused = sqlstate.make_no_rights_error()
+    refused = sqlstate.make_error("42501")
     sentence = (
         f"{refused} Or let a worker compute it. None is up: start `dbanon worker` with a login that has dbanon_worker."
     )

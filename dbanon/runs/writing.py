@@ -11,7 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions
+from dbanon.base.cloaks import Cloaks, Hiding, Regions
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import StoreError, format_count
 from dbanon.base.progress import Progress, report_nothing
@@ -53,7 +53,10 @@ def write_cloaks(
         if cloaks.hiding is not None:
             _write_hiding(connection, run_id, cloaks.hiding)
         if cloaks.atoms is not None:
-            _write_atoms(connection, run_id, cloaks.atoms)
+            cell, atom = cloaks.atoms.cell.astype(np.int64), cloaks.atoms.atom.astype(np.int32)
+            with binary_copy.open_copy(connection, "dbanon.atom (run_id, cell_id, atom)") as copy:
+                for part in binary_copy.split_into_batches(len(cell)):
+                    _write(copy, run_id, [cell[part], atom[part]])
 
 
 def _write_rectangles(connection: Connection, run_id: int, srid: int, regions: Regions, progress: Progress) -> None:
@@ -180,12 +183,6 @@ def _write_hiding(connection: Connection, run_id: int, hiding: Hiding) -> None:
             others = binary_copy.encode_arrays(hiding.other[at[0] : at[-1]].astype(np.int64), at - at[0])
             period = binary_copy.encode_stretches(hiding.start, hiding.end, part)
             _write(copy, run_id, [hiding.record[part].astype(np.int64), period, others])
-
-
-def _write_atoms(connection: Connection, run_id: int, atoms: Atoms) -> None:
-    with binary_copy.open_copy(connection, "dbanon.atom (run_id, cell_id, atom)") as copy:
-        for part in binary_copy.split_into_batches(len(atoms.cell)):
-            _write(copy, run_id, [atoms.cell[part].astype(np.int64), atoms.atom[part].astype(np.int32)])
 
 
 def _write(copy: psycopg.Copy, run_id: int, columns: list[binary_copy.Column]) -> None:

@@ -147,7 +147,7 @@ def serve(
     ):
         useless = _supervise(settings, events, watched, scheduled)
     if useless == _READ_ONLY:
-        raise sqlstate.make_read_only_error()
+        raise sqlstate.make_error(sqlstate.READ_ONLY)
     if useless:
         raise SchemaMismatch(
             "The schema is no longer at the revision that this worker needs. The worker ended. Start it again."

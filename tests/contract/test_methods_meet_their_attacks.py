@@ -208,6 +208,7 @@ def attack_in_cells(rng):
     return data, cells
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("levels", [1, 2])
 def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch, levels):
     rng, runs, family = random.Random(levels), 0, METHODS["semantic"]

@@ -154,6 +154,7 @@ def test_an_archive_that_begins_as_another_file_is_not_unpacked(package: Path, t
 # ---- limits ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 def test_a_file_that_takes_too_long_is_given_up(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(gis.LIMITS, "cpu_s", 1)
     _change(package, f"ALTER TABLE places ADD COLUMN slow TEXT GENERATED ALWAYS AS ({SLOW}) VIRTUAL")

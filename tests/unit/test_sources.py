@@ -306,6 +306,7 @@ TRACKS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("case", TRACKS)
 def test_a_folder_or_track_that_cannot_be_used_is_refused_in_one_sentence(tmp_path: Path, case: str) -> None:
     name, text, facts = TRACKS[case]
@@ -396,6 +397,7 @@ JSONS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("case", JSONS)
 def test_json_of_no_moving_points_is_refused_in_one_sentence(tmp_path: Path, case: str) -> None:
     features, more, facts = JSONS[case]
@@ -403,6 +405,7 @@ def test_json_of_no_moving_points_is_refused_in_one_sentence(tmp_path: Path, cas
         _read(_write_json(tmp_path, *features, **more), "id" if case == "no names at all" else "cab", "x")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("text", ["{", '{"features": [1]}', '{"features": {"a": 1}}', "{}x", '{"type": 5}'])
 def test_json_that_is_broken_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken.json"

@@ -119,6 +119,7 @@ def test_the_result_is_the_same_with_one_thread_and_three(monkeypatch):
     assert found[0] == found[1]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("least", [20, 2000])
 def test_the_cost_is_never_above_that_without_nor_below_the_bound(monkeypatch, least):
     monkeypatch.setattr(_blocks, "compute_min_block", lambda k: least)
