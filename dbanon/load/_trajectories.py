@@ -150,8 +150,8 @@ class Fixes:
             odd = pa.array(~fine)
             cells = _parse.format_json({name: column.filter(odd) for name, column in columns.items()})
             texts = [_parse.replace_nul(column.filter(odd)) for column in (subject, trip)]
-            cells = [column.filter(odd) for column in places]
-            values = [binary_copy.mark_nulls(_staging.convert_to_floats(c), _staging.is_null(c)) for c in cells]
+            left = [column.filter(odd) for column in places]
+            values = [binary_copy.mark_nulls(_staging.convert_to_floats(c), _staging.is_null(c)) for c in left]
             suspects = [files[~fine], rows.line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)]
             _staging.copy_rows(connection, "dbanon_suspect", suspects)
 
