@@ -459,6 +459,22 @@ def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: p
     assert card["overlap"]["within_a_day"] == {"hidden_here": 5, "shown_here": 0}
 
 
+def test_where_nothing_breaks_the_greatest_promise_is_said(own: psycopg.Connection) -> None:
+    publish(own, write_verified(own, Release(3, (Group(0, 2, LOW),))), "lows")
+    _, smallest, k, people = measure_run(own, write_verified(own, Release(5, (Group(0, 2, HIGH),))))
+    assert (smallest, k, people) == (5, 5, 0)
+
+
+def test_only_releases_that_hid_the_person_are_said_to_have_promised_it(own: psycopg.Connection) -> None:
+    publish(own, write_verified(own, Release(5, (Group(0, 2, LOW),))), "lows")
+    publish(own, write_verified(own, Release(5, (Group(0, 2, HIGH),))), "highs")
+    some, others = sorted(LOW)[:3], sorted(LOW)[3:]
+    run = write_verified(own, Release(2, (Group(0, 2, frozenset(some)), Group(0, 2, frozenset(others)))))
+    _, promise = str(catch_refusal(own, run, "split").diag.message_primary).rsplit("promise", 1)
+    demand_named(promise, "lows")
+    assert "highs" not in promise
+
+
 def test_exact_places_tell_nothing_of_senders(own: psycopg.Connection) -> None:
     publish(own, write_snapshot(own), "places")
     publish(own, 1, "fives")

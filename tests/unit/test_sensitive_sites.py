@@ -230,6 +230,24 @@ def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_subjects(ca
     assert 20 * wrong <= len(cases(100))  # what is thinner than it may be is not looked into further
 
 
+def test_of_many_subjects_no_nearer_pair_of_sides_goes_with_the_other_pair():
+    for seed in range(20):
+        some, places = draw_crowd(random.Random(seed), 1000, 1, side=4000)
+        members = _bichromatic.find_best_starts(some, places, 40)[:, None] + np.arange(40)
+        w0, h0 = measure_rectangle(some, places, members[0], 0)
+        who = _improve.improve(some, places, members)[0]
+        sides = measure_rectangle(some, places, who, 0)
+        lows = [min(low[who].min(), at[0]) for low, at in ((some.x0, places.x0), (some.y0, places.y0))]
+        for own, site, other, low, span, kept in (
+            (some.x0, places.x0[0], some.y0, lows[1], sides[0], sides[1]),
+            (some.y0, places.y0[0], some.x0, lows[0], sides[1], sides[0]),
+        ):
+            row = np.sort(own[(other >= low) & (other < low + kept)])
+            least = min(max(b, site) - min(a, site) + 1 for a, b in zip(row, row[39:], strict=False))
+            thin = max(least, kept) > _improve.MAX_ASPECT * min(least, kept)
+            assert least >= span or thin or least + kept > w0 + h0, seed
+
+
 def improve_mapping(some, places, members):
     """Improve a mapping of subjects and sites given as points: the subjects of each site, sorted."""
     boxes = (Boxes.from_array([(x, y, x, y) for x, y in at]) for at in (some, places))
