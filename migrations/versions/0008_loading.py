@@ -13,14 +13,7 @@ DROP FUNCTION IF EXISTS
         timestamptz),
     dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz),
     dbanon.import_quasi_identifiers(
-        regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz),
-    dbanon_internal.count_record, dbanon_internal.demand_no_cells, dbanon_internal.demand_request_columns,
-    dbanon_internal.describe_losses, dbanon_internal.describe_progress, dbanon_internal.describe_rows,
-    dbanon_internal.find_units, dbanon_internal.import_places, dbanon_internal.insert_lines,
-    dbanon_internal.leave_out_events, dbanon_internal.leave_out_known, dbanon_internal.leave_out_stored,
-    dbanon_internal.make_cells, dbanon_internal.make_file, dbanon_internal.make_trajectories,
-    dbanon_internal.mark_too_fast, dbanon_internal.read_counted, dbanon_internal.read_written,
-    dbanon_internal.stage_events, dbanon_internal.store_staged, dbanon_internal.write_load;
+        regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz);
 ALTER TYPE dbanon_internal.loading RENAME ATTRIBUTE "time" TO time_column;
 ALTER TYPE dbanon_internal.loading ADD ATTRIBUTE time_format text, ADD ATTRIBUTE time_unit text,
     ADD ATTRIBUTE nulls text[], ADD ATTRIBUTE allow_future boolean;

@@ -86,6 +86,23 @@ def test_old_helpers_are_dropped_where_all_of_them_go_to_other_roles(
     assert names[0] == names[1] != []
 
 
+def test_helpers_of_an_earlier_state_may_have_other_arguments_and_columns(empty: Callable[..., str]) -> None:
+    url = empty()
+    schema.upgrade(url, share_roles=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "DROP FUNCTION dbanon_internal.describe_losses, dbanon_internal.read_written, "
+            "dbanon_internal.read_counted; "
+            "CREATE FUNCTION dbanon_internal.describe_losses(drawn bigint) RETURNS integer LANGUAGE sql RETURN 1; "
+            "CREATE FUNCTION dbanon_internal.read_counted(n double precision, units_per_s double precision, "
+            "told boolean) RETURNS double precision LANGUAGE sql RETURN n; "
+            "CREATE FUNCTION dbanon_internal.read_local(text) RETURNS double precision LANGUAGE sql "
+            "RETURN dbanon_internal.read_counted(1, 1, true)"
+        )
+    schema.upgrade(url, share_roles=True)
+    assert read_listing(url) == (GOLDEN / "schema.txt").read_text()
+
+
 def test_what_uses_a_helper_that_is_gone_is_named_and_nothing_is_changed(empty: Callable[..., str]) -> None:
     url = empty()
     schema.upgrade(url, share_roles=True)
