@@ -8,7 +8,6 @@ own first. What lives is printed with its line: it is equivalent, or a test is m
 
 import argparse
 import ast
-import os
 import random
 import re
 import shutil
@@ -135,21 +134,26 @@ def list_tests(root: Path, file: str) -> list[str]:
     return [*dict.fromkeys(own), "tests/contract"]
 
 
+def _run_tests(copy: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--all", "-m", "not stress and not papers", "-n", "0"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    return subprocess.run(command, cwd=copy, capture_output=True, check=False, timeout=TIMEOUT_S, text=True)
+
+
 def is_caught(mutant: Mutant, copy: Path) -> bool:
-    """Whether a test fails, or does not end, in a copy of the repository with the mistake."""
+    """Whether a test fails, or does not end, in a copy of the repository with the mistake, and passes without it."""
     file = copy / mutant.file
     text = file.read_text(encoding=_BYTES)
     file.write_text(text[: mutant.start] + mutant.after + text[mutant.end :], encoding=_BYTES)
-    tests = [*list_tests(copy, mutant.file), "--all", "-m", "not stress and not papers", "-n", "0"]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     try:
-        said = subprocess.run(
-            command, cwd=copy, env={**os.environ}, capture_output=True, check=False, timeout=TIMEOUT_S, text=True
-        )
+        said = _run_tests(copy, list_tests(copy, mutant.file))
     except subprocess.TimeoutExpired:
         return True
     finally:
         file.write_text(text, encoding=_BYTES)
+    failed = re.search(r"^(?:FAILED|ERROR) (tests/[^[\s]+)", said.stdout, re.MULTILINE)
+    if failed and _run_tests(copy, [failed[1]]).returncode:
+        raise SystemExit(f"The tests must pass before a mistake is made. {failed[1]} does not.")
     if said.returncode not in (0, 1, 2) and said.returncode > 0:
         raise SystemExit(
             f"pytest must run in a copy of the repository. Got status {said.returncode}:\n{said.stdout[-2000:]}"
@@ -166,6 +170,8 @@ def main() -> None:
     asked.add_argument("parts", nargs="*")
     options = asked.parse_args()
     every = list_mutants(ROOT, options.parts)
+    if not every:
+        asked.error(f"The parts must be of paths with places to change. Got {' '.join(options.parts)}.")
     drawn = random.Random(options.seed).sample(every, min(options.number, len(every)))
     print(f"{len(drawn)} of {len(every):,} mutants, seed {options.seed}", flush=True)
     lived: list[str] = []

@@ -87,7 +87,7 @@ class File:
 
 @dataclass(frozen=True)
 class FixesFile(File):
-    """A file or folder of fixes that is no table: `_tracks` or `_mf_json` reads it, as columns of fixed names."""
+    """A file or folder of fixes that is no table: `tracks` or `mf_json` reads it, as columns of fixed names."""
 
     reader: Callable[[Path, Sequence[str], str], Iterator[Batch]]
 
@@ -227,11 +227,11 @@ def find_position(source: Source, name: str | None, wanted: Wanted) -> _geometry
     if name is None or (position is not None and position.described is not None):
         return position
     first = source.read_first(name, wanted)
-    if position is None and re.search(r"(?i)(?:POINT[ ZM]*\([^()@]*\)|[0-9A-F]{42})\s*@", str(first)):
+    if position is None and re.match(r"(?i)[\w\s=;{\[(]*?(?:POINT[ ZM]*\([^()@]*\)|[0-9A-F]{42})\s*@", str(first)):
         raise DataError(
             f"Column '{name}' of {source.name} must hold one position a row. It holds MobilityDB's tgeompoint. Copy "
-            f"it into a table (CREATE TABLE trips (cab text, trip text), then \\copy trips FROM 'trips.csv' CSV "
-            f"HEADER) and run `dbanon import trips` with the same options, and with --crs if its texts name no SRID."
+            f"the rows into a table with the same columns, each of type text. Run `dbanon import` on it with the same "
+            f"options, and with --crs if the texts name no SRID."
         )
     _, systems = _geometry.read_shapes(pa.array([first], pa.binary() if position else pa.string()))
     return _geometry.Geometry(name, next(iter(systems), None), is_text=position is None)

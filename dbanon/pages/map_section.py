@@ -90,6 +90,7 @@ class Drawn(Blocks):
             drawn = maps.draw_map(
                 f"hour-{place}",
                 f"People at {name}",
+                # Each cell is a closed path, which begins with M.
                 "; ".join(f"cells with {used[n]}: {path.count('M')}" for n, path in sorted(cells.items())) or "none",
                 window,
                 maps.draw_cells(cells),

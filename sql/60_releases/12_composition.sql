@@ -106,16 +106,16 @@ BEGIN
     --   cut:  at each begin and end      moments 8:00  8:30  8:45  9:00  9:15; of 8:30 speak 1 and 2, of 8:45 all, of 9:00 2 and 3
     --   out:  moment 8:30 read {1};  8:45 read {1}, read {1, 3};  9:00 read {3}: one comparison for each audience that has read an earlier one
     RETURN QUERY
-    WITH considered AS MATERIALIZED (
+    WITH compared AS MATERIALIZED (
         -- Every release speaks of places; of senders, only those that publish requests.
         SELECT known.* FROM dbanon_internal.list_compared(list_comparisons.run_id, list_comparisons.new_release) known
         WHERE NOT known.alone AND (list_comparisons.secret = 'place' OR known.secret = list_comparisons.secret)
     ), stated AS (
         SELECT DISTINCT gro.release_id, gro.period, con.reach, con.secret = list_comparisons.secret AS hides
-        FROM considered con JOIN ONLY dbanon.grouping gro ON gro.release_id = con.release_id
+        FROM compared con JOIN ONLY dbanon.grouping gro ON gro.release_id = con.release_id
         UNION
         SELECT exp.release_id, ele.period, con.reach, false
-        FROM considered con JOIN ONLY dbanon.exposure exp ON exp.release_id = con.release_id CROSS JOIN LATERAL unnest(exp.period) ele (period)
+        FROM compared con JOIN ONLY dbanon.exposure exp ON exp.release_id = con.release_id CROSS JOIN LATERAL unnest(exp.period) ele (period)
     ), cut AS MATERIALIZED (
         SELECT edge.at, row_number() OVER (ORDER BY edge.at) AS place
         FROM (SELECT lower(dbanon_internal.pad_period(stated.period, stated.reach)) AS at FROM stated
@@ -156,8 +156,8 @@ BEGIN
     FROM comparison com
     JOIN within_reach wit ON wit.snapshot IS NOT DISTINCT FROM com.snapshot AND wit.at IS NOT DISTINCT FROM com.at
         AND wit.place IS NOT DISTINCT FROM com.place
-    JOIN considered con ON con.release_id = wit.release_id
-    LEFT JOIN considered snap ON snap.release_id = com.snapshot
+    JOIN compared con ON con.release_id = wit.release_id
+    LEFT JOIN compared snap ON snap.release_id = com.snapshot
     LEFT JOIN cut start ON start.place = com.place
     LEFT JOIN cut stop ON stop.place = com.place + 1
     WHERE wit.release_id = list_comparisons.new_release OR wit.release_id = ANY (com.read);
@@ -216,7 +216,7 @@ COMMENT ON FUNCTION dbanon_internal.list_memberships IS
 the very same group.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
-    comparison bigint, n bigint, shared boolean, is_repeat boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
+    comparison bigint, n bigint, shared boolean, is_repeat boolean, k_before bigint, k_now bigint, n_after bigint, breaks_now boolean,
     breaks_before boolean, example bigint, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -261,14 +261,14 @@ BEGIN
     ), statement AS (
         SELECT stated.comparison, stated.example, stated.n, stated.group_key, CASE WHEN stated.release_id <> measure_candidates.new_release THEN stated.k END AS k,
             CASE WHEN stated.release_id <> measure_candidates.new_release THEN earlier_speaks WHEN stated.k IS NULL THEN run_speaks
-                 WHEN stated.same_in && stated.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags
+                 WHEN stated.same_in && stated.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags  -- &&: both arrays name one
         FROM (SELECT com.comparison, com.read, mem.person AS example, 1 AS n, mem.release_id, mem.group_key, mem.k, mem.same_in
               FROM memberships mem JOIN comparison com ON com.moment = mem.moment AND com.entire
               UNION ALL
-              SELECT part.comparison, part.read, part.example, part.n, mem.release_id, mem.group_key, mem.k, mem.same_in
-              FROM (SELECT com.comparison, com.read, part.* FROM block part
-                    JOIN comparison com ON com.moment = part.moment AND NOT com.entire OFFSET 0) part
-              JOIN memberships mem ON mem.moment = part.moment AND mem.person = part.example AND mem.release_id = ANY (part.read)) stated
+              SELECT blo.comparison, blo.read, blo.example, blo.n, mem.release_id, mem.group_key, mem.k, mem.same_in
+              FROM (SELECT com.comparison, com.read, blo.* FROM block blo
+                    JOIN comparison com ON com.moment = blo.moment AND NOT com.entire OFFSET 0) blo
+              JOIN memberships mem ON mem.moment = blo.moment AND mem.person = blo.example AND mem.release_id = ANY (blo.read)) stated
     ), knowledge AS MATERIALIZED (
         SELECT sta.comparison, sta.example, min(sta.n) AS n, bit_xor(sta.group_key) AS key_after,
             bit_xor(CASE WHEN sta.flags = earlier_speaks THEN sta.group_key ELSE 0 END) AS key_before, max(sta.k) AS k_before,
@@ -309,16 +309,16 @@ BEGIN
         WHERE measure_candidates.name_people AND (judged.breaks_now OR judged.breaks_before)
         GROUP BY judged.comparison, judged.k_before, judged.k_now, judged.n_after
     )
-    SELECT found.comparison, found.n, found.shared, found.is_repeat, found.k_before, found.k_now, found.n_after, found.breaks_now,
-        found.breaks_before, found.example, named.people
+    SELECT outcome.comparison, outcome.n, outcome.shared, outcome.is_repeat, outcome.k_before, outcome.k_now, outcome.n_after, outcome.breaks_now,
+        outcome.breaks_before, outcome.example, named.people
     FROM (SELECT judged.comparison, judged.flags & earlier_speaks <> 0 AND judged.flags & run_speaks <> 0 AS shared,
               judged.flags & run_repeats <> 0 AS is_repeat, judged.k_before, judged.k_now, judged.n_after,
               judged.breaks_now, judged.breaks_before,
               sum(judged.n)::bigint AS n, min(judged.example) AS example
           FROM judged GROUP BY judged.comparison, shared, is_repeat, judged.k_before, judged.k_now, judged.n_after, judged.breaks_now,
-              judged.breaks_before) found
-    LEFT JOIN named ON named.comparison = found.comparison AND named.n_after = found.n_after AND named.k_before IS NOT DISTINCT FROM found.k_before
-        AND named.k_now IS NOT DISTINCT FROM found.k_now AND (found.breaks_now OR found.breaks_before);
+              judged.breaks_before) outcome
+    LEFT JOIN named ON named.comparison = outcome.comparison AND named.n_after = outcome.n_after AND named.k_before IS NOT DISTINCT FROM outcome.k_before
+        AND named.k_now IS NOT DISTINCT FROM outcome.k_now AND (outcome.breaks_now OR outcome.breaks_before);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.measure_candidates IS
@@ -462,7 +462,7 @@ BEGIN
         CROSS JOIN LATERAL dbanon_internal.measure_candidates(find_smallest_set.run_id, find_smallest_set.new_release, kind.secret, kind.several) can
     ), worst AS MATERIALIZED (
         SELECT can.*, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END AS k FROM candidate can WHERE can.breaks_now OR can.breaks_before
-        ORDER BY can.after, can.breaks_now DESC, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END DESC LIMIT 1
+        ORDER BY can.n_after, can.breaks_now DESC, CASE WHEN can.breaks_now THEN can.k_now ELSE can.k_before END DESC LIMIT 1
     ), reported AS MATERIALIZED (
         -- That of the worst; or, where nothing breaks, all.
         SELECT com.* FROM compared_period com
@@ -475,7 +475,7 @@ BEGIN
         coalesce((SELECT count(DISTINCT who.person)
                   FROM (SELECT unnest(can.people) FROM candidate can UNION ALL SELECT unnest(intruded.broken)) who (person)
                   WHERE EXISTS (SELECT FROM candidate can WHERE can.people IS NOT NULL) OR intruded.people > 0), 0) AS named,
-        coalesce((SELECT worst.after FROM worst), min(can.after) FILTER (WHERE can.counts)) AS smallest,
+        coalesce((SELECT worst.n_after FROM worst), min(can.n_after) FILTER (WHERE can.counts)) AS smallest,
         coalesce((SELECT worst.k FROM worst), max(greatest(can.k_before, can.k_now)) FILTER (WHERE can.counts)) AS k,
         ARRAY(SELECT DISTINCT rep.release_id FROM reported rep WHERE rep.release_id <> find_smallest_set.new_release ORDER BY 1) AS met,
         -- Whose promise the worst breaks: the run's, or that of each release which hid the person with as great a k.

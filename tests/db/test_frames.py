@@ -1,7 +1,6 @@
 """Tables in memory, tracks and moving points in the database: each is stored as the same fixes of a file would be."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -210,16 +209,15 @@ LEFT_OUT |= {"missing-position": 1, "unparsable-position": 6}
 
 @tries("It holds MobilityDB's tgeompoint. Copy")
 def test_moving_points_of_a_file_are_copied_into_a_table_as_proposed(connection: Connection, tmp_path: Path) -> None:
-    csv = tmp_path / "trips.csv"
-    pd.DataFrame(MOVING, columns=["cab", "trip"]).to_csv(csv, index=False)
-    with expect_refusal(DataError, "trips.csv", "'trip'") as caught:
-        _load(connection, csv, subject="cab", geom="trip", tz="UTC")
-    ((create, source),) = re.findall(r"(CREATE TABLE .*?\)), then \\(copy .* HEADER)", str(caught.value))
-    connection.execute(create)
-    with connection.cursor().copy(source.replace("'trips.csv'", "stdin")) as copy:  # as psql does
+    csv = tmp_path / "ways.csv"
+    pd.DataFrame([(*row, "red") for row in MOVING], columns=["vehicle", "trip", "colour"]).to_csv(csv, index=False)
+    with expect_refusal(DataError, "ways.csv", "'trip'", "text", "--crs"):
+        _load(connection, csv, subject="vehicle", geom="trip", tz="UTC")
+    connection.execute("CREATE TABLE ways (vehicle text, trip text, colour text)")
+    with connection.cursor().copy("COPY ways FROM stdin CSV HEADER") as copy:
         copy.write(csv.read_bytes())
-    asked = ImportingTrajectories(dataset="d", subject="cab", time="time", geom="trip", tz="UTC")
-    report = load.import_trajectories(connection, "trips", asked)
+    asked = ImportingTrajectories(dataset="d", subject="vehicle", time="time", geom="trip", tz="UTC")
+    report = load.import_trajectories(connection, "ways", asked)
     assert (report.read, report.kept, report.quarantined) == (18, 7, LEFT_OUT)
     assert str(report.first_time) == "2008-06-04 00:00:00+00:00"
     lines = connection.execute("SELECT line FROM dbanon.quarantine ORDER BY line").fetchall()
@@ -234,6 +232,11 @@ MISTAKES = [
     "{[POINT(1 2)@1970-01-01], POINT(1 2)@1970-01-02}", "[POINT(1 2)@1970-01-01, POINT(1 x)@1970-01-02]",
     f"{shapely.to_wkb(shapely.LineString([(0, 0), (1, 1)]), hex=True)}@1970-01-01",
 ]  # fmt: skip
+
+
+def test_an_instant_without_a_zone_is_of_the_zone_that_is_named(connection: Connection) -> None:
+    query = "SELECT t FROM dbanon_internal.read_moving_instants('POINT(1 2)@2008-06-04 08:00', 'Europe/Berlin')"
+    assert connection.execute(query).fetchone() == (1212559200.0,)
 
 
 def test_a_moving_point_with_a_mistake_is_one_fix_without_a_place(connection: Connection) -> None:

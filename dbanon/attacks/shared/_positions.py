@@ -89,15 +89,15 @@ def find_last(low: int, high: int, fixes: Fixes, served: Served, times: Timetabl
     Its age is counted to the instant; the one trajectory that supplies a position is `before` and `after`.
     """
     subject, first, trajectory, slot, x, y = fixes
-    found = _make_room(low, high, served, times)
-    who, of, inside, there, east, north, before, _ = found
+    sighting = _make_room(low, high, served, times)
+    who, window, inside, there, east, north, before, _ = sighting
     person, pair = 0, 0
     # Kept true: `person` is whose fix f is, and the pairs before `pair` are those of the fixes before.
     for f in range(low, high):
         while f >= first[person + 1]:
             person += 1
         for w in range(served.window[f], served.window[f] + served.number[f]):
-            who[pair], of[pair], last = subject[person], w, f
+            who[pair], window[pair], last = subject[person], w, f
             for place in range(min(times.length, times.count - w * times.length)):
                 at = times.first + (w * times.length + place) * times.step
                 last = _move_on(slot, last, first[person], first[person + 1], at)
@@ -106,22 +106,22 @@ def find_last(low: int, high: int, fixes: Fixes, served: Served, times: Timetabl
                     east[pair, place], north[pair, place], before[pair, place] = x[last], y[last], trajectory[last]
                     there[pair, place] = at - slot[last] <= gap
             pair += 1
-    return found
+    return sighting
 
 
 @compile_kernel
 def find_between(low: int, high: int, fixes: Fixes, served: Served, times: Timetable, gap: int) -> Sighting:
     """Find positions as `find_last` does: on the line between two fixes, if these are no longer apart than `gap`."""
     subject, first, trajectory, slot, x, y = fixes
-    found = _make_room(low, high, served, times)
-    who, of, inside, there, east, north, before, _ = found
+    sighting = _make_room(low, high, served, times)
+    who, window, inside, there, east, north, before, _ = sighting
     after = before.copy()
     person, pair = 0, 0
     for f in range(low, high):
         while f >= first[person + 1]:
             person += 1
         for w in range(served.window[f], served.window[f] + served.number[f]):
-            who[pair], of[pair], last = subject[person], w, f
+            who[pair], window[pair], last = subject[person], w, f
             for place in range(min(times.length, times.count - w * times.length)):
                 at = times.first + (w * times.length + place) * times.step
                 last = _move_on(slot, last, first[person], first[person + 1], at)
@@ -142,7 +142,7 @@ def find_between(low: int, high: int, fixes: Fixes, served: Served, times: Timet
                         after[pair, place] = trajectory[ahead]
                         there[pair, place] = True
             pair += 1
-    return Sighting(who, of, inside, there, east, north, before, after)
+    return Sighting(who, window, inside, there, east, north, before, after)
 
 
 @compile_kernel

@@ -108,7 +108,7 @@ def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: T
     place : int64[n, T]
         Along the Hilbert curve.
     plain : Sets
-        Of `symmetric`. The same objects are published.
+        Of `draw_symmetric`. The same objects are published.
 
     Returns
     -------
@@ -435,7 +435,7 @@ def _swap(facts: _Facts, member: Int) -> None:
 
 @compile_kernel
 def _find_suitable(facts: _Facts, state: _State, i: int, g: int, tried: _Tried) -> None:
-    """Find the groups beside g to which i would bring least."""
+    """Find the groups except g to which i would bring least."""
     tried.fit[:], tried.group[:] = np.inf, -1
     # Kept true, as in `_find_promising` and `_find_room`: group[at] has the score fit[at], the least first, and -1
     # comes after all.
@@ -524,7 +524,7 @@ def _describe(facts: _Facts, state: _State, g: int) -> None:
 
 @compile_kernel
 def _insert_score(scores: Float, score: float) -> int:
-    """Insert into a short ascending list, after equal ones; where, or -1 where it is too long already."""
+    """Insert into a short ascending list, after equal ones; where, or -1 if it is no less than the last."""
     at = len(scores) - 1
     if score >= scores[at]:
         return -1
