@@ -1,4 +1,4 @@
-"""Tables in memory, tracks and moving points in the database: each is stored as the same fixes of a file would be."""
+"""Tables in memory and tracks are stored as the same fixes of a file would be; moving points come from tables alone."""
 
 import json
 from pathlib import Path
