@@ -1,5 +1,5 @@
--- Helpers go that nothing stored uses, and are written anew below: PostgreSQL replaces no function by one whose arguments have other names
--- or whose columns are others. What is used stays, and is replaced.
+-- Drops the helpers that no view, trigger or other function depends on. The files below write them anew. PostgreSQL cannot replace a
+-- function if its arguments get other names or its result gets other columns. Other helpers stay, and are replaced.
 
 DO $$
 DECLARE

@@ -185,10 +185,10 @@ BEGIN
     PERFORM dbanon_internal.show_source(query);
     BEGIN
         SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
-        -- From inside out: the row with its number; who and where; what is wrong with it, its reason; what is kept of it. Good rows have no
-        -- content: report_rows, which says how far the load is, gives NULL. raw_cell is the text of a moving point that cannot be read.
-        -- OFFSET 0 keeps the planner from computing an expression once for each use of it. The path is for what
-        -- the source may call (12_source); nothing that stands here is looked up by it.
+        -- From inside out, the subqueries number the rows, read who and where, and find what is wrong with each row. A good row has no content:
+        -- report_rows, which says how far the load is, gives NULL. raw_cell is the text of a moving point that cannot be read. OFFSET 0 keeps
+        -- the planner from computing an expression once for each use of it. The source may call functions of PostGIS by the search path
+        -- (12_source); nothing that stands here does.
         INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content, repeated)
         SELECT 0, jud.line, jud.subject, jud.trip, jud.t, jud.x, jud.y, CASE WHEN NOT dbanon_internal.is_point(jud.raw_geom) THEN jud.raw_geom END, jud.reason,
             CASE WHEN jud.reason IS NOT NULL THEN dbanon_internal.copy_cells(names, ARRAY[

@@ -275,7 +275,7 @@ BEGIN
             bit_or(sta.flags) AS flags
         FROM statement sta GROUP BY sta.comparison, sta.example
     ), class AS NOT MATERIALIZED (
-        -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks. Who has the same
+        -- People of whom a release says nothing are candidates for one another, and for nobody of whom it speaks. Who has the same
         -- key_after has the same key_before and flags, so min() gives these: few columns to tell classes by keep the table of them small.
         SELECT kno.comparison, kno.key_after, min(kno.key_before) AS key_before, min(kno.flags) AS flags, max(kno.k_before) AS k_before, sum(kno.n) AS size,
             min(kno.example) AS example
@@ -296,7 +296,7 @@ BEGIN
                           WHERE known.release_id = measure_candidates.new_release) END AS k_now
               FROM alike JOIN earlier ON earlier.comparison = alike.comparison AND earlier.key_before = alike.key_before) cla
     ), named AS (
-        -- Asked for where the caller adds up comparisons, and must not count a person twice. Of outcomes that share all these, all people.
+        -- Names are for a caller that adds up comparisons and must not count a person twice. Outcomes with the same numbers share a row.
         SELECT judged.comparison, judged.k_before, judged.k_now, judged.n_after, array_agg(coalesce(mem.person, kno.example)) AS people
         FROM judged
         JOIN class ON class.comparison = judged.comparison AND class.key_before = judged.key_before AND class.flags = judged.flags

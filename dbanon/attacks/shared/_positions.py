@@ -21,7 +21,7 @@ class Fixes(NamedTuple):
 
 
 class Served(NamedTuple):
-    """The windows that each fix serves first of its subject's."""
+    """The windows that each fix is the first of its subject's to serve."""
 
     window: Int  # [n]: the first of them
     number: Int  # [n]: how many, which may be 0
@@ -147,7 +147,7 @@ def find_between(low: int, high: int, fixes: Fixes, served: Served, times: Timet
 
 @compile_kernel
 def _make_room(low: int, high: int, served: Served, times: Timetable) -> Sighting:
-    """Make room for the windows that some fixes serve; nobody is anywhere yet, and no window has any instant."""
+    """Make room for the windows that some fixes serve; nobody is anywhere yet. `before` is `after`, too."""
     pairs = 0
     for f in range(low, high):
         pairs += served.number[f]
