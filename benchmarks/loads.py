@@ -5,7 +5,8 @@ plain side is what a careful script would do: rows read one by one, inserted in 
 at the end. It is measured on the first million rows of the last file, against dbanon on the same rows. With
 ``frames`` as the first argument the same fixes, 2,000,000 or another number, are loaded from files and from
 tables in memory; the arguments after that choose among the sources. With ``again`` rows that are known are loaded with
-``mode => 'new'``, with this checkout and with each other whose directory is named, by turns.
+``mode => 'new'``, and with ``rejected`` rows of which a third cannot be kept, with this checkout and with each other
+whose directory is named, by turns.
 """
 
 import csv
@@ -131,12 +132,51 @@ SELECT rows_read, rows_kept, known FROM dbanon.import_trajectories('public.gps',
 """
 
 
-def compare_checkouts(others: Sequence[str]) -> None:
-    """Run `load_again` with the package of each checkout, each twice."""
-    print(f"{'checkout':>12} {'people':>7} {'fixes each':>11} {'known':>8} {'load s':>7} {'again s':>20} {'CPU s':>20}")
+REJECTED = """
+CREATE TABLE public.gps_bad AS
+    SELECT CASE WHEN n % 12 = 0 THEN NULL ELSE cab END AS cab, CASE WHEN n % 12 = 3 THEN NULL ELSE ts END AS ts,
+        CASE WHEN n % 12 = 6 THEN 'NaN' ELSE lon END AS lon, CASE WHEN n % 12 = 9 THEN 91 ELSE lat END AS lat
+    FROM (SELECT *, row_number() OVER () AS n FROM public.gps) numbered
+"""
+LOAD_REJECTED = """
+SELECT rows_read, rows_kept FROM dbanon.import_trajectories('public.gps_bad', dataset => %s, subject => 'cab',
+    time_column => 'ts', x => 'lon', y => 'lat')
+"""
+
+
+def compare_checkouts(job: str, others: Sequence[str]) -> None:
+    """Run a job of this program with the package of each checkout, each twice."""
+    columns = {
+        "again": f"{'people':>7} {'fixes each':>11} {'known':>8} {'load s':>7} {'again s':>20} {'CPU s':>20}",
+        "rejected": f"{'read':>9} {'kept':>9} {'seconds':>34} {'CPU s':>34}",
+    }
+    print(f"{'checkout':>12} {columns[job]}")
     for place in [*others, str(Path(__file__).parents[1])] * 2:
-        cost = run_python(__file__, "again_here", environment={"PYTHONPATH": place})
+        cost = run_python(__file__, f"{job}_here", environment={"PYTHONPATH": place})
         print(cost.printed, end="", flush=True)
+
+
+def load_rejected(people: int, fixes: int) -> None:
+    """Load the same rows five times, of which four twelfths cannot be kept; CPU is the session's."""
+    with run_private_server() as (server, _):
+        schema.upgrade(server.url)
+        with psycopg.connect(server.url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+            connection.execute(PATHS, {"people": people, "fixes": fixes})
+            connection.execute(REJECTED)
+            costs = [time_statement(connection, LOAD_REJECTED, [f"bad {time}"]) for time in range(5)]
+    (read, kept), _, _ = costs[0]
+    wall, used = ("".join(f"{cost[column]:>7.2f}" for cost in costs) for column in (1, 2))
+    place = Path(schema.__file__).parents[2].name
+    print(f"{place:>12} {read:>9,} {kept:>9,} {wall} {used}", flush=True)
+
+
+def time_statement(
+    connection: psycopg.Connection, statement: str, parameters: Sequence[object] | None = None
+) -> tuple[tuple, float, float]:
+    """Execute a statement of one row; the row, seconds and the session's seconds of CPU."""
+    began, cpu = time.perf_counter(), read_cpu_s(connection)
+    row = connection.execute(statement, parameters).fetchone()
+    return row, time.perf_counter() - began, read_cpu_s(connection) - cpu
 
 
 def load_again(people: int, fixes: int, last: int) -> None:
@@ -145,16 +185,14 @@ def load_again(people: int, fixes: int, last: int) -> None:
         schema.upgrade(server.url)
         with psycopg.connect(server.url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
             connection.execute(PATHS, {"people": people, "fixes": fixes})
-            seconds = []
-            for since in (0, *[1767571200 + (fixes - last) * 60] * 3):
-                began, cpu = time.perf_counter(), read_cpu_s(connection)
-                row = connection.execute(AGAIN, [since]).fetchone()
-                seconds.append((time.perf_counter() - began, read_cpu_s(connection) - cpu))
-            if row != (people * last, 0, people * last):
-                raise SystemExit(f"rows were not known: {row}")
-    wall, used = ("".join(f"{each:>7.2f}" for each in column[1:]) for column in zip(*seconds, strict=True))
+            times = (0, *[1767571200 + (fixes - last) * 60] * 3)
+            (_, load_s, _), *costs = [time_statement(connection, AGAIN, [since]) for since in times]
+    row = costs[-1][0]
+    if row != (people * last, 0, people * last):
+        raise SystemExit(f"rows were not known: {row}")
+    wall, used = ("".join(f"{cost[column]:>7.2f}" for cost in costs) for column in (1, 2))
     place = Path(schema.__file__).parents[2].name
-    print(f"{place:>12} {people:>7,} {fixes:>11,} {people * last:>8,} {seconds[0][0]:>7.1f} {wall} {used}", flush=True)
+    print(f"{place:>12} {people:>7,} {fixes:>11,} {people * last:>8,} {load_s:>7.1f} {wall} {used}", flush=True)
 
 
 def read_cpu_s(connection: psycopg.Connection) -> float:
@@ -163,8 +201,11 @@ def read_cpu_s(connection: psycopg.Connection) -> float:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["again"]:
-        compare_checkouts(sys.argv[2:])
+    if sys.argv[1:2] in (["again"], ["rejected"]):
+        compare_checkouts(sys.argv[1], sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["rejected_here"]:
+        load_rejected(2_000, 300)
         return
     if sys.argv[1:2] == ["again_here"]:
         load_again(10_000, 220, 21)
