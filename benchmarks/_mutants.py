@@ -8,6 +8,7 @@ own first. What lives is printed with its line: it is equivalent, or a test is m
 
 import argparse
 import ast
+import os
 import random
 import re
 import shutil
@@ -137,7 +138,11 @@ def list_tests(root: Path, file: str) -> list[str]:
 def _run_tests(copy: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
     options = ["-q", "-x", "-p", "no:cacheprovider", "--all", "-m", "not stress and not papers", "-n", "0"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
-    return subprocess.run(command, cwd=copy, capture_output=True, check=False, timeout=TIMEOUT_S, text=True)
+    # A statement that a mistake keeps from ending does not outlive its test for long.
+    limited = {**os.environ, "PGOPTIONS": f"-c statement_timeout={TIMEOUT_S}s"}
+    return subprocess.run(
+        command, cwd=copy, env=limited, capture_output=True, check=False, timeout=TIMEOUT_S, text=True
+    )
 
 
 def is_caught(mutant: Mutant, copy: Path) -> bool:

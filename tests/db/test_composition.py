@@ -459,6 +459,20 @@ def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: p
     assert card["overlap"]["within_a_day"] == {"hidden_here": 5, "shown_here": 0}
 
 
+def test_whom_one_that_stands_alone_hides_is_counted_though_others_have_groups(own: psycopg.Connection) -> None:
+    run = write_run(own, Release(5, (Group(1, 2, LOW, alone=True), Group(0, 1, LOW))))
+    own.execute("UPDATE dbanon.run SET method = 'mob', algorithm = 'symmetric' WHERE run_id = %s", [run])
+    own.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " VALUES (%s, 'mob', true, dbanon_internal.compute_run_digest(%s))",
+        [run, run],
+    )
+    publish(own, write_snapshot(own, HIGH, at_s=9 * 86400), "with_groups")
+    publish(own, run, "alone")
+    publish(own, write_snapshot(own, HIGH, at_s=3600), "at_nine")  # it shows the five
+    assert read_recorded(own, "at_nine")[0] == {"within_a_day": {"hidden_here": 0, "shown_here": 5}}
+
+
 def test_where_nothing_breaks_the_greatest_promise_is_said(own: psycopg.Connection) -> None:
     publish(own, write_verified(own, Release(3, (Group(0, 2, LOW),))), "lows")
     _, smallest, k, people = measure_run(own, write_verified(own, Release(5, (Group(0, 2, HIGH),))))

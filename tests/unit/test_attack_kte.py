@@ -159,6 +159,19 @@ def test_data_outside_since_and_until_are_not_looked_at():
     assert find_broken(release)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "is_time"),
+    [(-1e12, 60.0, True), (-1e12 - 1, 60.0, False), (0.0, 1e12, True), (0.0, 1e12 + 1, False)],
+)
+def test_rows_of_times_that_are_no_unix_seconds_are_refused_and_not_looked_at(start, end, is_time):
+    release = publish_pairs()
+    rows = attack(release.make_evidence()).figures["rows"]
+    row = release.of(release.records()[0])[0]
+    row.start, row.end = start, end
+    assert "period" in find_broken(release)
+    assert attack(release.make_evidence()).figures["rows"] == rows - (not is_time)
+
+
 # Tampered ones.
 
 
