@@ -163,7 +163,7 @@ def load_rejected(people: int, fixes: int) -> None:
         with psycopg.connect(server.url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
             connection.execute(PATHS, {"people": people, "fixes": fixes})
             connection.execute(REJECTED)
-            costs = [time_statement(connection, LOAD_REJECTED, [f"bad {time}"]) for time in range(5)]
+            costs = [time_statement(connection, LOAD_REJECTED, [f"bad {number}"]) for number in range(5)]
     (read, kept), _, _ = costs[0]
     wall, used = ("".join(f"{cost[column]:>7.2f}" for cost in costs) for column in (1, 2))
     place = Path(schema.__file__).parents[2].name
