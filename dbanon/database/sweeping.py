@@ -157,6 +157,7 @@ def _list_combinations(
     made = []
     for given in options.list_combinations():
         checked = stored.complete_params(connection, family.name, algorithm, given)
+        stored.demand_needs(connection, dataset.name, family.name, checked, is_allowed=options.allow_no_requests)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
         key = evaluation_store.Key(
@@ -225,7 +226,11 @@ class _Work:
             )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
-        options = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params)
+        # Of a sample that has none by chance, it is known already that its dataset has some.
+        allowed = self.options.allow_no_requests or self.options.sample is not None
+        options = Submitting(
+            dataset=self.dataset, algorithm=self.algorithm, params=one.params, allow_no_requests=allowed
+        )
 
         def submit(connection: Connection) -> int:
             run_id = queue.submit_run(connection, self.family.name, options)

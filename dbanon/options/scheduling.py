@@ -169,6 +169,10 @@ class AddingJob(OfSource):
     owner: Annotated[
         str | None, Option("Role that runs the job. This login must be allowed to become it. Default: this login.")
     ] = None
+    allow_no_requests: Annotated[
+        bool | None,
+        Option("Add a job that hides senders although its dataset has no request, and none is loaded. Default: no."),
+    ] = None
     read_dsn: Annotated[
         str | None,
         Option(

@@ -27,6 +27,7 @@ _OWN_ERRORS = {
     "DA012": DataError,
     "DA021": ParameterError,
     "DA022": SchemaMismatch,
+    "DA024": DataError,
 }
 _NO_SCHEMA_SENTENCE = (
     "The database must hold dbanon's schema. Got one without it, or of an older program. Run `dbanon db upgrade`."

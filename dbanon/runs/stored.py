@@ -133,6 +133,14 @@ def complete_params(connection: Connection, method: str, algorithm: str, params:
     return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, make_jsonb(params)]))
 
 
+def demand_needs(
+    connection: Connection, dataset: str, method: str, params: Mapping[str, Any], *, is_allowed: bool
+) -> None:
+    """Raise `DataError` if a dataset lacks what a method hides; `is_allowed`: but for requests."""
+    query = "SELECT dbanon_internal.demand_needs(dbanon_internal.demand_dataset(%s), %s, %s, %s::text[])"
+    connection.execute(query, [dataset, method, make_jsonb(params), ["requests"] if is_allowed else []])
+
+
 def has_rows(connection: Connection, run_id: int) -> bool:
     """Whether a run has stored rows."""
     return bool(fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))
@@ -162,8 +170,8 @@ def plan_run(connection: Connection, method: str, options: Planning) -> tuple[Pl
     limits.
     """
     rows = connection.execute(
-        "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
-        [options.dataset, method, make_jsonb(options.params or {}), options.algorithm],
+        "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s, %s)",
+        [options.dataset, method, make_jsonb(options.params or {}), options.algorithm, options.allow_no_requests],
     ).fetchall()
     return tuple(
         PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)
