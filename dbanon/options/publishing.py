@@ -28,7 +28,7 @@ class Allowing:
     """What a run may do without."""
 
     allow_no_requests: Annotated[
-        bool, Option("Run a method that hides senders although there is no request. It then hides no person.")
+        bool, Option("Hide senders although there is no request. Then no person is hidden.")
     ] = False
 
 

@@ -171,7 +171,7 @@ class AddingJob(OfSource):
     ] = None
     allow_no_requests: Annotated[
         bool | None,
-        Option("Add a job that hides senders although its dataset has no request, and none is loaded. Default: no."),
+        Option("Hide senders although no request comes. Default: no."),
     ] = None
     read_dsn: Annotated[
         str | None,

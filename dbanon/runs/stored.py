@@ -175,8 +175,28 @@ def plan_run(connection: Connection, method: str, options: Planning) -> tuple[Pl
     ).fetchall()
     return tuple(
         PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)
-        for item, value, exact, note in rows
+        for item, value, exact, note in ((*row[:3], sqlstate.adapt_to_command_line(row[3])) for row in rows)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A row of ``dbanon.choose_method``: a method that fits a dataset. `cost` says what it costs there, if measured."""
+
+    method: str
+    algorithm: str
+    params: Mapping[str, Any]
+    hides: str
+    facts: str
+    publish_as: str
+    statement: str
+    cost: str = "not measured"
+
+
+def choose_method(connection: Connection, dataset: str) -> tuple[Choice, ...]:
+    """Ask the database which methods promise something for a dataset; raises `DataError` if none does."""
+    with connection.cursor(row_factory=class_row(Choice)) as cursor:
+        return tuple(cursor.execute("SELECT * FROM dbanon.choose_method(%s)", [dataset]))
 
 
 def delete_rows(connection: Connection, run_id: int) -> None:

@@ -71,8 +71,10 @@ BEGIN
         CASE lacking WHEN 'people' THEN 'two people' WHEN 'pois' THEN 'points of interest in its cells' WHEN 'sites' THEN 'sites within 10 km of people'
                      WHEN 'quasi_identifiers' THEN 'quasi-identifiers at times at which their people are seen' ELSE lacking END,
         CASE WHEN is_timed THEN ' in the time of the run' ELSE '' END);
-    remedy := CASE WHEN is_timed THEN 'Load some, or choose another time' ELSE 'Load some' END || coalesce('. Or take ' || others, '')
-        || CASE lacking WHEN 'requests' THEN '. Or give allow_no_requests => true, which hides no person.' ELSE '.' END;
+    remedy := concat_ws(' ', format('Load some: SELECT * FROM dbanon.import_%s(...).', CASE lacking WHEN 'people' THEN 'trajectories' ELSE lacking END),
+        CASE WHEN is_timed THEN 'Or choose another time.' END,
+        CASE WHEN others IS NOT NULL THEN format('Or take %s.', others) END,
+        CASE lacking WHEN 'requests' THEN 'Or give allow_no_requests => true, which hides no person.' END);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_lack IS

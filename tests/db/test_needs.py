@@ -82,13 +82,15 @@ def test_a_method_is_refused_where_there_is_nothing_that_it_hides(ten: psycopg.C
     assert method in said
     assert "'ten'" in said
     assert WORDS[method] in said
-    assert ("kte" in said.split("Load some")[1]) is (method != "kte")
+    assert ("kte" in said.split("Load some", 1)[1]) is (method != "kte")
+    [proposed] = re.findall(r"`dbanon (load [a-z-]+)`", said)
+    assert proposed.split()[1] == {"kte": "trajectories", "semantic": "pois"}.get(method, WORDS[method])
     ten.execute(LOAD[method])
     assert submit(ten, method, params=asked)
     assert plan(ten, method, params={"k": 2, **asked}).value == 0
 
 
-@tries(", or choose another time", "Or take ", "allow_no_requests => true")
+@tries("Or choose another time", "Or take %s", "allow_no_requests => true")
 def test_each_remedy_is_taken(ten: psycopg.Connection) -> None:
     later = {"k": 5, "since": BEGIN_S + 60}  # the requests were sent before
     said = fail(ten, "tp-aware", params=later)
