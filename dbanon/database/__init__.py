@@ -152,11 +152,12 @@ class Database(Datasets):
         The costs are measured on `sample` people, drawn at random, where this login and machine may compute.
         """
         with translate_errors():
+            choices = stored.choose_method(self.connection, dataset)
             if not self._may_compute():
-                return stored.choose_method(self.connection, dataset)
-            from dbanon.database.sweeping import choose_methods  # with Numba
+                return choices
+            from dbanon.database.sweeping import measure_cost  # with Numba
 
-            return choose_methods(self, dataset, sample)
+            return tuple(replace(one, cost=measure_cost(self, dataset, one, sample)) for one in choices)
 
     @needs("compute")
     @finish_progress

@@ -109,18 +109,10 @@ class Algorithm:
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """What a dataset must have, so that a family promises anything.
+    """What a dataset must have (of people: two), so that a family promises anything, and what the family `hides`.
 
-    Attributes
-    ----------
-    input : {"requests", "sites", "quasi_identifiers", "pois", "people"}
-        People: two of them. Points of interest count in cells, sites in reach of people, others in the run's time.
-    hides : str
-        What the family hides, as in ``tp-aware hides ...``.
-    unless : mapping
-        Parameters with which it promises something without, as they are stored.
-    without : str
-        What a run, its release and its page say if none is published.
+    With the stored parameters `unless`, it promises something without. `without` is what a run, its release and its
+    page say if none is published.
     """
 
     input: Literal["requests", "sites", "quasi_identifiers", "pois", "people"]
@@ -268,8 +260,8 @@ class Method:
             *("every", "window", "notices", "totals", "reasons"),
         )
         proposed = {"algorithm": self.algorithms[0].name, "params": {}, **self.proposed}
-        asked = {"requires": dataclasses.asdict(self.requires), "proposed": proposed}
-        return {"days": self.has_days} | asked | {name: getattr(self, name) for name in names}
+        required = {"requires": dataclasses.asdict(self.requires), "proposed": proposed}
+        return {"days": self.has_days} | required | {name: getattr(self, name) for name in names}
 
     @property
     def parameters(self) -> type[Any]:

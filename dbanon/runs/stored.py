@@ -133,14 +133,6 @@ def complete_params(connection: Connection, method: str, algorithm: str, params:
     return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, make_jsonb(params)]))
 
 
-def demand_needs(
-    connection: Connection, dataset: str, method: str, params: Mapping[str, Any], *, is_allowed: bool
-) -> None:
-    """Raise `DataError` if a dataset lacks what a method hides; `is_allowed`: but for requests."""
-    query = "SELECT dbanon_internal.demand_needs(dbanon_internal.demand_dataset(%s), %s, %s, %s::text[])"
-    connection.execute(query, [dataset, method, make_jsonb(params), ["requests"] if is_allowed else []])
-
-
 def has_rows(connection: Connection, run_id: int) -> bool:
     """Whether a run has stored rows."""
     return bool(fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))

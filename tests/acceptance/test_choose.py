@@ -92,6 +92,15 @@ def test_what_each_method_costs_is_measured_on_a_sample_if_it_suffices(database:
         )
 
 
+def test_a_sweep_of_what_promises_nothing_is_refused(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        require_requests(owner)
+    load(database, tmp_path / "fixes.csv", "d")
+    words = ("sweep", "tp-aware", "--dataset", "d", "-p", "k=2,5", "--sample", "10")
+    demand_refused(call(database, *words), 3, "'d'", "no requests", "--allow-no-requests")
+    demand_done(call(database, *words, "--allow-no-requests"))
+
+
 def test_a_plan_is_of_one_method_or_of_the_choice(database: str, tmp_path: Path) -> None:
     load(database, tmp_path / "fixes.csv", "alone", people=1)
     demand_refused(call(database, "plan", "--choose", "--dataset", "alone"), 3, "'alone'", "1 person", "0 requests")
