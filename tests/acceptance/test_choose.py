@@ -12,6 +12,7 @@ from tests.acceptance import workers
 from tests.acceptance.commands import call, demand_done, read_json
 from tests.db.methods import require_requests
 from tests.facts import demand_refused
+from tests.hints import tries
 
 pytestmark = pytest.mark.db
 START_S = 1_212_566_400
@@ -101,9 +102,14 @@ def test_a_sweep_of_what_promises_nothing_is_refused(database: str, tmp_path: Pa
     demand_done(call(database, *words, "--allow-no-requests"))
 
 
+@tries("Name a method, or add --choose")
 def test_a_plan_is_of_one_method_or_of_the_choice(database: str, tmp_path: Path) -> None:
     load(database, tmp_path / "fixes.csv", "alone", people=1)
     demand_refused(call(database, "plan", "--choose", "--dataset", "alone"), 3, "'alone'", "1 person", "0 requests")
-    demand_refused(call(database, "plan", "--dataset", "alone"), 2, "--choose")
+    load(database, tmp_path / "fixes.csv", "two", people=2)
+    words = ("plan", "--dataset", "two")
+    demand_refused(call(database, *words), 2, "--choose")
+    for added in ("--choose", "kte"):
+        demand_done(call(database, *words, added))
     demand_refused(call(database, "plan", "kte", "--choose", "--dataset", "alone"), 2, "--choose")
     demand_refused(call(database, "plan", "--choose", "--dataset", "nothing"), 2, "'nothing'", "'alone'")
