@@ -116,6 +116,16 @@ def test_the_largest_is_taken_and_one_more_is_refused(name):
         take(largest + 1)
 
 
+@pytest.mark.parametrize(
+    "grid", [{"grid_m": n} for n in (0.0, -1.0, np.nan, np.inf)] + [{"grid_s": n} for n in (0, -1)]
+)
+def test_grids_that_are_no_positive_numbers_are_refused_by_all_attacks(grid):
+    evidence = make_evidence((0, 0, 0))
+    run_statements.demand_sane(evidence)
+    with pytest.raises(run_statements.UndecidableError):
+        run_statements.demand_sane(replace(evidence, trajectories=replace(evidence.trajectories, **grid)))
+
+
 def search_for_first(holds):
     """Find the records that the first person fits, who is known in one cell always; which rows hold it: bool[n, T]."""
     n, times = holds.shape
