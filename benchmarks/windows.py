@@ -346,6 +346,20 @@ def find_fitting(groups: Groups, places: np.ndarray, times: np.ndarray) -> np.nd
     return fits
 
 
+def guess_place(groups: Groups, fits: np.ndarray, known: np.ndarray, nearest: np.ndarray, other: float) -> np.ndarray:
+    """Guess where a person was at another time: near the place known, within rows of the groups that fit.
+
+    A group weighs less the larger its row at the known time is, and the further she would have had to go.
+    """
+    places, weights = [], []
+    for rows in (groups.rows[number] for number in np.flatnonzero(fits)):
+        then, at = (rows[max(np.searchsorted(rows[:, 0], time, "right") - 1, 0), 2:] for time in (known[0], other))
+        places.append(np.clip(nearest, at[:2], at[2:]))
+        far = np.hypot(*(places[-1] - nearest)) / (2 * abs(other - known[0]) + 100)
+        weights.append(np.exp(-far) / np.prod(np.maximum(then[2:] - then[:2], CELL_M)))
+    return np.average(places, axis=0, weights=weights)
+
+
 def print_instants(data: Trajectories, setting: Setting, instants: int, windows: int) -> None:
     groups, length_s = setting.groups, setting.minutes * 60
     rng = np.random.default_rng(SEED)
@@ -368,21 +382,18 @@ def print_instants(data: Trajectories, setting: Setting, instants: int, windows:
             fitting.append(candidates.sum())
             fits &= (one.of >= 0) & candidates[np.maximum(one.of, 0)]
             other = rng.choice(own)
-            nearest = place(data, person, known[[np.abs(known - other).argmin()]])[0]
+            seen = place(data, person, known)
+            nearest = np.array([np.interp(other, known, seen[:, axis]) for axis in (0, 1)])
+            known = known[[np.abs(known - other).argmin()]]
             true = place(data, person, np.array([other]))[0]
-            boxes = [
-                rows[max(np.searchsorted(rows[:, 0], other, "right") - 1, 0), 2:]
-                for rows, good in zip(one.rows, candidates, strict=True)
-                if good
-            ]
-            guess = np.mean([np.clip(nearest, box[:2], box[2:]) for box in boxes], axis=0)
+            guess = guess_place(one, candidates, known, nearest, other)
             without.append(np.hypot(*(nearest - true)))
             released.append(np.hypot(*(guess - true)))
         people.append(fits.sum())
         alone.append(fits.sum() == 1)
     print(
         f"| {setting.title} | {instants} x {windows} | {np.median(fitting):.1f} | {np.median(people):.0f} "
-        f"({100 * np.mean(alone):.0f} %) | {np.mean(without):,.0f}, {np.mean(released):,.0f} |",
+        f"({100 * np.mean(alone):.0f} %) | {np.median(without):,.0f}, {np.median(released):,.0f} |",
         flush=True,
     )
 
