@@ -11,8 +11,8 @@ from dbanon.attacks.kte import _windows
 from dbanon.attacks.mob import _run_statements as mob_rules
 from dbanon.attacks.mob import _search
 from dbanon.attacks.mob._rows import Own, Positions, Shown
-from dbanon.attacks.semantic import _run_statements as semantic_rules
 from dbanon.attacks.semantic import _regions, _units
+from dbanon.attacks.semantic import _run_statements as semantic_rules
 from dbanon.attacks.shared import run_statements
 from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_region_cells
 from dbanon.attacks.shared.replay import Timetable, select_slots
