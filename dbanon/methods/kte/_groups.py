@@ -6,8 +6,10 @@ the groups that were found. Costs of pairs come from `_pairs`, candidates from a
 from `_near`.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,43 +26,108 @@ _MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
 _EXCHANGE_CANDIDATES = 8  # groups of candidates that an exchange is tried with
 
 
+class _Window(NamedTuple):
+    """The subjects of a window."""
+
+    begin: int  # of the subjects of all windows, the first
+    samples: Samples
+    order: Int  # [n]: its subjects in the run's order
+    rng: np.random.Generator
+
+
 def group(
     samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, improve: bool = True, tasks: Tasks = SERIAL_TASKS
 ) -> Int:
-    """Partition subjects into groups of at least k at small total cost of merging each.
+    """Partition the subjects of each window into groups of at least k at small total cost of merging each.
 
     Parameters
     ----------
     rank : int64[codes]
-        Place of each subject, by its code, in the run's order: it decides between equals.
+        Place of each subject, by its code, in the run's order: it decides between equals. Windows have orders of their
+        own, which are drawn.
     improve : bool
         Exchange subjects between groups after they are formed greedily.
     tasks : Tasks
-        Does the blocks.
+        Does windows, many small ones at once, and the blocks of large ones.
 
     Returns
     -------
     int64[s]
-        Number of the group of each subject, by the least rank of its members; -1 for all where there are fewer than k.
+        Number of the group of each subject, by window and the least place in the order of its members; -1 for all of a
+        window where there are fewer than k.
 
     Notes
     -----
     Greedy: of the pairs that are left, the cheapest, joined by those who add least in pairs, until it has k. The last
     subjects, fewer than k, join the groups they cost least. Exchanges: for k = 2, alternating chains of pairs; else,
     and for groups of more than k, subjects of two groups, where the merges of both become cheaper. O(s) time and memory
-    beyond `_blocks.MAX_BLOCK_SUBJECTS` subjects.
+    beyond `_blocks.MAX_BLOCK_SUBJECTS` subjects. Groups of a window depend on nothing of the others.
     """
-    order = np.argsort(rank[samples.subject], kind="stable")
-    n = len(order)
-    groups = np.full(n, -1, np.int64)
-    if n < max(k, 1):
-        return groups
-    if n <= _blocks.MAX_BLOCK_SUBJECTS:
-        numbered = _form(_select_samples(samples, order), k, improve, rng)
-    else:
-        numbered = _group_in_blocks(samples, order, k, improve, rng, tasks)
-    groups[order] = np.unique(_find_first_places(numbered), return_inverse=True)[1]
+    windows = [window for window in _list_windows(samples, rank, rng) if len(window.order) >= max(k, 1)]
+    batches = _batch_windows([window for window in windows if len(window.order) <= _blocks.MAX_BLOCK_SUBJECTS])
+    work = ((*_join_windows(batch), k, improve, [window.rng for window in batch]) for batch in batches)
+    # A single one has all threads.
+    made = _map_blocks(tasks, _form_windows, work) if len(batches) > 1 else tasks.map(_form_windows, work)
+    formed = chain.from_iterable(made)
+    groups, count = np.full(len(samples.subject), -1, np.int64), 0
+    for window in windows:
+        if len(window.order) <= _blocks.MAX_BLOCK_SUBJECTS:
+            numbered = next(formed)
+        else:
+            numbered = _group_in_blocks(window.samples, window.order, k, improve, window.rng, tasks)
+        own = np.unique(_find_first_places(numbered), return_inverse=True)[1]
+        groups[window.begin + window.order] = own + count
+        count += own.max() + 1
     return groups
+
+
+def _list_windows(samples: Samples, rank: Int, rng: np.random.Generator) -> Iterator[_Window]:
+    ends = samples.window_ends.tolist()
+    if samples.window is None:
+        yield _Window(0, samples, np.argsort(rank[samples.subject], kind="stable"), rng)
+        return
+    key = int(rng.integers(1 << 62))
+    for begin, end in pairwise(ends):
+        offset = samples.offset[begin : end + 1]
+        there = slice(offset[0], offset[-1])
+        own = replace(
+            samples, subject=samples.subject[begin:end], offset=offset - offset[0], window=None, window_s=None,
+            slot=samples.slot[there], x=samples.x[there], y=samples.y[there],
+        )  # fmt: skip
+        # By its number, so that a window has the same groups whichever others there are.
+        drawn = np.random.default_rng([key, int(samples.window[begin]) % (1 << 64)])
+        yield _Window(begin, own, draw_order(rank[own.subject], drawn), drawn)
+
+
+def draw_order(rank: Int, rng: np.random.Generator) -> Int:
+    """Draw the order of the subjects of a window, given their places in the run's: int64[n]."""
+    # In one order for all windows, a reader of several learns from ties who is early in it.
+    return np.argsort(rank, kind="stable")[rng.permutation(len(rank))]
+
+
+def _batch_windows(windows: list[_Window]) -> list[list[_Window]]:
+    """Put windows that follow each other into batches of about a block of subjects: each takes long enough for a task."""
+    number = np.cumsum([len(window.order) for window in windows]) // _blocks.MAX_BLOCK_SUBJECTS
+    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(windows)]
+    return [windows[low:high] for low, high in pairwise(cuts) if low < high]
+
+
+def _join_windows(windows: list[_Window]) -> tuple[Stretches, Int]:
+    """Samples of windows, each in its order, and how many subjects each has."""
+    each = [_select_samples(window.samples, window.order) for window in windows]
+    length = np.concatenate([[0], *(np.diff(one.offset) for one in each)])
+    slot, x, y = (np.concatenate([one[column] for one in each]) for column in (1, 2, 3))
+    return Stretches(np.cumsum(length), slot, x, y), np.array([len(window.order) for window in windows])
+
+
+def _form_windows(samples: Stretches, people: Int, k: int, improve: bool, rngs: list[np.random.Generator]) -> list[Int]:
+    """Form groups of each of some windows: a task."""
+    numbered = []
+    for (low, high), rng in zip(pairwise([0, *np.cumsum(people).tolist()]), rngs, strict=True):
+        offset = samples.offset[low : high + 1]
+        slot, x, y = (values[offset[0] : offset[-1]] for values in samples[1:])
+        numbered.append(_form(Stretches(offset - offset[0], slot, x, y), k, improve, rng))
+    return numbered
 
 
 def _group_in_blocks(
