@@ -1,5 +1,6 @@
 """k-merge in windows: each has groups and records of its own, as if there were no other."""
 
+import dataclasses
 import random
 from collections import defaultdict
 from fractions import Fraction
@@ -8,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dbanon.attacks.kte import attack, read
+from dbanon.attacks.kte import attack
 from dbanon.base.errors import DbanonError, InfeasibleError, ParameterError
 from dbanon.methods import METHODS
 from dbanon.methods.kte import _blocks, _groups, _k_merge, _rows
@@ -16,7 +17,15 @@ from tests.contract.test_methods import is_same
 from tests.contract.test_tasks_of_methods import Elsewhere
 from tests.facts import demand_named
 from tests.unit import small_worlds
-from tests.unit.kte_evidence import GRID_M, GRID_S, draw_world, make_trajectories
+from tests.unit.kte_evidence import (
+    GRID_M,
+    GRID_S,
+    draw_world,
+    find_broken,
+    make_trajectories,
+    publish_groups,
+    publish_windows,
+)
 
 FAMILY = METHODS["kte"]
 WINDOW_S = 300
@@ -201,3 +210,109 @@ def test_a_reader_of_one_window_is_at_chance_in_it_and_in_the_next(monkeypatch):
     both = [(first, small_worlds.describe_world(None, then)) for first, _ in own for _, then in windows]
     beyond = (((first, seen), conclusions) for first, (seen, conclusions) in both)
     assert small_worlds.find_greatest(beyond)[0] == Fraction(1, 4)
+
+
+# What the attack finds.
+
+
+def publish_plainly(seed=1, k=3, quiet=0.3):
+    """Windows of half an hour in which everybody is seen, most in several trajectories."""
+    rng = random.Random(seed)
+    world = draw_world(rng, subjects=11, epochs=4, leak=30, quiet=quiet, most=6)
+    return publish_windows(world, rng, k=k, window_s=1800)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_right_windows_pass(seed, k):
+    release = publish_plainly(seed, k, quiet=0.4)
+    assert find_broken(release) == set()
+    figures = attack(release.make_evidence()).figures
+    assert figures["subjects"] - figures["published"] == release.suppressed["subjects"]["left_over"]
+
+
+@pytest.mark.parametrize(
+    ("window_s", "clause"),
+    [(900, "period"), (1860, "period"), (3600, "members"), (None, "members")],
+)
+def test_other_windows_than_the_rows_were_made_for_are_refused(window_s, clause):
+    release = publish_plainly()
+    assert find_broken(release) == set()
+    release.params["window_s"] = window_s
+    assert clause in find_broken(release)
+
+
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_a_run_that_begins_or_ends_inside_a_window_is_refused(name):
+    release = publish_plainly()
+    release.params[name] = (int(release.data.t.min()) // 1800 + (name == "until") * 9) * 1800 + 900
+    assert "decidable" in find_broken(release)
+
+
+def test_a_window_that_is_no_whole_slots_cannot_be_decided():
+    release = publish_plainly()
+    release.params["window_s"] = 1830
+    assert find_broken(release) == {"decidable"}
+
+
+def test_a_member_that_is_missing_or_twice_or_not_there_is_refused():
+    release = publish_plainly()
+    for at in range(0, len(release.members), 7):
+        fewer, twice = release.copy(), release.copy()
+        del fewer.members[at]
+        assert find_broken(fewer) & {"members", "alike"}
+        twice.members.append(twice.members[at])
+        assert find_broken(twice) & {"members", "alike"}
+    mine = {path for record, path, _ in release.members if record == release.rows[0].record}
+    for path in set(release.data.trajectory_id.tolist()) - mine:
+        group = [r for r in release.records() if list_paths(release, r) == mine]
+        other = release.copy()
+        other.members += [(record, path, True) for record in group]  # of all records of the group, so they are alike
+        assert "members" in find_broken(other)
+
+
+def list_paths(release, record):
+    return {path for owner, path, _ in release.members if owner == record}
+
+
+def test_twin_records_in_a_window_are_refused():
+    release = publish_plainly()
+    one = release.rows[0].record
+    release.rows += [dataclasses.replace(row, record=912_345) for row in release.of(one)]
+    release.members += [(912_345, path, True) for path in list_paths(release, one)]
+    assert find_broken(release) == {"alike"}
+
+
+def test_a_person_of_two_groups_of_a_window_is_refused():
+    release = publish_plainly()
+    one = release.rows[0]
+    mine, edge = list_paths(release, one.record), one.start // 1800
+    beside = next(
+        row.record for row in release.rows if row.start // 1800 == edge and not list_paths(release, row.record) & mine
+    )
+    for record in [r for r in release.records() if list_paths(release, r) == list_paths(release, beside)]:
+        release.members += [(record, path, True) for path in mine]
+    assert "members" in find_broken(release)
+
+
+def test_a_row_over_a_border_is_refused():
+    release = publish_plainly()
+    caught = 0
+    for at, row in enumerate(release.rows):
+        other = release.copy()
+        edge = (row.start // 1800 + 1) * 1800
+        other.rows[at].end = edge + GRID_S
+        found = find_broken(other)
+        assert "period" in found
+        caught += found == {"period", "alike"}
+    assert caught
+
+
+def test_somebody_left_out_of_a_window_with_k_people_is_refused():
+    """Truly counted, and with the right records of all others."""
+    rng = random.Random(2)
+    world = draw_world(rng, subjects=9, epochs=1, leak=30, quiet=0)
+    groups = [(0, 1, 2), (3, 4, 5, 6, 7)]
+    for window_s in (1800, None):
+        assert find_broken(publish_groups(world, groups, rng, k=3, window_s=window_s)) == {"left-out"}
+        assert not find_broken(publish_groups(world, [groups[0], (*groups[1], 8)], rng, k=3, window_s=window_s))

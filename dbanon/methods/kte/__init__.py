@@ -129,9 +129,9 @@ METHOD = Method(
             name="k-merge",
             summary="groups of k people with one record each, merged at least cost",
             guarantee=(
-                "An adversary that knows a person's whole trajectory finds at least k people with the same record. With "
-                "window_s this holds in each window by itself, and nothing is promised over several: a reader who knew "
-                "them, or everybody up to a border, may follow a person across."
+                "An adversary that knows a person's whole trajectory finds at least k people with the same record. "
+                "With window_s this holds in each window by itself, and nothing is promised over several: a reader who "
+                "knew several, or everybody up to a border, may follow a person across."
             ),
             window="window_s",
         ),

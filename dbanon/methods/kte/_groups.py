@@ -65,7 +65,16 @@ def group(
     """
     windows = [window for window in _list_windows(samples, rank, rng) if len(window.order) >= max(k, 1)]
     batches = _batch_windows([window for window in windows if len(window.order) <= _blocks.MAX_BLOCK_SUBJECTS])
-    work = ((*_join_windows(batch), k, improve, [window.rng for window in batch]) for batch in batches)
+    work = (
+        (
+            _select_samples(samples, np.concatenate([window.begin + window.order for window in batch])),
+            np.array([len(window.order) for window in batch]),
+            k,
+            improve,
+            [window.rng for window in batch],
+        )
+        for batch in batches
+    )
     # A single one has all threads.
     made = _map_blocks(tasks, _form_windows, work) if len(batches) > 1 else tasks.map(_form_windows, work)
     formed = chain.from_iterable(made)
@@ -106,18 +115,10 @@ def draw_order(rank: Int, rng: np.random.Generator) -> Int:
 
 
 def _batch_windows(windows: list[_Window]) -> list[list[_Window]]:
-    """Put windows that follow each other into batches of about a block of subjects: each takes long enough for a task."""
+    """Put windows that follow each other into batches of about a block of subjects, which are worth a task."""
     number = np.cumsum([len(window.order) for window in windows]) // _blocks.MAX_BLOCK_SUBJECTS
     cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(windows)]
     return [windows[low:high] for low, high in pairwise(cuts) if low < high]
-
-
-def _join_windows(windows: list[_Window]) -> tuple[Stretches, Int]:
-    """Samples of windows, each in its order, and how many subjects each has."""
-    each = [_select_samples(window.samples, window.order) for window in windows]
-    length = np.concatenate([[0], *(np.diff(one.offset) for one in each)])
-    slot, x, y = (np.concatenate([one[column] for one in each]) for column in (1, 2, 3))
-    return Stretches(np.cumsum(length), slot, x, y), np.array([len(window.order) for window in windows])
 
 
 def _form_windows(samples: Stretches, people: Int, k: int, improve: bool, rngs: list[np.random.Generator]) -> list[Int]:
@@ -125,8 +126,9 @@ def _form_windows(samples: Stretches, people: Int, k: int, improve: bool, rngs: 
     numbered = []
     for (low, high), rng in zip(pairwise([0, *np.cumsum(people).tolist()]), rngs, strict=True):
         offset = samples.offset[low : high + 1]
-        slot, x, y = (values[offset[0] : offset[-1]] for values in samples[1:])
-        numbered.append(_form(Stretches(offset - offset[0], slot, x, y), k, improve, rng))
+        there = slice(offset[0], offset[-1])
+        own = Stretches(offset - offset[0], samples.slot[there], samples.x[there], samples.y[there])
+        numbered.append(_form(own, k, improve, rng))
     return numbered
 
 

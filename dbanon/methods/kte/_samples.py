@@ -103,10 +103,10 @@ def cut_windows(samples: Samples, window_s: int) -> Samples:
 
 def find_paths(data: Trajectories, samples: Samples) -> tuple[Int, Int]:
     """Find the indices of trajectories and of the subjects whose samples they have, window by window: int64[p] each."""
-    if samples.window is None:
+    if samples.window is None or samples.window_s is None:
         return np.arange(len(data.subject)), np.searchsorted(samples.subject, data.subject)
     path = np.repeat(np.arange(len(data.subject)), np.diff(data.offset))
-    window = np.floor(data.t / samples.window_s).astype(np.int64)
+    window = np.floor(data.t / samples.grid_s).astype(np.int64) // (samples.window_s // samples.grid_s)
     new = (np.diff(window, prepend=window[0] - 1) != 0) | (np.diff(path, prepend=-1) != 0)
     path, key, codes = path[new], window[new] - samples.window[0], int(data.subject.max()) + 1
     known = (samples.window - samples.window[0]) * codes + samples.subject
