@@ -269,10 +269,15 @@ CREATE OR REPLACE FUNCTION dbanon_internal.demand_window_bounds(job dbanon.job) 
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     algorithm CONSTANT text := dbanon_internal.demand_algorithm(job.method, job.algorithm);
-    window_s CONSTANT integer := dbanon_internal.find_window_s(job.method, algorithm, dbanon_internal.complete_params(job.method, algorithm, job.params));
-    begins CONSTANT timestamptz := lower(dbanon_internal.find_next_period(job));
+    window_s CONSTANT integer := dbanon_internal.find_window_s(
+        job.method, algorithm, dbanon_internal.complete_params(job.method, algorithm, job.params));
+    begins timestamptz;
     bad timestamptz;
 BEGIN
+    IF window_s IS NULL THEN
+        RETURN;
+    END IF;
+    begins := lower(dbanon_internal.find_next_period(job));
     -- Ten months see both changes of the clock. Bounds less than a day apart follow no clock: two of them decide.
     SELECT min(bou.bound) INTO bad
         FROM (SELECT begins AS bound
@@ -282,10 +287,10 @@ BEGIN
               CROSS JOIN LATERAL dbanon_internal.find_bounds(job.starts, job.every, job.tz, mom) fin) bou
         WHERE mod(extract(epoch FROM bou.bound), window_s) <> 0;
     IF bad IS NOT NULL THEN
-        RAISE EXCEPTION 'The periods of a job must begin and end at multiples of its window, % s. One of these in the zone % does not: %.', window_s, job.tz,
+        RAISE EXCEPTION 'The periods of a job must begin and end at multiples of its window_s, % s since 1970 UTC. In % one does at %.', window_s, job.tz,
                 to_char(bad AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-            USING ERRCODE = 'DA011', DETAIL = 'Windows begin at multiples since 1970 UTC, and no two parts may share one.',
-                  HINT = 'Give window_s = 900, which divides the days of every time zone, or another starts or every.';
+            USING ERRCODE = 'DA011', DETAIL = 'Two periods would have a part of one window each.',
+                  HINT = 'Give params => ''{"window_s": 900}'', which divides the days of every time zone, or another starts or every.';
     END IF;
 END
 $$;

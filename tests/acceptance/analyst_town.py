@@ -103,7 +103,7 @@ GROWN = {
     **{name: RUNS[name] for name in ("tp", "mob_hidden", "kte_groups", "semantic")},
     "sites": ("sensitive-sites", "-p", "k=4", "-p", "at={middle}"),
     "kte": ("kte", "-p", "k=2", "-p", "tau_s=240", "-p", "leak_s=240"),
-    "kte_windows": ("kte", "--algorithm", "k-merge", "-p", "k=3", "-p", "window_s=240"),  # three in each part
+    "kte_windows": ("kte", "--algorithm", "k-merge", "-p", "k=3", "-p", "window_s=120"),  # six in each part
 }
 TOWN = Place("town", SRID, "poi", write, CORNER, SIDE_M, RUNS)
 NIGHTS = Place("nights", SRID, "poi", write_nights, CORNER, SIDE_M, {"semantic_days": RUNS["semantic"]}, ZONE)

@@ -228,7 +228,8 @@ def _read(url: str, run_id: int) -> Truth:
             rows.setdefault(record, []).append((start, end, region, extra or []))
         window_s = params.get("window_s") or math.inf
         people: dict[int, set[str]] = {}
-        paths: dict[tuple[str, Any, float], tuple[int, set[int]]] = {}  # of a person, or a day or window of one: a record, trajectories
+        # Of a person, or a day or window of one: a record, trajectories.
+        paths: dict[tuple[str, Any, float], tuple[int, set[int]]] = {}
         for record, person, day, path in owner.execute(
             "SELECT m.record_id, t.subject, d.day, trajectory_id FROM dbanon.membership m"
             " JOIN dbanon.trajectory t USING (trajectory_id) LEFT JOIN dbanon.subject_day d USING (trajectory_id)"
@@ -344,7 +345,7 @@ def _list_answered(track: Track, rows: list[Row], sent: list[tuple[float, Any]])
 def _list_covered(
     fixes: dict[str, Fixes], paths: dict[tuple[str, Any, float], tuple[int, set[int]]], rows: dict[int, list[Row]]
 ) -> Iterator[Track]:
-    """Give each person, or day or window of one, a track: the fixes that a record covers; those of a group are alike."""
+    """Give a person, or a day or window of one, a track: the fixes that a record covers; those of a group are alike."""
     for (person, *_), (record, of) in paths.items():
         own = fixes[person]
         kept = np.zeros(len(own.t), bool)
