@@ -247,7 +247,7 @@ def _draw_groups(draw: Random, world: World, k: int) -> list[People]:
 
 
 def _draw_release(draw: Random, world: World) -> Release:
-    method = draw.choices(list(KINDS), [4, 2, 3, 5, 2, 1, 1, 1])[0]
+    method = draw.choices(list(KINDS), [4, 2, 2, 5, 2, 1, 1, 1])[0]
     number = draw.choices(range(7), [5, 2, 1, 1, 1, 1, 1])[0]
     k = draw.randint(2, 4)
     secret, hidden_by, stands_alone, snapshot = KINDS[method]

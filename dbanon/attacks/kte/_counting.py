@@ -51,7 +51,8 @@ def count_clauses(evidence: Evidence) -> Counts:
         "order": stored.unordered,
         **own,
     }
-    return broken, _compute_figures(seen) | figures
+    one_window = {"one_window": int(rules.apart > 0 and len(sort_distinct(known.window)) == 1)}
+    return broken, _compute_figures(seen) | figures | one_window
 
 
 def _count_hiding_clauses(
