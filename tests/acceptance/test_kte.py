@@ -92,7 +92,7 @@ def test_windows_are_published_counted_and_compared(database: str, login: Callab
     # Of the same seed a window has the same groups, whichever others there are.
     demand_done(call(database, *windows, *two_hours, "--seed", "7", "--publish", "same"))
     demand_done(call(database, *windows, *two_hours, "--seed", "8"))
-    demand_refused(call(database, "publish", "6", "other"), 5, "people")
+    demand_refused(call(database, "publish", "6", "other"), 5, "1 of 3", "halves", "same")
     demand_refused(call(database, *windows, "-p", "since=2026-01-05T10:15:00Z"), 2, "since", "window_s", 1800)
 
 

@@ -44,7 +44,7 @@ CLAUSES = (
     replace(
         LEFT_OUT,
         must="Every sample must lie in a row of its person's record or be counted as left out, the counts must be "
-        "true, and groups must leave nobody out where k people are",
+        "true, and groups must leave no person out where k people are",
     ),
     Condition(
         name="truth",

@@ -51,7 +51,7 @@ class Parameters:
     )
     window_s: int | None = declare_parameter(
         None,
-        "Length of a window, a multiple of grid_s, from 1970 on: each has groups and records of its own. Half an hour "
+        "Length of a window, a multiple of grid_s, from 1970 on: each has its own groups and records. Half an hour "
         "is a good value with k >= 5. Default: one window.",
         type="integer",
         unit="s",
@@ -131,7 +131,7 @@ METHOD = Method(
             guarantee=(
                 "An adversary that knows a person's whole trajectory finds at least k people with the same record. "
                 "With window_s this holds in each window by itself, and nothing is promised over several: a reader who "
-                "knew several, or everybody up to a border, may follow a person across."
+                "knew several, or all people up to a border, may follow a person across."
             ),
             window="window_s",
         ),
