@@ -135,7 +135,7 @@ def test_windows_are_the_same_whoever_does_the_tasks(monkeypatch, most):
 def test_people_come_in_another_order_in_each_window(monkeypatch):
     drawn = []
     kept = _groups.draw_order
-    monkeypatch.setattr(_groups, "draw_order", lambda rank, rng: drawn.append(kept(rank, rng)) or drawn[-1])
+    monkeypatch.setattr(_groups, "draw_order", lambda order, rng: drawn.append(kept(order, rng)) or drawn[-1])
     _, data = draw_people(6, windows=6, quiet=0)
     publish(data)
     assert len({tuple(order.tolist()) for order in drawn}) == len(drawn) == 6
@@ -199,7 +199,7 @@ def publish_places(places):
 def test_a_reader_of_one_window_is_at_chance_in_it_and_in_the_next(monkeypatch):
     """All placements of four people in two windows, and all orders of both: the reader knows the first window."""
     monkeypatch.setattr(_rows, "rank_subjects", lambda data, _: np.arange(len(data.subject)))
-    monkeypatch.setattr(_groups, "draw_order", lambda rank, _: np.argsort(rank))
+    monkeypatch.setattr(_groups, "draw_order", lambda order, _: order)
     windows = [
         (places, told)
         for (places,) in ((tuple(p for (p,) in tracks),) for tracks in small_worlds.list_placements(4, [2]))

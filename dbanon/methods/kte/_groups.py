@@ -27,12 +27,13 @@ _EXCHANGE_CANDIDATES = 8  # groups of candidates that an exchange is tried with
 
 
 class _Window(NamedTuple):
-    """The subjects of a window."""
+    """The subjects of a window, and the blocks that they are formed in."""
 
     begin: int  # of the subjects of all windows, the first
     samples: Samples
     order: Int  # [n]: its subjects in the run's order
-    rng: np.random.Generator
+    blocks: list[Int]  # places in `order`
+    rngs: list[np.random.Generator]  # of each block
 
 
 def group(
@@ -48,7 +49,7 @@ def group(
     improve : bool
         Exchange subjects between groups after they are formed greedily.
     tasks : Tasks
-        Does windows, many small ones at once, and the blocks of large ones.
+        Does the blocks of all windows, many small ones at once.
 
     Returns
     -------
@@ -63,107 +64,114 @@ def group(
     and for groups of more than k, subjects of two groups, where the merges of both become cheaper. O(s) time and memory
     beyond `_blocks.MAX_BLOCK_SUBJECTS` subjects. Groups of a window depend on nothing of the others.
     """
-    windows = [window for window in _list_windows(samples, rank, rng) if len(window.order) >= max(k, 1)]
-    batches = _batch_windows([window for window in windows if len(window.order) <= _blocks.MAX_BLOCK_SUBJECTS])
-    work = (
-        (
-            _select_samples(samples, np.concatenate([window.begin + window.order for window in batch])),
-            np.array([len(window.order) for window in batch]),
-            k,
-            improve,
-            [window.rng for window in batch],
-        )
-        for batch in batches
-    )
-    # A single one has all threads.
-    made = _map_blocks(tasks, _form_windows, work) if len(batches) > 1 else tasks.map(_form_windows, work)
-    formed = chain.from_iterable(made)
+    windows = list(_list_windows(samples, k, rank, rng))
+    numbered = _form_all(samples, windows, k, improve, tasks)
+    if improve:
+        _exchange_all(windows, numbered, k, tasks)
     groups, count = np.full(len(samples.subject), -1, np.int64), 0
-    for window in windows:
-        if len(window.order) <= _blocks.MAX_BLOCK_SUBJECTS:
-            numbered = next(formed)
-        else:
-            numbered = _group_in_blocks(window.samples, window.order, k, improve, window.rng, tasks)
-        own = np.unique(_find_first_places(numbered), return_inverse=True)[1]
+    for window, group in zip(windows, numbered, strict=True):
+        own = np.unique(_find_first_places(group), return_inverse=True)[1]
         groups[window.begin + window.order] = own + count
         count += own.max() + 1
     return groups
 
 
-def _list_windows(samples: Samples, rank: Int, rng: np.random.Generator) -> Iterator[_Window]:
-    ends = samples.window_ends.tolist()
-    if samples.window is None:
-        yield _Window(0, samples, np.argsort(rank[samples.subject], kind="stable"), rng)
-        return
-    key = int(rng.integers(1 << 62))
-    for begin, end in pairwise(ends):
-        offset = samples.offset[begin : end + 1]
-        there = slice(offset[0], offset[-1])
-        own = replace(
-            samples, subject=samples.subject[begin:end], offset=offset - offset[0], window=None, window_s=None,
-            slot=samples.slot[there], x=samples.x[there], y=samples.y[there],
-        )  # fmt: skip
-        # By its number, so that a window has the same groups whichever others there are.
-        drawn = np.random.default_rng([key, int(samples.window[begin]) % (1 << 64)])
-        yield _Window(begin, own, draw_order(rank[own.subject], drawn), drawn)
+def _list_windows(samples: Samples, k: int, rank: Int, rng: np.random.Generator) -> Iterator[_Window]:
+    """Cut windows of at least k subjects into blocks."""
+    key = 0 if samples.window is None else int(rng.integers(1 << 62))
+    for begin, end in pairwise(samples.window_ends.tolist()):
+        if end - begin < max(k, 1):
+            continue
+        order, own, drawn = np.argsort(rank[samples.subject[begin:end]], kind="stable"), samples, rng
+        if samples.window is not None:
+            # By its number, so that a window has the same groups whichever others there are.
+            drawn = np.random.default_rng([key, int(samples.window[begin]) % (1 << 64)])
+            own, order = _select_window(samples, begin, end), draw_order(order, drawn)
+        if end - begin <= _blocks.MAX_BLOCK_SUBJECTS:
+            yield _Window(begin, own, order, [np.arange(len(order))], [drawn])
+            continue
+        blocks = _blocks.cut(_blocks.locate_subjects(own, order), _blocks.MAX_BLOCK_SUBJECTS, k)
+        seeds = drawn.integers(1 << 62, size=len(blocks))
+        yield _Window(begin, own, order, blocks, [np.random.default_rng(int(seed)) for seed in seeds])
 
 
-def draw_order(rank: Int, rng: np.random.Generator) -> Int:
-    """Draw the order of the subjects of a window, given their places in the run's: int64[n]."""
+def _select_window(samples: Samples, begin: int, end: int) -> Samples:
+    offset = samples.offset[begin : end + 1]
+    there = slice(offset[0], offset[-1])
+    return replace(
+        samples, subject=samples.subject[begin:end], offset=offset - offset[0], window=None, window_s=None,
+        slot=samples.slot[there], x=samples.x[there], y=samples.y[there],
+    )  # fmt: skip
+
+
+def draw_order(order: Int, rng: np.random.Generator) -> Int:
+    """Draw the order of the subjects of a window, who come in that of the run: int64[n]."""
     # In one order for all windows, a reader of several learns from ties who is early in it.
-    return np.argsort(rank, kind="stable")[rng.permutation(len(rank))]
+    return order[rng.permutation(len(order))]
 
 
-def _batch_windows(windows: list[_Window]) -> list[list[_Window]]:
-    """Put windows that follow each other into batches of about a block of subjects, which are worth a task."""
-    number = np.cumsum([len(window.order) for window in windows]) // _blocks.MAX_BLOCK_SUBJECTS
-    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(windows)]
-    return [windows[low:high] for low, high in pairwise(cuts) if low < high]
-
-
-def _form_windows(samples: Stretches, people: Int, k: int, improve: bool, rngs: list[np.random.Generator]) -> list[Int]:
-    """Form groups of each of some windows: a task."""
-    numbered = []
-    for (low, high), rng in zip(pairwise([0, *np.cumsum(people).tolist()]), rngs, strict=True):
-        offset = samples.offset[low : high + 1]
-        there = slice(offset[0], offset[-1])
-        own = Stretches(offset - offset[0], samples.slot[there], samples.x[there], samples.y[there])
-        numbered.append(_form(own, k, improve, rng))
-    return numbered
-
-
-def _group_in_blocks(
-    samples: Samples, order: Int, k: int, improve: bool, rng: np.random.Generator, tasks: Tasks
-) -> Int:
-    """Number of the group of each, in any order."""
-    place, n = _blocks.locate_subjects(samples, order), len(order)
-    group, home = np.empty(n, np.int64), np.empty(n, np.int64)
-    blocks = _blocks.cut(place, _blocks.MAX_BLOCK_SUBJECTS, k)
-    seeds = rng.integers(1 << 62, size=len(blocks))
+def _form_all(samples: Samples, windows: list[_Window], k: int, improve: bool, tasks: Tasks) -> list[Int]:
+    """Number the groups of each window, which are formed in each block by itself."""
+    batches: list[list[tuple[Int, np.random.Generator]]] = []
+    room = 0
+    for window in windows:
+        for some, rng in zip(window.blocks, window.rngs, strict=True):
+            if room < len(some):
+                batches.append([])
+                room = _blocks.MAX_BLOCK_SUBJECTS
+            batches[-1].append((window.begin + window.order[some], rng))
+            room -= len(some)
     work = (
-        (_select_samples(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True)
+        (
+            _select_samples(samples, np.concatenate([who for who, _ in batch])),
+            np.array([len(who) for who, _ in batch]),
+            k,
+            improve,
+            [rng for _, rng in batch],
+        )
+        for batch in batches
     )
-    count = 0
-    for number, (some, label) in enumerate(zip(blocks, _map_blocks(tasks, _form_block, work), strict=True)):
-        group[some], home[some] = label + count, number
-        count += label.max() + 1
-    if not improve:
-        return group
-    # A group goes as a whole to where most of it is.
-    size = np.bincount(group)
+    # A single one has all threads.
+    made = _map_blocks(tasks, _form_blocks, work) if len(batches) > 1 else tasks.map(_form_blocks, work)
+    labels = chain.from_iterable(made)
+    return [_join_labels(window.blocks, labels) for window in windows]
+
+
+def _exchange_all(windows: list[_Window], numbered: list[Int], k: int, tasks: Tasks) -> None:
+    """Exchange subjects of windows that were cut, in other blocks."""
+    many = [(at, _cut_again(window, numbered[at], k)) for at, window in enumerate(windows) if len(window.blocks) > 1]
+
+    def iter_work() -> Iterator[tuple[Any, ...]]:
+        for at, blocks in many:
+            window, home = windows[at], np.empty(len(windows[at].order), np.int64)
+            for number, some in enumerate(window.blocks):
+                home[some] = number
+            for some in blocks:
+                own = np.unique(numbered[at][some], return_inverse=True)[1]
+                yield _select_samples(window.samples, window.order[some]), k, own, home[some]
+
+    labels = iter(_map_blocks(tasks, _exchange_block, iter_work()))
+    for at, blocks in many:
+        numbered[at] = _join_labels(blocks, labels)
+
+
+def _cut_again(window: _Window, group: Int, k: int) -> list[Int]:
+    """Cut across the borders of the first blocks; a group goes as a whole to where most of it is."""
+    place, size = _blocks.locate_subjects(window.samples, window.order), np.bincount(group)
     middle = np.column_stack([np.bincount(group, column) / size for column in _blocks.turn_places(place).T])
     by_group = np.argsort(group, kind="stable")
     ends = np.concatenate([[0], np.cumsum(size)])
-    blocks = [
+    return [
         np.sort(np.concatenate([by_group[ends[g] : ends[g + 1]] for g in some]))
         for some in _blocks.cut(middle, max(1, _blocks.MAX_BLOCK_SUBJECTS // k), 1)
     ]
-    numbered = [np.unique(group[some], return_inverse=True)[1] for some in blocks]
-    again = (
-        (_select_samples(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True)
-    )
-    count = 0
-    for some, label in zip(blocks, _map_blocks(tasks, _exchange_block, again), strict=True):
+
+
+def _join_labels(blocks: list[Int], labels: Iterator[Int]) -> Int:
+    """Number the groups of a window, given those of each of its blocks."""
+    group, count = np.empty(sum(map(len, blocks)), np.int64), 0
+    for some in blocks:
+        label = next(labels)
         group[some] = label + count
         count += label.max() + 1
     return group
@@ -201,13 +209,15 @@ def prepare(samples: Samples, k: int) -> None:
         _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
 
 
-def _form_block(samples: Stretches, k: int, improve: bool, seed: int) -> Int:
-    """Form groups of the subjects of a block: a task."""
-    return _form(samples, k, improve, np.random.default_rng(seed))
-
-
-def _form(samples: Stretches, k: int, improve: bool, rng: np.random.Generator) -> Int:
-    return _partition(_Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS), rng, improve=improve)
+def _form_blocks(samples: Stretches, people: Int, k: int, improve: bool, rngs: list[np.random.Generator]) -> list[Int]:
+    """Form groups of each of some blocks, of so many subjects: a task."""
+    formed = []
+    for (low, high), rng in zip(pairwise([0, *np.cumsum(people).tolist()]), rngs, strict=True):
+        offset = samples.offset[low : high + 1]
+        there = slice(offset[0], offset[-1])
+        own = Stretches(offset - offset[0], samples.slot[there], samples.x[there], samples.y[there])
+        formed.append(_partition(_Work(own, k, _pairs.MAX_TABULATED_SUBJECTS), rng, improve=improve))
+    return formed
 
 
 def _exchange_block(samples: Stretches, k: int, group: Int, home: Int) -> Int:
