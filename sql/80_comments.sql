@@ -160,7 +160,7 @@ COMMENT ON COLUMN dbanon.method.summary IS 'One sentence on the method.';
 COMMENT ON COLUMN dbanon.method.guarantee IS 'Its promise, which is the comment of every release.';
 COMMENT ON COLUMN dbanon.method.region_type IS 'Geometry type of the region of its releases.';
 COMMENT ON COLUMN dbanon.method.attack IS 'The attack a run must withstand to be published.';
-COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, stands_alone}].';
+COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, stands_alone, window}].';
 COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
 
 COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
