@@ -160,7 +160,7 @@ COMMENT ON COLUMN dbanon.method.summary IS 'One sentence on the method.';
 COMMENT ON COLUMN dbanon.method.guarantee IS 'Its promise, which is the comment of every release.';
 COMMENT ON COLUMN dbanon.method.region_type IS 'Geometry type of the region of its releases.';
 COMMENT ON COLUMN dbanon.method.attack IS 'The attack a run must withstand to be published.';
-COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, stands_alone}].';
+COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, stands_alone, window}].';
 COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
 
 COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
@@ -440,6 +440,9 @@ COMMENT ON COLUMN dbanon.releases.overlap IS 'The result of the comparison with 
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'The reason for publishing it although it overlaps. Null where no reason was needed.';
 COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it. Null: all analysts.';
 COMMENT ON COLUMN dbanon.releases.bounds IS 'For a part of a growing release: the time that it takes.';
+COMMENT ON COLUMN dbanon.releases.percent_left_out IS 'The share of the people seen that is not in it, as in published.parts.';
+COMMENT ON COLUMN dbanon.releases.longer_side_m IS 'Half of the rows have a region whose longer side is at most this.';
+COMMENT ON COLUMN dbanon.releases.count_error IS 'How far counts in squares of 2 km are off, as `dbanon evaluate` last measured it: sum of differences over sum of truths. Null where nothing was measured.';
 
 COMMENT ON VIEW dbanon.health IS 'Problems, a row each. It has no row if all is well. `dbanon check` prints it.';
 COMMENT ON COLUMN dbanon.health.level IS '1 late or odd, 2 something is held up until an administrator acts, 3 it is not known.';

@@ -63,7 +63,8 @@ def declare_parameter(
     algorithms : tuple of str
         With which algorithms it may be given; empty: with all.
     multiple_of : str, optional
-        The integer parameter of which this one must be a multiple, with the algorithms that use it.
+        The integer parameter of which this one must be a multiple, with the algorithms that use it, where both are
+        given.
     infinite : bool
         Whether a number may be infinite: the text ``inf``, as which it is stored.
     promises : {"more", "less", "other"} or None
@@ -97,6 +98,9 @@ class Column:
 class Algorithm:
     """One way to compute a family, with its promise, or one of its own as `guarantee`.
 
+    `window` names the parameter with the seconds of a window, at multiples of which since 1970 records end; None where
+    it has none, or the family has its own `Method.window`.
+
     Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
     than k. No other release may speak of their people at the same time.
     """
@@ -105,6 +109,7 @@ class Algorithm:
     summary: str
     guarantee: str = ""
     stands_alone: bool = False
+    window: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,16 +126,18 @@ class Requirement:
     without: str = ""
 
 
-def declare_since() -> Any:
-    """Make the field `since` of a parameter class; every family has one, None by default."""
-    help = "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s. Default: no limit."
-    return declare_parameter(None, help, type="instant")
+def declare_since(window: str | None = None) -> Any:
+    """Make the field `since` of a parameter class; every family has one, None by default, a multiple of `window`."""
+    of = f"grid_s and of {window}" if window else "grid_s"
+    help = f"First time considered, ISO 8601 with a zone or unix seconds, a multiple of {of}. Default: no limit."
+    return declare_parameter(None, help, type="instant", multiple_of=window)
 
 
-def declare_until() -> Any:
-    """Make the field `until` of a parameter class; every family has one, None by default."""
-    help = "Time before which all rows end, a multiple of grid_s. Later data are not considered. Default: no limit."
-    return declare_parameter(None, help, type="instant")
+def declare_until(window: str | None = None) -> Any:
+    """Make the field `until` of a parameter class; every family has one, None by default, a multiple of `window`."""
+    of = f"grid_s and of {window}" if window else "grid_s"
+    help = f"Time before which all rows end, a multiple of {of}. Later data are not considered. Default: no limit."
+    return declare_parameter(None, help, type="instant", multiple_of=window)
 
 
 def declare_step_s() -> Any:
@@ -317,8 +324,8 @@ class Method:
                     f"{algorithm}. Leave it out."
                 )
             unit = item.metadata["multiple_of"] if not only or algorithm in only else None
-            value, one = getattr(params, item.name), getattr(params, unit) if unit else 1
-            if unit and value % one:
+            value, one = getattr(params, item.name), getattr(params, unit) if unit else None
+            if None not in (value, one) and value % one:
                 raise ParameterError(
                     f"The '{item.name}' parameter of {self.name} must be a multiple of {unit}, {one}. "
                     f"Got {value} instead."

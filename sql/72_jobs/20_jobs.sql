@@ -282,6 +282,37 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_job_needs IS
 'Refuses a job whose dataset lacks at all times what the method needs to promise anything, unless it comes with the periods.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_window_bounds(job dbanon.job) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    algorithm CONSTANT text := dbanon_internal.demand_algorithm(job.method, job.algorithm);
+    window_s CONSTANT integer := dbanon_internal.find_window_s(
+        job.method, algorithm, dbanon_internal.complete_params(job.method, algorithm, job.params));
+    begins timestamptz;
+    bad timestamptz;
+BEGIN
+    IF window_s IS NULL THEN
+        RETURN;
+    END IF;
+    begins := lower(dbanon_internal.find_next_period(job));
+    -- Ten months see both changes of the clock. Bounds less than a day apart follow no clock: two of them decide.
+    SELECT min(bou.bound) INTO bad
+        FROM (SELECT begins AS bound
+              UNION ALL
+              SELECT fin.after
+              FROM generate_series(begins, begins + CASE WHEN job.every < '1 day' THEN job.every ELSE '10 months' END, job.every) mom
+              CROSS JOIN LATERAL dbanon_internal.find_bounds(job.starts, job.every, job.tz, mom) fin) bou
+        WHERE mod(extract(epoch FROM bou.bound), window_s) <> 0;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'The periods of a job must begin and end at multiples of its window_s, % s since 1970 UTC. In % one does at %.', window_s, job.tz,
+                to_char(bad AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+            USING ERRCODE = 'DA011', DETAIL = 'Two periods would have a part of one window each.',
+                  HINT = 'Give params => ''{"window_s": 900}'', which divides the days of every time zone, or another starts or every.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_window_bounds IS 'Refuses a job of which a period would cut a window, in the next ten months.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH own AS (
@@ -377,6 +408,7 @@ DECLARE
 BEGIN
     -- Operators may call it with what dbanon.add_job has not seen.
     PERFORM dbanon_internal.demand_valid_job(job);
+    PERFORM dbanon_internal.demand_window_bounds(job);
     PERFORM dbanon_internal.complete_params(
         job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job)));
     SELECT stored.* INTO old FROM dbanon.job stored WHERE stored.name = job.name AND stored.removed_at IS NULL FOR UPDATE;
@@ -531,6 +563,7 @@ BEGIN
     job.starts := coalesce(job.starts, dbanon_internal.find_start(job));
     PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
     PERFORM dbanon_internal.try_loads(job);
+    PERFORM dbanon_internal.demand_window_bounds(job);
     checked := dbanon_internal.complete_params(
         job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job)));
     PERFORM dbanon_internal.demand_reach(job, checked);

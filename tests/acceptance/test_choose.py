@@ -57,6 +57,7 @@ def test_what_is_proposed_runs_as_printed(
     params = proposed["params"]
     assert (proposed["method"], proposed["algorithm"], params["k"]) == ("kte", "k-merge", 5)
     assert (params.get("grid_s", 60) % grid_s, params.get("grid_s", 60) - 60 < grid_s) == (0, True)
+    assert params["window_s"] >= 1800 > params["window_s"] - params.get("grid_s", 60)
     assert math.isclose(math.remainder(params.get("grid_m", 100), grid_m), 0, abs_tol=1e-9)
     demand_done(call(database, *take_command(shown, "kte")))
     with open_database(database) as opened:
