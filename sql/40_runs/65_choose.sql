@@ -53,8 +53,13 @@ BEGIN
         CROSS JOIN LATERAL (SELECT met.traits -> 'proposed' ->> 'algorithm' AS name) alg
         CROSS JOIN LATERAL (SELECT dbanon_internal.suggest_params(about, met.traits, met.parameters, CASE WHEN known.fixes > known.subjects
             THEN floor(known.at / about.grid_s)::bigint * about.grid_s END) AS params) par
+        -- A view's name, and free.
         CROSS JOIN LATERAL (SELECT coalesce(nullif(rtrim(left(regexp_replace(regexp_replace(
-            lower(about.name COLLATE "C"), '[^a-z0-9]+', '_', 'g'), '^[^a-z]+', ''), 40), '_'), ''), 'release') || '_k' || (par.params ->> 'k') AS name) pub
+            lower(about.name COLLATE "C"), '[^a-z0-9]+', '_', 'g'), '^[^a-z]+', ''), 36), '_'), ''), 'release') || '_k' || (par.params ->> 'k') AS name) nam
+        CROSS JOIN LATERAL (
+            SELECT nam.name || CASE n WHEN 1 THEN '' ELSE '_' || n END AS name FROM generate_series(1, 1000) n
+            WHERE NOT EXISTS (SELECT FROM dbanon.release rel WHERE rel.name = nam.name || CASE n WHEN 1 THEN '' ELSE '_' || n END
+                              AND rel.withdrawn_at IS NULL) ORDER BY n LIMIT 1) pub
         WHERE met.traits ? 'requires' AND dbanon_internal.find_lacking(
             about, met.traits, dbanon_internal.complete_params(met.name, alg.name, par.params), '{}') IS NULL
         ORDER BY met.traits -> 'requires' ->> 'input' = 'people', met.name;

@@ -41,7 +41,7 @@ def take_command(shown: str, method: str) -> list[str]:
         ('"Fleet 2026"."Trip Log"', (7, 37), "fleet_2026_trip_log_k5"),
         ("2026", (120, 0.1), "release_k5"),
         ("select", (900, 250), "select_k5"),
-        ("it's" + 20 * " long", (60, 1), "it_s" + 7 * "_long" + "_k5"),
+        ("it's" + 20 * " long", (60, 1), "it_s" + 6 * "_long" + "_l_k5"),
     ],
 )
 def test_what_is_proposed_runs_as_printed(
@@ -62,6 +62,7 @@ def test_what_is_proposed_runs_as_printed(
     demand_done(call(database, *take_command(shown, "kte")))
     with open_database(database) as opened:
         assert [row["name"] for row in opened.releases()] == [release]
+        assert opened.choose(name)[0].publish_as == f"{release}_2"
         opened.unpublish(release)
     with workers.keep_up(database, tmp_path / "log"), psycopg.connect(database, autocommit=True) as connection:
         workers.wait_until(lambda: workers.count_workers(database) == 1)
