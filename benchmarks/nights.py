@@ -7,15 +7,20 @@ unless ``--whole`` is given, since what is counted here is what a load reads of 
 With ``--people`` the nights of so many people are published instead, each of an hour, or of ``--hours``, in windows of
 10 minutes: as a part of a release that grows, and before that as a release of its own, which is undone. The last one
 has ``--earlier`` more releases before it, copies of what is kept of the first and of the same people.
+
+With ``--windows N`` a table has a fix a minute of N vehicles, and `k-merge` publishes each night in windows of half an
+hour: what the second night costs beside ``--earlier`` copies of the first, step by step, and what dbanon.releases says.
 """
 
 import argparse
 import os
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -54,6 +59,11 @@ SELECT rows_read, rows_kept, known FROM dbanon.import_trajectories('public.gps',
 """
 
 HOUR_S, NIGHTS = 3600, 3
+CITY_M, SPEED_MPS = 12_000, 8
+LOAD_NIGHT = """
+SELECT rows_kept FROM dbanon.import_trajectories('public.gps', dataset => 'city', subject => 'cab', time_column => 'ts',
+    x => 'x', y => 'y', srid => 32632, mode => %s, since => to_timestamp(%s))
+"""
 # What the publication of a night leaves for the next ones, as if it had been published on days before and withdrawn.
 COPIED = """
 CREATE TEMP TABLE copied ON COMMIT DROP AS
@@ -85,7 +95,11 @@ def main() -> None:
     parser.add_argument("--people", type=int, nargs="+", default=[])
     parser.add_argument("--hours", type=int, default=1)
     parser.add_argument("--earlier", type=int, default=300)
+    parser.add_argument("--windows", type=int, metavar="N")
     asked = parser.parse_args()
+    if asked.windows:
+        measure_windows(asked.windows, asked.earlier)
+        return
     if asked.people:
         print("| people | requests each | releases before | rows | alone s (CPU) | part s (CPU) | returning s (CPU) |")
         print("|---|---|---|---|---|---|---|")
@@ -164,6 +178,71 @@ def publish_night(database: Database, since: int, until: int) -> str:
     returning = time_call(connection, count, [run])
     [rows] = fetch_one(connection, "SELECT rows FROM dbanon.release ORDER BY release_id DESC LIMIT 1")
     return f"{before} | {rows:,} | {alone} | {part} | {returning}"
+
+
+def drive(vehicles: int, rng: np.random.Generator) -> np.ndarray:
+    """Positions of vehicles that drive to and fro and wait, a minute each for two nights: [minutes, vehicles, 2]."""
+    at, to = rng.uniform(0, CITY_M, (2, vehicles, 2))
+    places = []
+    for _ in range(2 * DAY_S // 60):
+        way = to - at
+        left = np.hypot(*way.T)
+        at = at + way * np.minimum(1, 60 * SPEED_MPS / np.maximum(left, 1))[:, None]
+        # One in ten of those who have arrived sets out again.
+        out = (left < 1) & (rng.random(vehicles) < 0.1)
+        to[out] = rng.normal(CITY_M / 2, CITY_M / 5, (int(out.sum()), 2))
+        places.append(at)
+    return np.array(places)
+
+
+def measure_windows(vehicles: int, earlier: int) -> None:
+    """Load, publish and measure two nights; print what each step of the second takes."""
+    with run_private_server() as (server, _):
+        schema.upgrade(server.url)
+        with open_database(server.url) as database:
+            connection, places = database.connection, drive(vehicles, np.random.default_rng(1))
+            connection.execute("CREATE TABLE public.gps (cab text, ts timestamptz, x float8, y float8)")
+            print(
+                "| vehicles | parts before | load s | compute s | attack s | run s | publish s | evaluate s | all s |"
+            )
+            print("|---|---|---|---|---|---|---|---|---|")
+            for night in range(2):
+                if night:
+                    with connection.transaction():
+                        connection.execute(COPIED.format(earlier))  # type: ignore[arg-type]
+                first_s = START_S + night * DAY_S
+                copy_night(connection, places[night * DAY_S // 60 :][: DAY_S // 60], first_s)
+                figures = measure_night(database, first_s, "new" if night else "create")
+                print(f"| {vehicles:,} | {earlier if night else 0} | {figures} |", flush=True)
+            query = "SELECT bounds, rows, percent_left_out, longer_side_m, count_error FROM dbanon.releases WHERE live"
+            for row in connection.execute(query):
+                print(*row, sep=", ")
+
+
+def copy_night(connection: psycopg.Connection[Any], places: np.ndarray, first_s: int) -> None:
+    with connection.cursor() as cursor, cursor.copy("COPY public.gps FROM STDIN") as copy:
+        for minute, row in enumerate(places):
+            when = datetime.fromtimestamp(first_s + 60 * minute, UTC).isoformat()
+            copy.write("".join(f"c{n}\t{when}\t{441000 + x:.1f}\t{5879000 + y:.1f}\n" for n, (x, y) in enumerate(row)))
+    connection.execute("ANALYZE public.gps")
+
+
+def measure_night(database: Database, first_s: int, mode: str) -> str:
+    """Seconds of each step of a night, and of all."""
+    connection, marks = database.connection, [time.perf_counter()]
+    fetch_one(connection, LOAD_NIGHT, [mode, first_s - DAY_S])
+    marks.append(time.perf_counter())
+    params = {"k": 5, "window_s": 1800, "since": first_s, "until": first_s + DAY_S}
+    run = database.run("kte", dataset="city", algorithm="k-merge", params=params)
+    marks.append(time.perf_counter())
+    fetch_one(connection, "SELECT dbanon.publish(%s, 'nights', grow => true)", [run.run_id])
+    marks.append(time.perf_counter())
+    database.evaluate(run.run_id)
+    marks.append(time.perf_counter())
+    [timings] = fetch_one(connection, "SELECT timings FROM dbanon.run WHERE run_id = %s", [run.run_id])
+    load, whole, publish, evaluate = np.diff(marks)
+    steps = (load, timings["compute_s"], timings["verify_s"], whole, publish, evaluate, marks[-1] - marks[0])
+    return " | ".join(f"{seconds:.1f}" for seconds in steps)
 
 
 def time_call(connection: psycopg.Connection[Any], query: str, given: Any) -> str:

@@ -440,6 +440,9 @@ COMMENT ON COLUMN dbanon.releases.overlap IS 'The result of the comparison with 
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'The reason for publishing it although it overlaps. Null where no reason was needed.';
 COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it. Null: all analysts.';
 COMMENT ON COLUMN dbanon.releases.bounds IS 'For a part of a growing release: the time that it takes.';
+COMMENT ON COLUMN dbanon.releases.percent_left_out IS 'The share of the people seen that is not in it, as in published.parts.';
+COMMENT ON COLUMN dbanon.releases.longer_side_m IS 'Half of the rows have a region whose longer side is at most this.';
+COMMENT ON COLUMN dbanon.releases.count_error IS 'How far counts in squares of 2 km are off, as `dbanon evaluate` last measured it: sum of differences over sum of truths. Null where nothing was measured.';
 
 COMMENT ON VIEW dbanon.health IS 'Problems, a row each. It has no row if all is well. `dbanon check` prints it.';
 COMMENT ON COLUMN dbanon.health.level IS '1 late or odd, 2 something is held up until an administrator acts, 3 it is not known.';
@@ -560,6 +563,7 @@ COMMENT ON COLUMN dbanon.job.retry IS 'How long after a failure it tries again, 
 COMMENT ON COLUMN dbanon.job.max_tries IS 'After how many tries a period is held.';
 COMMENT ON COLUMN dbanon.job.on_held IS 'Whether later periods go_on or stop.';
 COMMENT ON COLUMN dbanon.job.evaluate IS 'Whether each part is measured before the next load.';
+COMMENT ON COLUMN dbanon.job.allow_no_requests IS 'Whether it may hide senders where nothing was requested.';
 COMMENT ON COLUMN dbanon.job.paused IS 'True while no step is begun.';
 COMMENT ON COLUMN dbanon.job.held_by IS 'The session that works on it.';
 COMMENT ON COLUMN dbanon.job.looked_at IS 'When a session looked last whether something is due, or an operator resumed the job.';

@@ -112,6 +112,28 @@ class Algorithm:
     window: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """What a dataset must have, so that a family promises anything.
+
+    Attributes
+    ----------
+    input : {"requests", "sites", "quasi_identifiers", "pois", "people"}
+        People: two of them. Points of interest count in cells, sites in reach of people, others in the run's time.
+    hides : str
+        What the family hides, as in ``tp-aware hides ...``.
+    unless : mapping
+        Parameters with which it promises something without, as they are stored.
+    without : str
+        What a run, its release and its page say if none is published.
+    """
+
+    input: Literal["requests", "sites", "quasi_identifiers", "pois", "people"]
+    hides: str
+    unless: Mapping[str, Any] = field(default_factory=dict)
+    without: str = ""
+
+
 def declare_since(window: str | None = None) -> Any:
     """Make the field `since` of a parameter class; every family has one, None by default, a multiple of `window`."""
     of = f"grid_s and of {window}" if window else "grid_s"
@@ -206,6 +228,10 @@ class Method:
         By reason for leaving people or requests out, as in ``suppressed``: what it means.
     distributes : bool
         Whether `anonymise` takes `tasks`, to hand parts of its work to other processes.
+    requires : Requirement
+        What a run is refused without.
+    proposed : mapping
+        `algorithm`, by default the first one, and `params` that the documents propose.
     example : mapping
         Parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run.
     """
@@ -224,7 +250,9 @@ class Method:
     hidden_by: Literal["record", "region"]
     totals: Mapping[str, str]
     reasons: Mapping[str, str]
+    requires: Requirement
     example: Mapping[str, Any]
+    proposed: Mapping[str, Any] = field(default_factory=dict)
     paper: str = ""
     columns: tuple[Column, ...] = ()
     reads: tuple[str, ...] = ()
@@ -246,7 +274,9 @@ class Method:
             *("hides", "holds", "hidden_by", "reads", "joins", "begins", "instant", "oldest"),
             *("every", "window", "notices", "totals", "reasons"),
         )
-        return {"days": self.has_days} | {name: getattr(self, name) for name in names}
+        proposed = {"algorithm": self.algorithms[0].name, "params": {}, **self.proposed}
+        asked = {"requires": dataclasses.asdict(self.requires), "proposed": proposed}
+        return {"days": self.has_days} | asked | {name: getattr(self, name) for name in names}
 
     @property
     def parameters(self) -> type[Any]:

@@ -37,7 +37,12 @@ ORDER BY met.name, par.ord;
 CREATE OR REPLACE VIEW dbanon.releases AS
 SELECT l.release_id, l.name, l.withdrawn_at IS NULL AS live, l.run_id, d.name AS dataset, r.method, r.algorithm,
     CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k,
-    l.rows, l.published_at, l.published_by, l.withdrawn_at, l.withdrawn_by, l.overlap, l.overlap_reason, l.readers, l.bounds
+    l.rows, l.published_at, l.published_by, l.withdrawn_at, l.withdrawn_by, l.overlap, l.overlap_reason, l.readers, l.bounds,
+    l.percent_left_out, round((r.metrics ->> 'longer_side_50_m')::numeric) AS longer_side_m,
+    -- Of the last evaluation, in squares of 2 km or nearly, at a moment where rows hold at one.
+    (SELECT round(eva.value::numeric, 2) FROM dbanon.evaluations eva
+     WHERE eva.run_id = l.run_id AND eva.name = 'count_error' AND eva.value IS NOT NULL
+     ORDER BY eva.evaluation_id DESC, abs(eva.side_m - 2000), eva.asked LIMIT 1) AS count_error
 FROM dbanon.release l
 LEFT JOIN dbanon.run r ON r.run_id = l.run_id
 LEFT JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id;

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import psycopg
@@ -143,6 +144,10 @@ def test_a_release_has_its_name_while_it_is_live_and_a_seed_asks_the_same(
 ) -> None:
     opened.publish(1, "ten")
     assert opened.evaluate("ten", queries=100, seed=3).figures == measured.figures
+    listed = opened.connection.execute("SELECT percent_left_out, longer_side_m, count_error FROM dbanon.releases")
+    figures = [f for f in measured.figures if f.name == "count_error" and f.value is not None]
+    nearest = min(figures, key=lambda f: (abs((f.side_m or 0) - 2000), f.asked))
+    assert listed.fetchone() == (None, None, Decimal(f"{nearest.value:.2f}"))
     opened.unpublish("ten")
     with pytest.raises(ParameterError, match="'ten' was withdrawn"):
         opened.evaluate("ten", queries=100)

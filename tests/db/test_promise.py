@@ -385,8 +385,7 @@ def test_operators_and_workers_read_cards_and_the_list_of_releases(reader: psyco
     assert [column.name for column in cursor.description or ()] == [
         *("release_id", "name", "live", "run_id", "dataset", "method", "algorithm", "k", "rows"),
         *("published_at", "published_by", "withdrawn_at", "withdrawn_by", "overlap", "overlap_reason"),
-        "readers",
-        "bounds",
+        *("readers", "bounds", "percent_left_out", "longer_side_m", "count_error"),
     ]
     assert [row[1:9] for row in cursor] == [("ten", True, 1, "ten", "tp-aware", "traj-anon", 5, 4)]
 

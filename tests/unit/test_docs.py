@@ -217,6 +217,11 @@ def make_singular(word: str) -> str:
 
 
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md"], ids=lambda page: page.name)
+def test_a_table_goes_on_after_the_line_below_its_head(page: Path) -> None:
+    assert re.findall(r"^\|[-| ]+\|\n\n+\|.*", page.read_text(), re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md"], ids=lambda page: page.name)
 def test_a_page_has_no_two_headings_of_the_same_words(page: Path) -> None:
     small = {"a", "from", "in", "of", "the", "to", "with"}
     found = re.findall(r"^#+ (.+)$", read_prose(page), re.MULTILINE)

@@ -15,7 +15,7 @@ import numpy as np
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Trajectories
-from dbanon.methods import Algorithm, Method, declare_parameter, declare_since, declare_until
+from dbanon.methods import Algorithm, Method, Requirement, declare_parameter, declare_since, declare_until
 
 _KTE_HIDE_ONLY = ("kte-hide",)
 
@@ -155,6 +155,8 @@ METHOD = Method(
         "window_below_k": "People seen in a window with fewer than k people.",
         "silence": "Left out so that at any time either no person is without samples, or at least k people are.",
     },
+    requires=Requirement(input="people", hides="each person's movements among those of others"),
+    proposed={"algorithm": "k-merge", "params": {"k": 5}},
     example={"k": 4, "grid_s": 1, "grid_m": 5},
 )
 
