@@ -2,7 +2,8 @@
 
 Decides who shares a bundle, by least total cloak area, from trajectories and parameters alone; requests are joined to
 finished bundles by `attach`, which cannot change them. Invariant: every bundle has at least k distinct subjects, and
-each of them is in its cloak at every instant of the window.
+each of them is in its cloak at every instant of the window. Guests, present at only some instants, join a finished
+bundle and are in its cloak at these.
 
 Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012.
 """
@@ -68,6 +69,12 @@ class Parameters:
         "Whether to regroup for smaller bounding rectangles, by means that are not in the paper. It is for mbr cloaks.",
         type="switch",
     )
+    guests: bool = declare_parameter(
+        True,
+        "Whether people present at only some instants of a window may join a bundle that holds k others. It is for mbr "
+        "cloaks.",
+        type="switch",
+    )
     since: int | None = declare_since()
     until: int | None = declare_until()
 
@@ -87,10 +94,12 @@ METHOD = Method(
     row_meaning=(
         "Each row is a group of people at one instant, or at successive instants with min_contents. All of them "
         "were in this region when last seen, and any of them may have sent the requests. Rows with one record_id "
-        "are the same people at successive instants."
+        "are the same people at successive instants. Guests count in `subjects`, not in crowd: they had a position at "
+        "only some of the instants."
     ),
     left_out=(
-        "People without a position at some instant of a window of time are left out of that window. A window with "
+        "People without a position at some instant of a window of time are left out of that window, unless they are "
+        "guests of a group near enough. A window with "
         "fewer than k people is left out whole. The requests that these people sent then are left out, too. People"
         " count once a window."
     ),
@@ -136,8 +145,10 @@ METHOD = Method(
     },
     totals={"subjects": "seen", "requests": "requests"},
     reasons={
-        "absent_at_some_instant": "People seen in a window, but without a position at some instant of it.",
+        "absent_at_some_instant": "People without a position at some instant of a window in which they were seen, who "
+        "are not guests.",
         "window_below_k": "People present at all instants of a window with fewer than k such people.",
+        "sender_absent": "Requests of guests, sent at instants at which they have no position.",
         "sender_not_published": "Requests of people left out of the window in which they were sent.",
         "outside_windows": "Requests sent in the time of the run, but before the first window or after the last.",
         "bundle_below_min_contents": "Requests of groups that sent fewer than min_contents values in the whole window.",
