@@ -188,6 +188,8 @@ class Method:
         The parameter with the number of instants after which a person's record ends, and another one begins.
     has_days : bool
         Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
+    has_guests : bool
+        Whether members for a stretch of a record are guests, who are hidden among its other members and hide nobody.
     notices : mapping
         By figure of the attack, or of what a publication found beside other releases: what a run, its publication and
         its page say if it is not 0, ``%s`` being the figure, and other figures in braces. And under
@@ -230,6 +232,7 @@ class Method:
     every: str | None = None
     window: str | None = None
     has_days: bool = False
+    has_guests: bool = False
     notices: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -239,7 +242,7 @@ class Method:
             *("hides", "holds", "hidden_by", "reads", "joins", "begins", "instant", "oldest"),
             *("every", "window", "notices", "totals", "reasons"),
         )
-        return {"days": self.has_days} | {name: getattr(self, name) for name in names}
+        return {"days": self.has_days, "guests": self.has_guests} | {name: getattr(self, name) for name in names}
 
     @property
     def parameters(self) -> type[Any]:

@@ -275,7 +275,10 @@ class _Run:
         self.ready.result()
         with compiling.notify(self._report_compiling):
             verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
-        verdict = overlapping_records.add_clauses(verdict, evidence, counts_days=self.family.has_days)
+        family = self.family
+        verdict = overlapping_records.add_clauses(
+            verdict, evidence, counts_days=family.has_days, has_guests=family.has_guests
+        )
         return together.add_figures(verdict, evidence)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:

@@ -124,6 +124,7 @@ METHOD = Method(
     distributes=True,
     every="step_s",
     window="instants",
+    has_guests=True,
     notices={
         "requests_of_few_subjects": (
             "Published request values that fewer than k people sent in the time of the run: %s. Such a value can "

@@ -51,7 +51,7 @@ def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks
     threads = _THREADS_PER_WINDOW if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
     groups = tasks.map(_group, ((algorithm, params, window) for window in cells), threads=threads)
     windows = [_make_window(plan, s, g) for s, g in zip(published, groups, strict=True)]
-    return _gather(windows, surveys, params.k)
+    return _gather(windows, surveys, params)
 
 
 def prepare(params: Parameters, algorithm: str) -> None:
@@ -376,7 +376,7 @@ def _sort_bundles(members: NDArray[np.int32], offset: Int) -> tuple[Int, NDArray
     return rank, members, np.concatenate([[0], np.cumsum(size[rank])]).astype(np.int64)
 
 
-def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
+def _gather(windows: list[_Window], surveys: list[_Survey], params: Parameters) -> Cloaks:
     """Put windows together: rows, members, what was left out, and figures."""
     bundles = np.array([len(w.crowd) for w in windows])
     count = np.array([w.instants.count for w in windows])
@@ -393,7 +393,7 @@ def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
         for name in (("member_start", "member_end") if guests.any() else ())
     }
     joined = np.zeros(len(surveys), np.int64)
-    joined[[s.present >= k for s in surveys]] = [w.guests.sum() for w in windows]
+    joined[[s.present >= params.k for s in surveys]] = [w.guests.sum() for w in windows]
     bounds = np.concatenate([w.bounds.reshape(-1, 4) for w in windows])
     return Cloaks.from_rows(
         record_id=record,
@@ -404,8 +404,8 @@ def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
         subjects=np.repeat(crowd + guests, length),
         member_record=np.concatenate([w.member_bundle + b + 1 for w, b in zip(windows, before, strict=True)]),
         member_trajectory=np.concatenate([w.member_trajectory for w in windows]),
-        suppressed=_count_suppressed(surveys, joined, k),
-        metrics=_compute_metrics(windows, surveys, k, crowd, bounds) | {"guests": int(joined.sum())},
+        suppressed=_count_suppressed(surveys, joined, params.k) | {"guests": "on" if params.guests else "off"},
+        metrics=_compute_metrics(windows, surveys, params.k, crowd, bounds) | {"guests": int(joined.sum())},
         **stretches,
     )
 
