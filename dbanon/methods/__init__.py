@@ -329,6 +329,28 @@ class Method:
             inputs["tasks"] = tasks
         return cast("Cloaks", self._load_attribute("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
 
+    def settle_guests(
+        self, data: Trajectories, params: Any, kept: str | None, **joined: Any
+    ) -> tuple[Any, dict[str, str]]:
+        """Decide whether guests join, where they are asked for.
+
+        Parameters
+        ----------
+        kept : str or None
+            What an earlier run decided for this one, too.
+
+        Returns
+        -------
+        params : object
+            With `guests` as decided.
+        settled : dict
+            The decision, for `Cloaks.suppressed`; empty where nobody asks.
+        """
+        if not self.has_guests or not params.guests:
+            return params, {}
+        found = kept or cast("str", self._load_attribute("judge_presence")(data, params, **joined))
+        return dataclasses.replace(params, guests=found == "on"), {"guests": found}
+
     def attach(self, cloaks: Cloaks, data: Trajectories, params: Any, **inputs: Any) -> Cloaks:
         """Join inputs to finished cloaks; rows of a record may be joined, all else of rows and members may not change.
 

@@ -5,8 +5,9 @@ import random
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
-from dbanon.methods.tp_aware import _guests
+from dbanon.methods.tp_aware import _guests, judge_presence
 
 SEED = 20120905
 FAMILY = METHODS["tp-aware"]
@@ -67,3 +68,44 @@ def test_guests_join_as_by_the_plain_rule(side):
 def test_stretches_are_the_instants_without_a_break():
     present = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [0, 1, 1, 0]], bool)
     assert [part.tolist() for part in _guests.list_stretches(present)] == [[0, 0, 2], [0, 3, 1], [2, 4, 3]]
+
+
+def make_day(rng, times, asked):
+    """People with fixes at these times each, and requests at some of them."""
+    offset, t = np.cumsum([0, *map(len, times)]), np.concatenate(times)
+    subject = np.repeat(np.arange(len(times)), np.diff(offset))
+    x, y = rng.uniform(0, 5000, (2, len(t)))
+    data = Trajectories(
+        trajectory_id=np.arange(len(times)), subject=np.arange(len(times)), offset=offset, t=t, x=x, y=y, srid=32610,
+        grid_m=1.0, grid_s=1,
+    )  # fmt: skip
+    sent = np.concatenate(asked) if len(asked) else np.empty(0)
+    sender = np.repeat(np.arange(len(asked)), [len(own) for own in asked])
+    return data, Requests(subject=sender, t=sent, content=np.zeros(len(sent), np.int64), contents=('{"poi": "a"}',))
+
+
+@pytest.mark.parametrize("align", ["last", "exact", "linear"])
+@pytest.mark.parametrize("per_hour", [1, 6, 20])
+def test_call_records_have_no_guests_and_devices_that_report_by_themselves_have(align, per_hour):
+    rng = np.random.default_rng(SEED)
+    calls = [np.unique(np.floor(rng.uniform(0, 86400, max(1, rng.poisson(24 * per_hour))))) for _ in range(60)]
+    params = FAMILY.parse({"align": align})
+    data, sent = make_day(rng, calls, calls)
+    assert judge_presence(data, params, requests=sent) != "on"  # of a call an hour nobody may be seen
+    # A fix a minute, of which a third are missing, whether somebody asks or not.
+    beats = [np.arange(0.0, 86400, 60)[rng.random(1440) < 0.67] for _ in range(60)]
+    data, sent = make_day(rng, beats, calls)
+    assert judge_presence(data, params, requests=sent) == "on"
+    assert FAMILY.settle_guests(data, params, None, requests=sent) == (params, {"guests": "on"})
+
+
+def test_without_evidence_there_are_no_guests_and_a_decision_is_kept():
+    rng = np.random.default_rng(SEED)
+    beats = [np.arange(0.0, 7200, 60) for _ in range(9)]
+    params = FAMILY.parse({})
+    for asked in ([], [beats[0][60:65]]):
+        data, sent = make_day(rng, beats, asked)
+        off = FAMILY.settle_guests(data, params, None, requests=sent)
+        assert (off[0].guests, off[1]) == (False, {"guests": "unknown"})
+        assert FAMILY.settle_guests(data, params, "on", requests=sent)[0].guests
+    assert FAMILY.settle_guests(data, FAMILY.parse({"guests": False}), "on", requests=sent)[1] == {}

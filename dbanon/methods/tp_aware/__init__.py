@@ -126,6 +126,10 @@ METHOD = Method(
     window="instants",
     has_guests=True,
     notices={
+        "guests_refused": (
+            "Guests were not let in: nothing shows that people are present at an instant whether they ask for something"
+            " or not."
+        ),
         "requests_of_few_subjects": (
             "Published request values that fewer than k people sent in the time of the run: %s. Such a value can "
             "identify its senders by itself."
@@ -199,6 +203,23 @@ def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:
     from dbanon.methods.tp_aware import _bundles
 
     _bundles.prepare(params, algorithm)
+
+
+def judge_presence(data: Trajectories, params: Parameters, *, requests: Requests) -> str:
+    """Say whether guests may join: whether people are present at an instant whether they asked for something or not.
+
+    Presence is that of `anonymise`. Of people who asked, in windows in which they are seen, it is compared at the
+    instants at which the position of a request counts first with that at instants further away than `max_gap_s`.
+
+    Returns
+    -------
+    str
+        ``on``; ``asked`` where presence is more than twice as frequent at requests; ``unknown`` without requests, or
+        where there is nothing to compare.
+    """
+    from dbanon.methods.tp_aware import _presence
+
+    return _presence.judge(data, params, requests)
 
 
 def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: Requests) -> Cloaks:
