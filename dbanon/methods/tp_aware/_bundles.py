@@ -392,7 +392,14 @@ def _gather(windows: list[_Window], surveys: list[_Survey], params: Parameters) 
         name: np.concatenate([getattr(w, name) for w in windows])
         for name in (("member_start", "member_end") if guests.any() else ())
     }
-    joined = np.zeros(len(surveys), np.int64)
+    joined, guest_metrics = np.zeros(len(surveys), np.int64), {"guests": int(guests.sum())}
+    if stretches:
+        # By how many instants of their windows guests are present: what functions for analysts expect.
+        times = sum(float((w.member_end - w.member_start).sum()) for w in windows)
+        entries = sum(
+            w.instants.count * step * len(np.unique(w.member_trajectory[w.member_end > w.member_start])) for w in windows
+        )
+        guest_metrics["guest_presence"] = times / entries
     joined[[s.present >= params.k for s in surveys]] = [w.guests.sum() for w in windows]
     bounds = np.concatenate([w.bounds.reshape(-1, 4) for w in windows])
     return Cloaks.from_rows(
@@ -405,7 +412,7 @@ def _gather(windows: list[_Window], surveys: list[_Survey], params: Parameters) 
         member_record=np.concatenate([w.member_bundle + b + 1 for w, b in zip(windows, before, strict=True)]),
         member_trajectory=np.concatenate([w.member_trajectory for w in windows]),
         suppressed=_count_suppressed(surveys, joined, params.k) | {"guests": "on" if params.guests else "off"},
-        metrics=_compute_metrics(windows, surveys, params.k, crowd, bounds) | {"guests": int(joined.sum())},
+        metrics=_compute_metrics(windows, surveys, params.k, crowd, bounds) | guest_metrics,
         **stretches,
     )
 
