@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import psycopg
 
+from tests.db.methods import change_methods
 from tests.facts import expect_refusal
 from tests.reading import read_value
 
