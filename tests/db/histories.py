@@ -170,7 +170,9 @@ def _leave_out(records: Iterable[Record], person: int) -> tuple[Record, ...]:
     """Leave a person out of records; none where one would hide its owner among nobody."""
     gone = frozenset({person})
     left = tuple(
-        replace(record, members=record.members - gone, hidden_among=record.hidden_among - gone, guests=record.guests - gone)
+        replace(
+            record, members=record.members - gone, hidden_among=record.hidden_among - gone, guests=record.guests - gone
+        )
         for record in records
         if record.members - record.guests - gone
     )
@@ -253,7 +255,11 @@ def _draw_release(draw: Random, world: World) -> Release:
     dataset = world.datasets[number]
     records = [
         replace(
-            r, **{key: frozenset(world.name(p, number) for p in getattr(r, key)) for key in ("members", "hidden_among", "guests")}
+            r,
+            **{
+                key: frozenset(world.name(p, number) for p in getattr(r, key))
+                for key in ("members", "hidden_among", "guests")
+            },
         )
         for r in records
     ]
@@ -362,7 +368,8 @@ def _draw_objects(draw: Random, world: World, k: int) -> list[Record]:
 
 
 _DRAWN = {
-    "bundles": _draw_with_guests, "merged": _draw_merged, "sites": _draw_sites, "stays": _draw_stays, "sets": _draw_sets,
+    "bundles": _draw_with_guests,
+        "merged": _draw_merged, "sites": _draw_sites, "stays": _draw_stays, "sets": _draw_sets,
         "objects": _draw_objects,
     "cells": _draw_merged,
 }  # fmt: skip

@@ -216,7 +216,9 @@ class Rule:
         for group in near:
             period = group.first, group.last
             spoken[period] = spoken.get(period, frozenset()) | group.everybody
-        return [promise.group.hides(promise.person) - people for people in spoken.values() if promise.person not in people]
+        return [
+            promise.group.hides(promise.person) - people for people in spoken.values() if promise.person not in people
+        ]
 
     def reach(self, one: Release, other: Release) -> int:
         return max(one.reach, other.reach)

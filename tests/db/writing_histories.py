@@ -162,7 +162,10 @@ class Writer:
             here = _make_time(record.first, record.last)
             self._rows(
                 "membership",
-                ((run, number, paths[release.dataset, p], here if p in record.guests else None) for p in record.members),
+                (
+                    (run, number, paths[release.dataset, p], here if p in record.guests else None)
+                    for p in record.members
+                ),
             )
             if record.hidden_among:
                 others = [n for n, o in enumerate(release.records, start=1) if o.members <= record.hidden_among]
@@ -211,7 +214,13 @@ def write_methods(connection: psycopg.Connection) -> None:
     """Enter the methods of the histories."""
     for name, (secret, hidden_by, stands_alone, snapshot) in KINDS.items():
         algorithm = {"name": "a", "summary": "s", "stands_alone": stands_alone}
-        traits = {"guests": name == "bundles", "hides": secret, "hidden_by": hidden_by, "instant": "at" if snapshot else None, "oldest": "max_gap_s"}
+        traits = {
+            "guests": name == "bundles",
+            "hides": secret,
+            "hidden_by": hidden_by,
+            "instant": "at" if snapshot else None,
+            "oldest": "max_gap_s",
+        }
         others = {"notices": {}, "totals": {}, "reasons": {}}
         change_methods(connection, METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
 

@@ -151,7 +151,11 @@ class World:
         suppressed = self.suppressed(groups)
         own = [request for request in requests if self.is_own(request[1])]
         outside = sum(not self.instants[0] <= r[1] < self.instants[-1] + step for r in own)
-        unsent = {"outside_windows": outside, "sender_absent": 0, "bundle_below_min_contents": sum(r in few for r in own)}
+        unsent = {
+            "outside_windows": outside,
+            "sender_absent": 0,
+            "bundle_below_min_contents": sum(r in few for r in own),
+        }
         unsent["sender_not_published"] = sum(r not in used for r in own) - sum(unsent.values())
         suppressed["requests"] = unsent
         return _make_evidence(self, suppressed, (rows, members, shown, requests))

@@ -26,7 +26,8 @@ def make_scene():
     at = [*corners, *((1000 + x, y) for x, y in corners), (1010, 10), (12, 5), (1004, 4), (500, 0)]
     when = {NEAR: (0, 1), INSIDE: (1,), FAR: (0, 2)}
     trips = {
-        100 - s: (s, [(60.0 * i, x + i + 0.5, y + i + 0.5) for i in when.get(s, (0, 1, 2))]) for s, (x, y) in enumerate(at)
+        100 - s: (s, [(60.0 * i, x + i + 0.5, y + i + 0.5) for i in when.get(s, (0, 1, 2))])
+        for s, (x, y) in enumerate(at)
     }
     return make_trajectories(trips, grid_m=1.0, grid_s=1)
 
@@ -51,7 +52,9 @@ def find_broken(cloaks, data=DATA, sent=SENT, **given):
 
 
 def change(cloaks, suppressed=None, **columns):
-    rows = {name: getattr(cloaks, name) for name in ("record_id", "start", "end", "bounds", "crowd", "subjects", "extra")}
+    rows = {
+        name: getattr(cloaks, name) for name in ("record_id", "start", "end", "bounds", "crowd", "subjects", "extra")
+    }
     members = {f"member_{name}": getattr(cloaks, f"member_{name}") for name in ("record", "trajectory", "start", "end")}
     own = {"extras": cloaks.extras, "suppressed": suppressed or cloaks.suppressed, "metrics": cloaks.metrics}
     return Cloaks.from_rows(**{**rows, **members, **own, **columns})
@@ -170,7 +173,9 @@ def test_a_guest_that_sends_a_phrase_again_and_again_is_in_front():
     sent = Requests(subject=np.full(6, 24), t=times, content=np.zeros(6, np.int64), contents=CONTENTS)
     given = {"k": 2, "instants": 4}
     cloaks = run(data, sent, **given)
-    verdict = verify_cloaks(FAMILY, "traj-anon", FAMILY.parse({**GIVEN, **given}), data, cloaks, given={"requests": sent})
+    verdict = verify_cloaks(
+        FAMILY, "traj-anon", FAMILY.parse({**GIVEN, **given}), data, cloaks, given={"requests": sent}
+    )
     names = ("requests_of_few_over_windows", "few_over_windows_greatest", "few_over_windows_people")
     assert verdict.passed
     assert [verdict.figures[name] for name in names] == [1, verdict.figures["few_over_windows_windows"], 1]

@@ -73,7 +73,6 @@ def test_stretches_are_the_instants_without_a_break():
 def make_day(rng, times, asked):
     """People with fixes at these times each, and requests at some of them."""
     offset, t = np.cumsum([0, *map(len, times)]), np.concatenate(times)
-    subject = np.repeat(np.arange(len(times)), np.diff(offset))
     x, y = rng.uniform(0, 5000, (2, len(t)))
     data = Trajectories(
         trajectory_id=np.arange(len(times)), subject=np.arange(len(times)), offset=offset, t=t, x=x, y=y, srid=32610,

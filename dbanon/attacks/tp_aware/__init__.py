@@ -23,7 +23,7 @@ from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.tp_aware._run_statements import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 __all__ = ["READS", "attack", "prepare", "read"]
 
@@ -105,8 +105,9 @@ def _count(evidence: RequestEvidence) -> Counts:
         "covers": watch.unmasked,
         "tight": loose,
         "complete": int(watch.missed[feasible].sum()) + uninvited,
-        "left-out": _count_misstated(stated, watch, _stored.count_guests(members, rules.timetable), published,
-                                     requests.left_out, rules),
+        "left-out": _count_misstated(
+            stated, watch, _stored.count_guests(members, rules.timetable), published, requests.left_out, rules
+        ),
         "once": int((np.diff(members.key) == 0).sum()),
         "presence": len(members.key) - watch.presences,
         "requests-sent": requests.unsent,

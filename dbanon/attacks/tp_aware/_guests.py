@@ -65,9 +65,7 @@ def count_misplaced(
     return near, _count_loose(records, boxes, held)
 
 
-def _find_boxes(
-    evidence: RequestEvidence, rules: Rules, records: Records, members: Members, held: Float
-) -> _Boxes:
+def _find_boxes(evidence: RequestEvidence, rules: Rules, records: Records, members: Members, held: Float) -> _Boxes:
     corners = held[np.isfinite(held).all(axis=1), :2]
     origin = corners.min(axis=0) if len(corners) else np.zeros(2)
     boxes = _Boxes(origin, *(np.full((len(records.covering), 4), _NOBODY, np.int32) for _ in range(2)))
@@ -104,10 +102,10 @@ def _find_halls(rules: Rules, records: Records, boxes: _Boxes, feasible: Bool) -
     there = np.flatnonzero(records.sound)
     record = there[np.argsort(records.window[there], kind="stable")]
     first = np.searchsorted(records.window[record], np.arange(windows + 1))
-    cap = np.full(windows, -1.0)
-    for window in np.flatnonzero(feasible & (np.diff(first) > 0)):
+    cap, count = np.full(windows, -1.0), rules.timetable.count_instants(np.arange(windows))
+    for window in np.flatnonzero(feasible & (np.diff(first) > 0)).tolist():
         own = records.begin[record[first[window] : first[window + 1]]]
-        full = boxes.full[np.add.outer(own, np.arange(rules.timetable.count_instants(window)))].astype(np.float64)
+        full = boxes.full[np.add.outer(own, np.arange(int(count[window])))].astype(np.float64)
         sides = full[..., 2:] - full[..., :2]
         cap[window] = np.median(sides[..., 0] * sides[..., 1])
     return _Halls(record, first, records.begin, cap)

@@ -139,9 +139,7 @@ def find_members(evidence: Evidence, records: Records, rules: Rules) -> Members:
     )
 
 
-def _find_said(
-    records: Records, timetable: Timetable, record: Int, guest: Int, stretch_s: Float
-) -> tuple[Bool, int]:
+def _find_said(records: Records, timetable: Timetable, record: Int, guest: Int, stretch_s: Float) -> tuple[Bool, int]:
     """Find the instants of the stretches of each guest, bool[g, length], and count stretches that are of no instants.
 
     `record` is of each guest; `guest` and `stretch_s`, ``[2, m]``, of each stretch.

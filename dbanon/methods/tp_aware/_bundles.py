@@ -136,7 +136,9 @@ class _Plan:
     def find_guest_cells(self, survey: _Survey) -> tuple[Int32, Int32]:
         """Cells of those who may be guests, `_guests.ABSENT` where there is no position."""
         cells = []
-        for own, least in zip(align.compute_positions(self.line, survey.instants, survey.guests), self.root, strict=False):
+        for own, least in zip(
+            align.compute_positions(self.line, survey.instants, survey.guests), self.root, strict=False
+        ):
             cell = np.floor(own / self.cell_m) - least
             # Who is so far away is not there at all: it joins nobody.
             cell[(np.abs(cell) > _guests.MAX_DISTANCE).any(axis=1)] = np.nan
@@ -297,16 +299,18 @@ def _make_window(plan: _Plan, survey: _Survey, groups: _Groups) -> _Window:
     guests, home = survey.guests[groups.home >= 0], groups.home[groups.home >= 0]
     none = np.zeros(len(row), np.int64)
     parts = [(bundle_of[row], trajectory, none, none), _list_guest_stretches(line, instants, guests, home)]
-    bundle, trajectory, start, end = parts[0] if not len(guests) else map(np.concatenate, zip(*parts, strict=True))
-    trajectory = plan.data.trajectory_id[trajectory]
-    by_record = np.lexsort((start, trajectory, bundle)) if len(guests) else np.lexsort((trajectory, bundle))
+    bundle, supplier, start, end = parts[0] if not len(guests) else map(np.concatenate, zip(*parts, strict=True))
+    member_trajectory = plan.data.trajectory_id[supplier]
+    by_record = (
+        np.lexsort((start, member_trajectory, bundle)) if len(guests) else np.lexsort((member_trajectory, bundle))
+    )
     return _Window(
         instants=instants,
         bounds=(groups.box + np.tile(plan.root[:2], 2)) * plan.cell_m,
         crowd=crowd.astype(np.int32),
         guests=np.bincount(home, minlength=len(crowd)).astype(np.int32),
         member_bundle=bundle[by_record],
-        member_trajectory=trajectory[by_record],
+        member_trajectory=member_trajectory[by_record],
         member_start=start[by_record],
         member_end=end[by_record],
         subjects=line.subject[np.union1d(present, guests)] if len(guests) else line.subject[present],
@@ -388,18 +392,7 @@ def _gather(windows: list[_Window], surveys: list[_Survey], params: Parameters) 
     step = windows[0].instants.step_s
     start = np.repeat(np.repeat([w.instants.start for w in windows], bundles), length) + seq * step
     crowd, guests = (np.concatenate([getattr(w, name) for w in windows]) for name in ("crowd", "guests"))
-    stretches = {
-        name: np.concatenate([getattr(w, name) for w in windows])
-        for name in (("member_start", "member_end") if guests.any() else ())
-    }
-    joined, guest_metrics = np.zeros(len(surveys), np.int64), {"guests": int(guests.sum())}
-    if stretches:
-        # By how many instants of their windows guests are present: what functions for analysts expect.
-        times = sum(float((w.member_end - w.member_start).sum()) for w in windows)
-        entries = sum(
-            w.instants.count * step * len(np.unique(w.member_trajectory[w.member_end > w.member_start])) for w in windows
-        )
-        guest_metrics["guest_presence"] = times / entries
+    joined = np.zeros(len(surveys), np.int64)
     joined[[s.present >= params.k for s in surveys]] = [w.guests.sum() for w in windows]
     bounds = np.concatenate([w.bounds.reshape(-1, 4) for w in windows])
     return Cloaks.from_rows(
@@ -412,9 +405,18 @@ def _gather(windows: list[_Window], surveys: list[_Survey], params: Parameters) 
         member_record=np.concatenate([w.member_bundle + b + 1 for w, b in zip(windows, before, strict=True)]),
         member_trajectory=np.concatenate([w.member_trajectory for w in windows]),
         suppressed=_count_suppressed(surveys, joined, params.k) | {"guests": "on" if params.guests else "off"},
-        metrics=_compute_metrics(windows, surveys, params.k, crowd, bounds) | guest_metrics,
-        **stretches,
+        metrics=_compute_metrics(windows, surveys, params.k, crowd, bounds),
+        member_start=np.concatenate([w.member_start for w in windows]) if guests.any() else None,
+        member_end=np.concatenate([w.member_end for w in windows]) if guests.any() else None,
     )
+
+
+def _measure_presence(windows: list[_Window]) -> float:
+    """Give the share of instants of their windows at which guests are present: what analysts' functions expect."""
+    length_s = [w.instants.count * w.instants.step_s for w in windows]
+    entries = [len(np.unique(w.member_trajectory[w.member_end > w.member_start])) for w in windows]
+    present_s = sum(int((w.member_end - w.member_start).sum()) for w in windows)
+    return present_s / max(float(np.dot(length_s, entries)), 1.0)
 
 
 def _count_suppressed(surveys: list[_Survey], joined: Int, k: int) -> dict[str, Any]:
@@ -463,6 +465,8 @@ def _compute_metrics(
         "mbr_cost_bound_error_m2": error_m2,
         **summarise_sides(*(bounds[:, 2:] - bounds[:, :2]).T),
         "smallest_crowd": int(crowd.min()),
+        "guests": published - present,
+        "guest_presence": _measure_presence(windows),
     }
 
 

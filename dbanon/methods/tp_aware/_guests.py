@@ -6,7 +6,7 @@ joined. Invariant: boxes grow at instants at which the guest is present, and fol
 nobody who stays out would make a box grow by `cap` or less.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +76,8 @@ def join(box: Int32, x: Int32, y: Int32, cap: float) -> Int:
 def _build_tree(box: Int32) -> _Tree:
     middle = box[:, box.shape[1] // 2, :2].astype(np.int64)
     middle -= middle.min(axis=0)
-    leaf = np.argsort(hilbert.number_cells(*middle.T, hilbert.choose_order(int(middle.max()) + 1)), kind="stable")
+    order = hilbert.choose_order(int(middle.max()) + 1)
+    leaf = np.argsort(hilbert.number_cells(middle[:, 0], middle[:, 1], order), kind="stable")
     sizes = [-(-len(box) // _FANOUT)]
     while sizes[-1] > 1:
         sizes.append(-(-sizes[-1] // _FANOUT))
@@ -137,11 +138,11 @@ def _join_all(
 
 
 @compile_kernel
-def _find_home(tree: _Tree, guest: _Guest, most: float, stack: Int, bound: Float) -> int:
+def _find_home(tree: _Tree, guest: _Guest, most: float, stack: Int, bound: Float) -> Any:
     """Find the bundle that grows least and by `most` cells at most, ties by number; -1 if there is none."""
     box, leaf, _, node, begin = tree
     best = np.int64(-1)
-    stack[0], bound[0], size, levels = begin[-1] - 1, 0.0, 1, len(begin) - 1
+    stack[0], bound[0], size = begin[-1] - 1, 0.0, 1
     # Kept true: whoever grows by less than `most` is below a node of the stack, or is `best`.
     while size:
         size -= 1

@@ -39,7 +39,10 @@ def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
     first = np.ceil(slot / whole.step_s).astype(np.int64)
     inside = (first >= 0) & (first < whole.count)
     asked[sender[inside], first[inside]] = True
-    for sign, at in ((1, np.ceil((slot - whole.max_gap_s) / whole.step_s)), (-1, (slot + whole.max_gap_s) // whole.step_s + 1)):
+    for sign, at in (
+        (1, np.ceil((slot - whole.max_gap_s) / whole.step_s)),
+        (-1, (slot + whole.max_gap_s) // whole.step_s + 1),
+    ):
         np.add.at(near, (sender, np.clip(at, 0, whole.count).astype(np.int64)), sign)
     here, elsewhere = asked & seen, (np.cumsum(near[:, :-1], axis=1) == 0) & seen
     if min(here.sum(), elsewhere.sum()) < _MIN_POSITIONS:

@@ -25,8 +25,9 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
     record, unsent = _find_records(cloaks, data, params.step_s, requests.subject, time)
-    if cloaks.member_start is not None:
-        absent = _is_absent(cloaks, data, record, requests.subject, time)
+    if cloaks.member_start is not None and cloaks.member_end is not None:
+        stretches = cloaks.member_start, cloaks.member_end
+        absent = _is_absent(cloaks, stretches, data, record, requests.subject, time)
         unsent["sender_absent"] = int(absent.sum())
         record[absent] = 0
     if params.min_contents > 1:
@@ -96,10 +97,12 @@ def _find_window_records(cloaks: Cloaks, data: Trajectories, window_start: Int, 
     return record
 
 
-def _is_absent(cloaks: Cloaks, data: Trajectories, record: Int, subject: Int, time: Int) -> Bool:
+def _is_absent(
+    cloaks: Cloaks, stretches: tuple[Int, Int], data: Trajectories, record: Int, subject: Int, time: Int
+) -> Bool:
     """Find the requests that a guest of its record sent at an instant without a position: bool[n]."""
-    own, codes = cloaks.member_start < cloaks.member_end, int(data.subject.max()) + 1
-    start, end = cloaks.member_start[own], cloaks.member_end[own]
+    own, codes = stretches[0] < stretches[1], int(data.subject.max()) + 1
+    start, end = (side[own] for side in stretches)
     guest, number = np.unique(
         cloaks.member_record[own] * codes + _find_subjects(data, cloaks.member_trajectory[own]), return_inverse=True
     )
@@ -112,7 +115,7 @@ def _is_absent(cloaks: Cloaks, data: Trajectories, record: Int, subject: Int, ti
     begins = number[order] * span + (start[order] - least)
     last = order[np.maximum(np.searchsorted(begins, at * span + (time - least), side="right") - 1, 0)]
     present = (number[last] == at) & (start[last] <= time) & (time < end[last])
-    return (record > 0) & (guest[at] == sent) & ~present
+    return np.asarray((record > 0) & (guest[at] == sent) & ~present)
 
 
 def _split_by_window(window: Int, windows: int) -> list[Int]:
