@@ -156,7 +156,7 @@ METHOD = Method(
         "silence": "Left out so that at any time either no person is without samples, or at least k people are.",
     },
     requires=Requirement(input="people", hides="each person's movements among those of others"),
-    proposed={"algorithm": "k-merge", "params": {"k": 5}},
+    proposed={"algorithm": "k-merge", "params": {"k": 5, "window_s": 1800}},
     example={"k": 4, "grid_s": 1, "grid_m": 5},
 )
 
