@@ -141,7 +141,7 @@ METHOD = Method(
     distributes=True,
     hidden_by="record",
     notices={
-        "one_window": "All of the run is in one window: its records do not end before the run does.",
+        "one_window_s": "All of the run is in one window of %s s: its records do not end before the run does.",
         "left_out": (
             "People of the run: {subjects}. Others needed by a person with samples at all times: {others_needed}, "
             "which is k - 1 times the windows, {windows}. A longer leak_s makes fewer windows, in which more people "
