@@ -105,7 +105,7 @@ RolePrefix = Annotated[
         help=(
             "The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst. Chosen once for "
             "each database. Default: dbanon."
-        ),
+        )
     ),
 ]
 ShareRoles = Annotated[
@@ -191,9 +191,7 @@ def write_script(
 
 
 @db_app.command("uninstall", epilog=GLOBAL_EPILOG)
-def uninstall_schema(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
+def uninstall_schema(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Remove everything dbanon made in the chosen database, and all objects built on it."""
     import sys
 

@@ -48,10 +48,7 @@ def _demand_text(arguments: list[str]) -> None:
 
 
 def _fail_stopped(number: int | None) -> NoReturn:
-    _fail(
-        "Interrupted. Unfinished work was undone. Run the command again.",
-        128 + (number or signal.SIGINT),
-    )
+    _fail("Interrupted. Unfinished work was undone. Run the command again.", 128 + (number or signal.SIGINT))
 
 
 def _format_usage_error(error: typer.TyperException) -> str:

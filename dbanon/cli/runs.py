@@ -27,8 +27,7 @@ RunId = Annotated[
     int, typer.Argument(metavar="RUN", parser=_parse_run_id, help="The run's number, from 'dbanon runs'.")
 ]
 EndReaders = Annotated[
-    bool,
-    typer.Option("--end-readers", help="End the sessions that read the release, instead of giving up."),
+    bool, typer.Option("--end-readers", help="End the sessions that read the release, instead of giving up.")
 ]
 
 
@@ -104,8 +103,7 @@ def cancel(run_id: RunId) -> None:
 @add_options(Reading)
 def worker(
     jobs: Annotated[
-        int,
-        typer.Option(min=1, max=64, metavar="<int>", help="Runs computed at the same time. They divide the cores."),
+        int, typer.Option(min=1, max=64, metavar="<int>", help="Runs computed at the same time. They divide the cores.")
     ] = 1,
     grace_s: Annotated[
         float,
@@ -116,8 +114,7 @@ def worker(
         ),
     ] = 5.0,
     lock_dsn: Annotated[
-        str | None,
-        typer.Option(help="Direct connection to the server, for holding locks, where --dsn is a pooler."),
+        str | None, typer.Option(help="Direct connection to the server, for holding locks, where --dsn is a pooler.")
     ] = None,
     scheduler: Annotated[
         str | None,

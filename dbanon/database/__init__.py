@@ -476,12 +476,7 @@ class Database(Datasets):
 
     @finish_progress
     def export(
-        self,
-        release: str,
-        file: str | os.PathLike[str],
-        *,
-        where: str | None = None,
-        params: Params | None = None,
+        self, release: str, file: str | os.PathLike[str], *, where: str | None = None, params: Params | None = None
     ) -> int:
         """Write the rows of a release to a file, with an analyst's rights. Returns how many rows it wrote.
 

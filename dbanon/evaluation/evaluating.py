@@ -156,13 +156,7 @@ def find_positions(
     return list(zip(movements.x.tolist(), movements.y.tolist(), inside.tolist(), strict=True))
 
 
-def evaluate(
-    connection: Connection,
-    url: str,
-    run: int | str,
-    options: Evaluating,
-    progress: Progress,
-) -> Evaluation:
+def evaluate(connection: Connection, url: str, run: int | str, options: Evaluating, progress: Progress) -> Evaluation:
     """Measure a run, or each part of a release, and keep the figures in ``dbanon.evaluation``.
 
     Parameters

@@ -48,9 +48,7 @@ class Plan:
     whole_share: Annotated[
         float,
         Option(
-            "Least share that is there all the time. Most of the others come late or leave early.",
-            minimum=0,
-            maximum=1,
+            "Least share that is there all the time. Most of the others come late or leave early.", minimum=0, maximum=1
         ),
     ] = 0.8
     requests_per_subject: Annotated[float, Option("Mean number of requests. 0 for none.", minimum=0, maximum=1000)] = (
@@ -100,7 +98,7 @@ class Plan:
         Path | None,
         _make_file_option(
             "Another network's nodes: CSV (also .gz) with the columns id and lon,lat (degrees) or x,y (metres). Or "
-            "lines 'id x y' without a header.",
+            "lines 'id x y' without a header."
         ),
     ] = None
     edges: Annotated[
@@ -108,7 +106,7 @@ class Plan:
         _make_file_option(
             "Its edges: CSV with the columns from,to and, if all edges have it, length (metres), limit_kmh, class (0 "
             "fastest, 6 slowest) or classcode (as in San Francisco). Or lines 'id from to length' or 'id from to "
-            "class *' without a header.",
+            "class *' without a header."
         ),
     ] = None
     limits_kmh: Annotated[
@@ -194,10 +192,7 @@ class _Mode:
     mode: Annotated[
         Literal["create", "append", "replace"],
         Option(
-            flags={
-                "append": "Add more people to an existing dataset.",
-                "replace": "Replace all that is there already.",
-            }
+            flags={"append": "Add more people to an existing dataset.", "replace": "Replace all that is there already."}
         ),
     ] = "create"
 

@@ -97,8 +97,7 @@ class _Reading:
 
     tz: Zone = None
     time_format: Annotated[
-        str | None,
-        Option("How other times are written, in strptime's letters: '%d/%m/%Y %H:%M:%S'."),
+        str | None, Option("How other times are written, in strptime's letters: '%d/%m/%Y %H:%M:%S'.")
     ] = None
     time_unit: Annotated[
         str | None,
@@ -136,7 +135,7 @@ class _Target(_Reading):
         float | None,
         Option(
             "Count fixes reached faster from the fix before, with --append or --new also from the last stored fix. "
-            "--drop-outliers leaves them out.",
+            "--drop-outliers leaves them out."
         ),
     ] = None
 
@@ -269,8 +268,7 @@ class LoadingQuasiIdentifiers(_Events):
 # ---- places ----------------------------------------------------------------------------------------------------------
 
 Shape = Annotated[
-    str | None,
-    Option("Column of the shape as geometry or its text, without curves, instead of x and y."),
+    str | None, Option("Column of the shape as geometry or its text, without curves, instead of x and y.")
 ]
 Station = Annotated[str | None, Option("Column of the station's name.")]
 System = Annotated[

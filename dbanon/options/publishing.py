@@ -53,7 +53,7 @@ class Submitting(Planning):
         int | None,
         Option(
             "The same data, parameters and seed give the same cloaks. Keep the seed private. Default: a new one, "
-            "drawn at random.",
+            "drawn at random."
         ),
     ] = None
 

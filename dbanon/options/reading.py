@@ -20,6 +20,5 @@ class Reading:
 
     read_dsn: ReadDsn = None
     read_wait_s: Annotated[
-        int,
-        Option("How many seconds a run waits for that replica.", name="--read-wait", minimum=0, maximum=86_400),
+        int, Option("How many seconds a run waits for that replica.", name="--read-wait", minimum=0, maximum=86_400)
     ] = 60

@@ -250,8 +250,7 @@ def _make_rows(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequ
     cell = Markup('<td{} data-name="{}">{}</td>')
     return Markup("").join(
         Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-            row[0],
-            Markup("").join(cell.format(_align_number(n, numbers), head[n], row[n]) for n in range(1, len(row))),
+            row[0], Markup("").join(cell.format(_align_number(n, numbers), head[n], row[n]) for n in range(1, len(row)))
         )
         for row in rows
     )

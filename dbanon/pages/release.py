@@ -60,11 +60,7 @@ def make_page(
         "operators": f"for operators of {record.dataset}",
     }[audience]
     around = layout.Heading(
-        title=f"{record.name}: promise and contents",
-        band=band,
-        head=head,
-        foot=_write_foot(record),
-        private=private,
+        title=f"{record.name}: promise and contents", band=band, head=head, foot=_write_foot(record), private=private
     )
     return layout.make_document(around, _write_header(record, zone), *body)
 

@@ -44,12 +44,7 @@ class Rows:
 
 
 def collect_shown(
-    connection: Connection,
-    rows: Rows,
-    zone: ZoneInfo,
-    *,
-    shows_hours: bool = False,
-    shows_questions: bool = False,
+    connection: Connection, rows: Rows, zone: ZoneInfo, *, shows_hours: bool = False, shows_questions: bool = False
 ) -> disclosure.Shown:
     """Read what pages for readers show of rows, hours and questions if asked for; an empty one where there are none."""
     reader = _Reader(connection, rows)

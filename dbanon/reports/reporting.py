@@ -252,9 +252,7 @@ def _find_run_rows(connection: Connection, record: Described) -> tuple[Described
         raise ParameterError(f"A page must be of a run with rows. Run {run_id} has none. See `dbanon runs`.")
     span = (about["since"], about["until"])
     fetch_value(
-        connection,
-        "SELECT dbanon_internal.copy_run_rows(%s, tstzmultirange(tstzrange(%s, %s)))",
-        [run_id, *span],
+        connection, "SELECT dbanon_internal.copy_run_rows(%s, tstzmultirange(tstzrange(%s, %s)))", [run_id, *span]
     )
     fetch_value(connection, "SELECT dbanon_internal.finish_asked()")
     return replace(record, window_s=about["window_s"]), release_maps.Rows(

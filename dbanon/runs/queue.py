@@ -49,10 +49,7 @@ def submit_run(connection: Connection, method: str, options: Submitting) -> int:
 
 
 _RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "error_kind", "peak_rss_mb", "rows")
-_MARK_ASSIGNMENTS: dict[str, sql.SQL] = {
-    "running": sql.SQL(", program_version = {}"),
-    "computed": sql.SQL(""),
-}
+_MARK_ASSIGNMENTS: dict[str, sql.SQL] = {"running": sql.SQL(", program_version = {}"), "computed": sql.SQL("")}
 _END_ASSIGNMENTS = sql.SQL(
     ", finished_at = CASE todo WHEN 'compute' THEN clock_timestamp() ELSE finished_at END"
     ", todo = NULL, worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL"

@@ -266,11 +266,7 @@ class Early:
 
 
 def _make_evidence(
-    snapshot: arrow.Snapshot,
-    data: arrow.Snapshot,
-    run_id: int,
-    beside: SnapshotSessions,
-    early: Early | None,
+    snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: SnapshotSessions, early: Early | None
 ) -> tuple[Evidence, bytes]:
     runs = arrow.read_table(
         snapshot,

@@ -45,13 +45,7 @@ from dbanon.synth._journeys import Int
 from dbanon.synth._requests import POIS
 from dbanon.synth._source import describe_source, read_network
 
-__all__ = [
-    "CSV_COLUMNS",
-    "SynthReport",
-    "fill_dataset",
-    "write_demo",
-    "write_files",
-]
+__all__ = ["CSV_COLUMNS", "SynthReport", "fill_dataset", "write_demo", "write_files"]
 
 T = TypeVar("T")
 

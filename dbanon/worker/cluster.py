@@ -118,10 +118,7 @@ class Cluster:
             raise self._make_gone_error() from error
         # What a task needs is sent with it: spread over the cluster in advance, it could be lost with a process.
         sent_with_tasks = {"distributed.admin.large-graph-warning-threshold": "1TiB"}
-        with (
-            dask.config.set(sent_with_tasks),
-            Client(self._address, timeout=_ANSWER_S, set_as_default=False) as client,
-        ):
+        with dask.config.set(sent_with_tasks), Client(self._address, timeout=_ANSWER_S, set_as_default=False) as client:
             yield client
 
     @contextmanager

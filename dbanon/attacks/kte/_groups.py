@@ -14,11 +14,7 @@ def count_group_clauses(
     """Count what of groups is smaller than promised or not what it says: violations by clause, and figures."""
     crowd = who.shared[find(sort_distinct(evidence.record_id), evidence.cloak_record)]
     wrong = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != 1)
-    broken = {
-        "crowd": int(wrong.sum()),
-        "size": int((who.crowd < rules.k).sum()),
-        "sets": len(evidence.hiding_record),
-    }
+    broken = {"crowd": int(wrong.sum()), "size": int((who.crowd < rules.k).sum()), "sets": len(evidence.hiding_record)}
     figures = {
         "smallest_crowd": int(who.crowd.min()),
         "largest_crowd": int(who.crowd.max()),

@@ -103,11 +103,7 @@ def _read_grid_m(params: Mapping[str, Any], grid_m: float) -> float:
 
 def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
     """Demand that the slots and cells of all fixes can be numbered."""
-    for values, side, far in (
-        (data.t, grid_s, _MAX_SLOTS),
-        (data.x, grid_m, _MAX_CELLS),
-        (data.y, grid_m, _MAX_CELLS),
-    ):
+    for values, side, far in ((data.t, grid_s, _MAX_SLOTS), (data.x, grid_m, _MAX_CELLS), (data.y, grid_m, _MAX_CELLS)):
         are_near = max(-float(values.min()), float(values.max())) / side < far
         demand(are_near, "Every fix must lie within 2^32 slots of 1970 and 2^26 cells of the origin. Some do not.")
 
