@@ -3,8 +3,7 @@
 -- Everything in dbanon's schemas with its owner, and every role that may create there. Trusted is an owner that a superuser may rely on;
 -- what follows something else needs no owner of its own.
 CREATE OR REPLACE FUNCTION pg_temp.list_owners() RETURNS TABLE (kind text, name text, owner name, trusted boolean, follows boolean)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH ours AS (
         SELECT nsp.oid, nsp.nspname, nsp.nspowner, nsp.nspacl FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published')
     ), thing (classid, objid, owner) AS (
@@ -36,8 +35,7 @@ $$;
 
 -- The roles of a prefix, with the comments by which they are known.
 CREATE OR REPLACE FUNCTION pg_temp.list_roles(prefix text) RETURNS TABLE (role text, comment text)
-LANGUAGE sql IMMUTABLE
-AS $$
+LANGUAGE sql IMMUTABLE AS $$
     SELECT prefix || '_' || w.role, 'dbanon: ' || w.purpose
     FROM (VALUES
         @purposes@
@@ -45,8 +43,7 @@ AS $$
 $$;
 
 -- Whether a role is one of dbanon's and nothing else; true of one that is not there.
-CREATE OR REPLACE FUNCTION pg_temp.is_plain(role text) RETURNS boolean
-LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION pg_temp.is_plain(role text) RETURNS boolean LANGUAGE sql STABLE
 AS $$
     SELECT coalesce(
         (SELECT NOT (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls)
@@ -55,8 +52,7 @@ AS $$
 $$;
 
 -- The other databases of the server in which roles own something, or have a right.
-CREATE OR REPLACE FUNCTION pg_temp.list_other_databases(roles text[]) RETURNS text[]
-LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION pg_temp.list_other_databases(roles text[]) RETURNS text[] LANGUAGE sql STABLE
 AS $$
     SELECT array_agg(DISTINCT d.datname::text ORDER BY d.datname::text)
     FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid
@@ -66,8 +62,7 @@ $$;
 
 -- A statement for each right that the roles of a prefix have in this database: that gives it to those of another, or takes it from them.
 CREATE OR REPLACE FUNCTION pg_temp.list_rights(prefix text, other text) RETURNS TABLE (given text, taken text)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT format('GRANT %s ON %s TO %I%s', gra.what, gra.thing, other || substr(gra.role, length(prefix) + 1),
                   CASE WHEN gra.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END),
         format('REVOKE %s ON %s FROM %I CASCADE', gra.what, gra.thing, gra.role)
@@ -93,8 +88,7 @@ AS $$
     ) gra
 $$;
 
-CREATE OR REPLACE FUNCTION pg_temp.revoke_rights(prefix text) RETURNS void
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION pg_temp.revoke_rights(prefix text) RETURNS void LANGUAGE plpgsql
 AS $$
 DECLARE
     statement text;
@@ -109,9 +103,7 @@ $$;
 -- move with every statement; PostGIS's functions on statistics and indexes ask for no right on the table, and answer with its true extent
 -- and with estimates for any box; large objects fill the disk and stay. Ours is what the login may take and give.
 CREATE OR REPLACE FUNCTION pg_temp.list_public_things()
-RETURNS TABLE (kind text, name text, privilege text, ours boolean, grantees text[])
-LANGUAGE sql STABLE
-AS $$
+RETURNS TABLE (kind text, name text, privilege text, ours boolean, grantees text[]) LANGUAGE sql STABLE AS $$
     SELECT obj.kind, obj.name, obj.privilege, pg_has_role(obj.owner, 'USAGE'),
         ARRAY(SELECT coalesce(rol.rolname, 'PUBLIC')::text FROM aclexplode(obj.acl) acl LEFT JOIN pg_roles rol ON rol.oid = acl.grantee
               WHERE acl.privilege_type = obj.privilege)
@@ -139,8 +131,7 @@ $$;
 
 -- Gives PUBLIC what was taken from it, and takes it from the roles that were given it instead. The recorded names are looked up among
 -- those above, and no recorded text is run. Names that are gone are left out.
-CREATE OR REPLACE FUNCTION pg_temp.give_back(prefix text) RETURNS void
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION pg_temp.give_back(prefix text) RETURNS void LANGUAGE plpgsql
 AS $$
 DECLARE
     changed record;
@@ -165,8 +156,7 @@ END
 $$;
 
 -- Locks out other upgrades and removals until the transaction ends. Any login can take the lock, so it is not waited for for ever.
-CREATE OR REPLACE FUNCTION pg_temp.wait_for_turn() RETURNS void
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION pg_temp.wait_for_turn() RETURNS void LANGUAGE plpgsql
 AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(@upgrade_lock@);
@@ -184,8 +174,7 @@ END
 $$;
 
 -- Refuses because another session holds the roles, which all databases of the server share.
-CREATE OR REPLACE FUNCTION pg_temp.refuse_roles() RETURNS void
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION pg_temp.refuse_roles() RETURNS void LANGUAGE plpgsql
 AS $$
 BEGIN
     RAISE EXCEPTION 'The roles @prefix@_* were in use for % by %, such as the upgrade of another database. Nothing was changed.',
@@ -200,8 +189,7 @@ END
 $$;
 
 -- Refuses because other sessions use dbanon's tables or views, and names these.
-CREATE OR REPLACE FUNCTION pg_temp.refuse_use() RETURNS void
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION pg_temp.refuse_use() RETURNS void LANGUAGE plpgsql
 AS $$
 BEGIN
     RAISE EXCEPTION 'dbanon''s tables and views were in use for % by %. Nothing was changed.', current_setting('lock_timeout'), coalesce((

@@ -24,9 +24,7 @@ BEGIN
             AND ins.server_identifier::text = current_setting('dbanon.server_identifier') INTO chosen
         FROM ONLY dbanon.installation ins, pg_database pgd WHERE pgd.datname = current_database();
     END IF;
-    IF chosen OR @share_roles@ THEN
-        RETURN;
-    END IF;
+    IF chosen OR @share_roles@ THEN RETURN; END IF;
 
     -- Of two first upgrades at once (of two databases) the second waits here for the first, and then sees its roles: both write the row of
     -- the admin role, which all databases share. A login that may not do that goes on.

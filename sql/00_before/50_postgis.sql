@@ -1,7 +1,6 @@
 -- PostGIS, in a schema in which no other login can put a function beside its own, or has put one.
 
-CREATE OR REPLACE FUNCTION pg_temp.demand_closed(schema text) RETURNS void
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION pg_temp.demand_closed(schema text) RETURNS void LANGUAGE plpgsql
 AS $$
 DECLARE
     everybody text;

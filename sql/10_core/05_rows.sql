@@ -161,9 +161,7 @@ BEGIN
     IF last THEN
         PERFORM dbanon_internal.drop_unused(OLD.run_id);
     END IF;
-    IF TG_OP = 'DELETE' THEN
-        RETURN OLD;
-    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
     RETURN NEW;
 END
 $$;
@@ -183,9 +181,7 @@ BEGIN
         OR @postgis@.ST_Perimeter(wider) < @postgis@.ST_Perimeter(united) - 0.1 THEN
         united := @postgis@.ST_Buffer(wider, -0.001, 'join=mitre');
     END IF;
-    IF @postgis@.ST_NRings(united) = 1 THEN
-        RETURN united;
-    END IF;
+    IF @postgis@.ST_NRings(united) = 1 THEN RETURN united; END IF;
     -- What is smaller than a square metre comes of cells that do not quite fit, unless there is nothing else.
     RETURN (
         SELECT @postgis@.ST_CollectionHomogenize(@postgis@.ST_Collect(part.geom ORDER BY part.place)) FROM (

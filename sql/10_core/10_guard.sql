@@ -58,9 +58,7 @@ BEGIN
     END IF;
     UPDATE ONLY dbanon.dataset dat SET revision = dat.revision + 1 WHERE dat.dataset_id = ANY (touched);
     GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF TG_OP = 'DELETE' THEN
-        RETURN NULL;
-    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN NULL; END IF;
     IF found_rows < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a dataset that exists.', TG_TABLE_NAME
             USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.format_quantity(cardinality(touched), 'dataset'),
@@ -313,9 +311,7 @@ BEGIN
     IF TG_OP = 'UPDATE' AND OLD.withdrawn_at IS NULL THEN
         expected.withdrawn_at := NEW.withdrawn_at;
         expected.withdrawn_by := NEW.withdrawn_by;
-        IF NEW *= expected THEN
-            RETURN NEW;
-        END IF;
+        IF NEW *= expected THEN RETURN NEW; END IF;
     END IF;
     RAISE LOG 'dbanon: % was refused % on dbanon.series', session_user, TG_OP;
     RAISE EXCEPTION 'Table dbanon.series must only grow, and a release that grows be withdrawn once. Got another %.', TG_OP

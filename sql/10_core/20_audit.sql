@@ -51,9 +51,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.audit_load IS 'Writes who loaded what kind of rows and how many, once they are counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.strip_texts(params jsonb) RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     -- The set of quasi-identifiers of a run need not exist when it is submitted, so its name may be anything.
     SELECT coalesce(jsonb_object_agg(pair.key, pair.value), '{}') FROM jsonb_each(params) pair
     WHERE pair.value::text ~ '^("([-0-9.:+TZ ]{0,50}|-?Infinity)"|[^"]*)$' OR EXISTS (

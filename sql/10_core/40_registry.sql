@@ -33,35 +33,27 @@ COMMENT ON FUNCTION dbanon_internal.format_quantity IS
 'Writes a count and what is counted, as 1 row or 1,200 rows; many is for what takes no s, and for verbs: 1 person is, 2 people are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_hidden_pattern() RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     SELECT E'[\u0001-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]'
 $$;
 COMMENT ON FUNCTION dbanon_internal.build_hidden_pattern IS
 'The characters no name may have, as a regular expression: a reader cannot see them, so that two names would look like one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.quote_text(content text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     SELECT '''' || CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END || ''''
     FROM regexp_replace(content COLLATE "C", dbanon_internal.build_hidden_pattern(), '?', 'g') t
 $$;
 COMMENT ON FUNCTION dbanon_internal.quote_text IS 'A text as an error shows it: in quotes, hidden characters as question marks, at most 60 characters of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.strip_text(value jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     SELECT CASE jsonb_typeof(value) WHEN 'string' THEN btrim(value #>> '{}', E' \t\r\n') ELSE '' END COLLATE "C"
 $$;
 COMMENT ON FUNCTION dbanon_internal.strip_text IS 'A JSON text without blanks around it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_number(content text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     SELECT length(content) <= 60
         AND content COLLATE "C" ~ '^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$'
 $$;
@@ -93,9 +85,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.parse_number IS 'A JSON number, or a text that is one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_instant(value jsonb) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     seconds numeric := dbanon_internal.parse_number(value);
     part text[];
@@ -105,9 +95,7 @@ BEGIN
         part := regexp_match(dbanon_internal.strip_text(value) COLLATE "C",
             '^([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.0{1,6})?)?'
             '(?:Z|([+-](?:[01][0-9]|2[0-3]))(?::?([0-5][0-9]))?)$');
-        IF part IS NULL OR part[1]::integer = 0 OR part[2]::integer NOT BETWEEN 1 AND 12 THEN
-            RETURN NULL;
-        END IF;
+        IF part IS NULL OR part[1]::integer = 0 OR part[2]::integer NOT BETWEEN 1 AND 12 THEN RETURN NULL; END IF;
         first_of_month := make_date(part[1]::integer, part[2]::integer, 1);
         IF part[3]::integer NOT BETWEEN 1 AND extract(day FROM first_of_month + interval '1 month -1 day') THEN
             RETURN NULL;
@@ -122,10 +110,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.parse_instant IS 'An instant in whole seconds: unix seconds, or ISO 8601 with a zone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.parse_parameter(about jsonb, value jsonb) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+SET standard_conforming_strings = on AS $$
 DECLARE
     kind text := about ->> 'type';
     word text := dbanon_internal.strip_text(value);
@@ -143,9 +129,7 @@ BEGIN
         RETURN CASE WHEN jsonb_typeof(value) = 'string' AND value #>> '{}' = word AND length(word) BETWEEN 1 AND 60
                          AND word COLLATE "C" !~ dbanon_internal.build_hidden_pattern() THEN value END;
     END IF;
-    IF (about ->> 'infinite')::boolean AND lower(word COLLATE "C") IN ('inf', 'infinity') THEN
-        RETURN '"inf"';
-    END IF;
+    IF (about ->> 'infinite')::boolean AND lower(word COLLATE "C") IN ('inf', 'infinity') THEN RETURN '"inf"'; END IF;
     number := dbanon_internal.parse_number(value);
     IF number IS NULL OR number < (about ->> 'minimum')::numeric OR number > (about ->> 'maximum')::numeric THEN
         RETURN NULL;
@@ -190,9 +174,7 @@ DECLARE
     converted jsonb;
 BEGIN
     -- Left out, or "derived from the data", which the parameters of a run say in JSON.
-    IF value IS NULL OR (value = 'null' AND about -> 'default' = 'null') THEN
-        RETURN about -> 'default';
-    END IF;
+    IF value IS NULL OR (value = 'null' AND about -> 'default' = 'null') THEN RETURN about -> 'default'; END IF;
     converted := dbanon_internal.parse_parameter(about, value);
     IF converted IS NULL THEN
         RAISE EXCEPTION 'The ''%'' parameter of % must be %. Got % instead.', about ->> 'name', method,

@@ -12,9 +12,7 @@ DECLARE
     found_row dbanon.dataset;
 BEGIN
     SELECT dat.* INTO found_row FROM dbanon.dataset dat WHERE dat.name = demand_dataset.dataset AND dat.dropped_at IS NULL;
-    IF FOUND THEN
-        RETURN found_row;
-    END IF;
+    IF FOUND THEN RETURN found_row; END IF;
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quote_text(dataset), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There %s.', (
                   SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.format_quantity(count(*), 'dataset')

@@ -20,9 +20,7 @@ COMMENT ON FUNCTION dbanon_internal.suggest_coordinates IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_source(
     source regclass, columns text[], subject text DEFAULT NULL, geom text DEFAULT NULL, OUT qualified text, OUT types jsonb)
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     readable boolean;
     reached boolean;
@@ -107,8 +105,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_source IS 'Looks up a table or view to import, and refuses one that cannot be read whole by this login.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_file(source_label text, cells integer, swap_remedy text DEFAULT NULL, check_remedy text DEFAULT NULL)
-RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_file') IS NOT NULL THEN
@@ -146,9 +143,7 @@ expressions of a row''s number and of the row as it was read (NULL: by the colum
 way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_reading_error(qualified text, state text, context text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     name text;
     missing text[] := '{}';
@@ -193,8 +188,7 @@ COMMENT ON FUNCTION dbanon_internal.show_source IS 'Makes the view pg_temp.dbano
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- Rows come in the order of the table, which decides between contradicting fixes.
-SET synchronize_seqscans = off
-AS $$
+SET synchronize_seqscans = off AS $$
 DECLARE
     figure double precision;
     context text;
@@ -217,9 +211,7 @@ COMMENT ON FUNCTION dbanon_internal.ask_source IS
 'Runs statements that read a source, the last of which selects one number. Raises an error if the source cannot be read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_geometry(types jsonb, geom text, source regclass) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     kind CONSTANT text := types ->> geom;
     form double precision;

@@ -4,9 +4,7 @@
 -- ---- what is asked
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_time_forms(time_format text) RETURNS TABLE (form text, iso text)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     month CONSTANT text := '(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*';
     piece record;
@@ -69,9 +67,7 @@ COMMENT ON FUNCTION dbanon_internal.refuse_local_time IS 'Refuses a time without
 -- ---- numbers
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_text(kind text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     SELECT kind ~ '^(text|character|character varying|name|(.*\.)?citext)$'
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_text IS 'Says whether a type is one of texts.';
@@ -167,8 +163,7 @@ RETURN CASE WHEN isfinite(day) THEN least(day, '6000-01-01'::date) ELSE day END:
 COMMENT ON FUNCTION dbanon_internal.begin_day IS 'Midnight of a day, of one after the year 6000 that of this year.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_written(value text, forms text[], tz text, units_per_s double precision, unit_given boolean, refusal text)
-RETURNS TABLE (t double precision, repeated boolean)
-LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 1
+RETURNS TABLE (t double precision, repeated boolean) LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 1
 BEGIN ATOMIC
     -- From the cell to the text without blanks, to ISO 8601, to seconds; OFFSET 0 keeps the planner from computing one for each use of it.
     SELECT CASE WHEN wri.iso IS NULL THEN CASE WHEN forms IS NULL THEN (
@@ -192,10 +187,8 @@ none is given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_reading(
     argument text, types jsonb, asked dbanon_internal.loading, units_per_s double precision) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+SET extra_float_digits = 1 AS $$
 DECLARE
     kind CONSTANT text := types ->> asked.time_column;
     unit_given CONSTANT boolean := asked.time_unit IS NOT NULL;
@@ -239,9 +232,7 @@ DECLARE
     counted record;
     undecided bigint := 0;
 BEGIN
-    IF tz IS NULL OR tz = 'UTC' THEN
-        RETURN;
-    END IF;
+    IF tz IS NULL OR tz = 'UTC' THEN RETURN; END IF;
     SELECT min(sta.t) FILTER (WHERE sta.t > 0) AS low, max(sta.t) FILTER (WHERE sta.t < @latest_s@) AS high INTO span
         FROM pg_temp.dbanon_staged sta WHERE sta.repeated;
     -- Days after which clocks are behind, and in each the first minute in which they are.

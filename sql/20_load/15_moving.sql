@@ -2,11 +2,8 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_moving_instants(
     value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)
-RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-SET standard_conforming_strings = on
-AS $$
+RETURNS SETOF record LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1 SET standard_conforming_strings = on AS $$
 DECLARE
     number CONSTANT text := '[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)';
     instant CONSTANT text := '[^,;@\[\](){}]+@[^,;@\[\](){}]+';

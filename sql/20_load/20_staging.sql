@@ -116,9 +116,7 @@ BEGIN
         RETURN dataset;
     END IF;
     dataset := dbanon_internal.demand_dataset(asked.dataset);
-    IF asked.mode IN ('append', 'new') THEN
-        RETURN dataset;
-    END IF;
+    IF asked.mode IN ('append', 'new') THEN RETURN dataset; END IF;
     -- Sites stay, and are stored in metres of the dataset's reference system.
     SELECT count(*) INTO sites FROM dbanon.site site WHERE site.dataset_id = dataset.dataset_id;
     IF sites > 0 AND target <> dataset.srid THEN
@@ -176,8 +174,7 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_marked IS 'Moves the staged rows w
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_staged(
     cells jsonb, subject text, trip text, t double precision, x double precision, y double precision, shape @postgis@.geometry)
-RETURNS TABLE (content jsonb)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT ROWS 1
+RETURNS TABLE (content jsonb) LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT ROWS 1
 BEGIN ATOMIC
     SELECT jsonb_object_agg(cel.key, CASE cel.value WHEN 'subject' THEN subject WHEN 'trip' THEN trip WHEN 't' THEN t::text
         WHEN 'x' THEN x::text WHEN 'y' THEN y::text ELSE coalesce(@postgis@.ST_AsText(shape), 'POINT(' || x || ' ' || y || ')') END)

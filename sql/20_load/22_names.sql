@@ -57,13 +57,9 @@ BEGIN
     -- In most columns one of the first rows has another name; then only a person can be meant whom the population knows by the whole number.
     EXECUTE format('SELECT EXISTS (SELECT FROM (%s) s WHERE s.subject !~ $1 AND s.subject <> ALL ($2))', rows)
         INTO mixed USING whole, dbanon_internal.list_null_names(asked);
-    IF asked.subject = '-' OR (mixed AND population IS NULL) THEN
-        RETURN;
-    END IF;
+    IF asked.subject = '-' OR (mixed AND population IS NULL) THEN RETURN; END IF;
     EXECUTE format('SELECT ARRAY(SELECT DISTINCT s.subject FROM (%s) s WHERE s.subject LIKE ''%%.0%%'' AND s.subject ~ $1)', rows) INTO names USING whole;
-    IF names = '{}' THEN
-        RETURN;
-    END IF;
+    IF names = '{}' THEN RETURN; END IF;
     EXECUTE format(
         'SELECT ARRAY(SELECT ele.name FROM unnest($1) ele (name) WHERE ele.name <> ALL ($2) AND (NOT $3 OR (split_part(ele.name, ''.'', 1) = ANY ($2) '
         'AND split_part(ele.name, ''.'', 1) NOT IN (SELECT s.subject FROM (%s) s WHERE s.subject IS NOT NULL))))', rows)

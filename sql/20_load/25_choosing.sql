@@ -33,16 +33,12 @@ COMMENT ON FUNCTION dbanon_internal.demand_window IS
 'Refuses a span or a unit of time that is none, and to look for new rows that cannot be told from known ones.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_filter(qualified text, filter text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     tried refcursor;
     plan jsonb;
 BEGIN
-    IF filter IS NULL THEN
-        RETURN;
-    END IF;
+    IF filter IS NULL THEN RETURN; END IF;
     BEGIN
         -- A cursor is of one statement, so that a filter cannot bring another; it is planned, and reads no row.
         SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
@@ -141,9 +137,7 @@ COMMENT ON FUNCTION dbanon_internal.build_time_bound IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_chosen_rows(
     qualified text, types jsonb, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     -- Rows without a time are read, too, to be counted.
     SELECT qualified || coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || (asked).filter || E'\n)',
         '(' || nullif(concat_ws(' AND ', b.low, b.high), '') || format(' OR %I IS NULL)', (asked).time_column)), ''), '')
@@ -196,9 +190,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER 
 DECLARE
     back bigint;
 BEGIN
-    IF pg_relation_size('dbanon.forgotten') = 0 THEN
-        RETURN NULL;
-    END IF;
+    IF pg_relation_size('dbanon.forgotten') = 0 THEN RETURN NULL; END IF;
     -- Rows of a dataset where the person was not forgotten may still be changed.
     EXECUTE 'SELECT coalesce(sum(cardinality(dbanon_internal.find_forgotten(n.population_id, n.names))), 0) '
         'FROM (SELECT d.population_id, array_agg(a.subject) AS names FROM (SELECT dataset_id, subject FROM added'
@@ -218,9 +210,7 @@ COMMENT ON FUNCTION dbanon_internal.guard_forgotten IS 'Refuses rows of people w
 -- ---- rows that are left out
 
 CREATE OR REPLACE FUNCTION dbanon_internal.apply_source_filter(asked dbanon_internal.loading, relation text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     dataset dbanon.dataset;
     forgotten text[] := '{}';
@@ -269,18 +259,14 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_rejected IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rejected(
     asked dbanon_internal.loading, kind text, sources text[], names_time boolean, relation text DEFAULT 'dbanon_staged') RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET enable_nestloop = off
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET enable_nestloop = off AS $$
 DECLARE
     loads CONSTANT bigint[] := ARRAY(
         SELECT load.load_id FROM dbanon.load load JOIN dbanon.dataset dat USING (dataset_id)
         WHERE dat.name = asked.dataset AND dat.dropped_at IS NULL AND load.kind = find_rejected.kind AND load.quarantined <> '{}'
             AND load.source IN (SELECT left(src.name, 1000) FROM unnest(sources) src (name)));
 BEGIN
-    IF asked.mode NOT IN ('append', 'new') OR loads = '{}' THEN
-        RETURN;
-    END IF;
+    IF asked.mode NOT IN ('append', 'new') OR loads = '{}' THEN RETURN; END IF;
     -- A row is known by who and when: its other cells may be read from other columns now.
     EXECUTE format(
         'WITH held AS MATERIALIZED ('

@@ -29,9 +29,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_distinct_places IS 'Finds the places among positions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_axis_order_bounds(x double precision[], y double precision[], unit double precision) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     lesser record;
     greatest_of record;
@@ -68,9 +66,7 @@ COMMENT ON FUNCTION dbanon_internal.find_axis_order_bounds IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
     x double precision[], y double precision[], t double precision[], geographic boolean) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     unit double precision := CASE WHEN geographic THEN 1 / 111000.0 ELSE 1 END;
     home jsonb := dbanon_internal.find_axis_order_bounds(x, y, unit);
@@ -144,10 +140,8 @@ COMMENT ON FUNCTION dbanon_internal.is_swapped IS 'Says whether a fix has x and 
 
 -- Both functions have plans made for the survey at hand; the setting reaches all that is called, so nothing that they write has foreign keys.
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_wild(cells jsonb, survey jsonb, drop_outliers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-SET plan_cache_mode = force_custom_plan
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+SET plan_cache_mode = force_custom_plan AS $$
 BEGIN
     WITH gone AS (
         DELETE FROM pg_temp.dbanon_staged sta
@@ -163,9 +157,7 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_wild IS 'Leaves out staged fixes t
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_kept(
     survey jsonb, OUT kept bigint, OUT first_time timestamptz, OUT last_time timestamptz, OUT far jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_custom_plan
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 BEGIN
     SELECT count(*), to_timestamp(min(sta.t)), to_timestamp(max(sta.t)), jsonb_strip_nulls(jsonb_build_object(
         'far-position', nullif(count(*) FILTER (WHERE dbanon_internal.is_far(sta.x, sta.y, survey)), 0),
@@ -284,16 +276,12 @@ COMMENT ON FUNCTION dbanon_internal.describe_far IS 'Words what was kept althoug
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_stretch(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     meridian double precision := (dbanon_internal.demand_reference_system('EPSG:' || target)).meridian;
     share double precision;
 BEGIN
-    IF NOT (dbanon_internal.demand_reference_system(crs)).geographic THEN
-        RETURN NULL;
-    END IF;
+    IF NOT (dbanon_internal.demand_reference_system(crs)).geographic THEN RETURN NULL; END IF;
     -- The share of positions in the sample outside the zone, of those whose latitude lies in the middle.
     SELECT avg((abs(fix.x - meridian - 360 * floor((fix.x - meridian + 180) / 360)) > 6)::integer) INTO share
     FROM unnest(x, y) fix (x, y) WHERE fix.y BETWEEN (shape #> '{y,0}')::float8 AND (shape #> '{y,1}')::float8;

@@ -48,9 +48,7 @@ COMMENT ON FUNCTION dbanon_internal.choose_longest_chain IS
 their numbers; a part is how many fixes it has, and {unix seconds, longitude, latitude} of its first and of its last.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, dataset dbanon.dataset, source_srid integer) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_custom_plan
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     geographic CONSTANT boolean := (dbanon_internal.demand_reference_system('EPSG:' || source_srid)).geographic;
 BEGIN

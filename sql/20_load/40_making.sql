@@ -18,10 +18,8 @@ COMMENT ON FUNCTION dbanon_internal.is_at IS 'Says whether a staged fix, or the 
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_stored(
     dataset dbanon.dataset, source_srid integer, shaped boolean, twin text, cells jsonb, only_same boolean DEFAULT false) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
-SET plan_cache_mode = force_custom_plan
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp SET work_mem = '256MB'
+SET plan_cache_mode = force_custom_plan AS $$
 BEGIN
     -- Only trajectories of these subjects that overlap in time with what is added are looked at, each by the index of subjects: OFFSET 0 keeps
     -- the planner from reading all that the dataset has, and the pair from going through all of a time for each subject. To take fixes apart
@@ -66,9 +64,7 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_known IS 'Leaves out staged fixes 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
     asked dbanon_internal.loading, dataset dbanon.dataset, source_srid integer, load_id bigint, cut boolean, most bigint DEFAULT 100000,
     OUT trajectories bigint, OUT subjects bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET client_min_messages = error
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET client_min_messages = error AS $$
 DECLARE
     gap_s CONSTANT double precision := coalesce(asked.split_gap_s, 'Infinity');
     day_zone CONSTANT text := dataset.day_zone;
@@ -190,10 +186,8 @@ COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced IS 'Finds the staged fixe
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
     asked dbanon_internal.loading, dataset dbanon.dataset, source_srid integer, shaped boolean, cells jsonb, load_id bigint,
     OUT trajectories bigint, OUT subjects bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-SET work_mem = '256MB'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+SET work_mem = '256MB' AS $$
 DECLARE
     -- Where gaps cut a path of somebody in parts, or it has more fixes than a line may have (dbanon_internal.insert_lines).
     cut CONSTANT boolean := NOT shaped AND (asked.split_gap_s IS NOT NULL OR EXISTS (
@@ -241,9 +235,7 @@ COMMENT ON FUNCTION dbanon_internal.make_trajectories IS
 -- ---- copies
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_repeats(dataset_id bigint, newest_before bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp SET work_mem = '256MB' AS $$
 DECLARE
     counted record;
     repeats bigint;

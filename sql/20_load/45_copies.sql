@@ -32,9 +32,7 @@ BEGIN
                               WHERE tra.dataset_id = changed.dataset_id AND tra.subject = changed.subject)) gone
             WHERE code.dataset_id = gone.dataset_id AND code.person = gone.person;
     END IF;
-    IF TG_OP = 'DELETE' THEN
-        RETURN NULL;
-    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN NULL; END IF;
     SELECT ('x' || encode(substring(ins.key, 1, 8), 'hex'))::bit(64)::bigint INTO STRICT seed FROM ONLY dbanon.installation ins;
     INSERT INTO dbanon.fix_code (dataset_id, person, code, trajectory_id)
         -- Fixes are taken apart once, in their order; only where one is kept its neighbours are looked at. OFFSET 0 keeps the planner
@@ -87,9 +85,7 @@ COMMENT ON FUNCTION dbanon_internal.recode_people IS 'Gives the codes of a datas
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_copies(dataset_id bigint, newest_before bigint DEFAULT NULL)
 RETURNS TABLE (of_dataset_id bigint, codes bigint, people bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
-SET enable_nestloop = off
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '256MB' SET enable_nestloop = off
 AS $$
     -- Dataset 7 was loaded; dataset 3 has codes, too. Which people of 7 are people of 3 under other names?
     --   in:   codes          7 Ann 11, 12, 13    7 Bob 14    3 Xen 11, 12, 13    3 Yul 99

@@ -9,9 +9,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.finish_load(
     units_per_s double precision DEFAULT NULL)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     total_rows CONSTANT bigint := (SELECT coalesce(sum(ele.n), 0) FROM unnest(rows_read) ele (n));
     reference_system CONSTANT record := dbanon_internal.demand_reference_system(asked.crs);
@@ -110,8 +108,7 @@ swapped.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(
     asked dbanon_internal.loading, geographic boolean, places text[], sources text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_custom_plan
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     nobody CONSTANT text[] := dbanon_internal.list_null_names(asked);
@@ -160,11 +157,9 @@ COMMENT ON FUNCTION dbanon_internal.build_fix_source IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
     asked dbanon_internal.loading, qualified text, query text, source_srid integer, geographic boolean, first_number bigint, names_time boolean)
-RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET synchronize_seqscans = off  -- rows come in the order of the table, which decides between contradicting fixes
-SET plan_cache_mode = force_custom_plan
-AS $$
+SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
     given_xy CONSTANT boolean := asked.x IS NOT NULL;
@@ -281,8 +276,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_numbers IS 'Refuses columns of coordi
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(source regclass, asked dbanon_internal.loading)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET application_name = 'dbanon: loading'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
@@ -373,9 +367,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, known bigint, late bigint, forgotten bigint,
     left_out jsonb, late_periods jsonb)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
     -- In PL/pgSQL no result could be called srid, as an argument is. The record is made by name.
     SELECT f.load_id, f.file_rows, f.rows_kept, f.quarantined, f.trajectories, f.subjects, f.target, f.first_time, f.last_time, f.far, f.days,
         n.known, n.late, n.forgotten, f.left_out, f.late_periods

@@ -47,11 +47,8 @@ COMMENT ON FUNCTION dbanon_internal.find_place_fault IS 'What is wrong with a pl
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_places(
     kind text, source regclass, qualified text, label text, geom text, source_srid integer, geographic boolean, bbox double precision[])
-RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET synchronize_seqscans = off
-SET plan_cache_mode = force_custom_plan
-AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+SET synchronize_seqscans = off SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     place CONSTANT record := dbanon_internal.find_place_kind(kind);
     rows CONSTANT record := dbanon_internal.describe_rows(source, qualified);
@@ -167,8 +164,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
     kind text, source regclass, dataset_name text, label text, geom text, crs text, replace boolean,
     bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, area @postgis@.geometry DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, far bigint)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET application_name = 'dbanon: loading'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET application_name = 'dbanon: loading'
 AS $$
 DECLARE
     place CONSTANT record := dbanon_internal.find_place_kind(kind);
@@ -343,11 +339,8 @@ Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''ta
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
     source regclass, asked dbanon_internal.loading, kind text, set_name text, columns text[], keys text[],
     OUT dataset dbanon.dataset, OUT source_label text, OUT counted bigint, OUT units_per_s double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET application_name = 'dbanon: loading'
-SET synchronize_seqscans = off
-SET plan_cache_mode = force_custom_plan
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET application_name = 'dbanon: loading'
+SET synchronize_seqscans = off SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     named CONSTANT text[] := ARRAY[asked.subject, asked.time_column] || columns;
     nobody CONSTANT text[] := dbanon_internal.list_null_names(asked);
@@ -464,9 +457,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_request_columns IS 'Refuses columns of which a request cannot be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_sender_columns(dataset_id bigint, span tstzrange) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET jit = off
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     WITH sender AS (
         -- Of very many requests, those of some of the people: by a number that is known before they are read, so that others are not sorted.
         SELECT req.subject, pair.key, min(pair.value COLLATE "C") AS low, max(pair.value COLLATE "C") AS high

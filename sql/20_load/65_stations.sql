@@ -5,9 +5,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_
 DECLARE
     cells bigint;
 BEGIN
-    IF kind <> 'stations' OR replace THEN
-        RETURN;
-    END IF;
+    IF kind <> 'stations' OR replace THEN RETURN; END IF;
     SELECT count(*) INTO cells FROM dbanon.cell cel WHERE cel.dataset_id = dataset.dataset_id;
     IF cells > 0 THEN
         RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has %.', dataset.name,
@@ -25,9 +23,7 @@ DECLARE
     clip @postgis@.geometry;
     wrong text;
 BEGIN
-    IF area IS NULL THEN
-        RETURN NULL;
-    END IF;
+    IF area IS NULL THEN RETURN NULL; END IF;
     -- An area without a reference system is in that of the stations. What is wrong is looked for in the order of this list.
     clip := dbanon_internal.reproject(@postgis@.ST_Force2D(
         CASE @postgis@.ST_SRID(area) WHEN 0 THEN @postgis@.ST_SetSRID(area, source_srid) ELSE area END), target);

@@ -5,9 +5,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.count_cell_pois(dataset_id bigint) RE
     cell_id bigint, area_m2 double precision, category text, pois bigint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- Each point asks the index on the cells' geometry, whatever the planner takes the tables for; `+ 0` keeps the index on dataset_id out of it.
-SET enable_seqscan = off
-SET jit = off
-AS $$
+SET enable_seqscan = off SET jit = off AS $$
     WITH counted AS MATERIALIZED (
         SELECT hit.cell_id, poi.category, count(*) AS pois
         FROM ONLY dbanon.poi poi
@@ -26,10 +24,7 @@ COMMENT ON FUNCTION dbanon_internal.count_cell_pois IS
 without a category where it holds none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_cell_neighbours(dataset_id bigint) RETURNS TABLE (cell_id bigint, neighbour_id bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
     -- To the millimetre: cells that were clipped or reprojected one by one meet only nearly.
     SELECT a.cell_id, b.cell_id
     FROM (SELECT c.cell_id, c.geom, @postgis@.ST_Expand(c.geom, 0.001) AS near FROM ONLY dbanon.cell c
@@ -49,11 +44,8 @@ COMMENT ON FUNCTION dbanon_internal.hash_cell IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_stored_atoms(dataset_id bigint, l double precision, t double precision)
 RETURNS TABLE (cell_id bigint, atom integer)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
-SET enable_nestloop = off
-SET jit = off
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '256MB' SET enable_nestloop = off
+SET jit = off AS $$
     WITH told AS MATERIALIZED (
         -- Of all releases, withdrawn ones too: what was published stays known.
         SELECT cel.cell_id, pub.release_id, pub.atom

@@ -5,9 +5,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1000000 SET sear
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
 SET enable_seqscan = off
 -- Names are found by hashing.
-SET enable_mergejoin = off
-SET work_mem = '64MB'
-AS $$
+SET enable_mergejoin = off SET work_mem = '64MB' AS $$
 BEGIN
     RETURN sha256(coalesce(CASE relation
         WHEN 'region' THEN (
@@ -36,10 +34,8 @@ COMMENT ON FUNCTION dbanon_internal.compute_table_digest IS
 'SHA-256 over the rows of a run in one of its large tables: its regions, its members, the trajectories that are members, or its records.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_large_digests(run_id bigint) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET parallel_setup_cost = 0
-SET parallel_tuple_cost = 0
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET parallel_setup_cost = 0
+SET parallel_tuple_cost = 0 AS $$
 BEGIN
     IF (SELECT run.rows FROM ONLY dbanon.run run WHERE run.run_id = compute_large_digests.run_id) > 10000 THEN
         -- Each in a process of its own: a function in SQL, or an assignment, would start no parallel workers.
@@ -57,9 +53,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.compute_large_digests IS 'The digests of a run''s regions, members, names and records, one behind the other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_content_digest(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET work_mem = '64MB'
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET work_mem = '64MB'
 AS $$
 BEGIN
     -- The tables as they are stored, in parts, because no value may be larger than 1 GB.

@@ -58,9 +58,7 @@ DECLARE
         AND lacking NOT IN ('cells', 'pois');
     others text;
 BEGIN
-    IF lacking IS NULL THEN
-        RETURN;
-    END IF;
+    IF lacking IS NULL THEN RETURN; END IF;
     SELECT string_agg(format('%s of %s, which hides %s', met.traits -> 'proposed' ->> 'algorithm', met.name, met.traits -> 'requires' ->> 'hides'),
                       ', or ' ORDER BY met.name) INTO others
         FROM ONLY dbanon.method met

@@ -52,9 +52,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.register_worker IS 'Enters a worker, which counts as up for as long as the calling session lasts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_default_seed(dataset_id bigint, method text, algorithm text, params jsonb) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET jit = off
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     -- The first 63 bits: with fewer, an adversary that knows how many ties were broken could try all seeds.
     -- Times that are given are parameters. Where none is, all of the dataset is meant, which is not read here: another run may hold it.
     SELECT ('x' || left(encode(sha256(p.key || convert_to(jsonb_build_array(method, algorithm, params, d.dataset_id)::text, 'UTF8')), 'hex'), 16)
@@ -126,9 +124,7 @@ BEGIN
     SELECT run.* INTO next FROM dbanon.run run
         WHERE run.todo IS NOT NULL AND run.worker IS NULL AND (claim_run.run_id IS NULL OR run.run_id = claim_run.run_id)
         ORDER BY run.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF next.run_id IS NULL THEN
-        RETURN;
-    END IF;
+    IF next.run_id IS NULL THEN RETURN; END IF;
     -- The lock is taken before the row names the worker: a worker without its lock counts as dead.
     held := dbanon_internal.hold_lock();
     RETURN QUERY UPDATE dbanon.run run
@@ -153,13 +149,9 @@ DECLARE
 BEGIN
     SELECT run.* INTO state FROM dbanon.run run WHERE run.run_id = watch_run.run_id;
     -- The verdict was committed, perhaps by this very worker, whose connection was lost before it heard of it.
-    IF state.attempts = attempt AND state.todo IS NULL AND state.status IN ('verified', 'refused') THEN
-        RETURN 'done';
-    END IF;
+    IF state.attempts = attempt AND state.todo IS NULL AND state.status IN ('verified', 'refused') THEN RETURN 'done'; END IF;
     -- Dropped, given back to the queue, or taken by another worker since: this one must write nothing more.
-    IF state.run_id IS NULL OR state.worker IS NULL OR state.attempts <> attempt THEN
-        RETURN 'lost';
-    END IF;
+    IF state.run_id IS NULL OR state.worker IS NULL OR state.attempts <> attempt THEN RETURN 'lost'; END IF;
     IF (state.stage, state.stage_done, state.stage_total) IS DISTINCT FROM (watch_run.stage, done, total) THEN
         -- The worker that writes the run's rows holds its row for a while; progress must not wait for that.
         UPDATE dbanon.run run SET stage = watch_run.stage, stage_done = done, stage_total = total
@@ -207,9 +199,7 @@ BEGIN
     -- The attempt is given back as well: a worker that is stopped on purpose says nothing about the run.
     UPDATE dbanon.run run SET most_attempts = run.most_attempts + 1
         WHERE run.run_id = requeue_run.run_id AND run.attempts = attempt AND run.worker IS NOT NULL RETURNING run.* INTO state;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
+    IF NOT FOUND THEN RETURN false; END IF;
     PERFORM dbanon_internal.abandon_attempt(state, over => state.cancel_requested_at IS NOT NULL);
     RETURN true;
 END
@@ -233,9 +223,7 @@ BEGIN
     SELECT run.* INTO dead FROM dbanon.run run
         WHERE run.run_id = reap_run.run_id AND run.todo IS NOT NULL AND run.worker IS NOT NULL AND NOT dbanon_internal.is_held(run.held_by)
         FOR UPDATE SKIP LOCKED;
-    IF dead.run_id IS NULL THEN
-        RETURN false;
-    END IF;
+    IF dead.run_id IS NULL THEN RETURN false; END IF;
     PERFORM dbanon_internal.abandon_attempt(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
     RETURN true;
 END
@@ -249,9 +237,7 @@ DECLARE
     reaped integer := 0;
 BEGIN
     -- On a standby nothing can be written; its primary looks after the runs.
-    IF current_setting('transaction_read_only')::boolean THEN
-        RETURN 0;
-    END IF;
+    IF current_setting('transaction_read_only')::boolean THEN RETURN 0; END IF;
     -- Looked for without locks first; each run found is then locked and looked at again.
     FOR candidate IN
         SELECT run.run_id FROM dbanon.run run
@@ -369,9 +355,7 @@ BEGIN
     UPDATE dbanon.run run
         SET todo = 'evaluate', error = NULL, most_attempts = run.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
         WHERE run.run_id = ask_evaluation.run_id AND run.todo IS NULL AND run.status = 'verified' AND run.rows > 0;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
+    IF NOT FOUND THEN RETURN false; END IF;
     PERFORM dbanon_internal.wake_workers();
     RETURN true;
 END

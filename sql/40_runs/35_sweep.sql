@@ -30,10 +30,8 @@ COMMENT ON FUNCTION dbanon_internal.tie_run IS
 ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.sample_people(dataset text, people integer, lock_key bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
-SET jit = off
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET work_mem = '256MB'
+SET jit = off AS $$
 DECLARE
     about dbanon.dataset := dbanon_internal.demand_dataset(dataset);
     key CONSTANT bytea := dbanon_internal.find_dataset_key(about.dataset_id);

@@ -15,10 +15,8 @@ the message it got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_submittable(
     publish_as text, replace boolean, end_readers boolean, readers text[], grow boolean, allow_overlap boolean, reason text, within boolean)
-RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on AS $$
 BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
@@ -58,9 +56,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_release_options IS 'Refuses, before a run, options with which its release could not be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     refused CONSTANT text := CASE WHEN name COLLATE "C" ~ '^[a-z][a-z0-9_]{0,49}$' THEN name END;
     control CONSTANT text := format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159));
@@ -150,8 +146,7 @@ CREATE OR REPLACE PROCEDURE dbanon.anonymize(
     seed bigint DEFAULT NULL, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
     end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false, allow_no_requests boolean DEFAULT false,
     INOUT run_id bigint DEFAULT NULL, INOUT verdict text DEFAULT NULL, INOUT rows_published bigint DEFAULT NULL)
-LANGUAGE plpgsql
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     news record;
     last_line text;

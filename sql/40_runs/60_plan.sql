@@ -3,9 +3,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_data(dataset_id bigint) RETURNS TABLE (
     subjects bigint, trajectories bigint, fixes bigint, first_s double precision, last_s double precision)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET jit = off
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     SELECT (SELECT count(*) FROM (SELECT FROM ONLY dbanon.trajectory s WHERE s.dataset_id = measure_data.dataset_id GROUP BY s.subject) g),
         count(*), coalesce(sum(@postgis@.ST_NPoints(t.path)), 0)::bigint,
         min(t.first_s), max(t.last_s)
@@ -104,9 +102,7 @@ else the latest on another.';
 CREATE OR REPLACE FUNCTION dbanon.plan_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, allow_no_requests boolean DEFAULT false)
 RETURNS TABLE (item text, value numeric, exact boolean, note text)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET timezone = 'UTC'
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
     chosen CONSTANT text := dbanon_internal.demand_algorithm(method, algorithm);
     checked CONSTANT jsonb := dbanon_internal.complete_params(method, chosen, params);

@@ -23,9 +23,7 @@ COMMENT ON FUNCTION dbanon_internal.suggest_params IS
 
 CREATE OR REPLACE FUNCTION dbanon.choose_method(dataset text) RETURNS TABLE (
     method text, algorithm text, params jsonb, hides text, facts text, publish_as text, statement text)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     about CONSTANT dbanon.dataset := dbanon_internal.demand_dataset(dataset);
     known record;

@@ -1,9 +1,7 @@
 -- The gate between a verified run and the schema analysts read.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_release_name(name text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET quote_all_identifiers = off
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
 BEGIN
     -- quote_ident leaves alone exactly the names that need no quotes: it knows the reserved words.
     IF name IS NULL OR name COLLATE "C" !~ '^[a-z][a-z0-9_]{0,49}$' OR quote_ident(name) <> name
@@ -134,13 +132,11 @@ COMMENT ON FUNCTION dbanon_internal.list_release_columns IS 'The method''s own c
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(
     run_id bigint, release_id bigint, prefix integer, bounds tstzrange, OUT rows bigint, OUT longest_s double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET work_mem = '128MB'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '128MB'
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
-SET join_collapse_limit = 1
-AS $$
+SET join_collapse_limit = 1 AS $$
 DECLARE
     target text := format('dbanon.release_%s', release_id);
     region_type text;
@@ -290,8 +286,7 @@ CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
     end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '30s'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '30s'
 AS $$
 DECLARE
     run dbanon.run;

@@ -98,11 +98,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_series IS 'The release that grows of which a run could be a part: what all of its parts have in common.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_series_tables(series_id bigint) RETURNS TABLE (relation regclass, bounds tstzrange)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET timezone = 'UTC'
-SET datestyle = 'ISO'
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO'
+SET standard_conforming_strings = on AS $$
     SELECT i.inhrelid::regclass, tstzrange(b.bound[1]::timestamptz, b.bound[2]::timestamptz)
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.*)''\) TO \(''(.*)''\)') b (bound)
@@ -126,9 +123,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('Its rows are from %s to %s.', lower(span), upper(span)),
                   HINT = 'Choose a since and an until that are whole steps apart.';
     END IF;
-    IF old.series_id IS NULL THEN
-        RETURN new;
-    END IF;
+    IF old.series_id IS NULL THEN RETURN new; END IF;
     SELECT dif.what, dif.has, dif.got INTO other
         FROM (VALUES (1, 'method', old.method, new.method), (2, 'algorithm', old.algorithm, new.algorithm),
                      (3, 'SRID', old.srid::text, new.srid::text),
@@ -226,11 +221,9 @@ COMMENT ON FUNCTION dbanon_internal.prepare_part IS
 -- ---- tables
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_table(target text, bounds tstzrange) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET maintenance_work_mem = '256MB'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET maintenance_work_mem = '256MB'
 -- Of regions and of JSON statistics of 30,000 rows take as long as half of the indexes; 7,500 say as much of rows in a random order.
-SET default_statistics_target = 25
-AS $$
+SET default_statistics_target = 25 AS $$
 DECLARE
     own text;
     longest_s double precision;

@@ -15,9 +15,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_replacement IS 'Refuses a publication that is to end readers and replaces nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_changers(name text) RETURNS TABLE (pid integer, virtualtransaction text)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp
-SET jit = off
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     -- GRANT and REVOKE, which every reader may try, hold no lock on the view, but change its row in the catalog, or that of
     -- its row type; the next change waits until their transaction ends.
     WITH changed AS MATERIALIZED (
@@ -56,9 +54,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_changers IS 'The open transactions that have changed the rights on the view of a release, or wait to.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_readers(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET jit = off
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     PERFORM pg_stat_clear_snapshot();  -- or sessions are those of when the transaction first asked
     RETURN QUERY
@@ -116,8 +112,7 @@ COMMENT ON FUNCTION dbanon_internal.refuse_readers IS 'Says who keeps a live rel
 CREATE OR REPLACE FUNCTION dbanon_internal.execute_exclusively(statement text, release_id bigint, end_readers boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- While this waits for the present readers of the view, all later readers wait for this.
-SET lock_timeout = '5s'
-AS $$
+SET lock_timeout = '5s' AS $$
 DECLARE
     until CONSTANT timestamptz := clock_timestamp() + interval '5 s';
     release_name CONSTANT text := (SELECT rel.name FROM dbanon.release rel WHERE rel.release_id = execute_exclusively.release_id);
@@ -246,9 +241,7 @@ COMMENT ON FUNCTION dbanon_internal.replace_view IS
 are the same. Raises an error if readers keep the old one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_releases() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '30s'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET lock_timeout = '30s' AS $$
 DECLARE
     others text;
 BEGIN
@@ -306,9 +299,7 @@ COMMENT ON FUNCTION dbanon_internal.find_strays IS
 'Names the tables of releases that no release names, as pg_restore --clean leaves them, and the views of published that read one; and what drops them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.clear_parts() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '100ms'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
     empty record;
 BEGIN
@@ -332,8 +323,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.clear_parts IS 'Drops the tables of parts that were withdrawn, where no session reads their release.';
 
 CREATE OR REPLACE FUNCTION dbanon.clear_withdrawn() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '100ms'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
 DECLARE
     gone record;
@@ -401,8 +391,7 @@ Raises: DA013 where another publication or withdrawal does not end.
 Example: SELECT dbanon.clear_withdrawn().';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '30s'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '30s'
 AS $$
 DECLARE
     live dbanon.release;

@@ -1,8 +1,7 @@
 -- Parts of a release that grows, taken away or put together.
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish_part(name text, at timestamptz) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '30s'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '30s'
 AS $$
 DECLARE
     series dbanon.series;
@@ -41,9 +40,7 @@ Example: SELECT dbanon.unpublish_part(''taxi_days'', ''2026-11-20 12:00Z'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fold_tables(series_id bigint, before timestamptz) RETURNS TABLE (
     target regclass, relations regclass[], bounds tstzrange)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET timezone = 'UTC'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
     relation regclass;
     made text;
@@ -80,9 +77,7 @@ COMMENT ON FUNCTION dbanon_internal.fold_tables IS
 'Makes a table for each whole month of a release that grows, with the rows of all its parts; what it takes the place of, and the time of these.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_series(series_id bigint, patience text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     release_name CONSTANT text := (SELECT ser.name FROM dbanon.series ser WHERE ser.series_id = hold_series.series_id);
     readers text;
@@ -99,9 +94,7 @@ COMMENT ON FUNCTION dbanon_internal.hold_series IS
 'Keeps readers from a release that grows until the transaction ends. Raises an error that names those who are there longer than the time given.';
 
 CREATE OR REPLACE FUNCTION dbanon.fold_release(name text, before timestamptz) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET timezone = 'UTC'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
     series dbanon.series;
     made jsonb;

@@ -74,10 +74,8 @@ COMMENT ON FUNCTION dbanon_internal.describe_without IS
 'Says what is not promised where nothing is published of what a method hides, by the figures of its attack; otherwise NULL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_promise(release_id bigint) RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+SET standard_conforming_strings = on AS $$
 DECLARE
     run dbanon.run;
     method dbanon.method;
@@ -140,9 +138,7 @@ what to add up; holds no seed, no number of a run, no name of a dataset and no c
 to the greatest of its parts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     about record;
     col record;

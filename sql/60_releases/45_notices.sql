@@ -1,9 +1,7 @@
 -- What a run says of itself to those who may publish it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fill_in(sentence text, figures jsonb) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     filled text := sentence;
     name text;

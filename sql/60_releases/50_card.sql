@@ -18,9 +18,7 @@ COMMENT ON FUNCTION dbanon_internal.describe_shares_left_out IS
 'What a run leaves out by kind, in all and by reason, in words that point to no single person: whole percent, or that these are fewer than k.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_run(run_id bigint, release_id bigint) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     release dbanon.release;
     run dbanon.run;
@@ -98,8 +96,7 @@ COMMENT ON FUNCTION dbanon_internal.describe_run IS 'The one record of a run, an
 
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+SET extra_float_digits = 1 AS $$
 DECLARE
     release dbanon.release;
 BEGIN
@@ -132,8 +129,7 @@ Example: SELECT key, value FROM jsonb_each_text(jsonb_strip_nulls(dbanon.release
 
 CREATE OR REPLACE FUNCTION dbanon.run_card(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+SET extra_float_digits = 1 AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.run r WHERE r.run_id = run_card.run_id) THEN
         PERFORM dbanon_internal.refuse_no_run(run_card.run_id);

@@ -6,9 +6,7 @@
 -- that the reader may not see. Figures are those recorded at publication.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.join_hours(by_hour jsonb, k integer) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET timezone = 'UTC'
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 -- A reader counts the published people of each hour in the release, so a share may reveal the exact number left out. Therefore
 -- each line speaks of at least k people left out, and of k published, and the lines speak of all hours or of none: whatever is
 -- reckoned from lines and from the release's whole share is a number of whole lines, 0 or at least k. Where lines end says

@@ -5,9 +5,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, p
 BEGIN
     PERFORM dbanon_internal.reap_run(run_id);
     -- Before the row is waited for: who writes the run's rows holds it for long.
-    IF EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN
-        RETURN false;
-    END IF;
+    IF EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN RETURN false; END IF;
     -- The row lock keeps workers from taking the run, and waits for a publication that already holds it.
     PERFORM FROM dbanon.run r WHERE r.run_id = hold_run.run_id FOR UPDATE;
     RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
@@ -56,9 +54,7 @@ Raises: DA001. DA007 if it was ever published. DA013 if it is in the queue or be
 Example: SELECT dbanon.drop_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.normalise_name(name text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     -- What Arrow, which reads the files, takes for blanks.
     SELECT normalize(btrim(name, E'\t\n\x0B\f\r\x1C\x1D\x1E\x1F \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
                                  '\u2007\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000'), NFC)
@@ -66,9 +62,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.normalise_name IS 'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.build_word_pattern(name text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     -- What is longer was never stored as a subject, and would be too complex a pattern: this one finds nothing.
     SELECT CASE WHEN length(name) > 1000 THEN '(?!x)x'
                 ELSE '(?<![[:alnum:]])' || regexp_replace(name, '([^[:alnum:][:space:]])', '\\\1', 'g') || '(?![[:alnum:]])' END

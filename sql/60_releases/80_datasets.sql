@@ -60,10 +60,7 @@ COMMENT ON FUNCTION dbanon_internal.delete_data IS
 'Deletes what was loaded into a dataset, and what loads could not use: all of it, or where a load is given, what that brought.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_before(dataset_id bigint, before timestamptz) RETURNS TABLE (what text, rows bigint)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
-SET jit = off
-AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '256MB' SET jit = off AS $$
     WITH touched AS MATERIALIZED (
         -- One statement, so that all of it sees the rows as they were.
         SELECT tra.trajectory_id, @postgis@.ST_NPoints(tra.path) AS fixes, tra.last_s < extract(epoch FROM before)::double precision AS old

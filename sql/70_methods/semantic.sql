@@ -3,9 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.gather_polygon_evidence(run_id bigint) RETURNS TABLE (
     region_no integer, several boolean, valid boolean, area_m2 double precision, parts integer, holes integer,
     least_m2 double precision, categories integer)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET jit = off
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     SELECT reg.region_no, kind.kind = 'MULTIPOLYGON', kind.kind <> '' AND @postgis@.ST_IsValid(reg.region), @postgis@.ST_Area(reg.region),
         @postgis@.ST_NumGeometries(reg.region),
         CASE WHEN kind.kind = '' THEN 0 ELSE @postgis@.ST_NRings(reg.region) - @postgis@.ST_NumGeometries(reg.region) END,
@@ -52,9 +50,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.gather_held_evidence(run_id bigint, a
     region_no integer, cell_id bigint, split boolean)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- Each region asks the index on the cells' geometry, whatever the planner takes the tables for.
-SET enable_seqscan = off
-SET jit = off
-AS $$
+SET enable_seqscan = off SET jit = off AS $$
     SELECT reg.region_no, ele.cell_id, cut.split
     FROM ONLY dbanon.run run
     CROSS JOIN LATERAL (SELECT reg.region_no, reg.region FROM ONLY dbanon.region reg

@@ -90,9 +90,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_job_source IS 'Looks up a source by i
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_times(
     job dbanon.job, question text, since timestamptz, until timestamptz, past dbanon.job_period[] DEFAULT NULL) RETURNS double precision
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     asked CONSTANT dbanon_internal.loading := dbanon_internal.make_job_loading(job, since, until);
     subject CONSTANT text := nullif(asked.subject, '-');

@@ -11,9 +11,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.fits_interval IS 'Whether an interval is between two others, and goes forward in each of its parts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_arguments(job dbanon.job) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET intervalstyle = 'postgres'
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' AS $$
 DECLARE
     bad record;
 BEGIN
@@ -214,10 +212,8 @@ COMMENT ON FUNCTION dbanon_internal.build_further_statement IS
 'Writes the call of the import that does a further load of a job, for a span of time. Raises an error if the source is gone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_loads(job dbanon.job) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET client_min_messages = 'error'
-SET lock_timeout = '10s'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET client_min_messages = 'error'
+SET lock_timeout = '10s' AS $$
 DECLARE
     until CONSTANT timestamptz := job.starts + interval '1 microsecond';
     asked dbanon_internal.loading := dbanon_internal.make_job_loading(job, job.starts, until);
@@ -291,9 +287,7 @@ DECLARE
     begins timestamptz;
     bad timestamptz;
 BEGIN
-    IF window_s IS NULL THEN
-        RETURN;
-    END IF;
+    IF window_s IS NULL THEN RETURN; END IF;
     begins := lower(dbanon_internal.find_next_period(job));
     -- Ten months see both changes of the clock. Bounds less than a day apart follow no clock: two of them decide.
     SELECT min(bou.bound) INTO bad
@@ -362,9 +356,7 @@ DECLARE
 BEGIN
     -- Read even where it is not needed: a source that cannot be loaded is refused when the job is made.
     first := to_timestamp(dbanon_internal.ask_times(job, 'first', NULL, NULL));
-    IF ended IS NOT NULL THEN
-        RETURN ended;
-    END IF;
+    IF ended IS NOT NULL THEN RETURN ended; END IF;
     first := greatest(least(first, now()), now() - job.keep_parts, '1970-01-01 00:00Z');
     midnight := date_trunc('day', coalesce(first, now()) AT TIME ZONE job.tz) AT TIME ZONE job.tz;
     RETURN CASE WHEN midnight < first THEN (date_trunc('day', first AT TIME ZONE job.tz) + interval '1 day') AT TIME ZONE job.tz ELSE midnight END;
@@ -398,8 +390,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_job IS 'The job of a name that was not removed; refuses other names.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_job(job dbanon.job) RETURNS dbanon.job
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '30s'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '30s'
 AS $$
 DECLARE
     old dbanon.job;
@@ -463,10 +454,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.audit_job IS 'Writes who added, changed, paused, resumed or removed a job.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fill_job(given jsonb, replace boolean) RETURNS dbanon.job
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET intervalstyle = 'postgres'
-SET lock_timeout = '10s'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+SET lock_timeout = '10s' AS $$
 DECLARE
     -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
     defaults CONSTANT jsonb := '{"load": {}, "params": {}, "further": [], "every": "1 day", "tz": "UTC", "wait": "1 hour", "lateness": "3 days",
@@ -543,11 +532,8 @@ CREATE OR REPLACE FUNCTION dbanon.add_job(
     keep_data interval DEFAULT NULL, keep_parts interval DEFAULT NULL, readers text[] DEFAULT NULL, retry interval DEFAULT NULL,
     max_tries integer DEFAULT NULL, on_held text DEFAULT NULL, evaluate boolean DEFAULT NULL, owner text DEFAULT NULL,
     allow_no_requests boolean DEFAULT NULL, replace boolean DEFAULT false)
-RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET intervalstyle = 'postgres'
-SET extra_float_digits = 1
-AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
 DECLARE
     qualified CONSTANT text := (SELECT format('%I.%I', nsp.nspname, cla.relname) FROM pg_class cla JOIN pg_namespace nsp ON nsp.oid = cla.relnamespace
                                 WHERE cla.oid = add_job.source);
@@ -677,8 +663,7 @@ COMMENT ON FUNCTION dbanon_internal.steer_periods IS
 without a reason.';
 
 CREATE OR REPLACE FUNCTION dbanon.steer_job(name text, action text, since timestamptz DEFAULT NULL, reason text DEFAULT NULL) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '10s'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s'
 AS $$
 DECLARE
     actions CONSTANT text[] := ARRAY['pause', 'resume', 'retry', 'skip', 'remove'];

@@ -30,9 +30,7 @@ DECLARE
 BEGIN
     SELECT stored.* INTO taken FROM dbanon.job stored WHERE stored.job_id = job.job_id AND stored.removed_at IS NULL AND NOT stored.paused
         FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
+    IF NOT FOUND THEN RETURN false; END IF;
     old := taken.held_by;
     IF old.pid = pg_backend_pid() THEN  -- of a call that was interrupted
         PERFORM pg_advisory_unlock(old.lock_key) FROM pg_locks loc
@@ -92,9 +90,7 @@ COMMENT ON FUNCTION dbanon_internal.open_period IS
 the owner.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_error(changes jsonb, job dbanon.job, was dbanon.job_period) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     -- Operators can call what writes a period. Of 'Run 7 is Ann''s.' and the 'Run % is %.' of a function comes 'Run 7 is ....'.
     WITH own AS MATERIALIZED (
         SELECT replace(regexp_replace(lit.eral[1], '''\s*\n\s*''', '', 'g'), '''''', '''') AS text
@@ -179,9 +175,7 @@ COMMENT ON FUNCTION dbanon_internal.fail_step IS
 message the SQLSTATE is that of code outside dbanon, and means nothing but a failure.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_foreign_error(state text, context text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     -- The first line names the function that raised it, in the server's language; names of others have a dot, a quote or a bracket before.
     SELECT lin.line !~ '^[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon(_internal)?[.]' AND CASE
         -- A statement can be cancelled from outside in any function, which ends the session's work; only RAISE makes it an error of a function.
@@ -402,8 +396,7 @@ COMMENT ON FUNCTION dbanon_internal.publish_period IS
 known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_part_rows(job_id bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s'
 AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(drop_part_rows.job_id);
@@ -442,9 +435,7 @@ COMMENT ON FUNCTION dbanon_internal.find_needed IS
 'Finds since when a job needs data: for its next period, for those that wait or are held, and for those that were skipped and that late rows may open again.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.retain_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     history CONSTANT interval := dbanon_internal.compute_job_history(job);
     month CONSTANT timestamptz := date_trunc('month', lower(step.period) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
@@ -504,9 +495,7 @@ DECLARE
     written dbanon.job_period;
 BEGIN
     PERFORM dbanon_internal.demand_own_login();
-    IF step.job_id IS NULL OR step.next_at > clock_timestamp() THEN
-        RETURN '{"state": "idle"}';
-    END IF;
+    IF step.job_id IS NULL OR step.next_at > clock_timestamp() THEN RETURN '{"state": "idle"}'; END IF;
     BEGIN
         changes := CASE step.state
             WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN jsonb_build_object(
@@ -534,9 +523,7 @@ BEGIN
         END IF;
         changes := dbanon_internal.fail_step(job, step, state, CASE WHEN NOT foreign_error THEN message END, hint);
     END;
-    IF changes IS NULL THEN
-        RETURN '{"state": "waiting"}';
-    END IF;
+    IF changes IS NULL THEN RETURN '{"state": "waiting"}'; END IF;
     written := dbanon_internal.set_period(job.job_id, step.period, changes);
     RETURN jsonb_strip_nulls(jsonb_build_object(
         'job', job.name, 'period', lower(step.period), 'step', step.state, 'state', written.state, 'run_id', written.run_id, 'tries', written.tries,

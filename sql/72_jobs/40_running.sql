@@ -14,9 +14,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_own_login IS 'Refuses a session that has taken a role since it logged in.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_jobs(only_job text, within boolean) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on
-AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     job dbanon.job;
 BEGIN
@@ -88,8 +86,7 @@ COMMENT ON FUNCTION dbanon_internal.restore_settings IS
 -- The procedure has no settings (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.run_jobs(
     only_job text DEFAULT NULL, wait boolean DEFAULT true, strict boolean DEFAULT false, INOUT advanced integer DEFAULT NULL, INOUT held integer DEFAULT NULL)
-LANGUAGE plpgsql
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     within boolean;
     ids bigint[];
