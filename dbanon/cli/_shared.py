@@ -79,10 +79,8 @@ def _set_globals(
     dsn: Annotated[
         str | None,
         typer.Option(
-            help=(
-                "Database: URI, key=value, service=NAME or SQLAlchemy URL. Without it: DBANON_DSN, the PG* "
-                "variables, or the embedded server, in this order."
-            )
+            help="Database: URI, key=value, service=NAME or SQLAlchemy URL. Without it: DBANON_DSN, the PG* "
+            "variables, or the embedded server, in this order."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,

@@ -102,10 +102,8 @@ def print_url(
 RolePrefix = Annotated[
     str | None,
     typer.Option(
-        help=(
-            "The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst. Chosen once for "
-            "each database. Default: dbanon."
-        )
+        help="The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst. Chosen once for "
+        "each database. Default: dbanon."
     ),
 ]
 ShareRoles = Annotated[
@@ -116,11 +114,9 @@ RestrictPublic = Annotated[
     bool | None,
     typer.Option(
         "--restrict-public/--no-restrict-public",
-        help=(
-            "Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which show "
-            "something about private tables, and large objects, which fill the disk. Or give them back. Other "
-            "programs there may need them. Later upgrades keep the choice."
-        ),
+        help="Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which show "
+        "something about private tables, and large objects, which fill the disk. Or give them back. Other "
+        "programs there may need them. Later upgrades keep the choice.",
         show_default=False,
     ),
 ]

@@ -132,10 +132,8 @@ def worker(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help=(
-                "Answer /healthz, /readyz and /metrics over HTTP at this address, such as 127.0.0.1:9464, to every "
-                "client."
-            ),
+            help="Answer /healthz, /readyz and /metrics over HTTP at this address, such as 127.0.0.1:9464, to every "
+            "client.",
         ),
     ] = None,
     schedule: Annotated[

@@ -60,10 +60,8 @@ _SENTENCES = {
 _REFUSED_STATE = "08004"  # by the server, for another reason
 _REMEDIES = {  # by what the server refused a connection; its words name at most the login, the database and the address
     "3D000": "Create it, or check --dsn and the PG* variables.",
-    "28000": (
-        "Check --dsn and the PG* variables. Or have the login made, and let in by the server's pg_hba.conf (of a "
-        "managed server, by its network rules)."
-    ),
+    "28000": "Check --dsn and the PG* variables. Or have the login made, and let in by the server's pg_hba.conf (of a "
+    "managed server, by its network rules).",
     "28P01": "Check --dsn, PGPASSWORD or ~/.pgpass.",
     TOO_MANY: "Close connections, or raise max_connections or the limit of the login or database.",
     _REFUSED_STATE: "Check --dsn and the PG* variables, or ask the server's administrator.",

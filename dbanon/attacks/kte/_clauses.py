@@ -55,10 +55,8 @@ CLAUSES = (
     ),
     Condition(
         name="sets",
-        must=(
-            "Each person must have a hiding set of k - 1 other published records in each window of tau and the leak "
-            "with rows of the person, and records of groups must have none"
-        ),
+        must="Each person must have a hiding set of k - 1 other published records in each window of tau and the leak "
+        "with rows of the person, and records of groups must have none",
         broken_by="sets or others in them",
         plain="Each person has k - 1 others to hide among whenever something of the person is published.",
         test="singling out",
@@ -74,10 +72,8 @@ CLAUSES = (
     ),
     Condition(
         name="silence",
-        must=(
-            "Where nothing of a person is published in a stretch of tau, the records of at least k = {k} people must "
-            "say nothing"
-        ),
+        must="Where nothing of a person is published in a stretch of tau, the records of at least k = {k} people must "
+        "say nothing",
         broken_by="people and windows",
         plain="A person without rows for tau_s is one of at least k people without rows then.",
         test="singling out",
@@ -95,10 +91,8 @@ CLAUSES = (
     ),
     Condition(
         name="carried",
-        must=(
-            "At least k - 1 of the records that hide a person must have been made to do so, and fit the person in "
-            "the whole window"
-        ),
+        must="At least k - 1 of the records that hide a person must have been made to do so, and fit the person in "
+        "the whole window",
         broken_by="people and windows",
         plain="Each person is hidden by the records that were made to do so, and not by chance.",
         test="singling out",
@@ -107,10 +101,8 @@ CLAUSES = (
     ),
     Condition(
         name="alike",
-        must=(
-            "Each member of a group must have one of its records, these must be alike in rows and members, and every "
-            "other record must be of one person"
-        ),
+        must="Each member of a group must have one of its records, these must be alike in rows and members, and every "
+        "other record must be of one person",
         broken_by="records",
         plain="The records of a group are the same in every row, so nothing distinguishes its people.",
         test="singling out",
@@ -133,10 +125,8 @@ CLAUSES = (
     ),
     Condition(
         name="leak",
-        must=(
-            "No person may be hidden in one record for longer than tau and the leak, nor, in an epoch outside a "
-            "window, again in all the records that hide it in the window"
-        ),
+        must="No person may be hidden in one record for longer than tau and the leak, nor, in an epoch outside a "
+        "window, again in all the records that hide it in the window",
         broken_by="picks or windows",
         plain="After following a person for tau_s, a reader can follow records for leak_s more, and longer only by "
         "chance.",

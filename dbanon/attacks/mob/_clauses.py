@@ -46,10 +46,8 @@ CLAUSES = (
     ),
     Condition(
         name="complete",
-        must=(
-            "Every published person must have one row at each instant with a position or, where the run publishes "
-            "only cloaked rows, all of these, also at the person's own instants"
-        ),
+        must="Every published person must have one row at each instant with a position or, where the run publishes "
+        "only cloaked rows, all of these, also at the person's own instants",
         broken_by="rows, there or missing",
         plain="A row of a published person is missing only where the person was absent, or where the run publishes no "
         "exact rows.",
@@ -66,10 +64,8 @@ CLAUSES = (
     ),
     Condition(
         name="sets",
-        must=(
-            "Each person with own instants must have one hiding set for the whole record, of k - 1 published others "
-            "or more, k = {k}, mutual where the algorithm says so"
-        ),
+        must="Each person with own instants must have one hiding set for the whole record, of k - 1 published others "
+        "or more, k = {k}, mutual where the algorithm says so",
         broken_by="sets or others in them",
         plain="Each person with quasi-identifiers has at least k - 1 published others to hide among.",
         test="singling out",
@@ -77,10 +73,8 @@ CLAUSES = (
     ),
     Condition(
         name="hidden",
-        must=(
-            "A person with own instants must fit the records of at least k = {k} people, also when each record is "
-            "matched with one person"
-        ),
+        must="A person with own instants must fit the records of at least k = {k} people, also when each record is "
+        "matched with one person",
         broken_by="people",
         plain="With the places of all people at the instants of their quasi-identifiers, a reader finds at least k "
         "records for each.",
@@ -89,10 +83,8 @@ CLAUSES = (
     ),
     Condition(
         name="elimination",
-        must=(
-            "A person without own instants must fit the records of at least k = {k} people, also when each record is "
-            "matched with one person"
-        ),
+        must="A person without own instants must fit the records of at least k = {k} people, also when each record is "
+        "matched with one person",
         broken_by="people",
         plain="People without quasi-identifiers are not identified by assigning all other records to their owners.",
         test="singling out",

@@ -77,10 +77,8 @@ CLAUSES = (
         must="Cells that no region separates must together have points of interest of as many categories, and as "
         "close to the city's, as atoms promise",
         broken_by="sets of such cells",
-        plain=(
-            "A reader can play the run again, and learns sets of cells, each with many kinds of places, mixed as in "
-            "the city."
-        ),
+        plain="A reader can play the run again, and learns sets of cells, each with many kinds of places, mixed as in "
+        "the city.",
         test="inference",
     ),
     Condition(
@@ -94,10 +92,8 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": (
-        "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 "
-        "each person sees the atoms of the other."
-    ),
+    "singling out": "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 "
+    "each person sees the atoms of the other.",
     "linkability": (
         "A record shows its atoms one after the other. Knowledge of a top speed rules out cells on the way from atom "
         "to atom."

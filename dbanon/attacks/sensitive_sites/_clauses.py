@@ -15,20 +15,16 @@ CLAUSES = (
     make_columns_clause("`cloaked` true or false in each"),
     Condition(
         name="members",
-        must=(
-            "Every record must be one row of one person, with one whole membership of the trajectory that supplies "
-            "the position, and no person may have two records"
-        ),
+        must="Every record must be one row of one person, with one whole membership of the trajectory that supplies "
+        "the position, and no person may have two records",
         broken_by="rows or memberships",
         plain="Each person has one row, and no second one can be compared with it.",
         test="linkability",
     ),
     Condition(
         name="crowd",
-        must=(
-            "Every row must stand for one person, and the crowd of a cloaked row must be the number of people with "
-            "its region"
-        ),
+        must="Every row must stand for one person, and the crowd of a cloaked row must be the number of people with "
+        "its region",
         broken_by="rows",
         plain="Every row that hides people states truly how many have its region.",
         test="singling out",
@@ -74,10 +70,8 @@ CLAUSES = (
     ),
     Condition(
         name="own-rectangle",
-        must=(
-            "Every site must have a rectangle that holds it, a rectangle of c people must serve at most c / {k} "
-            "sites, and every cloaked region must hold a site"
-        ),
+        must="Every site must have a rectangle that holds it, a rectangle of c people must serve at most c / {k} "
+        "sites, and every cloaked region must hold a site",
         broken_by="sites or regions",
         plain="Each site has its own k people: no person counts for two sites.",
         test="inference",

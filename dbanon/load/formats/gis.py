@@ -128,10 +128,8 @@ def _make_fault(path: Path, read: object, ended: int, *, layer: str | None) -> D
             ),
             "tracks": f"{path.name} must hold points of tracks. It holds none. Routes and single places have no times.",
             "times": f"{path.name} must have a time at each point of a track. It has none. Record the track with them.",
-            "views": (
-                f"{path.name} must consist of tables. It has a view or a virtual table, which could be endless. "
-                f"Export the layer to a new file."
-            ),
+            "views": f"{path.name} must consist of tables. It has a view or a virtual table, which could be endless. "
+            f"Export the layer to a new file.",
             "memory": f"{path.name} must fit into memory. It does not. Split it.",
             "time": (
                 f"{path.name} must be read in {LIMITS['cpu_s']} s of a processor and {LIMITS['time_s']} s in all. It "

@@ -99,12 +99,10 @@ METHOD = Method(
     name="kte",
     module=__name__,
     summary="phone records and other irregular trajectories: time and place generalised until k records fit",
-    guarantee=(
-        "The adversary followed a person for at most tau_s and knows all of the person's positions in that time. "
-        "At least k records fit, and they reveal less than leak_s of the movements before and less than leak_s "
-        "after (leak_s in all, if the adversary followed for tau_s). The promise does not cover chance, people who "
-        "stay together, a silence of few people, or data no longer than tau_s + leak_s, which are k-anonymous."
-    ),
+    guarantee="The adversary followed a person for at most tau_s and knows all of the person's positions in that time. "
+    "At least k records fit, and they reveal less than leak_s of the movements before and less than leak_s "
+    "after (leak_s in all, if the adversary followed for tau_s). The promise does not cover chance, people who "
+    "stay together, a silence of few people, or data no longer than tau_s + leak_s, which are k-anonymous.",
     adversary=(
         "A reader has followed a person for some time, and wants to find the person's record and the other places "
         "in it."
@@ -114,10 +112,8 @@ METHOD = Method(
         "k-merge, all people of a group have the same rows, with window_s until the window ends."
     ),
     left_out="Samples are left out where a person cannot be hidden among k people with samples at the same times.",
-    paper=(
-        "Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Preserving Publishing of "
-        "Spatiotemporal Trajectory Data, 2017"
-    ),
+    paper="Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Preserving Publishing of "
+    "Spatiotemporal Trajectory Data, 2017",
     attack="dbanon.attacks.kte",
     algorithms=(
         Algorithm(

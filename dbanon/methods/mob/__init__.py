@@ -84,19 +84,15 @@ METHOD = Method(
         "with all records at once. The adversary knows where people were at all instants of their quasi-identifiers, "
         "and nothing more."
     ),
-    adversary=(
-        "A reader knows the place of each person at the instants of that person's quasi-identifier, and wants to "
-        "find the person's record."
-    ),
+    adversary="A reader knows the place of each person at the instants of that person's quasi-identifier, and wants to "
+    "find the person's record.",
     row_meaning=(
         "Each row is one person at one instant. Where cloaked is true, the person is somewhere in this region, and"
         " at least k people have the same one. Where cloaked is false, the person is exactly there. Rows with one "
         "record_id are the same person."
     ),
-    left_out=(
-        "People are left out if they are never seen at an instant, or if fewer than k - 1 others can hide them at "
-        "the instants of their quasi-identifiers."
-    ),
+    left_out="People are left out if they are never seen at an instant, or if fewer than k - 1 others can hide them at "
+    "the instants of their quasi-identifiers.",
     paper=("Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009"),
     attack="dbanon.attacks.mob",
     algorithms=(

@@ -120,19 +120,13 @@ METHOD = Method(
         "city's. An adversary that runs the program again learns only the atom of a place: a set of cells with "
         "atom_l categories and a divergence of at most atom_t, by default l and t."
     ),
-    adversary=(
-        "One reader has followed a person all the time, and wants to find the person's record. Another looks up "
-        "the places in the published regions, runs the program again, and wants to find out people's activities "
-        "there."
-    ),
-    row_meaning=(
-        "Each row is one person, seen somewhere in this region at some time of this period, at least once. The "
-        "others of the group have the same rows."
-    ),
-    left_out=(
-        "Fixes outside all cells are left out, together with the rows that the options min_cells and suppress_* "
-        "exclude."
-    ),
+    adversary="One reader has followed a person all the time, and wants to find the person's record. Another looks up "
+    "the places in the published regions, runs the program again, and wants to find out people's activities "
+    "there.",
+    row_meaning="Each row is one person, seen somewhere in this region at some time of this period, at least once. The "
+    "others of the group have the same rows.",
+    left_out="Fixes outside all cells are left out, together with the rows that the options min_cells and suppress_* "
+    "exclude.",
     paper="Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017",
     attack="dbanon.attacks.semantic",
     algorithms=(

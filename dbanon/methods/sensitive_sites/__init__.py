@@ -78,10 +78,8 @@ METHOD = Method(
         "at least k people have the same one. Where cloaked is false, the person is exactly there."
     ),
     left_out="People seen in the same hour (UTC), but without a position at that moment, are left out.",
-    paper=(
-        "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
-        "Sensitive Sites, 2008"
-    ),
+    paper="Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
+    "Sensitive Sites, 2008",
     attack="dbanon.attacks.sensitive_sites",
     algorithms=(
         Algorithm(name="bk", summary="least total area for people and sites along one curve"),
