@@ -29,50 +29,7 @@ class Evidence:
     Rows are as compact as they are stored: each is the index of one of the run's distinct regions and periods. The
     properties ``cloak_*`` give a value a row; each use of one makes the array anew.
 
-    Attributes
-    ----------
-    method, algorithm : str
-        As stored in ``run.method`` and ``run.algorithm``.
-    params, suppressed : mapping
-        As stored in ``run.params`` (all parameters, also those left at their defaults) and ``run.suppressed``.
-    trajectories : Trajectories
-        All of the dataset, read anew from the database.
-    record_id : int64[R]
-    offset : int64[R + 1]
-        Rows of record i are ``[offset[i], offset[i + 1])``.
-    region, period : integers[c]
-        Indices into the columns of regions and periods.
-    place : int32[c], optional
-        ``seq`` of each row; None where it is 1, 2, ... in every record.
-    region_no : int64[r]
-        The number of each region in ``dbanon.region``, ascending.
-    region_bounds : float64[r, 4]
-        xmin, ymin, xmax, ymax.
-    region_rectangle : bool[r]
-        Whether the region is exactly its own envelope: one polygon without holes.
-    region_srid, region_crowd, region_subjects : int[r]
-    region_other_keys : int[r]
-        Keys of ``extra`` that are no columns of the method.
-    period_start_s, period_end_s : float64[p]
-        The bounds of the period in unix seconds.
-    member_record : int64[m]
-    member_trajectory : int64[m]
-        Trajectory ids (database keys), not checked by the database.
-    member_start_s, member_end_s : float64[m]
-        The stretch the record carries the trajectory for; NaN where it is the whole record.
-    hiding_record : int64[h]
-        Whose hiding set it is.
-    hiding_start_s, hiding_end_s : float64[h]
-        When; NaN where it is for the whole record.
-    hiding_offset : int64[h + 1]
-    hiding_other : int64[]
-        Records that record i is hidden among, not checked by the database:
-        ``[hiding_offset[i], hiding_offset[i + 1])``.
-
-    Raises
-    ------
-    DataError
-        If the columns of one table differ in length.
+    Raises `DataError` if the columns of one table differ in length.
     """
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -82,33 +39,39 @@ class Evidence:
         "hiding": ("record", "start_s", "end_s"),
     }
 
-    method: str
+    method: str  # method, algorithm: as stored in ``run.method`` and ``run.algorithm``
     algorithm: str
+    # params, suppressed: as stored in ``run.params`` (all parameters, also those left at their defaults) and
+    # ``run.suppressed``
     params: Mapping[str, Any]
     suppressed: Mapping[str, Any]
-    trajectories: Trajectories
-    record_id: Int
-    offset: Int
-    region: NDArray[np.integer]
+    trajectories: Trajectories  # all of the dataset, read anew from the database
+    record_id: Int  # int64[R]
+    offset: Int  # int64[R + 1]: rows of record i are ``[offset[i], offset[i + 1])``
+    region: NDArray[np.integer]  # integers[c]; region, period: indices into the columns of regions and periods
     period: NDArray[np.integer]
-    place: NDArray[np.int32] | None
-    region_no: Int
-    region_bounds: Float
-    region_rectangle: Bool
+    place: NDArray[np.int32] | None  # int32[c]: ``seq`` of each row; None where it is 1, 2, ... in every record.
+    region_no: Int  # int64[r]: the number of each region in ``dbanon.region``, ascending
+    region_bounds: Float  # float64[r, 4]: xmin, ymin, xmax, ymax
+    region_rectangle: Bool  # bool[r]: whether the region is exactly its own envelope: one polygon without holes
     region_srid: NDArray[np.integer]
     region_crowd: NDArray[np.integer]
     region_subjects: NDArray[np.integer]
-    region_other_keys: NDArray[np.integer]
-    period_start_s: Float
+    region_other_keys: NDArray[np.integer]  # int[r]: keys of ``extra`` that are no columns of the method
+    period_start_s: Float  # float64[p]; period_start_s, period_end_s: the bounds of the period in unix seconds
     period_end_s: Float
-    member_record: Int
-    member_trajectory: Int
+    member_record: Int  # int64[m]
+    member_trajectory: Int  # int64[m]: trajectory ids (database keys), not checked by the database
+    # float64[m]; member_start_s, member_end_s: the stretch the record carries the trajectory for; NaN where it is the
+    # whole record.
     member_start_s: Float
     member_end_s: Float
-    hiding_record: Int
-    hiding_start_s: Float
+    hiding_record: Int  # int64[h]: whose hiding set it is
+    hiding_start_s: Float  # float64[h]; hiding_start_s, hiding_end_s: when; NaN where it is for the whole record.
     hiding_end_s: Float
-    hiding_offset: Int
+    hiding_offset: Int  # int64[h + 1]
+    # int64[]: records that record i is hidden among, ``[hiding_offset[i], hiding_offset[i + 1])``; not checked by the
+    # database
     hiding_other: Int
 
     def __post_init__(self) -> None:

@@ -20,32 +20,17 @@ class Regions:
     """The distinct regions of a run, each with the crowd, people and own columns that all of its rows have.
 
     A region is a rectangle or a set of cells of ``dbanon.cell``, which PostGIS unites when they are written.
-
-    Attributes
-    ----------
-    crowd : int32[r]
-        Distinct subjects a row hides.
-    subjects : int32[r]
-        How many people a row stands for.
-    bounds : float64[r, 4], optional
-        xmin, ymin, xmax, ymax of the rectangles, metres; None where regions are sets of cells.
-    cell_offset : int64[r + 1], optional
-        Cells of region i are ``cell[cell_offset[i]:cell_offset[i + 1]]``, at least one.
-    cell : int64[], optional
-        Ids of the cells, ascending within a region.
-    extra : int32[r], optional
-        Index into `extras`; -1 is SQL NULL.
-    extras : tuple of str
-        Distinct JSON objects for the ``extra`` column.
     """
 
-    crowd: NDArray[np.int32]
-    subjects: NDArray[np.int32]
+    crowd: NDArray[np.int32]  # int32[r]: distinct subjects a row hides
+    subjects: NDArray[np.int32]  # int32[r]: how many people a row stands for
+    # float64[r, 4]: xmin, ymin, xmax, ymax of the rectangles, metres; None where regions are sets of cells.
     bounds: Float | None = None
+    # int64[r + 1]: cells of region i are ``cell[cell_offset[i]:cell_offset[i + 1]]``, at least one
     cell_offset: Int | None = None
-    cell: Int | None = None
-    extra: NDArray[np.int32] | None = None
-    extras: tuple[str, ...] = field(default=())
+    cell: Int | None = None  # int64[]: ids of the cells, ascending within a region
+    extra: NDArray[np.int32] | None = None  # int32[r]: index into `extras`; -1 is SQL NULL
+    extras: tuple[str, ...] = field(default=())  # distinct JSON objects for the ``extra`` column
 
     def __post_init__(self) -> None:
         r = len(self.crowd)
@@ -70,23 +55,12 @@ class Regions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hiding:
-    """The sets of records that records are hidden among, where such sets overlap, one set an entry.
+    """The sets of records that records are hidden among, where such sets overlap, one set an entry."""
 
-    Attributes
-    ----------
-    record : int64[h]
-        Whose set it is; a record may have several, for different periods.
-    offset : int64[h + 1]
-        The others of set i are ``other[offset[i]:offset[i + 1]]``, at least one.
-    other : int64[]
-        Ids of records; the owner is not among them.
-    start, end : int64[h], optional
-        When, in unix seconds, half-open; None, or a start that is the end: for the whole record.
-    """
-
-    record: Int
-    offset: Int
-    other: Int
+    record: Int  # int64[h]: whose set it is; a record may have several, for different periods
+    offset: Int  # int64[h + 1]: the others of set i are ``other[offset[i]:offset[i + 1]]``, at least one
+    other: Int  # int64[]: ids of records; the owner is not among them
+    # int64[h]; start, end: when, in unix seconds, half-open; None, or a start that is the end: for the whole record.
     start: Int | None = None
     end: Int | None = None
 
@@ -100,18 +74,10 @@ class Hiding:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Atoms:
-    """The sets of cells that a run's regions are made of, which tell nothing of the place within them.
+    """The sets of cells that a run's regions are made of, which tell nothing of the place within them."""
 
-    Attributes
-    ----------
-    cell : int64[c]
-        Ids of all cells of the dataset, ascending.
-    atom : int64[c]
-        The number of the atom that each is in, from 0 on.
-    """
-
-    cell: Int
-    atom: Int
+    cell: Int  # int64[c]: ids of all cells of the dataset, ascending
+    atom: Int  # int64[c]: the number of the atom that each is in, from 0 on
 
     def __post_init__(self) -> None:
         _demand(len(self.cell) == len(self.atom), "every cell must be in an atom")
@@ -127,47 +93,29 @@ class Cloaks:
 
     Rows are ragged by record and compact: each is the index of one of the run's distinct regions and periods. The
     properties named like columns of ``dbanon.cloak`` give a value a row; each use of one makes the array anew.
-
-    Attributes
-    ----------
-    offset : int64[R + 1]
-        Rows of record i + 1 are ``[offset[i], offset[i + 1])``, at least one, with ``seq`` from 1 on.
-    region : int32[c]
-        Index into `regions`.
-    period : unsigned integers[c]
-        Index into `periods`, of the smallest type that holds it.
-    periods : int64[p, 2]
-        Distinct half-open periods: start and end in unix seconds.
-    member_record : int64[m]
-    member_trajectory : int64[m]
-        trajectory ids (database keys), sorted by (record, trajectory). A person is in one record at a time, or in
-        several with the very same members (`dbanon.attacks.overlapping_records`); where hiding sets overlap, the
-        owner alone.
-    member_start, member_end : int64[m], optional
-        The stretch the record carries the trajectory for; None, or a start that is the end: the whole record.
-    hiding : Hiding, optional
-        Where people are hidden in sets that overlap.
-    atoms : Atoms, optional
-        Where regions are made of atoms.
-    suppressed : mapping
-        ``{"subjects": {reason: n}, ..., "by_hour": by_hour(...)}``: counts by reason, and those of subjects by hour.
-    metrics : mapping
-        Figures of the paper and of the run; plain numbers.
     """
 
+    # int64[R + 1]: rows of record i + 1 are ``[offset[i], offset[i + 1])``, at least one, with ``seq`` from 1 on
     offset: Int
-    region: NDArray[np.int32]
+    region: NDArray[np.int32]  # int32[c]: index into `regions`
+    # unsigned integers[c]: index into `periods`, of the smallest type that holds it
     period: NDArray[np.unsignedinteger[Any]]
     regions: Regions
-    periods: Int
-    member_record: Int
+    periods: Int  # int64[p, 2]: distinct half-open periods: start and end in unix seconds
+    member_record: Int  # int64[m]
+    # int64[m]: trajectory ids (database keys), sorted by (record, trajectory). A person is in one record at a time, or
+    # in several with the very same members (`dbanon.attacks.overlapping_records`); where hiding sets overlap, the owner
+    # alone.
     member_trajectory: Int
+    # ``{"subjects": {reason: n}, ..., "by_hour": by_hour(...)}``: counts by reason, and those of subjects by hour
     suppressed: Mapping[str, Any]
-    metrics: Mapping[str, Any]
+    metrics: Mapping[str, Any]  # figures of the paper and of the run; plain numbers
+    # int64[m]; member_start, member_end: the stretch the record carries the trajectory for; None, or a start that is
+    # the end: the whole record.
     member_start: Int | None = None
     member_end: Int | None = None
-    hiding: Hiding | None = None
-    atoms: Atoms | None = None
+    hiding: Hiding | None = None  # where people are hidden in sets that overlap
+    atoms: Atoms | None = None  # where regions are made of atoms
 
     def __post_init__(self) -> None:
         c, m, records = len(self.region), len(self.member_record), len(self.offset) - 1

@@ -49,40 +49,20 @@ def freeze_arrays(arrays: Arrays) -> Arrays:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trajectories:
-    """Every trajectory of one dataset, sorted by trajectory id; fixes of one trajectory by strictly increasing time.
+    """Every trajectory of one dataset, sorted by trajectory id; fixes of one trajectory by strictly increasing time."""
 
-    Attributes
-    ----------
-    trajectory_id : int64[n]
-        Strictly increasing database keys.
-    subject : int64[n]
-        Code 0..s-1 of the subject of each trajectory; one subject may have several.
-    offset : int64[n + 1]
-        Fixes of trajectory i are ``[offset[i], offset[i + 1])``; each has at least one.
-    t : float64[m]
-        Unix seconds.
-    x, y : float64[m]
-        Metres in the dataset's SRID.
-    grid_m : float
-        Side of the dataset's space cells in metres.
-    grid_s : int
-        Length of the dataset's time slots in seconds.
-    subject_names : pyarrow.StringArray, optional
-        Name of each subject, by its code; where there is none, its code is its name.
-    day : int64[n], optional
-        Days since 1970 of the day each trajectory is of, where each day of a subject is a record of its own.
-    """
-
-    trajectory_id: Int
-    subject: Int
-    offset: Int
-    t: Float
-    x: Float
+    trajectory_id: Int  # int64[n]: strictly increasing database keys
+    subject: Int  # int64[n]: code 0..s-1 of the subject of each trajectory; one subject may have several
+    offset: Int  # int64[n + 1]: fixes of trajectory i are ``[offset[i], offset[i + 1])``; each has at least one
+    t: Float  # float64[m]: unix seconds
+    x: Float  # float64[m]; x, y: metres in the dataset's SRID
     y: Float
     srid: int
-    grid_m: float
-    grid_s: int
+    grid_m: float  # side of the dataset's space cells in metres
+    grid_s: int  # length of the dataset's time slots in seconds
+    # name of each subject, by its code; where there is none, its code is its name
     subject_names: "pa.StringArray | None" = None
+    # int64[n]: days since 1970 of the day each trajectory is of, where each day of a subject is a record of its own
     day: Int | None = None
 
     def __post_init__(self) -> None:
@@ -117,24 +97,13 @@ class Trajectories:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requests:
-    """LBS requests of one dataset, in any order.
+    """LBS requests of one dataset, in any order."""
 
-    Attributes
-    ----------
-    subject : int64[r]
-        The sender, in the codes of the `Trajectories` they go with; -1 where the sender has no trajectory.
-    t : float64[r]
-        Unix seconds.
-    content : int64[r]
-        Index into `contents`.
-    contents : tuple of str
-        The distinct requests as normalised JSON objects (PostgreSQL's ``jsonb::text``), sorted.
-    """
-
+    # int64[r]: the sender, in the codes of the `Trajectories` they go with; -1 where the sender has no trajectory
     subject: Int
-    t: Float
-    content: Int
-    contents: tuple[str, ...]
+    t: Float  # float64[r]: unix seconds
+    content: Int  # int64[r]: index into `contents`
+    contents: tuple[str, ...]  # the distinct requests as normalised JSON objects (PostgreSQL's ``jsonb::text``), sorted
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -145,21 +114,13 @@ class Sites:
     """Sensitive sites of one dataset, and the shapes of subjects that are more than a point; both by ascending id.
 
     Of a shape only its bounding rectangle counts: xmin, ymin, xmax, ymax in metres. That of a point has no extent.
-
-    Attributes
-    ----------
-    site_id : int64[m]
-        Strictly increasing database keys.
-    site_bounds : float64[m, 4]
-    shape_trajectory : int64[s]
-        Trajectory ids, strictly increasing, of the trajectories (of one fix) that have a shape.
-    shape_bounds : float64[s, 4]
     """
 
-    site_id: Int
-    site_bounds: Float
+    site_id: Int  # int64[m]: strictly increasing database keys
+    site_bounds: Float  # float64[m, 4]
+    # int64[s]: trajectory ids, strictly increasing, of the trajectories (of one fix) that have a shape
     shape_trajectory: Int
-    shape_bounds: Float
+    shape_bounds: Float  # float64[s, 4]
 
     def __post_init__(self) -> None:
         for ids, bounds in ((self.site_id, self.site_bounds), (self.shape_trajectory, self.shape_bounds)):
@@ -174,18 +135,10 @@ class Sites:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuasiIdentifiers:
-    """One named set of quasi-identifier times of a dataset, sorted by (subject, time), each once.
+    """One named set of quasi-identifier times of a dataset, sorted by (subject, time), each once."""
 
-    Attributes
-    ----------
-    subject : int64[q]
-        In the codes of the `Trajectories` they go with; -1 where the subject has no trajectory.
-    t : float64[q]
-        Unix seconds.
-    """
-
-    subject: Int
-    t: Float
+    subject: Int  # int64[q]: in the codes of the `Trajectories` they go with; -1 where the subject has no trajectory
+    t: Float  # float64[q]: unix seconds
 
     def __post_init__(self) -> None:
         if len(self.subject) != len(self.t) or not _is_finite(self.t):
@@ -201,36 +154,22 @@ class Cells:
     """Cells of one dataset, such as the coverage of base stations, and what lies in them.
 
     A point of interest or a fix on an edge that cells share belongs to the one with the least id.
-
-    Attributes
-    ----------
-    cell_id : int64[c]
-        Strictly increasing database keys.
-    area_m2 : float64[c]
-    categories : tuple of str
-        Of the points of interest inside any cell, sorted.
-    pois : int64[c, q]
-        How many points of interest of each category a cell holds.
-    neighbours : int64[e, 2]
-        Indices of the cells that share an edge, not only a corner: the lesser first, sorted, each pair once.
-    fix_cell : int64[m]
-        Index of the cell that holds each fix of the `Trajectories` they go with, in their order; -1 outside all cells.
-    overlap_m2 : float
-        How much the cells cover more than once; less than a square metre counts as nothing.
-    atom : int64[c], optional
-        The atom that a release of the same people gave each cell, -1 where none did; None where no cell has one.
-    bounds : float64[c, 4], optional
-        xmin, ymin, xmax, ymax of each cell; without them no figure tells how long regions are.
     """
 
-    cell_id: Int
-    area_m2: Float
-    categories: tuple[str, ...]
-    pois: Int
+    cell_id: Int  # int64[c]: strictly increasing database keys
+    area_m2: Float  # float64[c]
+    categories: tuple[str, ...]  # of the points of interest inside any cell, sorted
+    pois: Int  # int64[c, q]: how many points of interest of each category a cell holds
+    # int64[e, 2]: indices of the cells that share an edge, not only a corner: the lesser first, sorted, each pair once
     neighbours: Int
+    # int64[m]: index of the cell that holds each fix of the `Trajectories` they go with, in their order; -1 outside all
+    # cells
     fix_cell: Int
-    overlap_m2: float = 0.0
+    overlap_m2: float = 0.0  # how much the cells cover more than once; less than a square metre counts as nothing
+    # int64[c]: the atom that a release of the same people gave each cell, -1 where none did; None where no cell has
+    # one.
     atom: Int | None = None
+    # float64[c, 4]: xmin, ymin, xmax, ymax of each cell; without them no figure tells how long regions are
     bounds: Float | None = None
 
     def __post_init__(self) -> None:

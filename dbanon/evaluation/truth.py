@@ -22,20 +22,13 @@ _MAX_CUT_PLACES = 100_000  # positions that say where people are
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """Rows of a run: which record each is of, and from when until when it holds.
+    """Rows of a run: which record each is of, and from when until when it holds."""
 
-    Attributes
-    ----------
-    record : int64[n]
-    since, until : float64[n]
-        Unix seconds.
-    shapes, shape : geometries[s], int64[n]
-        Their distinct regions, and which of these each has; empty where rows hold at instants.
-    """
-
-    record: Int
-    since: Float
+    record: Int  # int64[n]
+    since: Float  # float64[n]; since, until: unix seconds
     until: Float
+    # geometries[s], int64[n]; shapes, shape: their distinct regions, and which of these each has; empty where rows hold
+    # at instants
     shapes: NDArray[Any]
     shape: Int
 

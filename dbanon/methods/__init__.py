@@ -175,91 +175,59 @@ class Method:
 
     `row_meaning`, `adversary` and `left_out` are what its releases say to people who have not read the paper: what one
     row is, against whom the promise holds, and who is not in it.
-
-    Attributes
-    ----------
-    module : str
-        The family's package.
-    attack : str
-        The package that attacks it, with `read` and `attack`: see `dbanon.attacks`.
-    hides : {"sender", "place"}
-        The secret it keeps: who sent a request, or where people were.
-    holds : {"instant", "some time"}
-        What a row says of each person it stands for: in its region at every instant of its period, as aligned; or seen
-        in it at some time of its period, at least once. Rows longer than a slot, of a family without `every`, are of
-        some time whatever is declared.
-    hidden_by : {"record", "region"}
-        What hides its people among one another, but for algorithms that stand alone: the members of a record; those
-        whose rows have one region and period.
-    reads, joins : tuple of str
-        Inputs beside the trajectories (`requests`, `sites`, `quasi_identifiers`, `cells`): given to `anonymise`, which
-        needs them, or to `attach`.
-    region_type : {"Polygon", "MultiPolygon"}
-        Of its published views.
-    begins : tuple of str
-        Parameters of which the first one given says where the time of its rows begins.
-    instant : str, optional
-        The parameter that, where it is given, names the one instant its rows are about.
-    oldest : str, optional
-        The parameter that says how old, in seconds, the positions shown at that instant may be.
-    every : str, optional
-        Of a family whose rows hold at instants: the parameter with the seconds between two of them. Without, its
-        releases speak of one moment.
-    window : str, optional
-        The parameter with the number of instants after which a person's record ends, and another one begins.
-    has_days : bool
-        Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
-    has_guests : bool
-        Whether members for a stretch of a record are guests, who are hidden among its other members and hide nobody.
-    notices : mapping
-        By figure of the attack, or of what a publication found beside other releases: what a run, its publication and
-        its page say if it is not 0, ``%s`` being the figure, and other figures in braces. And under
-        ``left_out``: what would help, said when more than half of anything is left out, where all figures of the attack
-        and parameters are known that stand in it in braces.
-    totals : mapping
-        By kind of what is left out (`subjects`, `requests`): the figure of the attack that counts all there were.
-    reasons : mapping
-        By reason for leaving people or requests out, as in ``suppressed``: what it means.
-    distributes : bool
-        Whether `anonymise` takes `tasks`, to hand parts of its work to other processes.
-    requires : Requirement
-        What a run is refused without.
-    proposed : mapping
-        `algorithm`, by default the first one, and `params` that the documents propose.
-    example : mapping
-        Parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run.
     """
 
     name: str
-    module: str
+    module: str  # the family's package
     summary: str
     guarantee: str
     adversary: str
     row_meaning: str
     left_out: str
-    attack: str
+    attack: str  # the package that attacks it, with `read` and `attack`: see `dbanon.attacks`
     algorithms: tuple[Algorithm, ...]
+    # the secret it keeps: who sent a request, or where people were
     hides: Literal["sender", "place"]
+    # what a row says of each person it stands for: in its region at every instant of its period, as aligned; or seen in
+    # it at some time of its period, at least once. Rows longer than a slot, of a family without `every`, are of some
+    # time whatever is declared.
     holds: Literal["instant", "some time"]
+    # what hides its people among one another, but for algorithms that stand alone: the members of a record; those whose
+    # rows have one region and period
     hidden_by: Literal["record", "region"]
+    # by kind of what is left out (`subjects`, `requests`): the figure of the attack that counts all there were
     totals: Mapping[str, str]
-    reasons: Mapping[str, str]
-    requires: Requirement
+    reasons: Mapping[str, str]  # by reason for leaving people or requests out, as in ``suppressed``: what it means
+    requires: Requirement  # what a run is refused without
+    # parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run
     example: Mapping[str, Any]
+    # `algorithm`, by default the first one, and `params` that the documents propose
     proposed: Mapping[str, Any] = field(default_factory=dict)
     paper: str = ""
     columns: tuple[Column, ...] = ()
+    # reads, joins: inputs beside the trajectories (`requests`, `sites`, `quasi_identifiers`, `cells`): given to
+    # `anonymise`, which needs them, or to `attach`
     reads: tuple[str, ...] = ()
     joins: tuple[str, ...] = ()
-    region_type: Literal["Polygon", "MultiPolygon"] = "Polygon"
+    region_type: Literal["Polygon", "MultiPolygon"] = "Polygon"  # of its published views
+    # parameters of which the first one given says where the time of its rows begins
     begins: tuple[str, ...] = ("since",)
-    instant: str | None = None
-    oldest: str | None = None
-    distributes: bool = False
+    instant: str | None = None  # the parameter that, where it is given, names the one instant its rows are about
+    oldest: str | None = None  # the parameter that says how old, in seconds, the positions shown at that instant may be
+    distributes: bool = False  # whether `anonymise` takes `tasks`, to hand parts of its work to other processes
+    # of a family whose rows hold at instants: the parameter with the seconds between two of them. Without, its releases
+    # speak of one moment.
     every: str | None = None
+    # the parameter with the number of instants after which a person's record ends, and another one begins
     window: str | None = None
+    # whether days of a person are records of their own where trajectories have a `day`; not with `window`
     has_days: bool = False
+    # whether members for a stretch of a record are guests, who are hidden among its other members and hide nobody
     has_guests: bool = False
+    # by figure of the attack, or of what a publication found beside other releases: what a run, its publication and its
+    # page say if it is not 0, ``%s`` being the figure, and other figures in braces. And under ``left_out``: what would
+    # help, said when more than half of anything is left out, where all figures of the attack and parameters are known
+    # that stand in it in braces.
     notices: Mapping[str, str] = field(default_factory=dict)
 
     @property

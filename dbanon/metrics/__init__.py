@@ -15,30 +15,14 @@ Better = Literal["less", "more"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A figure that can be measured.
+    """A figure that can be measured."""
 
-    Attributes
-    ----------
-    name : str
-        As in `Figure.name`.
-    title : str
-        Two or three words, for the head of a column.
-    formula : str
-        On one line, in the letters of this module's docstring.
-    unit : {"share", "m", "s", "people"}
-        A share is shown as a percentage.
-    better : {"less", "more"} or None
-        Whether smaller or greater values are good; None if neither is.
-    plain : str
-        Its meaning.
-    """
-
-    name: str
-    title: str
-    formula: str
-    unit: str
-    better: Better | None
-    plain: str
+    name: str  # as in `Figure.name`
+    title: str  # two or three words, for the head of a column
+    formula: str  # on one line, in the letters of this module's docstring
+    unit: str  # {"share", "m", "s", "people"}: a share is shown as a percentage
+    better: Better | None  # whether smaller or greater values are good; None if neither is
+    plain: str  # its meaning
 
 
 def _make_quantiles(name: str, title: str, unit: str, what: str) -> list[Metric]:

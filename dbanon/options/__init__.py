@@ -44,33 +44,19 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Option:
-    """The words of an option, and how it is typed on the command line.
+    """The words of an option, and how it is typed on the command line."""
 
-    Attributes
-    ----------
-    help : str
-        True of the command line and of Python alike; how it is typed is for `metavar` to say.
-    name : str, optional
-        On the command line, such as ``--set``, where it is not the field's.
-    metavar : str, optional
-        What stands for its value in the help.
-    typed : type, optional
-        What the command line takes, where it is not the field's type.
-    parse : callable, optional
-        Makes the field's value of what was typed; then the field's default is None, or it must be given.
-    flags : mapping
-        Switches that stand for values of the field, with their words; one of them at most can be given.
-    minimum, maximum, choices
-        Limits, both of which stand, and choices; `Field.demand_valid` holds values against them.
-    """
-
-    help: str = ""
+    help: str = ""  # true of the command line and of Python alike; how it is typed is for `metavar` to say
     _: KW_ONLY
-    name: str | None = None
-    metavar: str | None = None
-    typed: Any = None
+    name: str | None = None  # on the command line, such as ``--set``, where it is not the field's
+    metavar: str | None = None  # what stands for its value in the help
+    typed: Any = None  # what the command line takes, where it is not the field's type
+    # makes the field's value of what was typed; then the field's default is None, or it must be given
     parse: Callable[[Any], Any] | None = None
+    # switches that stand for values of the field, with their words; one of them at most can be given
     flags: Mapping[str, str] = field(default_factory=dict)
+    # minimum, maximum, choices: limits, both of which stand, and choices; `Field.demand_valid` holds values against
+    # them.
     minimum: float | None = None
     maximum: float | None = None
     choices: Sequence[str] | None = None

@@ -21,23 +21,13 @@ _TOP_MARGIN_PX = 20  # above the plot of a chart with two axes, for texts of mar
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """The range of values along a chart, and the ticks that are written beside it.
-
-    Attributes
-    ----------
-    low, high : float
-    ticks : sequence of (float, str)
-    is_log : bool
-        Whether equal steps are equal factors.
-    name : str
-        Name of the values, with their unit; written beside a horizontal axis.
-    """
+    """The range of values along a chart, and the ticks that are written beside it."""
 
     low: float
     high: float
     ticks: Sequence[tuple[float, str]]
-    is_log: bool = False
-    name: str = ""
+    is_log: bool = False  # whether equal steps are equal factors
+    name: str = ""  # name of the values, with their unit; written beside a horizontal axis
 
     def find_share(self, value: float) -> float:
         """Find the place of a value along the axis, from 0 to 1; values beyond an end are at that end."""

@@ -39,26 +39,13 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """The rows that hold at one time, which a fixed rule chose.
-
-    Attributes
-    ----------
-    at : datetime
-    regions : sequence of str
-        Paths of the drawn regions: those in the window of k people or more.
-    rows : int
-        Number of rows that hide people and hold at that time.
-    undrawn : int
-        Number of other regions in the window. If there are too many, every n-th by area is drawn.
-    marked : int or None
-        The place of one group's region, on private pages alone.
-    """
+    """The rows that hold at one time, which a fixed rule chose."""
 
     at: datetime
-    regions: Sequence[str]
-    rows: int
-    undrawn: int = 0
-    marked: int | None = None
+    regions: Sequence[str]  # paths of the drawn regions: those in the window of k people or more
+    rows: int  # number of rows that hide people and hold at that time
+    undrawn: int = 0  # number of other regions in the window. If there are too many, every n-th by area is drawn.
+    marked: int | None = None  # the place of one group's region, on private pages alone
 
     @property
     def said(self) -> str:
@@ -111,24 +98,13 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """True positions, which only a private page shows beside `Shown`.
+    """True positions, which only a private page shows beside `Shown`."""
 
-    Attributes
-    ----------
-    places : sequence of (float, float)
-        Positions of people at the moment that is shown, in units of the window, as the run found them.
-    marked : sequence of (float, float)
-        Positions of the marked group.
-    people : int
-        Number of people with a position at that moment, in the window or not.
-    align : str
-        The way a position was found: "last", "linear" or "exact".
-    """
-
+    # positions of people at the moment that is shown, in units of the window, as the run found them
     places: Sequence[tuple[float, float]]
-    marked: Sequence[tuple[float, float]] = field(default_factory=tuple)
-    people: int = 0
-    align: str = "last"
+    marked: Sequence[tuple[float, float]] = field(default_factory=tuple)  # positions of the marked group
+    people: int = 0  # number of people with a position at that moment, in the window or not
+    align: str = "last"  # the way a position was found: "last", "linear" or "exact"
 
 
 def sample_paths(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:

@@ -84,27 +84,13 @@ Fact = tuple[str, Any, Literal["", "private", "warn"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """What stands above and below a page.
+    """What stands above and below a page."""
 
-    Attributes
-    ----------
-    title : str
-        Its title, without the mark of what is private.
-    band : str or Markup
-        For whom it is and what it shows, in one or two sentences.
-    head : str
-        Of each printed page, for whom it is.
-    foot : str
-        Of each printed page, by which program it was made, and of what.
-    private : bool
-        Whether it shows true positions, or figures that were held against them.
-    """
-
-    title: str
-    band: Any
-    head: str
-    foot: str
-    private: bool = False
+    title: str  # its title, without the mark of what is private
+    band: Any  # for whom it is and what it shows, in one or two sentences
+    head: str  # of each printed page, for whom it is
+    foot: str  # of each printed page, by which program it was made, and of what
+    private: bool = False  # whether it shows true positions, or figures that were held against them
 
 
 def make_document(heading: Heading, header: Markup, *blocks: Markup) -> str:

@@ -66,21 +66,11 @@ _FIXED_SETTINGS = {
 
 @dataclass(frozen=True)
 class Target:
-    """A database to work on.
+    """A database to work on."""
 
-    Attributes
-    ----------
-    url : str
-        A libpq URI. May hold a password: never print it, print `label`.
-    label : str
-        Names the server for people, without a password.
-    embedded : bool
-        Whether it is dbanon's own server, the only one that is migrated without being asked.
-    """
-
-    url: str = field(repr=False)
-    label: str
-    embedded: bool = False
+    url: str = field(repr=False)  # a libpq URI. May hold a password: never print it, print `label`.
+    label: str  # names the server for people, without a password
+    embedded: bool = False  # whether it is dbanon's own server, the only one that is migrated without being asked
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,11 @@ _QUESTION_COUNT = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A relation with rows in the form of a release, and what is said of them.
+    """A relation with rows in the form of a release, and what is said of them."""
 
-    Attributes
-    ----------
-    about : psycopg.sql.Composable
-        A value of the type ``published.releases``.
-    relation : psycopg.sql.Composable
-    since, until : datetime
-        Of the rows that are shown: the newest part.
-    """
-
-    about: sql.Composable
+    about: sql.Composable  # a value of the type ``published.releases``
     relation: sql.Composable
-    since: datetime
+    since: datetime  # since, until: of the rows that are shown: the newest part
     until: datetime
     srid: int
     k: int

@@ -34,23 +34,15 @@ from dbanon.results.figures import Evaluation
 
 @dataclass(frozen=True, kw_only=True)
 class Private:
-    """Reads what only a page with truth shows.
+    """Reads what only a page with truth shows."""
 
-    Attributes
-    ----------
-    choose_part : callable
-        Chooses the part of a live release whose data are there: its run, sentences that name the others, and what was
-        measured of the parts before, by run.
-    find_positions : callable
-        Finds where people were at a time, given the run, the time and some trajectories: x, y, and whether one of
-        these is the person's.
-    evaluate : callable
-        Measures a run.
-    """
-
+    # chooses the part of a live release whose data are there: its run, sentences that name the others, and what was
+    # measured of the parts before, by run
     choose_part: Callable[[str], tuple[int, Sequence[str], Mapping[int, Evaluation]]]
+    # finds where people were at a time, given the run, the time and some trajectories: x, y, and whether one of these
+    # is the person's
     find_positions: Callable[[int, float, Collection[int]], Iterable[tuple[float, float, bool]]]
-    evaluate: Callable[[int], Evaluation | None]
+    evaluate: Callable[[int], Evaluation | None]  # measures a run
 
 
 def report(connection: Connection, what: str | int, options: Reporting, private: Private | None = None) -> str:

@@ -50,22 +50,13 @@ def count_verdicts(clauses: Sequence[Any]) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """The people and times left out, in words and shares that point to no single person.
-
-    Attributes
-    ----------
-    meaning : str
-    reasons : mapping
-        The meaning of each reason.
-    shares : mapping
-        By kind: ``share`` of all there were, and that of each of the ``reasons``; in words.
-    hours : sequence of (datetime, datetime, int)
-        Begin, end, and percent of people left out; hours are joined until that is at least k people.
-    """
+    """The people and times left out, in words and shares that point to no single person."""
 
     meaning: str
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)  # the meaning of each reason
+    # by kind: ``share`` of all there were, and that of each of the ``reasons``; in words.
     shares: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # begin, end, and percent of people left out; hours are joined until that is at least k people
     hours: Sequence[tuple[datetime, datetime, int]] = ()
 
 
@@ -85,27 +76,9 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A run or a release; a field is None if its reader may not know it, or if it does not exist.
+    """A run or a release; a field is None if its reader may not know it, or if it does not exist."""
 
-    Attributes
-    ----------
-    name : str
-        ``published.taxi_k5``, or ``run 7``.
-    left_open : mapping
-        Conclusions that a release with all clauses does not rule out, by test.
-    notices : sequence of str
-        What was counted in this run, and beside other releases, that no clause forbids; no count below k.
-    columns : sequence of (str, str)
-        Columns of the view, each with its meaning.
-    changed : bool
-        Whether a run's rows or data changed after the attack.
-    outdated : bool
-        Whether an earlier version attacked it, so that nobody can say whether they changed.
-    readers : sequence of str or None
-        Roles that may read the release, or None for all analysts.
-    """
-
-    name: str
+    name: str  # ``published.taxi_k5``, or ``run 7``
     method: str
     promise: str
     adversary: str
@@ -117,14 +90,15 @@ class Described:
     until: datetime | None
     srid: int
     clauses: Sequence[ClauseFound]
-    left_open: Mapping[str, str]
+    left_open: Mapping[str, str]  # conclusions that a release with all clauses does not rule out, by test
     left_out: LeftOut
+    # what was counted in this run, and beside other releases, that no clause forbids; no count below k
     notices: Sequence[str] = ()
     paper: str | None = None
     percent_left_out: int | None = None
     window_s: int | None = None
     parts: Sequence[Part] = ()
-    columns: Sequence[tuple[str, str]] = ()
+    columns: Sequence[tuple[str, str]] = ()  # columns of the view, each with its meaning
     release: str | None = None
     release_id: int | None = None
     run_id: int | None = None
@@ -134,9 +108,9 @@ class Described:
     checked_at: datetime | None = None
     checked_by: str | None = None
     digest: str | None = None
-    changed: bool = False
-    outdated: bool = False
-    readers: Sequence[str] | None = None
+    changed: bool = False  # whether a run's rows or data changed after the attack
+    outdated: bool = False  # whether an earlier version attacked it, so that nobody can say whether they changed
+    readers: Sequence[str] | None = None  # roles that may read the release, or None for all analysts
     published_at: datetime | None = None
     published_by: str | None = None
     overlap: Mapping[str, Any] | None = None

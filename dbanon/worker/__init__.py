@@ -45,33 +45,15 @@ _INTERRUPTED, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: begin afresh; no 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a worker's processes.
+    """Settings of a worker's processes."""
 
-    Attributes
-    ----------
-    dsn : str or None
-        See `dbanon.connect`.
-    grace_s : float
-        How long a run may go on when the worker is asked to stop; then it goes back to the queue.
-    parent : int
-        Process id of the supervisor; when it is gone, a process stops as on a signal.
-    jobs : int
-        Processes of the worker.
-    scheduler : str, optional
-        Address of the Dask scheduler to which tasks go instead.
-    log : str
-        ``text`` or ``json``.
-    reading : Reading
-        Which server datasets are read from.
-    """
-
-    dsn: str | None
-    grace_s: float
-    parent: int
-    jobs: int = 1
-    scheduler: str | None = None
-    log: Form = "text"
-    reading: Reading = field(default_factory=Reading)
+    dsn: str | None  # see `dbanon.connect`
+    grace_s: float  # how long a run may go on when the worker is asked to stop; then it goes back to the queue
+    parent: int  # process id of the supervisor; when it is gone, a process stops as on a signal
+    jobs: int = 1  # processes of the worker
+    scheduler: str | None = None  # address of the Dask scheduler to which tasks go instead
+    log: Form = "text"  # ``text`` or ``json``
+    reading: Reading = field(default_factory=Reading)  # which server datasets are read from
 
 
 def serve(

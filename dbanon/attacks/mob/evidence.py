@@ -14,23 +14,17 @@ from dbanon.base.trajectory import QuasiIdentifiers
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ObjectEvidence(Evidence):
-    """What a run of hidden objects leaves: beside the rows, the times of quasi-identifiers.
-
-    Attributes
-    ----------
-    quasi_identifiers : QuasiIdentifiers
-        The set of the dataset that the run's parameters name, read anew from the database.
-    region_cloaked : int8[r]
-        Whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0 where it is
-        false or not there, -1 where it is anything else.
-    """
+    """What a run of hidden objects leaves: beside the rows, the times of quasi-identifiers."""
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Evidence.tables,
         "region": (*Evidence.tables["region"], "cloaked"),
     }
 
+    # the set of the dataset that the run's parameters name, read anew from the database
     quasi_identifiers: QuasiIdentifiers
+    # int8[r]: whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0
+    # where it is false or not there, -1 where it is anything else
     region_cloaked: NDArray[np.int8]
 
     @property

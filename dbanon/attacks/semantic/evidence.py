@@ -13,28 +13,7 @@ from dbanon.base.trajectory import Bool, Cells, Float, Int
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RegionEvidence(Evidence):
-    """What a run of generalised regions leaves: beside the rows, what PostGIS finds of the polygons as they are stored.
-
-    Attributes
-    ----------
-    cells : Cells
-        Read anew from the database.
-    region_several, region_valid : bool[r]
-        Whether the region is a MultiPolygon of two dimensions, and whether it is valid.
-    region_area_m2 : float64[r]
-    region_parts, region_holes : int[r]
-    region_least_m2 : float64[r]
-        The least area of a part or hole.
-    region_categories : int[r]
-        How many categories the row says are in it; -1 where it says no number.
-    region_split : bool[r]
-        Whether the region is not, to the millimetre, the union of the cells that it holds.
-    atom : int64[c]
-        The number of the atom that the run stored for each cell; -1 where it stored none.
-    held_region, held_cell : int64[h]
-        Which cells lie in which regions, by index: those that add up to the region, else those of which a point on the
-        surface is in it.
-    """
+    """What a run of generalised regions leaves: beside the rows, what PostGIS finds of the stored polygons."""
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Evidence.tables,
@@ -45,16 +24,21 @@ class RegionEvidence(Evidence):
         "held": ("region", "cell"),
     }
 
-    cells: Cells
+    cells: Cells  # read anew from the database
+    # bool[r]; region_several, region_valid: whether the region is a MultiPolygon of two dimensions, and whether it is
+    # valid
     region_several: Bool
     region_valid: Bool
-    region_area_m2: Float
+    region_area_m2: Float  # float64[r]
     region_parts: NDArray[np.integer]
     region_holes: NDArray[np.integer]
-    region_least_m2: Float
+    region_least_m2: Float  # float64[r]: the least area of a part or hole
+    # int[r]: how many categories the row says are in it; -1 where it says no number
     region_categories: NDArray[np.integer]
-    region_split: Bool
-    atom: Int
+    region_split: Bool  # bool[r]: whether the region is not, to the millimetre, the union of the cells that it holds
+    atom: Int  # int64[c]: the number of the atom that the run stored for each cell; -1 where it stored none
+    # int64[h]; held_region, held_cell: which cells lie in which regions, by index: those that add up to the region,
+    # else those of which a point on the surface is in it
     held_region: Int
     held_cell: Int
 

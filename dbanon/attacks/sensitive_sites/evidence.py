@@ -14,25 +14,7 @@ from dbanon.base.trajectory import Bool, Float, Int, Sites
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SiteEvidence(Evidence):
-    """What a run around sensitive sites leaves: beside the rows, the sites, and who an adversary finds nearest to each.
-
-    Attributes
-    ----------
-    sites : Sites
-        The dataset's sites and shapes, read anew from the database.
-    region_cloaked : int8[r]
-        Whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0 where it is
-        false or not there, -1 where it is anything else.
-    pair_site : int64[j]
-        Site ids, of sites in the same cells the lowest: it stands for all. A pair is a site and one distinct (region,
-        period, cloaked or not) among the rows: all at distance 0, and those not cloaked that are nearer than the run's
-        ``guard_m``.
-    pair_cloaked : bool[j]
-    pair_rows : int64[j]
-        How many rows have this region, period and `pair_cloaked`.
-    pair_squared : float64[j]
-        Squared distance in cells.
-    """
+    """What a run around sensitive sites leaves: the rows, the sites, and who an adversary finds nearest to each."""
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Evidence.tables,
@@ -40,12 +22,17 @@ class SiteEvidence(Evidence):
         "pair": ("site", "cloaked", "rows", "squared"),
     }
 
-    sites: Sites
+    sites: Sites  # the dataset's sites and shapes, read anew from the database
+    # int8[r]: whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0
+    # where it is false or not there, -1 where it is anything else
     region_cloaked: NDArray[np.int8]
+    # int64[j]: site ids, of sites in the same cells the lowest: it stands for all. A pair is a site and one distinct
+    # (region, period, cloaked or not) among the rows: all at distance 0, and those not cloaked that are nearer than the
+    # run's ``guard_m``.
     pair_site: Int
-    pair_cloaked: Bool
-    pair_rows: Int
-    pair_squared: Float
+    pair_cloaked: Bool  # bool[j]
+    pair_rows: Int  # int64[j]: how many rows have this region, period and `pair_cloaked`
+    pair_squared: Float  # float64[j]: squared distance in cells
 
     @property
     def cloak_cloaked(self) -> NDArray[np.int8]:

@@ -21,35 +21,17 @@ Counts = tuple[Mapping[str, int], Mapping[str, int | float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A clause before anything is counted: what must hold, what it means, and what it is for.
+    """A clause before anything is counted: what must hold, what it means, and what it is for."""
 
-    Attributes
-    ----------
-    name : str
-        docs/developers/add-a-family.md lists the names that mean the same in every family.
-    must : str
-        What must hold, without a full stop. A parameter of the run stands in braces: ``{k}``.
-    broken_by : str
-        What is counted that breaks it, in the plural.
-    plain : str
-        One sentence for a reader of the release who has not read the paper.
-    test : str
-        The test of WP216 that it serves; "attack" where it says that the attack could see and decide everything.
-    algorithms : tuple of str
-        The algorithms whose runs it is asked of; empty where it is asked of all.
-    remedy : str
-        What to do where it is broken, in one sentence; empty where that depends.
-    over : str
-        The figure that counts what could break it, where that may be nothing: then it must not be said to hold.
-    """
-
-    name: str
-    must: str
-    broken_by: str
-    plain: str
+    name: str  # docs/developers/add-a-family.md lists the names that mean the same in every family
+    must: str  # what must hold, without a full stop. A parameter of the run stands in braces: ``{k}``.
+    broken_by: str  # what is counted that breaks it, in the plural
+    plain: str  # one sentence for a reader of the release who has not read the paper
+    # the test of WP216 that it serves; "attack" where it says that the attack could see and decide everything
     test: Literal["singling out", "linkability", "inference", "attack"]
-    algorithms: tuple[str, ...] = ()
-    remedy: str = ""
+    algorithms: tuple[str, ...] = ()  # the algorithms whose runs it is asked of; empty where it is asked of all
+    remedy: str = ""  # what to do where it is broken, in one sentence; empty where that depends
+    # the figure that counts what could break it, where that may be nothing: then it must not be said to hold
     over: str = ""
 
     def make_clause(
@@ -110,26 +92,14 @@ def make_refusal(attack: str, why: str) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack(Generic[Kind]):
-    """The attack on a family: called with the evidence on a run, it gives the verdict.
+    """The attack on a family: called with the evidence on a run, it gives the verdict."""
 
-    Attributes
-    ----------
-    name : str
-        Of the family.
-    clauses : tuple of Condition
-        `DECIDABLE`, and what `count` counts, in the order of the verdict.
-    count : callable
-        Reads the evidence. It raises `UndecidableError` where that makes no sense.
-    left_open : mapping
-        By each of `TESTS`, in one sentence: what a release that keeps every clause does not rule out.
-    algorithms : tuple of str
-        Those whose rules the attack knows: it refuses runs of others. Empty where no clause depends on the algorithm.
-    """
-
-    name: str
-    clauses: tuple[Condition, ...]
-    count: Callable[[Kind], Counts]
+    name: str  # of the family
+    clauses: tuple[Condition, ...]  # `DECIDABLE`, and what `count` counts, in the order of the verdict
+    count: Callable[[Kind], Counts]  # reads the evidence. It raises `UndecidableError` where that makes no sense.
+    # by each of `TESTS`, in one sentence: what a release that keeps every clause does not rule out
     left_open: Mapping[str, str]
+    # those whose rules the attack knows: it refuses runs of others. Empty where no clause depends on the algorithm.
     algorithms: tuple[str, ...] = ()
 
     @property
