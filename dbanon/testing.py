@@ -97,10 +97,7 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
     Target
         Its database ``dbanon`` and superuser ``dbanon`` with a password of this run.
 
-    Raises
-    ------
-    StoreError
-        If no Docker engine answers, the image cannot be had, or the server does not come up.
+    Raises `StoreError` if no Docker engine answers, the image cannot be had, or the server does not come up.
     """
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
@@ -167,10 +164,7 @@ def demand_image(image: str | None = None) -> str:
     str
         Name of the image.
 
-    Raises
-    ------
-    StoreError
-        If there is no engine, or the image cannot be had.
+    Raises `StoreError` if there is no engine, or the image cannot be had.
     """
     from dbanon.base.errors import StoreError
 
@@ -318,12 +312,8 @@ def running_server() -> "Iterator[Target]":
         Its login is a superuser, or may create databases and roles. A container or embedded server is removed at the
         end; the server of ``DBANON_TEST_DSN`` is left as it is, with dbanon's roles on it.
 
-    Raises
-    ------
-    ParameterError
-        If ``DBANON_TEST_SERVER`` is neither ``embedded`` nor ``container``.
-    StoreError
-        If the server that it asks for cannot be had.
+    Raises `ParameterError` if ``DBANON_TEST_SERVER`` is neither ``embedded`` nor ``container``; `StoreError` if the
+    server that it asks for cannot be had.
     """
     from dbanon.base.errors import ParameterError, StoreError
     from dbanon.postgres.server import make_target

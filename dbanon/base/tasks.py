@@ -50,10 +50,7 @@ class Tasks(Protocol):
         threads : int, optional
             How many cores a task keeps busy by itself: on one machine, so many fewer tasks are done at a time.
 
-        Raises
-        ------
-        Exception
-            What the first task, in their order, that failed has raised.
+        Raises what the first task, in their order, that failed has raised.
         """
 
 

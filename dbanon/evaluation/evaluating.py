@@ -29,12 +29,8 @@ from dbanon.runs import own_data, queue, reading, stored
 def _demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     """Look a run up that can be evaluated: verified, with rows.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such run, or it is none of these.
-    StoreError
-        If the login may not read what runs wrote.
+    Raises `ParameterError` if there is no such run, or it is none of these; `StoreError` if the login may not read what
+    runs wrote.
     """
     row = stored.find_run(connection, run_id)
     if not queue.may_compute(connection):
@@ -119,10 +115,7 @@ def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
     dict
         What was measured of the parts before, by run.
 
-    Raises
-    ------
-    ParameterError
-        If there is no live release of that name.
+    Raises `ParameterError` if there is no live release of that name.
     """
     parts = _list_parts(connection, name)
     with translate_errors():

@@ -123,12 +123,8 @@ class Times:
 
         Null too where clocks were set forward and the time of day was left out.
 
-        Raises
-        ------
-        ParameterError
-            If a time names no zone and there is none for all of them.
-        DataError
-            If the numbers cannot be times since 1970 in any unit.
+        Raises `ParameterError` if a time names no zone and there is none for all of them; `DataError` if the numbers
+        cannot be times since 1970 in any unit.
         """
         self.repeated = self.missing = np.zeros(len(column), np.bool_)
         if pa.types.is_dictionary(column.type):

@@ -189,13 +189,9 @@ class _Rows:
 def prepare_fixes(tables: Sequence[Table], options: LoadingTrajectories) -> Fixes:
     """Look at what is to be loaded, at no row but a first: where positions are, and in which reference system.
 
-    Raises
-    ------
-    ParameterError
-        Unless there are sources and each is another, for columns of which no fix can be made, and for reference systems
-        that differ.
-    DataError
-        For a table in memory that hands out no rows, and for a reference system without a number.
+    Raises `ParameterError` unless there are sources and each is another, for columns of which no fix can be made, and
+    for reference systems that differ; `DataError` for a table in memory that hands out no rows, and for a reference
+    system without a number.
     """
     if not tables:
         raise ParameterError("At least one file or table must be given. Got none. Name a CSV or Parquet file.")

@@ -25,12 +25,8 @@ def list_datasets(connection: Connection, name: str | None = None) -> list[dict[
 def drop_dataset(connection: Connection, name: str) -> Erased:
     """Delete a dataset.
 
-    Raises
-    ------
-    ParameterError
-        If there is none of that name.
-    StoreError
-        If a release of it is live, or a run of it is being worked on.
+    Raises `ParameterError` if there is none of that name; `StoreError` if a release of it is live, or a run of it is
+    being worked on.
     """
     return _erase(connection, "SELECT what, rows FROM dbanon.drop_dataset(%s)", name)
 
@@ -38,12 +34,8 @@ def drop_dataset(connection: Connection, name: str) -> Erased:
 def drop_load(connection: Connection, load_id: int) -> Erased:
     """Take a load back, and the unpublished runs that may have read it; what it replaced does not come back.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such load, or it was taken back already.
-    StoreError
-        If a release of a run from after it is live, or a run of the dataset is being worked on.
+    Raises `ParameterError` if there is no such load, or it was taken back already; `StoreError` if a release of a run
+    from after it is live, or a run of the dataset is being worked on.
     """
     return _erase(connection, "SELECT what, rows FROM dbanon.drop_load(%s)", load_id)
 
@@ -56,12 +48,8 @@ def forget_before(connection: Connection, dataset: str, before: datetime | str) 
     before : datetime or str
         In the past; as text ISO 8601 with a zone, or unix seconds.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such dataset, or the time is none, or not in the past.
-    StoreError
-        If a run of the dataset is being worked on.
+    Raises `ParameterError` if there is no such dataset, or the time is none, or not in the past; `StoreError` if a run
+    of the dataset is being worked on.
     """
     time = _parse_instant(connection, before) if isinstance(before, str) else before
     return _erase(connection, "SELECT what, rows FROM dbanon.forget_before(%s, %s)", dataset, time)

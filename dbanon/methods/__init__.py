@@ -269,11 +269,8 @@ class Method:
         Of several faults the same one is reported in whatever order they are given, as
         `dbanon_internal.complete_params` does.
 
-        Raises
-        ------
-        ParameterError
-            For an unknown name, a value outside its limits or that does not fit another's, or one the algorithm (by
-            default the first) would not use.
+        Raises `ParameterError` for an unknown name, a value outside its limits or that does not fit another's, or one
+        the algorithm (by default the first) would not use.
         """
         chosen = self.find_algorithm(algorithm)
         items = dataclasses.fields(self.parameters)
@@ -352,10 +349,8 @@ class Method:
     def attach(self, cloaks: Cloaks, data: Trajectories, params: Any, **inputs: Any) -> Cloaks:
         """Join inputs to finished cloaks; rows of a record may be joined, all else of rows and members may not change.
 
-        Raises
-        ------
-        DataError
-            If the family changed who is hidden with whom, or where or when: then that could depend on what was joined.
+        Raises `DataError` if the family changed who is hidden with whom, or where or when: then that could depend on
+        what was joined.
         """
         joined = cast("Cloaks", self._load_attribute("attach")(cloaks, data, params, **inputs))
         if not _has_same_members(cloaks, joined):
@@ -427,10 +422,7 @@ DEMO_METHOD = "tp-aware"
 def find_method(name: str) -> Method:
     """Look up a family by name.
 
-    Raises
-    ------
-    ParameterError
-        If there is none, naming those there are.
+    Raises `ParameterError` if there is none, naming those there are.
     """
     if name in METHODS:
         return METHODS[name]

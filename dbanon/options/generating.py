@@ -155,10 +155,7 @@ class Plan:
     def start_s(self) -> int:
         """The first position's unix seconds.
 
-        Raises
-        ------
-        ParameterError
-            If `start` is neither unix seconds nor ISO 8601 with a zone.
+        Raises `ParameterError` if `start` is neither unix seconds nor ISO 8601 with a zone.
         """
         text = str(self.start)
         try:

@@ -51,10 +51,7 @@ def open_snapshot(connection: psycopg.Connection[Any], name: str | None = None) 
     name : str, optional
         Of the state that another session exported with `export_snapshot`.
 
-    Raises
-    ------
-    StoreError
-        If that session is over, which is worth another try.
+    Raises `StoreError` if that session is over, which is worth another try.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

@@ -122,12 +122,8 @@ def connect(url: str) -> Session:
 def connect_to_hold(url: str) -> Session:
     """Open an autocommit connection to hold advisory locks: dead or frozen, its process holds none for long.
 
-    Raises
-    ------
-    ParameterError
-        If there is a pooler in between, which may give every transaction another session.
-    StoreError
-        If the server does not answer, or refuses the login.
+    Raises `ParameterError` if there is a pooler in between, which may give every transaction another session;
+    `StoreError` if the server does not answer, or refuses the login.
     """
     connection = connect(url)
     if connection.pooled:

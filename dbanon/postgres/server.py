@@ -99,12 +99,8 @@ def resolve(dsn: str | None) -> Target:
     Target
         The embedded server is created and started if it has to be; no other server is contacted.
 
-    Raises
-    ------
-    ParameterError
-        If the connection string cannot be understood.
-    StoreError
-        If the embedded server cannot be created or started.
+    Raises `ParameterError` if the connection string cannot be understood; `StoreError` if the embedded server cannot be
+    created or started.
     """
     dsn = dsn or os.environ.get("DBANON_DSN")
     if dsn:

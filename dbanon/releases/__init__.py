@@ -34,12 +34,8 @@ def publish(connection: Connection, run_id: int, name: str, options: Publishing)
     A refusal is recorded in ``dbanon.runs`` and ``dbanon.audit``. The function that records it returns the error, and
     a second statement raises it: an error would undo the record.
 
-    Raises
-    ------
-    VerificationFailed
-        If the run is not verified, its rows changed since, or its overlap with earlier releases leaves too few people.
-    ParameterError
-        If there is no such run, or the name, the reason or a reader cannot be used.
+    Raises `VerificationFailed` if the run is not verified, its rows changed since, or its overlap with earlier releases
+    leaves too few people; `ParameterError` if there is no such run, or the name, the reason or a reader cannot be used.
     """
     with collect_notices(connection) as notices:
         overridden = [options.replace, options.allow_overlap, options.reason, options.end_readers]
@@ -123,12 +119,8 @@ def forget_subject(
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Erase a subject from a dataset; returns what was erased, and what the server has to say about releases.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such dataset, or nothing of that subject in it.
-    StoreError
-        If a run of the dataset is being worked on.
+    Raises `ParameterError` if there is no such dataset, or nothing of that subject in it; `StoreError` if a run of the
+    dataset is being worked on.
     """
     query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s, %s)"
     with translate_errors(), collect_notices(connection) as notices:

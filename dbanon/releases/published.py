@@ -84,12 +84,8 @@ def open_rows(
     params : sequence or mapping, optional
         Values for the ``%s`` or ``%(name)s`` in `where`. Without them a ``%`` means itself.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such release that the login may read, or the server refuses the condition.
-    StoreError
-        If the server fails, or an administrator withdraws the release and ends this session.
+    Raises `ParameterError` if there is no such release that the login may read, or the server refuses the condition;
+    `StoreError` if the server fails, or an administrator withdraws the release and ends this session.
     """
     with translate_errors(), _lock_view(connection, name) as view, _translate_refusals():
         own = sql.Identifier(find_postgis_schema(connection)).as_string(connection)

@@ -258,10 +258,7 @@ class Sweep:
     def frame(self) -> Any:
         """Make a frame of pandas of `rows`.
 
-        Raises
-        ------
-        DbanonError
-            If the part ``dbanon[files]`` is missing.
+        Raises `DbanonError` if the part ``dbanon[files]`` is missing.
         """
         extras.demand("files")
         pandas = importlib.import_module("pandas")

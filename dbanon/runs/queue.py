@@ -59,12 +59,8 @@ _END_ASSIGNMENTS = sql.SQL(
 def set_status(connection: Connection, claim: Claim, status: str | None, **columns: Any) -> None:
     """Move a claimed run on, and store what is known about it; None leaves the status and ends what was to do.
 
-    Raises
-    ------
-    CancelledError
-        If the run was cancelled, and `status` is another.
-    StoreError
-        If another process has the run: its lock was lost, or it has ended.
+    Raises `CancelledError` if the run was cancelled, and `status` is another; `StoreError` if another process has the
+    run: its lock was lost, or it has ended.
     """
     unknown = set(columns) - {*_RUN_COLUMNS, "data_digest"}
     if unknown:

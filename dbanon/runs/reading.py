@@ -372,10 +372,7 @@ class Reader:
         dict
             By name: `Requests`, `Sites`, `QuasiIdentifiers`, `Cells` of `dbanon.base.trajectory`.
 
-        Raises
-        ------
-        ParameterError
-            If there is no set of that name.
+        Raises `ParameterError` if there is no set of that name.
         """
         self.read_trajectories(dataset_id)
         ahead = self._ahead.get(dataset_id, {})
@@ -389,12 +386,8 @@ class Reader:
         early : Early, optional
             The dataset; taken if it has not changed since.
 
-        Raises
-        ------
-        ParameterError
-            If there is no such run.
-        StoreError
-            If the replica that data are read from has another state of the dataset.
+        Raises `ParameterError` if there is no such run; `StoreError` if the replica that data are read from has another
+        state of the dataset.
         """
         self._snapshot.connection.execute(_LOCK_QUERY)
         return _make_evidence(self._snapshot, self._data, run_id, self._beside, early)

@@ -59,12 +59,8 @@ def open_snapshot(
     claim : Claim
         The run that is for.
 
-    Raises
-    ------
-    ParameterError
-        If the server is no replica of this database.
-    StoreError
-        If it does not answer, lags behind for too long, or ends the reading.
+    Raises `ParameterError` if the server is no replica of this database; `StoreError` if it does not answer, lags
+    behind for too long, or ends the reading.
     """
     dsn = _complete_dsn(primary, options, claim)
     if not dsn:

@@ -266,12 +266,7 @@ def find_latest_verdict(connection: Connection, run_id: int) -> "Verdict":
 def drop_run(connection: Connection, run_id: int) -> int:
     """Delete a run that was never published and is not being worked on; returns how many cloaks went.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such run.
-    StoreError
-        If it was published, or is being worked on.
+    Raises `ParameterError` if there is no such run; `StoreError` if it was published, or is being worked on.
     """
     with translate_errors():
         row = connection.execute("SELECT dbanon.drop_run(%s)", [run_id]).fetchone()

@@ -98,10 +98,7 @@ def write_script(
     str
         SQL, to be run in one transaction.
 
-    Raises
-    ------
-    ParameterError
-        If the prefix or the schema of PostGIS cannot be one, or there is no such revision.
+    Raises `ParameterError` if the prefix or the schema of PostGIS cannot be one, or there is no such revision.
     """
     options = _text.Asked(
         prefix=_roles.DEFAULT_PREFIX if role_prefix is None else role_prefix,
@@ -156,14 +153,9 @@ def upgrade(
     str
         The revision the database is at.
 
-    Raises
-    ------
-    ParameterError
-        If the roles are those of another database and were not to be shared.
-    StoreError
-        If the server is too old, has no PostGIS, or the login may not do it.
-    SchemaMismatch
-        If the database is at a revision this program cannot begin with.
+    Raises `ParameterError` if the roles are those of another database and were not to be shared; `StoreError` if the
+    server is too old, has no PostGIS, or the login may not do it; `SchemaMismatch` if the database is at a revision
+    this program cannot begin with.
     """
 
     def pass_on(notice: psycopg.errors.Diagnostic) -> None:
@@ -209,10 +201,8 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
     dict or None
         The roles that stay, each with the reason; None if nothing was removed.
 
-    Raises
-    ------
-    StoreError
-        If the login may not do it, another session uses what is to be deleted, or more has been built on it meanwhile.
+    Raises `StoreError` if the login may not do it, another session uses what is to be deleted, or more has been built
+    on it meanwhile.
     """
     with translate_errors(), _open(url) as connection:
         connection.autocommit = False

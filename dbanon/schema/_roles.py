@@ -54,10 +54,7 @@ def is_there(connection: Connection, table: str) -> bool:
 def read_recorded(connection: Connection) -> str | None:
     """Return the prefix that is recorded in this database: a copy has that of its original.
 
-    Raises
-    ------
-    ParameterError
-        If names of roles cannot begin with it.
+    Raises `ParameterError` if names of roles cannot begin with it.
     """
     if not is_there(connection, "installation"):
         return None

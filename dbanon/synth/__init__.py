@@ -225,12 +225,8 @@ def fill_dataset(
         With ``append``, a grid other than the default must be the dataset's; the numbers of the subjects that are
         there go on, and its places stay. ``replace`` replaces requests and places too.
 
-    Raises
-    ------
-    ParameterError
-        If the dataset is there already, or is not, or is in another reference system.
-    DataError
-        If a file of the network is not one.
+    Raises `ParameterError` if the dataset is there already, or is not, or is in another reference system; `DataError`
+    if a file of the network is not one.
     """
     tally = _Tally()
     network, mode = read_network(options), options.mode
@@ -402,10 +398,7 @@ def write_files(
     replace : bool
         Replace files of these names, when both are complete.
 
-    Raises
-    ------
-    ParameterError
-        If there is such a file already and it is not to be replaced.
+    Raises `ParameterError` if there is such a file already and it is not to be replaced.
     """
     headers = {"trajectories": ",".join(CSV_COLUMNS.values()), "requests": "subject,time,poi"}
     if plan.quasi_identifiers is not None:

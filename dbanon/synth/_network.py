@@ -187,12 +187,8 @@ def read(
     limits_kmh : mapping, optional
         Highest speed by class, instead of `LIMITS_KMH`.
 
-    Raises
-    ------
-    DataError
-        If a file is missing or is not such a table.
-    ParameterError
-        If `srid`, `lon` and `lat` do not fit the coordinates.
+    Raises `DataError` if a file is missing or is not such a table; `ParameterError` if `srid`, `lon` and `lat` do not
+    fit the coordinates.
     """
     ids, x, y, degrees = _read_nodes(nodes)
     edge_from, edge_to, length, limit = _read_edges(edges, ids, nodes.name, limits_kmh)

@@ -91,17 +91,10 @@ def serve(
     reading : Reading, optional
         Which server datasets are read from.
 
-    Raises
-    ------
-    ParameterError
-        If the connection that shall hold locks goes through a pooler, the server to read from is no replica, or
-        `heartbeat` or `listen` cannot be used.
-    DbanonError
-        If the part ``dbanon[compute]`` is missing, or ``dbanon[dask]`` for a scheduler.
-    StoreError
-        If the login may not compute, the server accepts no writing, or the scheduler or the replica does not answer.
-    SchemaMismatch
-        If the schema is of another revision.
+    Raises `ParameterError` if the connection that shall hold locks goes through a pooler, the server to read from is no
+    replica, or `heartbeat` or `listen` cannot be used; `DbanonError` if the part ``dbanon[compute]`` is missing, or
+    ``dbanon[dask]`` for a scheduler; `StoreError` if the login may not compute, the server accepts no writing, or the
+    scheduler or the replica does not answer; `SchemaMismatch` if the schema is of another revision.
     """
     extras.demand("compute")
     events, reading = Log(log), reading or Reading()

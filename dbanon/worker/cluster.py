@@ -35,10 +35,7 @@ class Cluster:
     address : str
         Of its scheduler, such as ``tls://host:8786``; the certificates are named by Dask's own configuration.
 
-    Raises
-    ------
-    DbanonError
-        If the part ``dbanon[dask]`` is missing.
+    Raises `DbanonError` if the part ``dbanon[dask]`` is missing.
     """
 
     def __init__(self, address: str) -> None:
@@ -48,10 +45,7 @@ class Cluster:
     def announce_processes(self, say: Callable[[str], None]) -> None:
         """Connect once, and say how many processes there are now and what of the cluster an operator must know.
 
-        Raises
-        ------
-        StoreError
-            If the scheduler does not answer.
+        Raises `StoreError` if the scheduler does not answer.
         """
         with self._open_client() as client, self._translate_losses():
             number = len(client.nthreads())
@@ -62,10 +56,7 @@ class Cluster:
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks on the cluster, a single one here; see `dbanon.base.tasks.Tasks`.
 
-        Raises
-        ------
-        StoreError
-            If the scheduler is gone, which is worth another try, or a task was lost too often.
+        Raises `StoreError` if the scheduler is gone, which is worth another try, or a task was lost too often.
         """
         del threads  # a task has one core on a cluster, which has many
         return share_tasks(lambda several: self._spread(function, several), function, arguments)

@@ -43,10 +43,8 @@ class Watched:
     listen : str, optional
         Address for HTTP, ``HOST:PORT``.
 
-    Raises
-    ------
-    ParameterError
-        If the file cannot be written, the address is none or is in use, or the package for the metrics is missing.
+    Raises `ParameterError` if the file cannot be written, the address is none or is in use, or the package for the
+    metrics is missing.
     """
 
     def __init__(self, dsn: str | None, log: Log, *, heartbeat: Path | None, listen: str | None) -> None:

@@ -26,10 +26,7 @@ def build_timetable(params: Mapping[str, Any], data: Trajectories, length: int) 
     data : Trajectories
         With a fix at least, and none at or after the run's `until`.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or there is no instant.
+    Raises `UndecidableError` if a parameter is missing or absurd, or there is no instant.
     """
     step = count_slots(read_integer(params, "step_s", 1), "step_s", data.grid_s)
     since, until = read_considered_slots(params, data.grid_s)

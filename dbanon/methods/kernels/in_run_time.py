@@ -50,10 +50,7 @@ def mark_in_run_time(
     before_s : int
         How much older the fixes kept may be: they give positions at later instants.
 
-    Raises
-    ------
-    ParameterError
-        If any is no multiple of `grid_s`, or `until` not after `since`.
+    Raises `ParameterError` if any is no multiple of `grid_s`, or `until` not after `since`.
     """
     for name, value in (("since", since), ("until", until), ("start", start)):
         if value is not None and value % data.grid_s:

@@ -38,10 +38,8 @@ def list_instants(method: str, data: Trajectories, params: Parameters) -> align.
     data : Trajectories
         With a fix at least.
 
-    Raises
-    ------
-    ParameterError
-        If `step_s` or `start` is no multiple of the data's `grid_s`, or `start` lies before `since`.
+    Raises `ParameterError` if `step_s` or `start` is no multiple of the data's `grid_s`, or `start` lies before
+    `since`.
     """
     start = params.start if params.start is not None else params.since
     for name, value in (("step_s", params.step_s), ("start", start)):

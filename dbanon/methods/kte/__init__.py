@@ -179,14 +179,8 @@ def anonymise(
     Cloaks
         One record a subject, with `window_s` one in each window; with `k-merge`, those of a group are alike.
 
-    Raises
-    ------
-    ParameterError
-        If grids or times are no multiples of one another.
-    DataError
-        If fixes lie too far away to be counted.
-    InfeasibleError
-        If no subject can be hidden.
+    Raises `ParameterError` if grids or times are no multiples of one another; `DataError` if fixes lie too far away to
+    be counted; `InfeasibleError` if no subject can be hidden.
     """
     from dbanon.methods.kte import _rows  # with Numba, which is slow to import
 

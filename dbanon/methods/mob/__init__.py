@@ -172,14 +172,9 @@ def anonymise(
     Cloaks
         One record a subject, a row an instant, and the hiding set of each record that has a quasi-identifier.
 
-    Raises
-    ------
-    ParameterError
-        If times do not fit the dataset's grid.
-    DataError
-        If there is no position at any instant, there are too many, or they lie too far apart.
-    InfeasibleError
-        If there are fewer than k subjects, or nobody is left to publish.
+    Raises `ParameterError` if times do not fit the dataset's grid; `DataError` if there is no position at any instant,
+    there are too many, or they lie too far apart; `InfeasibleError` if there are fewer than k subjects, or nobody is
+    left to publish.
     """
     from dbanon.methods.mob import _rows  # with Numba, which is slow to import
 

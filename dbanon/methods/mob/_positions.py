@@ -62,12 +62,8 @@ def find(
     rank : int64
         Place of each subject in the run's order, by its code.
 
-    Raises
-    ------
-    ParameterError
-        If `step_s` or `start` does not fit the data's grid.
-    DataError
-        If there is no instant with a position, or there are too many, or positions lie too far apart.
+    Raises `ParameterError` if `step_s` or `start` does not fit the data's grid; `DataError` if there is no instant with
+    a position, or there are too many, or positions lie too far apart.
     """
     align.demand_sane_times(data)
     _demand_near(data)

@@ -191,13 +191,8 @@ def anonymise(
     Cloaks
         One record a subject or, where days are apart, a day of one; those of a group are alike.
 
-    Raises
-    ------
-    DataError
-        If there are no cells, or they overlap.
-    InfeasibleError
-        If there are fewer than k subjects or l categories, cells that hang together lack l or t even all together, or
-        nothing is left to publish.
+    Raises `DataError` if there are no cells, or they overlap; `InfeasibleError` if there are fewer than k subjects or l
+    categories, cells that hang together lack l or t even all together, or nothing is left to publish.
     """
     from dbanon.methods.semantic import _rows  # with Numba, which is slow to import
 

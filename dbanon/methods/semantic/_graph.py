@@ -35,12 +35,8 @@ class Graph(NamedTuple):
 def build_graph(cells: Cells, params: Parameters) -> Graph:
     """Check that regions can grow in a dataset's cells, and put them in the form that kernels take.
 
-    Raises
-    ------
-    DataError
-        If there are no cells, or they overlap.
-    InfeasibleError
-        If the city as a whole has fewer categories than a region must have.
+    Raises `DataError` if there are no cells, or they overlap; `InfeasibleError` if the city as a whole has fewer
+    categories than a region must have.
     """
     count = len(cells.cell_id)
     if not count:

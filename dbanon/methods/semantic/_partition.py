@@ -40,10 +40,7 @@ def cut(graph: Graph) -> Int:
     int64[c]
         The atom of each cell, numbered from 0 by their first cells.
 
-    Raises
-    ------
-    InfeasibleError
-        If cells that hang together do not have l and t, taken all together.
+    Raises `InfeasibleError` if cells that hang together do not have l and t, taken all together.
     """
     c = len(graph.area)
     if graph.least == 0 and graph.most == np.inf:
@@ -70,10 +67,7 @@ def merge_failing(graph: Graph, atom: Int) -> Int:
     int64[c]
         Numbered from 0 by their first cells.
 
-    Raises
-    ------
-    InfeasibleError
-        As of `cut`.
+    Raises `InfeasibleError` as of `cut`.
     """
     _begin_with_components(graph)
     new = np.flatnonzero(atom < 0)

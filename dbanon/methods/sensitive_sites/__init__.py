@@ -134,14 +134,8 @@ def anonymise(
     Cloaks
         One record of one row for each subject, in the order of trajectory ids.
 
-    Raises
-    ------
-    ParameterError
-        If a subject has several fixes and `at` is not given, or is no slot.
-    DataError
-        If there is no site, or subjects and sites lie too far apart.
-    InfeasibleError
-        If there are too few subjects for the sites.
+    Raises `ParameterError` if a subject has several fixes and `at` is not given, or is no slot; `DataError` if there is
+    no site, or subjects and sites lie too far apart; `InfeasibleError` if there are too few subjects for the sites.
     """
     from dbanon.methods.sensitive_sites import _rows  # with Numba, which is slow to import
 

@@ -115,10 +115,7 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
     rank : int64[s]
         Place of each subject in the order of the run: nothing else decides between subjects who stand on one cell.
 
-    Raises
-    ------
-    DataError
-        If there is no site, or subjects and sites lie too far apart.
+    Raises `DataError` if there is no site, or subjects and sites lie too far apart.
     """
     if not len(sites.site_id):
         raise DataError("The dataset must have sensitive sites. Got none. Load some first.")
