@@ -19,7 +19,7 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            help=("The file to write: .csv, .geojson, .parquet, .gpkg or .fgb. An existing file is replaced.")
+            help="The file to write: .csv, .geojson, .parquet, .gpkg or .fgb. An existing file is replaced."
         ),
     ],
     where: Annotated[str | None, typer.Option(help="Only rows that meet this SQL condition on the columns.")] = None,

@@ -51,7 +51,7 @@ def check() -> None:
 def list_methods(
     name: Annotated[
         str | None,
-        typer.Argument(help=("The method to show, with its algorithms, and its parameters with unit and limits.")),
+        typer.Argument(help="The method to show, with its algorithms, and its parameters with unit and limits."),
     ] = None,
 ) -> None:
     """List the methods, or show all of one."""
@@ -122,7 +122,7 @@ def worker(
     ] = None,
     log: Annotated[
         Literal["text", "json"],
-        typer.Option(help=("How events are written to standard error: for people, or as JSON objects.")),
+        typer.Option(help="How events are written to standard error: for people, or as JSON objects."),
     ] = "text",
     heartbeat: Annotated[
         Path | None,
@@ -241,7 +241,7 @@ def unpublish(
     end_readers: EndReaders = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help=("Withdraw only the part of the release that holds this time.")),
+        typer.Option("--at", metavar="TIME", help="Withdraw only the part of the release that holds this time."),
     ] = None,
 ) -> None:
     """Withdraw a release, or a part of one."""

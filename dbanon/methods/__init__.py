@@ -94,6 +94,14 @@ class Column:
     comment: str
 
 
+CLOAKED = Column(
+    name="cloaked",
+    sql_type="boolean",
+    default="false",
+    comment="True if the region hides several people, false if it is the place of one person.",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
     """One way to compute a family, with its promise, or one of its own as `guarantee`.

@@ -177,7 +177,7 @@ class _Events(_Span, _Reading):
 
     mode: Annotated[
         Literal["append", "new"],
-        Option(flags={"new": ("Only count rows that are there already, and rows of times that a release covers.")}),
+        Option(flags={"new": "Only count rows that are there already, and rows of times that a release covers."}),
     ] = "append"
 
 

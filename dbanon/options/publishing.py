@@ -73,7 +73,7 @@ class Publishing:
     readers: Annotated[
         Sequence[str] | None,
         Option(
-            ("One or more roles that may read the release, instead of all analysts."),
+            "One or more roles that may read the release, instead of all analysts.",
             metavar="ROLE",
             typed=list[str] | None,
         ),

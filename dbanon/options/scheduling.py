@@ -104,7 +104,7 @@ class AddingJob(OfSource):
     at_least: Annotated[
         float | None,
         Option(
-            ("A period waits if it has fewer rows than this share of the median of seven periods. Default: 0.5."),
+            "A period waits if it has fewer rows than this share of the median of seven periods. Default: 0.5.",
             minimum=0,
             maximum=1,
         ),
@@ -136,7 +136,7 @@ class AddingJob(OfSource):
     readers: Annotated[
         Sequence[str] | None,
         Option(
-            ("One or more roles that may read the release, instead of all analysts."),
+            "One or more roles that may read the release, instead of all analysts.",
             metavar="ROLE",
             typed=list[str] | None,
         ),

@@ -16,8 +16,8 @@ from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import (
+    CLOAKED,
     Algorithm,
-    Column,
     Method,
     Requirement,
     declare_align,
@@ -93,7 +93,7 @@ METHOD = Method(
     ),
     left_out="People are left out if they are never seen at an instant, or if fewer than k - 1 others can hide them at "
     "the instants of their quasi-identifiers.",
-    paper=("Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009"),
+    paper="Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009",
     attack="dbanon.attacks.mob",
     algorithms=(
         Algorithm(
@@ -107,14 +107,7 @@ METHOD = Method(
             stands_alone=True,
         ),
     ),
-    columns=(
-        Column(
-            name="cloaked",
-            sql_type="boolean",
-            default="false",
-            comment="True if the region hides several people, false if it is the place of one person.",
-        ),
-    ),
+    columns=(CLOAKED,),
     reads=("quasi_identifiers",),
     hides="place",
     holds="instant",

@@ -82,7 +82,7 @@ class Parameters:
     )
     atom_l: int | None = declare_parameter(
         None,
-        ("Least number of categories in an atom, the smallest set of cells that a release separates. Default: l."),
+        "Least number of categories in an atom, the smallest set of cells that a release separates. Default: l.",
         type="integer",
         minimum=0,
         maximum=10_000,

@@ -14,7 +14,7 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Sites, Trajectories
-from dbanon.methods import Algorithm, Column, Method, Requirement, declare_parameter, declare_since, declare_until
+from dbanon.methods import CLOAKED, Algorithm, Method, Requirement, declare_parameter, declare_since, declare_until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +85,7 @@ METHOD = Method(
         Algorithm(name="bk", summary="least total area for people and sites along one curve"),
         Algorithm(name="mk", summary="people grouped along a curve, then groups given to sites: quicker, larger"),
     ),
-    columns=(
-        Column(
-            name="cloaked",
-            sql_type="boolean",
-            default="false",
-            comment="True if the region hides several people, false if it is the place of one person.",
-        ),
-    ),
+    columns=(CLOAKED,),
     reads=("sites",),
     hides="place",
     holds="instant",
@@ -109,7 +102,7 @@ METHOD = Method(
     },
     totals={"subjects": "subjects"},
     reasons={
-        "absent_at_instant": ("People seen in the hour (UTC) of the snapshot, but without a position at its instant.")
+        "absent_at_instant": "People seen in the hour (UTC) of the snapshot, but without a position at its instant."
     },
     requires=Requirement(input="sites", hides="people near sensitive sites"),
     proposed={"params": {"k": 5}},
