@@ -6,7 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
+from dbanon.runs import stored
+from tests.db import nights
 from tests.reading import read_value
 
 WINDOWS, FULL, GUESTS = 60, 3, 2
@@ -156,3 +159,30 @@ def test_answers_at_a_moment_and_of_stays_tell_guests_from_others(
             stays = [sum(x < 20 for _, x in track) for track in list_tracks(regions, 3, whole=True)]
             assert (subjects, at_least) == (FULL, min(stays))
             assert at_most >= max(stays)
+
+
+def test_a_job_keeps_what_its_first_night_found_and_so_does_a_live_series(connection: psycopg.Connection) -> None:
+    nights.make_source(connection, days=4)
+    nights.add(connection)
+    found = []
+    for decided in ("unknown", "asked", "on"):
+        while nights.take_step(connection) != "compute":
+            assert not read_value(connection, "SELECT bool_or(error IS NOT NULL) FROM dbanon.job_period")
+        waiting = read_value(connection, "SELECT max(run_id) FROM dbanon.run")
+        found.append(stored.find_kept_guests(connection, waiting))
+        connection.execute(
+            "UPDATE dbanon.run SET suppressed = %s WHERE run_id = %s", [Jsonb({"guests": decided}), waiting]
+        )
+        nights.compute(connection)
+        while nights.take_step(connection) != "done":
+            assert not read_value(connection, "SELECT bool_or(error IS NOT NULL) FROM dbanon.job_period")
+    # A night without evidence is not kept.
+    assert found == [None, None, "asked"]
+    by_hand = read_value(
+        connection,
+        "INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status)"
+        " SELECT dataset_id, dataset_revision, method, algorithm, params, 1, 'queued' FROM dbanon.run"
+        " ORDER BY run_id DESC LIMIT 1 RETURNING run_id",
+    )
+    assert stored.find_kept_guests(connection, by_hand) == "asked"
+    assert stored.find_kept_guests(connection, 1) is None
