@@ -94,12 +94,10 @@ METHOD = Method(
     row_meaning=(
         "Each row is a group of people at one instant, or at successive instants with min_contents. All of them "
         "were in this region when last seen, and any of them may have sent the requests. Rows with one record_id "
-        "are the same people at successive instants. Guests count in `subjects`, not in crowd: they had a position at "
-        "only some of the instants."
+        "are the same people at successive instants. Guests, seen at only some of these, count in `subjects` alone."
     ),
     left_out=(
-        "People without a position at some instant of a window of time are left out of that window, unless they are "
-        "guests of a group near enough. A window with "
+        "People without a position at some instant of a window are left out of it, or are guests. A window with "
         "fewer than k people is left out whole. The requests that these people sent then are left out, too. People"
         " count once a window."
     ),
