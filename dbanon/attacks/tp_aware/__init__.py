@@ -44,9 +44,9 @@ class _Watch:
 
 
 def prepare() -> None:
-    """Attack two made-up people, each alone: what is compiled is what an attack needs."""
-    two, four, none = np.arange(2), np.arange(4), np.empty(0, np.int64)
-    times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
+    """Attack two made-up people, each alone, and one left out: what is compiled is what an attack needs."""
+    two, three, four, none = np.arange(2), np.arange(3), np.arange(4), np.empty(0, np.int64)
+    times, ends, bounds, places = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0), np.arange(5.0)
     params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "max_gap_s": 0, "min_contents": 1, "guests": True}
     evidence = RequestEvidence(
         method="",
@@ -54,8 +54,8 @@ def prepare() -> None:
         params={**params, "cloak": "mbr", "min_cloak_m": None, "since": None, "until": None},
         suppressed={"subjects": {}, "windows": [], "guests": "on"},
         trajectories=Trajectories(
-            trajectory_id=two, subject=two, offset=ends, t=np.tile(times, 2), x=bounds, y=bounds, srid=0, grid_m=1.0,
-            grid_s=1,
+            trajectory_id=three, subject=three, offset=np.append(ends, 5), t=np.append(np.tile(times, 2), 0.0),
+            x=places, y=places, srid=0, grid_m=1.0, grid_s=1,
         ),
         record_id=two, offset=ends, region=four, period=four % 2, place=None,
         region_no=four, region_bounds=np.add.outer(bounds, [0.0, 0.0, 1.0, 1.0]), region_rectangle=four >= 0,
