@@ -73,6 +73,6 @@ def test_guests_are_published_beside_k_others_and_not_where_requests_explain_pre
 def read_run(admin: psycopg.Connection, told: dict) -> tuple[dict, dict, bool]:
     """What a run stored, and whether it says that guests were not let in."""
     query = "SELECT suppressed, metrics FROM dbanon.run WHERE run_id = %s"
-    figures = "SELECT (figures ->> 'guests_refused')::int = 1 FROM dbanon.verification WHERE run_id = %s"
+    figures = "SELECT (figures ->> 'guests_refused')::int > 0 FROM dbanon.verification WHERE run_id = %s"
     run = told["run_id"]
     return *admin.execute(query, [run]).fetchone(), admin.execute(figures, [run]).fetchone()[0]

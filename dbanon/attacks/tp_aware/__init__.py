@@ -87,10 +87,6 @@ def _count(evidence: RequestEvidence) -> Counts:
     published = _stored.count_published(members, rules.timetable)
     shown = _stored.find_shown_requests(evidence, records)
     requests = _requests.compare_requests(evidence, rules, records, members, shown)
-    crowd, subjects = np.empty((2, evidence.rows), dtype=np.int64)
-    for column, people in ((crowd, members.crowd), (subjects, members.subjects)):
-        column[records.order] = np.repeat(people, _stored.count_rows(records))
-    miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != subjects)
     feasible = watch.present >= rules.k
     uninvited, loose = 0, 0
     if rules.guests and watch.seen.sum() > watch.present.sum():
@@ -100,7 +96,7 @@ def _count(evidence: RequestEvidence) -> Counts:
         "region": _count_misshapen(evidence, rules),
         "columns": int((evidence.cloak_other_keys != 0).sum()),
         "members": members.faults + watch.unlisted,
-        "crowd": int(miscounted.sum()),
+        "crowd": _count_miscounted(evidence, records, members),
         "size": int((members.crowd < rules.k).sum()),
         "covers": watch.unmasked,
         "tight": loose,
@@ -118,7 +114,8 @@ def _count(evidence: RequestEvidence) -> Counts:
     figures = _compute_figures(evidence, members, watch, published)
     of_others = requests.left_out["outside_windows"] + requests.left_out["sender_not_published"]
     of_others += requests.left_out["sender_absent"]
-    figures["guests_refused"] = int(evidence.params["guests"] and evidence.suppressed["guests"] != "on")
+    refused = evidence.params["guests"] and evidence.suppressed["guests"] != "on"
+    figures["guests_refused"] = int((watch.seen - watch.present)[feasible].sum()) if refused else 0
     figures["requests_of_members"] = len(evidence.request_t) - of_others
     return broken, figures | _requests.count_rare_contents(evidence, records, members, shown, rules.k)
 
@@ -146,6 +143,13 @@ def _compute_figures(
         "requests": len(evidence.request_t),
         "request_contents_published": len(evidence.published_request_seq),
     }
+
+
+def _count_miscounted(evidence: RequestEvidence, records: Records, members: Members) -> int:
+    crowd, subjects = np.empty((2, evidence.rows), dtype=np.int64)
+    for column, people in ((crowd, members.crowd), (subjects, members.subjects)):
+        column[records.order] = np.repeat(people, _stored.count_rows(records))
+    return int(((evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != subjects)).sum())
 
 
 def _count_misshapen(evidence: RequestEvidence, rules: Rules) -> int:
