@@ -125,8 +125,8 @@ METHOD = Method(
     has_guests=True,
     notices={
         "guests_refused": (
-            "People that could have been guests of a window: %s. The run let none in, because nothing shows that people "
-            "are present whether they ask for something or not."
+            "People that could have been guests of a window: %s. The run let none in, because nothing shows that "
+            "people are present whether they ask for something or not."
         ),
         "requests_of_few_subjects": (
             "Published request values that fewer than k people sent in the time of the run: %s. Such a value can "
