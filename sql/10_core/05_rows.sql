@@ -158,9 +158,7 @@ BEGIN
         END IF;
         PERFORM dbanon_internal.put_row(NEW);
     END IF;
-    IF last THEN
-        PERFORM dbanon_internal.drop_unused(OLD.run_id);
-    END IF;
+    IF last THEN PERFORM dbanon_internal.drop_unused(OLD.run_id); END IF;
     IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
     RETURN NEW;
 END

@@ -285,9 +285,7 @@ BEGIN
             expected.withdrawn_by := NEW.withdrawn_by;
         END IF;
         -- dbanon_internal.guard_groups carries the sum on where a person was forgotten.
-        IF pg_trigger_depth() > 1 THEN
-            expected.groups_sum := NEW.groups_sum;
-        END IF;
+        IF pg_trigger_depth() > 1 THEN expected.groups_sum := NEW.groups_sum; END IF;
         IF NEW *= expected AND (OLD.withdrawn_at IS NULL OR NEW.groups_sum <> OLD.groups_sum) THEN
             IF NEW.groups_sum <> OLD.groups_sum THEN  -- a trigger of the owner's own may try it as well
                 RAISE LOG 'dbanon: % carried groups_sum of release % on', session_user, OLD.release_id;

@@ -206,9 +206,7 @@ BEGIN
     END IF;
     -- Of several faults the same one is reported, in whatever order they are given: JSON keeps none.
     unknown := (SELECT min(word COLLATE "C") FROM jsonb_object_keys(given) word WHERE word <> ALL (known));
-    IF unknown IS NOT NULL THEN
-        PERFORM dbanon_internal.refuse_name('parameter of ' || method, unknown, known);
-    END IF;
+    IF unknown IS NOT NULL THEN PERFORM dbanon_internal.refuse_name('parameter of ' || method, unknown, known); END IF;
     FOR item IN SELECT ele.value FROM jsonb_array_elements(items) WITH ORDINALITY ele (value, ord) ORDER BY ele.ord LOOP
         checked := checked || jsonb_build_object(
             item ->> 'name', dbanon_internal.parse_value(method, item, given -> (item ->> 'name')));

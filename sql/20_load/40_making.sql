@@ -121,9 +121,7 @@ BEGIN
     IF asked.mode IN ('append', 'new') THEN
         PERFORM dbanon_internal.leave_out_stored(dataset, source_srid, shaped, twin, cells);
     END IF;
-    IF asked.mode = 'new' THEN
-        PERFORM dbanon_internal.leave_out_late(dataset.dataset_id);
-    END IF;
+    IF asked.mode = 'new' THEN PERFORM dbanon_internal.leave_out_late(dataset.dataset_id); END IF;
     IF looks_for_twins THEN
         -- The first row of a subject and time stays; later ones repeat it or contradict it, which is reported apart.
         WITH found AS (

@@ -289,18 +289,14 @@ DECLARE
     units_per_s double precision;
     total_rows bigint;
 BEGIN
-    IF num_nonnulls(asked.geom, asked.x, asked.y) = 0 THEN
-        asked.geom := 'geom';
-    END IF;
+    IF num_nonnulls(asked.geom, asked.x, asked.y) = 0 THEN asked.geom := 'geom'; END IF;
     -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
     moving := EXISTS (
         SELECT FROM pg_attribute att JOIN pg_type typ ON typ.oid = att.atttypid
         WHERE att.attrelid = source AND att.attname = asked.geom AND att.attnum > 0 AND NOT att.attisdropped
             AND format_type(coalesce(nullif(typ.typbasetype, 0), typ.oid), NULL) ~ '^(text|character varying|(.*[.])?tgeompoint)$');
     PERFORM dbanon_internal.demand_columns(asked, moving);
-    IF moving THEN
-        asked.time_column := NULL;
-    END IF;
+    IF moving THEN asked.time_column := NULL; END IF;
     PERFORM dbanon_internal.demand_zone(asked.tz);
     PERFORM dbanon_internal.demand_window(asked);
     described := dbanon_internal.describe_source(

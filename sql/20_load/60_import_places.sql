@@ -424,9 +424,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path =
 DECLARE
     looked_for_new CONSTANT boolean := asked.mode = 'new';
 BEGIN
-    IF looked_for_new THEN
-        PERFORM dbanon_internal.leave_out_late(dataset.dataset_id);
-    END IF;
+    IF looked_for_new THEN PERFORM dbanon_internal.leave_out_late(dataset.dataset_id); END IF;
     PERFORM dbanon_internal.demand_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
     PERFORM dbanon_internal.raise_notice(note.notice) FROM dbanon_internal.describe_left_out(
         counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, dataset.kept_since) note (notice);

@@ -184,9 +184,7 @@ BEGIN
                     'The last %s did not finish.', CASE stored.todo WHEN 'verify' THEN 'verification' ELSE 'evaluation' END)) ELSE stored.error END
             WHERE stored.run_id = run.run_id;
     END IF;
-    IF NOT over THEN
-        PERFORM dbanon_internal.wake_workers();
-    END IF;
+    IF NOT over THEN PERFORM dbanon_internal.wake_workers(); END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.abandon_attempt IS 'Takes a run from its worker and deletes what it wrote.';
@@ -264,9 +262,7 @@ BEGIN
     -- Before the row is locked: a run of a dead worker goes back to the queue first, and is then what it appears to be.
     PERFORM dbanon_internal.reap_run(lock_run.run_id);
     SELECT run.* INTO state FROM dbanon.run run WHERE run.run_id = lock_run.run_id FOR UPDATE;
-    IF state.run_id IS NULL THEN
-        PERFORM dbanon_internal.refuse_no_run(lock_run.run_id);
-    END IF;
+    IF state.run_id IS NULL THEN PERFORM dbanon_internal.refuse_no_run(lock_run.run_id); END IF;
     RETURN state;
 END
 $$;

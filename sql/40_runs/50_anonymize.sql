@@ -126,9 +126,7 @@ DECLARE
     state dbanon.run;
 BEGIN
     SELECT run.* INTO state FROM dbanon.run run WHERE run.run_id = demand_verified.run_id;
-    IF state.run_id IS NULL THEN
-        PERFORM dbanon_internal.refuse_no_run(demand_verified.run_id);
-    END IF;
+    IF state.run_id IS NULL THEN PERFORM dbanon_internal.refuse_no_run(demand_verified.run_id); END IF;
     IF state.status <> 'verified' THEN
         RAISE EXCEPTION '%', coalesce(state.error, format('Run %s must be verified. It is %s.', state.run_id, state.status))
             USING ERRCODE = CASE state.status WHEN 'refused' THEN 'DA004' ELSE 'DA016' END,

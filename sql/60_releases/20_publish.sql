@@ -152,9 +152,7 @@ BEGIN
         FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
         WHERE run.run_id = copy_release.run_id;
     -- A column of a table has one type of geometry; a single polygon is stored as a collection of one.
-    IF region_type = 'MultiPolygon' THEN
-        region_value := '@postgis@.ST_Multi(reg.region)';
-    END IF;
+    IF region_type = 'MultiPolygon' THEN region_value := '@postgis@.ST_Multi(reg.region)'; END IF;
     SELECT coalesce(string_agg(format(', %I %s NOT NULL', col.name, col.sql_type), '' ORDER BY col.ord), ''),
            coalesce(string_agg(', ' || col.value, '' ORDER BY col.ord), '')
         INTO definitions, own
@@ -210,9 +208,7 @@ BEGIN
                        coalesce('dbanon.series_' || release.series_id, 'ONLY dbanon.release_' || release_id));
     END IF;
     -- Rights on a view that is there stay as they are: who changes them in an open transaction would delay a part.
-    IF is_first THEN
-        PERFORM dbanon_internal.grant_readers(show_release.release_id, show_release.replaced);
-    END IF;
+    IF is_first THEN PERFORM dbanon_internal.grant_readers(show_release.release_id, show_release.replaced); END IF;
     PERFORM dbanon_internal.describe_release(release_id);
     PERFORM dbanon.clear_withdrawn();
 END
@@ -312,9 +308,7 @@ BEGIN
     PERFORM dbanon_internal.demand_replacement(publish.end_readers, publish.replace);
     PERFORM dbanon_internal.choose_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     SELECT stored.* INTO run FROM ONLY dbanon.run stored WHERE stored.run_id = publish.run_id;
-    IF run.run_id IS NULL THEN
-        PERFORM dbanon_internal.refuse_no_run(publish.run_id);
-    END IF;
+    IF run.run_id IS NULL THEN PERFORM dbanon_internal.refuse_no_run(publish.run_id); END IF;
     PERFORM dbanon_internal.demand_free_name(publish.name, publish.replace, publish.grow);
     -- 2. Lock and check the run. From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.

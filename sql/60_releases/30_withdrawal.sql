@@ -120,9 +120,7 @@ DECLARE
     ended text[] := '{}';
 BEGIN
     -- To end readers, try for a moment, end those who are there, and try again until the time is over.
-    IF end_readers THEN
-        PERFORM set_config('lock_timeout', '100ms', true);
-    END IF;
+    IF end_readers THEN PERFORM set_config('lock_timeout', '100ms', true); END IF;
     LOOP
         BEGIN
             EXECUTE statement;

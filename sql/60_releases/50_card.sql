@@ -159,9 +159,7 @@ BEGIN
                                               WHERE rel.run_id = run.run_id AND rel.name = note_page.release),
             jsonb_build_object('sha256', note_page.sha256)
         FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id WHERE run.run_id = note_page.run_id;
-    IF NOT FOUND THEN
-        PERFORM dbanon_internal.refuse_no_run(note_page.run_id);
-    END IF;
+    IF NOT FOUND THEN PERFORM dbanon_internal.refuse_no_run(note_page.run_id); END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.note_page IS

@@ -21,9 +21,7 @@ DECLARE
     dropped bigint;
 BEGIN
     SELECT stored.* INTO run FROM dbanon.run stored WHERE stored.run_id = drop_run.run_id;
-    IF run.run_id IS NULL THEN
-        PERFORM dbanon_internal.refuse_no_run(drop_run.run_id);
-    END IF;
+    IF run.run_id IS NULL THEN PERFORM dbanon_internal.refuse_no_run(drop_run.run_id); END IF;
     -- The groups of a published run are needed to measure every later release, withdrawn or not.
     IF EXISTS (SELECT FROM dbanon.release rel WHERE rel.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id

@@ -624,9 +624,7 @@ DECLARE
     bounds CONSTANT tstzrange := dbanon_internal.find_next_period(job);
     steered dbanon.job_period[];
 BEGIN
-    IF action = 'skip' THEN
-        PERFORM dbanon_internal.demand_reason('A period that is skipped', reason);
-    END IF;
+    IF action = 'skip' THEN PERFORM dbanon_internal.demand_reason('A period that is skipped', reason); END IF;
     -- Those that are held, or the one that is named: it may be under way, to come, or skipped.
     IF since = lower(bounds) AND upper(bounds) <= now() THEN
         INSERT INTO dbanon.job_period (job_id, period) VALUES (job.job_id, bounds) ON CONFLICT DO NOTHING;

@@ -133,9 +133,7 @@ BEGIN
                     USING DETAIL = outcome::text;
             END IF;
         END LOOP;
-        IF taken THEN
-            PERFORM dbanon_internal.leave_job(id);
-        END IF;
+        IF taken THEN PERFORM dbanon_internal.leave_job(id); END IF;
     END LOOP;
     COMMIT;
     held := dbanon_internal.count_held(ids, strict);
