@@ -55,11 +55,7 @@ def find_remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
         searched[wanted] = True
         edge = sort_distinct(np.concatenate([edge, search(scene, wanted)]))
     return Remaining(
-        person=edge[kept] // n,
-        owner=edge[kept] % n,
-        number=number,
-        edges=len(edge),
-        searched=int(searched.sum()),
+        person=edge[kept] // n, owner=edge[kept] % n, number=number, edges=len(edge), searched=int(searched.sum())
     )
 
 

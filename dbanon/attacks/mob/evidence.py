@@ -42,7 +42,5 @@ class ObjectEvidence(Evidence):
 def read(evidence: Evidence, source: Source) -> ObjectEvidence:
     """Read the quasi-identifiers, and which rows are cloaked."""
     return evidence.extend(
-        ObjectEvidence,
-        **source.read_inputs("quasi_identifiers"),
-        region_cloaked=read_cloaked(evidence, source),
+        ObjectEvidence, **source.read_inputs("quasi_identifiers"), region_cloaked=read_cloaked(evidence, source)
     )

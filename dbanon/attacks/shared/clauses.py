@@ -45,9 +45,9 @@ class Condition:
 
     name: str
     must: str
-    broken_by: str
     plain: str
-    test: Literal["singling out", "linkability", "inference", "attack"]
+    broken_by: str = "rows"
+    test: Literal["singling out", "linkability", "inference", "attack"] = "singling out"
     algorithms: tuple[str, ...] = ()
     remedy: str = ""
     over: str = ""
@@ -85,9 +85,7 @@ def make_region_clause(shape: str) -> Condition:
     return Condition(
         name="region",
         must=f"Every region must be {shape}, in the dataset's SRID",
-        broken_by="rows",
         plain="Every region is made of whole cells, so no odd corner distinguishes one person's row.",
-        test="singling out",
     )
 
 
@@ -96,7 +94,6 @@ def make_columns_clause(true: str = "") -> Condition:
     return Condition(
         name="columns",
         must="Rows must hold no columns except the method's" + (true and f", and {true}"),
-        broken_by="rows",
         plain="A row has no column that could carry anything else about its people.",
         test="inference",
     )

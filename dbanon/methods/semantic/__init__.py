@@ -61,10 +61,8 @@ class Parameters:
     )
     min_cells: int = declare_parameter(
         1,
-        (
-            "Least number of atoms that a record must have been in. Other records are left out. The paper asks for 3 "
-            "cells."
-        ),
+        "Least number of atoms that a record must have been in. Other records are left out. The paper asks for 3 "
+        "cells.",
         type="integer",
         minimum=1,
         maximum=1_000_000,
@@ -114,25 +112,17 @@ METHOD = Method(
     module=__name__,
     distributes=True,
     summary="base-station trajectories: k alike, in regions that hide people's activities",
-    guarantee=(
-        "An adversary that knows a whole trajectory finds at least k people with the same record. Every published "
-        "region has points of interest of at least l categories, in shares that are no further than t from the "
-        "city's. An adversary that runs the program again learns only the atom of a place: a set of cells with "
-        "atom_l categories and a divergence of at most atom_t, by default l and t."
-    ),
-    adversary=(
-        "One reader has followed a person all the time, and wants to find the person's record. Another looks up "
-        "the places in the published regions, runs the program again, and wants to find out people's activities "
-        "there."
-    ),
-    row_meaning=(
-        "Each row is one person, seen somewhere in this region at some time of this period, at least once. The "
-        "others of the group have the same rows."
-    ),
-    left_out=(
-        "Fixes outside all cells are left out, together with the rows that the options min_cells and suppress_* "
-        "exclude."
-    ),
+    guarantee="An adversary that knows a whole trajectory finds at least k people with the same record. Every "
+    "published region has points of interest of at least l categories, in shares that are no further than t from the "
+    "city's. An adversary that runs the program again learns only the atom of a place: a set of cells with atom_l "
+    "categories and a divergence of at most atom_t, by default l and t.",
+    adversary="One reader has followed a person all the time, and wants to find the person's record. Another looks up "
+    "the places in the published regions, runs the program again, and wants to find out people's activities "
+    "there.",
+    row_meaning="Each row is one person, seen somewhere in this region at some time of this period, at least once. The "
+    "others of the group have the same rows.",
+    left_out="Fixes outside all cells are left out, together with the rows that the options min_cells and suppress_* "
+    "exclude.",
     paper="Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017",
     attack="dbanon.attacks.semantic",
     algorithms=(

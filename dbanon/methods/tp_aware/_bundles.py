@@ -422,10 +422,7 @@ def _measure_presence(windows: list[_Window]) -> float:
 def _count_suppressed(surveys: list[_Survey], joined: Int, k: int) -> dict[str, Any]:
     seen, present = (np.array([getattr(s, name) for s in surveys], np.int64) for name in ("seen", "present"))
     published = np.where(present >= k, present + joined, 0)
-    left_out = {
-        "absent_at_some_instant": seen - present - joined,
-        "window_below_k": np.where(present < k, present, 0),
-    }
+    left_out = {"absent_at_some_instant": seen - present - joined, "window_below_k": np.where(present < k, present, 0)}
     return {
         "subjects": {reason: int(number.sum()) for reason, number in left_out.items()},
         "windows": [
