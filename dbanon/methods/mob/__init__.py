@@ -154,8 +154,6 @@ def anonymise(
         Orders people where the choice between them is free.
     quasi_identifiers : QuasiIdentifiers
         At which times the adversary knows where each subject was.
-    tasks : Tasks
-        Looks for the nearest others of some subjects at a time.
 
     Returns
     -------

@@ -179,8 +179,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    tasks : Tasks
-        Looks for people whose trajectories cost little to merge.
 
     Returns
     -------

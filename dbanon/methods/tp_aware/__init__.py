@@ -165,8 +165,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Not used: the policy is deterministic, so that "the adversary knows it" is literally true.
-    tasks : Tasks
-        Does the windows, each a task with the cells of its subjects; the results do not depend on who does them.
 
     Returns
     -------
@@ -221,8 +219,6 @@ def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: 
     ----------
     cloaks : Cloaks
         From `anonymise`.
-    data : Trajectories
-        The same data.
 
     Returns
     -------
