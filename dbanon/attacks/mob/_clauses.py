@@ -7,9 +7,7 @@ CLAUSES = (
     Condition(
         name="period",
         must="Every row must have the slot of one instant as its period, after that of the row before",
-        broken_by="rows",
         plain="Every row lasts the slot of one instant, so no odd second distinguishes one person's row.",
-        test="singling out",
     ),
     make_region_clause("one rectangle of whole cells of the dataset's grid"),
     make_columns_clause("`cloaked` true or false in each"),
@@ -24,24 +22,19 @@ CLAUSES = (
         name="crowd",
         must="Every row must stand for one person, and the crowd of a cloaked row must be the number of people with "
         "its region then",
-        broken_by="rows",
         plain="Every row that hides people states truly how many have its region at the instant.",
-        test="singling out",
     ),
     Condition(
         name="size",
         must="Every cloaked region must be shared by at least k = {k} people at the instant",
         broken_by="regions",
         plain="Every region that hides people hides at least k.",
-        test="singling out",
         over="classes",
     ),
     Condition(
         name="covers",
         must="Every cloaked row must hold the cell of its person",
-        broken_by="rows",
         plain="Each person hidden in a region was in it, so knowing all positions excludes none.",
-        test="singling out",
         over="classes",
     ),
     Condition(
@@ -51,15 +44,12 @@ CLAUSES = (
         broken_by="rows, there or missing",
         plain="A row of a published person is missing only where the person was absent, or where the run publishes no "
         "exact rows.",
-        test="singling out",
     ),
     LEFT_OUT,
     Condition(
         name="exact",
         must="Every row that is not cloaked must be exactly the cell of its person, with crowd 1",
-        broken_by="rows",
         plain="A row that hides no person is exactly where its person was, and states crowd 1.",
-        test="singling out",
         over="exact_rows",
     ),
     Condition(
@@ -68,7 +58,6 @@ CLAUSES = (
         "or more, k = {k}, mutual where the algorithm says so",
         broken_by="sets or others in them",
         plain="Each person with quasi-identifiers has at least k - 1 published others to hide among.",
-        test="singling out",
         over="published_with_instants",
     ),
     Condition(
@@ -78,7 +67,6 @@ CLAUSES = (
         broken_by="people",
         plain="With the places of all people at the instants of their quasi-identifiers, a reader finds at least k "
         "records for each.",
-        test="singling out",
         over="published_with_instants",
     ),
     Condition(
@@ -87,16 +75,13 @@ CLAUSES = (
         "matched with one person",
         broken_by="people",
         plain="People without quasi-identifiers are not identified by assigning all other records to their owners.",
-        test="singling out",
         over="published_without_instants",
     ),
 )
 
 LEFT_OPEN = {
-    "singling out": (
-        "Exact rows give a person away at any instant outside the quasi-identifier. Top speeds and knowledge of the "
-        "algorithm make some of the k records likelier or impossible."
-    ),
+    "singling out": "Exact rows give a person away at any instant outside the quasi-identifier. Top speeds and "
+    "knowledge of the algorithm make some of the k records likelier or impossible.",
     "linkability": "All rows with one record_id are of the same person, so recognising the person at one instant "
     "reveals all of them.",
     "inference": "Each side of a region is where one of its people was, and exact rows show where a person was at all "

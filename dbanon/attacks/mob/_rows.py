@@ -72,8 +72,7 @@ class Shown(NamedTuple):
     off_time: int  # rows that do not stand for one instant, or not for a later one than the row before
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Truth:
+class Truth(NamedTuple):
     """How many rows are not what they should be, how many are exact, and what is lost in them."""
 
     # incomplete, inexact, unmasked, uncounted: rows that break the clauses `complete`, `exact`, `covers` and, in the
@@ -135,19 +134,8 @@ def lay_out_rows(evidence: ObjectEvidence, all_data: Trajectories, at: Positions
     published = np.zeros(len(at.subject), bool)
     published[owner[owner >= 0]] = True
     box, sound = _find_boxes(evidence, at.origin)
-    return Shown(
-        region=region,
-        box=box,
-        sound=sound,
-        cloaked=evidence.region_cloaked,
-        crowd=evidence.region_crowd,
-        subjects=evidence.region_subjects,
-        published=published,
-        owner=owner,
-        key=evidence.record_id[order],
-        faults=faults,
-        off_time=off_time,
-    )
+    stated = evidence.region_cloaked, evidence.region_crowd, evidence.region_subjects
+    return Shown(region, box, sound, *stated, published, owner, evidence.record_id[order], faults, off_time)
 
 
 def _find_owners(evidence: ObjectEvidence, all_data: Trajectories, subject: Int, key: Int) -> tuple[Int, int]:
@@ -222,15 +210,7 @@ def compare_rows(at: Positions, shown: Shown, own: Own, qid_only: bool) -> Truth
         counts.append(count)
         losses.append(loss)
     total = np.sum(counts, axis=0)
-    return Truth(
-        incomplete=int(total[0]),
-        inexact=int(total[1]),
-        unmasked=int(total[2]),
-        uncounted=int(total[3]),
-        rows=int(total[4]),
-        exact=int(total[5]),
-        loss=float(sum(losses)),
-    )
+    return Truth._make([*total.tolist(), float(sum(losses))])
 
 
 @compile_kernel

@@ -8,9 +8,7 @@ CLAUSES = (
         name="period",
         must="The rows of a record must follow one another in whole slots, in the time of the run, and none may be "
         "longer than the run allows",
-        broken_by="rows",
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
-        test="singling out",
     ),
     make_region_clause("a valid MultiPolygon of whole cells, no larger than the run allows"),
     make_columns_clause("`categories` the number of categories in the region"),
@@ -20,35 +18,29 @@ CLAUSES = (
         "whole, in no other group and not counted as left out",
         broken_by="records, memberships or members",
         plain="Each member of a group has one record, and it has the same rows as those of the others.",
-        test="singling out",
     ),
     Condition(
         name="crowd",
         must="Every row must stand for one person, and its crowd must be the number of its record's distinct people",
-        broken_by="rows",
         plain="Every row states truly how many people its group has.",
-        test="singling out",
     ),
     Condition(
         name="size",
         must="Every group must have at least k = {k} distinct people",
         broken_by="groups",
         plain="Every group has at least k people.",
-        test="singling out",
     ),
     Condition(
         name="covers",
         must="Every row must hold its members' fixes of its period in its region",
         broken_by="fixes",
         plain="Each person of a group was in its regions when seen, so knowing all positions excludes none.",
-        test="singling out",
     ),
     Condition(
         name="complete",
         must="Every fix in a cell must be in a row unless the run's parameters leave it out",
         broken_by="fixes",
         plain="No position is missing except those that the release counts as left out.",
-        test="singling out",
     ),
     LEFT_OUT,
     Condition(
@@ -56,19 +48,16 @@ CLAUSES = (
         must="Every row must hold a fix of each member of its record",
         broken_by="rows and members",
         plain="Each person of a row was in its region in its period: no row is made up.",
-        test="singling out",
     ),
     Condition(
         name="diversity",
         must="Every region must hold points of interest of as many categories as promised",
-        broken_by="rows",
         plain="Every region has places of at least l kinds, so it does not reveal people's activities.",
         test="inference",
     ),
     Condition(
         name="closeness",
         must="Every region's points of interest must be as close to the city's as promised",
-        broken_by="rows",
         plain="The kinds of places in a region are mixed as in the city, so no kind stands out.",
         test="inference",
     ),
@@ -85,7 +74,6 @@ CLAUSES = (
         name="tight",
         must="Every region must consist of the atoms of its members' fixes in its period or, if atoms promise less "
         "than regions, be grown from these by whole atoms, always alike",
-        broken_by="rows",
         plain="A region depends on where people were only by its sets of cells, so it shows no place within one.",
         test="inference",
     ),
@@ -94,12 +82,8 @@ CLAUSES = (
 LEFT_OPEN = {
     "singling out": "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 "
     "each person sees the atoms of the other.",
-    "linkability": (
-        "A record shows its atoms one after the other. Knowledge of a top speed rules out cells on the way from atom "
-        "to atom."
-    ),
-    "inference": (
-        "Readers know in which atoms a person was. Within one, popular cells are likelier, also by the hour, and "
-        "places that were not loaded do not count."
-    ),
+    "linkability": "A record shows its atoms one after the other. Knowledge of a top speed rules out cells on the way "
+    "from atom to atom.",
+    "inference": "Readers know in which atoms a person was. Within one, popular cells are likelier, also by the hour, "
+    "and places that were not loaded do not count.",
 }

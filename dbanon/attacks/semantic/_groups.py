@@ -47,12 +47,8 @@ def find_groups(evidence: RegionEvidence, units: Units, start: Int, end: Int, ru
     due = np.bincount(group, np.bincount(units.unit, minlength=width)[unit], number)
     faults += int(np.abs(due - (low[1] - low[0])).sum())
     faults += int(np.abs(np.bincount(group, minlength=number) - np.bincount(record, minlength=number)).sum())
-    faults += (
-        len(unit)
-        - len(sort_distinct(unit))
-        + int(has_few_atoms(units, rules)[unit].sum())
-        + len(evidence.hiding_record)
-    )
+    faults += len(unit) - len(sort_distinct(unit)) + int(has_few_atoms(units, rules)[unit].sum())
+    faults += len(evidence.hiding_record)
     crowd = count_subjects(group, units.subject[unit], number)
     expected = np.repeat(crowd[record], np.diff(evidence.offset))
     miscounted = (evidence.cloak_crowd != expected) | (evidence.cloak_subjects != 1)
@@ -95,11 +91,8 @@ def _number_groups(evidence: RegionEvidence, members: tuple[Int, Int], start: In
     met: dict[tuple[bytes, bytes], int] = {}
     record, first = np.empty(len(evidence.record_id), np.int64), list[int]()
     for at in range(len(record)):
-        key = (
-            rows[evidence.offset[at] : evidence.offset[at + 1]].tobytes(),
-            members[1][low[at] : low[at + 1]].tobytes(),
-        )
-        record[at] = met.setdefault(key, len(met))
+        own, whom = rows[evidence.offset[at] : evidence.offset[at + 1]], members[1][low[at] : low[at + 1]]
+        record[at] = met.setdefault((own.tobytes(), whom.tobytes()), len(met))
         if record[at] == len(first):
             first.append(at)
     return record, np.array(first, np.int64)

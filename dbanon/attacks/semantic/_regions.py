@@ -57,17 +57,14 @@ def measure_regions(evidence: RegionEvidence, rules: Rules) -> Regions:
     sound |= _mark_small_regions(evidence, area_m2)
     misfit_m2 = np.abs(evidence.region_area_m2 - area_m2)
     whole = ~evidence.region_split & (misfit_m2 <= np.maximum(_MISFIT_M2, _MISFIT_SHARE * area_m2))
+    sound &= whole & (np.diff(low) > 0) & (evidence.region_srid == evidence.trajectories.srid)
     categories = (pois > 0).sum(axis=1)
     return Regions(
         key=key,
         width=width,
         low=low,
         cell=cell,
-        sound=sound
-        & whole
-        & (np.diff(low) > 0)
-        & (evidence.region_srid == evidence.trajectories.srid)
-        & (area_m2 <= rules.largest_m2),
+        sound=sound & (area_m2 <= rules.largest_m2),
         told=(evidence.region_other_keys == 0) & (evidence.region_categories == categories),
         categories=categories,
         kl=measure_divergence(pois, cells.pois.sum(axis=0)),

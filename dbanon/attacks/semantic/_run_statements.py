@@ -6,17 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.run_statements import (
-    LARGEST_NUMBER,
-    Hours,
-    demand,
-    demand_sane,
-    read_considered_slots,
-    read_hours,
-    read_integer,
-    read_parameter,
-    read_reasons,
-)
+from dbanon.attacks.shared import run_statements as run
 
 OUTSIDE, FEW, COARSE = "outside", "few_cells", "coarse"
 REASONS = (OUTSIDE, FEW, COARSE)
@@ -65,7 +55,7 @@ class Stated:
 
     fixes: Mapping[str, int]
     subjects: Mapping[str, int]
-    hours: Hours
+    hours: run.Hours
 
 
 def read_rules(evidence: RegionEvidence) -> Rules:
@@ -73,43 +63,45 @@ def read_rules(evidence: RegionEvidence) -> Rules:
 
     Raises `UndecidableError` if a parameter is missing or absurd, or cells and fixes do not go together.
     """
-    demand_sane(evidence)
+    run.demand_sane(evidence)
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
-    demand(len(cells.cell_id) > 0, "The dataset must hold cells to attack with. It holds none.")
-    demand(cells.overlap_m2 < 1, "Cells must not overlap. They do.")
-    since, until = read_considered_slots(params, data.grid_s)
-    l, t = read_integer(params, "l", 0), _read_limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
+    run.demand(len(cells.cell_id) > 0, "The dataset must hold cells to attack with. It holds none.")
+    run.demand(cells.overlap_m2 < 1, "Cells must not overlap. They do.")
+    since, until = run.read_considered_slots(params, data.grid_s)
+    l, t = run.read_integer(params, "l", 0), _read_limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
     rules = Rules(
-        k=read_integer(params, "k", 1),
+        k=run.read_integer(params, "k", 1),
         l=l,
         t=t,
-        atom_l=l if read_parameter(params, "atom_l") is None else read_integer(params, "atom_l", 0),
-        atom_t=t if read_parameter(params, "atom_t") is None else _read_limit(params, "atom_t", endless="inf"),
-        least_atoms=read_integer(params, "min_cells", 1),
+        atom_l=l if run.read_parameter(params, "atom_l") is None else run.read_integer(params, "atom_l", 0),
+        atom_t=t if run.read_parameter(params, "atom_t") is None else _read_limit(params, "atom_t", endless="inf"),
+        least_atoms=run.read_integer(params, "min_cells", 1),
         longest_s=_read_limit(params, "suppress_span_s", endless=None),
         largest_m2=_read_limit(params, "suppress_area_km2", endless=None) * MM2_PER_M2,
         since=since,
         until=until,
     )
-    demand(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do. They do.")
+    run.demand(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do. They do.")
     are_stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
-    demand(are_stored, "The run must say which atom each cell is in. It does not.")
+    run.demand(are_stored, "The run must say which atom each cell is in. It does not.")
     return rules
 
 
 def _read_limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> float:
     """Look up a number that is not negative; infinity where the parameter is as `endless`."""
-    value = read_parameter(params, name)
+    value = run.read_parameter(params, name)
     if value == endless:
         return math.inf
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
-    demand(is_number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not.")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= run.LARGEST_NUMBER
+    run.demand(
+        is_number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not."
+    )
     return float(value)
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
-    demand(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
-    fixes, subjects = (read_reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
-    demand({*fixes, *subjects} <= set(REASONS), _MALFORMED)
-    return Stated(fixes=fixes, subjects=subjects, hours=read_hours(suppressed))
+    run.demand(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
+    fixes, subjects = (run.read_reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
+    run.demand({*fixes, *subjects} <= set(REASONS), _MALFORMED)
+    return Stated(fixes=fixes, subjects=subjects, hours=run.read_hours(suppressed))

@@ -7,9 +7,7 @@ CLAUSES = (
     Condition(
         name="period",
         must="Every row must have the snapshot's period",
-        broken_by="rows",
         plain="All rows have one period, so time distinguishes no person.",
-        test="singling out",
     ),
     make_region_clause("one rectangle of whole cells of the dataset's grid"),
     make_columns_clause("`cloaked` true or false in each"),
@@ -25,24 +23,19 @@ CLAUSES = (
         name="crowd",
         must="Every row must stand for one person, and the crowd of a cloaked row must be the number of people with "
         "its region",
-        broken_by="rows",
         plain="Every row that hides people states truly how many have its region.",
-        test="singling out",
     ),
     Condition(
         name="size",
         must="Every cloaked region must be shared by at least k = {k} people",
         broken_by="regions",
         plain="Every region that hides people hides at least k.",
-        test="singling out",
         over="rectangles",
     ),
     Condition(
         name="covers",
         must="Every cloaked row must hold the cells of its person",
-        broken_by="rows",
         plain="Each person hidden in a region was in it, so knowing all positions excludes none.",
-        test="singling out",
         over="cloaked",
     ),
     Condition(
@@ -50,15 +43,12 @@ CLAUSES = (
         must="Every person with a position must be published",
         broken_by="subjects",
         plain="No person with a position is missing, so none is identified by absence.",
-        test="singling out",
     ),
     LEFT_OUT,
     Condition(
         name="exact",
         must="Every row that is not cloaked must be exactly the cells of its person, with crowd 1",
-        broken_by="rows",
         plain="A row that hides no person is exactly where its person was, and states crowd 1.",
-        test="singling out",
         over="exact",
     ),
     Condition(
@@ -87,14 +77,10 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": (
-        "People away from sites are published exactly. A reader with knowledge of the people that live or work in a "
-        "rectangle is left with fewer than k."
-    ),
+    "singling out": "People away from sites are published exactly. A reader with knowledge of the people that live or "
+    "work in a rectangle is left with fewer than k.",
     "linkability": "A reader can compare releases of several instants: perhaps only one person was near the site "
     "each time.",
-    "inference": (
-        "All people of a rectangle may have been at the site. If the rectangle is no larger than the site, they "
-        "were. Places that were not loaded are not protected."
-    ),
+    "inference": "All people of a rectangle may have been at the site. If the rectangle is no larger than the site, "
+    "they were. Places that were not loaded are not protected.",
 }

@@ -6,23 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
+from dbanon.attacks.shared import run_statements as run
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_cells
 from dbanon.attacks.shared.replay import Timetable, find_end_slots, number_slots, replay
-from dbanon.attacks.shared.run_statements import (
-    Hours,
-    count_slots,
-    demand,
-    demand_sane,
-    read_considered_slots,
-    read_hours,
-    read_integer,
-    read_length_m,
-    read_moment,
-    read_parameter,
-    read_reasons,
-    read_switch,
-)
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _MALFORMED = (
@@ -62,22 +49,23 @@ def read_rules(evidence: SiteEvidence) -> Rules:
 
     Raises `UndecidableError` if a parameter is missing or absurd, or data and pairs do not go together.
     """
-    demand_sane(evidence)
+    run.demand_sane(evidence)
     params, data, sites = evidence.params, evidence.trajectories, evidence.sites
-    demand(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at. It holds none.")
-    demand(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _MALFORMED_SHAPES)
-    demand(_is_near(sites.site_bounds, data.grid_m) and _is_near(sites.shape_bounds, data.grid_m), _TOO_FAR)
+    run.demand(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at. It holds none.")
+    run.demand(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _MALFORMED_SHAPES)
+    run.demand(_is_near(sites.site_bounds, data.grid_m) and _is_near(sites.shape_bounds, data.grid_m), _TOO_FAR)
     _demand_pairs(evidence)
-    at = None if read_parameter(params, "at") is None else count_slots(read_moment(params, "at"), "at", data.grid_s)
-    since, until = read_considered_slots(params, data.grid_s)
+    at = run.read_parameter(params, "at")
+    at = None if at is None else run.count_slots(run.read_moment(params, "at"), "at", data.grid_s)
+    since, until = run.read_considered_slots(params, data.grid_s)
     is_within = at is None or ((since is None or at >= since) and (until is None or at < until))
-    demand(is_within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
+    run.demand(is_within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
     return Rules(
-        k=read_integer(params, "k", 2),
+        k=run.read_integer(params, "k", 2),
         at=at,
-        max_gap_s=read_integer(params, "max_gap_s", 0),
-        guard_m=read_length_m(params, "guard_m") or 0.0,
-        guard_inside=read_switch(params, "guard_inside"),
+        max_gap_s=run.read_integer(params, "max_gap_s", 0),
+        guard_m=run.read_length_m(params, "guard_m") or 0.0,
+        guard_inside=run.read_switch(params, "guard_inside"),
     )
 
 
@@ -90,22 +78,22 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
     # Sites come by id, so the first in its cells is the one that the join was asked for.
     first = np.unique(cells, axis=0, return_index=True)[1]
     are_first = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
-    demand(
+    run.demand(
         are_first,
         "Every pair of the spatial join must have a site of the dataset, the first in its cells. Some do not.",
     )
     are_counted = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
-    demand(are_counted, "Every pair of the spatial join must have rows and a distance. Some do not.")
+    run.demand(are_counted, "Every pair of the spatial join must have rows and a distance. Some do not.")
 
 
-def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
+def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], run.Hours]:
     """Make sense of what the run says it left out: subjects by reason, and by hour.
 
     Raises `UndecidableError` if it is not what the method writes.
     """
-    demand(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
-    stated = read_reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}
-    return stated, read_hours(suppressed)
+    run.demand(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
+    stated = run.read_reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}
+    return stated, run.read_hours(suppressed)
 
 
 def find_snapshot(evidence: SiteEvidence, in_run_time: Trajectories, rules: Rules) -> Snapshot:
@@ -114,12 +102,12 @@ def find_snapshot(evidence: SiteEvidence, in_run_time: Trajectories, rules: Rule
     Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or subjects have several.
     """
     every, data, shapes = evidence.trajectories, in_run_time, evidence.sites
-    demand(_is_near(every.x, every.grid_m) and _is_near(every.y, every.grid_m), _TOO_FAR)
+    run.demand(_is_near(every.x, every.grid_m) and _is_near(every.y, every.grid_m), _TOO_FAR)
     own = find(every.trajectory_id, shapes.shape_trajectory)
-    demand(bool((np.diff(every.offset)[own] == 1).all()), _MALFORMED_SHAPES)
+    run.demand(bool((np.diff(every.offset)[own] == 1).all()), _MALFORMED_SHAPES)
     if rules.at is None:
         are_single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
-        demand(are_single, "Without 'at' every person must have exactly one fix. Some have more.")
+        run.demand(are_single, "Without 'at' every person must have exactly one fix. Some have more.")
         supplier = np.argsort(data.subject, kind="stable")  # fixes are numbered as trajectories are
         subject, there = data.subject[supplier], np.ones(len(supplier), dtype=bool)
         x, y, (first, last) = data.x[supplier], data.y[supplier], find_end_slots(data)

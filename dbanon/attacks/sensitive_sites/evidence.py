@@ -4,28 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dbanon.attacks import Evidence, Source
-from dbanon.attacks.shared.cloaked import read_cloaked
+from dbanon.attacks.shared.cloaked import CloakedEvidence, read_cloaked
 from dbanon.base.trajectory import Bool, Float, Int, Sites
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SiteEvidence(Evidence):
+class SiteEvidence(CloakedEvidence):
     """What a run around sensitive sites leaves: the rows, the sites, and who an adversary finds nearest to each."""
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Evidence.tables,
-        "region": (*Evidence.tables["region"], "cloaked"),
+        **CloakedEvidence.tables,
         "pair": ("site", "cloaked", "rows", "squared"),
     }
 
     sites: Sites  # the dataset's sites and shapes, read anew from the database
-    # int8[r]: whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0
-    # where it is false or not there, -1 where it is anything else
-    region_cloaked: NDArray[np.int8]
     # int64[j]: site ids, of sites in the same cells the lowest: it stands for all. A pair is a site and one distinct
     # (region, period, cloaked or not) among the rows: all at distance 0, and those not cloaked that are nearer than the
     # run's ``guard_m``.
@@ -33,11 +26,6 @@ class SiteEvidence(Evidence):
     pair_cloaked: Bool  # bool[j]
     pair_rows: Int  # int64[j]: how many rows have this region, period and `pair_cloaked`
     pair_squared: Float  # float64[j]: squared distance in cells
-
-    @property
-    def cloak_cloaked(self) -> NDArray[np.int8]:
-        """Whether each row says that it is no exact place: int8[c]."""
-        return np.asarray(self.region_cloaked[self.region])
 
 
 def read(evidence: Evidence, source: Source) -> SiteEvidence:

@@ -83,40 +83,19 @@ def find_windows(fixes: Fixes, times: Timetable, gap: int) -> Served:
 
 
 @compile_kernel
-def find_last(low: int, high: int, fixes: Fixes, served: Served, times: Timetable, gap: int) -> Sighting:
-    """Find positions in the windows that the fixes from `low` to before `high` serve: of the last fix up to `gap` old.
+def find_positions(
+    low: int, high: int, fixes: Fixes, served: Served, times: Timetable, gap: int, is_linear: bool
+) -> Sighting:
+    """Find positions in the windows that the fixes from `low` to before `high` serve.
 
-    Its age is counted to the instant; the one trajectory that supplies a position is `before` and `after`.
+    They are of the last fix, up to `gap` old at the instant, or on the line between two fixes not further apart.
     """
     subject, first, trajectory, slot, x, y = fixes
     sighting = _make_room(low, high, served, times)
     who, window, inside, there, east, north, before, _ = sighting
+    after = before.copy() if is_linear else before
     person, pair = 0, 0
     # Kept true: `person` is whose fix f is, and the pairs before `pair` are those of the fixes before.
-    for f in range(low, high):
-        while f >= first[person + 1]:
-            person += 1
-        for w in range(served.window[f], served.window[f] + served.number[f]):
-            who[pair], window[pair], last = subject[person], w, f
-            for place in range(min(times.length, times.count - w * times.length)):
-                at = times.first + (w * times.length + place) * times.step
-                last = _move_on(slot, last, first[person], first[person + 1], at)
-                inside[pair, place] = True
-                if last >= first[person]:
-                    east[pair, place], north[pair, place], before[pair, place] = x[last], y[last], trajectory[last]
-                    there[pair, place] = at - slot[last] <= gap
-            pair += 1
-    return sighting
-
-
-@compile_kernel
-def find_between(low: int, high: int, fixes: Fixes, served: Served, times: Timetable, gap: int) -> Sighting:
-    """Find positions as `find_last` does: on the line between two fixes, if these are no longer apart than `gap`."""
-    subject, first, trajectory, slot, x, y = fixes
-    sighting = _make_room(low, high, served, times)
-    who, window, inside, there, east, north, before, _ = sighting
-    after = before.copy()
-    person, pair = 0, 0
     for f in range(low, high):
         while f >= first[person + 1]:
             person += 1
@@ -131,9 +110,9 @@ def find_between(low: int, high: int, fixes: Fixes, served: Served, times: Timet
                 ahead, since = last + 1, at - slot[last]
                 east[pair, place], north[pair, place] = x[last], y[last]
                 before[pair, place] = after[pair, place] = trajectory[last]
-                there[pair, place] = since == 0
+                there[pair, place] = since == 0 if is_linear else since <= gap
                 # The next fix comes after the instant, so the two are in two slots.
-                if since > 0 and ahead < first[person + 1]:
+                if is_linear and since > 0 and ahead < first[person + 1]:
                     apart = slot[ahead] - slot[last]
                     if apart <= gap:
                         share = since / apart

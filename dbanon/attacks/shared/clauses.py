@@ -25,10 +25,10 @@ class Condition:
 
     name: str  # docs/developers/add-a-family.md lists the names that mean the same in every family
     must: str  # what must hold, without a full stop. A parameter of the run stands in braces: ``{k}``.
-    broken_by: str  # what is counted that breaks it, in the plural
     plain: str  # one sentence for a reader of the release who has not read the paper
+    broken_by: str = "rows"  # what is counted that breaks it, in the plural
     # the test of WP216 that it serves; "attack" where it says that the attack could see and decide everything
-    test: Literal["singling out", "linkability", "inference", "attack"]
+    test: Literal["singling out", "linkability", "inference", "attack"] = "singling out"
     algorithms: tuple[str, ...] = ()  # the algorithms whose runs it is asked of; empty where it is asked of all
     remedy: str = ""  # what to do where it is broken, in one sentence; empty where that depends
     # the figure that counts what could break it, where that may be nothing: then it must not be said to hold
@@ -67,9 +67,7 @@ def make_region_clause(shape: str) -> Condition:
     return Condition(
         name="region",
         must=f"Every region must be {shape}, in the dataset's SRID",
-        broken_by="rows",
         plain="Every region is made of whole cells, so no odd corner distinguishes one person's row.",
-        test="singling out",
     )
 
 
@@ -78,7 +76,6 @@ def make_columns_clause(true: str = "") -> Condition:
     return Condition(
         name="columns",
         must="Rows must hold no columns except the method's" + (true and f", and {true}"),
-        broken_by="rows",
         plain="A row has no column that could carry anything else about its people.",
         test="inference",
     )

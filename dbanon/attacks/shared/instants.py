@@ -3,16 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dbanon.attacks.shared import run_statements as run
 from dbanon.attacks.shared.replay import Timetable, find_end_slots
-from dbanon.attacks.shared.run_statements import (
-    count_slots,
-    demand,
-    read_choice,
-    read_considered_slots,
-    read_integer,
-    read_moment,
-    read_parameter,
-)
 from dbanon.base.trajectory import Trajectories
 
 
@@ -28,25 +20,26 @@ def build_timetable(params: Mapping[str, Any], data: Trajectories, length: int) 
 
     Raises `UndecidableError` if a parameter is missing or absurd, or there is no instant.
     """
-    step = count_slots(read_integer(params, "step_s", 1), "step_s", data.grid_s)
-    since, until = read_considered_slots(params, data.grid_s)
-    align, gap_s = read_choice(params, "align", ("last", "exact", "linear")), read_integer(params, "max_gap_s", 0)
+    step = run.count_slots(run.read_integer(params, "step_s", 1), "step_s", data.grid_s)
+    since, until = run.read_considered_slots(params, data.grid_s)
+    align = run.read_choice(params, "align", ("last", "exact", "linear"))
+    gap_s = run.read_integer(params, "max_gap_s", 0)
     end = find_end_slots(data)[1] + step
     if until is not None:
         end = min(end, until)  # every row ends before it
     first = _read_first_slot(params, data, since)
     if first is None:
         first = _derive_first_slot(data, step, end, gap_s if align == "last" else None)
-    demand(since is None or first >= since, "The first instant must not lie before 'since'. It does.")
+    run.demand(since is None or first >= since, "The first instant must not lie before 'since'. It does.")
     instants = (end - first) // step
-    demand(instants > 0, "The first instant must not lie after the data. It does.")
+    run.demand(instants > 0, "The first instant must not lie after the data. It does.")
     return Timetable(grid_s=data.grid_s, first=first, step=step, count=instants, length=min(length, instants))
 
 
 def _read_first_slot(params: Mapping[str, Any], data: Trajectories, since: int | None) -> int | None:
     """Find the slot of the first instant if a parameter gives it."""
-    if read_parameter(params, "start") is not None:
-        return count_slots(read_moment(params, "start"), "start", data.grid_s)
+    if run.read_parameter(params, "start") is not None:
+        return run.count_slots(run.read_moment(params, "start"), "start", data.grid_s)
     return since
 
 

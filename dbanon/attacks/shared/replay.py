@@ -6,6 +6,7 @@ many positions.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -90,16 +91,14 @@ def select_slots(data: Trajectories, first: int | None, end: int | None) -> Traj
     )
     owner = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))[kept]
     left = np.bincount(owner, minlength=len(data.trajectory_id))
-    return Trajectories(
+    return replace(
+        data,
         trajectory_id=data.trajectory_id[left > 0],
         subject=data.subject[left > 0],
         offset=np.append(0, np.cumsum(left[left > 0])),
         t=data.t[kept],
         x=data.x[kept],
         y=data.y[kept],
-        srid=data.srid,
-        grid_m=data.grid_m,
-        grid_s=data.grid_s,
         day=None if data.day is None else data.day[left > 0],
     )
 
@@ -186,7 +185,6 @@ def _find_sightings(
 
     # `exact` is `last` with a fix of age 0. The cap keeps sums of slots within int64.
     gap = 0 if align == "exact" else min(max_gap_s // data.grid_s, 1 << 53)
-    find_positions = _positions.find_between if align == "linear" else _positions.find_last
     subject, first, trajectory, t, x, y, ordered = _positions.gather_fixes(
         chosen, data.subject, data.offset, data.t, data.x, data.y
     )
@@ -198,4 +196,4 @@ def _find_sightings(
     served = _positions.find_windows(fixes, timetable, gap)
     for low, high in cut_slices(served.number, max(1, FIXES_PER_BATCH // timetable.length)):
         if served.number[low:high].any():
-            yield find_positions(low, high, fixes, served, timetable, gap)
+            yield _positions.find_positions(low, high, fixes, served, timetable, gap, align == "linear")

@@ -10,7 +10,6 @@ CLAUSES = (
         "instant of one window, one for each instant unless min_contents joins them",
         broken_by="records",
         plain="The rows of a group fill one window of time, so no group is distinguished by when it begins or ends.",
-        test="singling out",
     ),
     make_region_clause("one rectangle of whole cells of the run's grid"),
     make_columns_clause(),
@@ -20,36 +19,29 @@ CLAUSES = (
         "the dataset, and among them all trajectories that supply a position",
         broken_by="memberships or records",
         plain="The stored members of each group are exactly the possible senders of its requests.",
-        test="singling out",
     ),
     Condition(
         name="crowd",
         must="The columns crowd and `subjects` of every row must be the numbers of its distinct people without guests, "
         "and with them",
-        broken_by="rows",
         plain="Every row states truly how many people may have sent its requests.",
-        test="singling out",
     ),
     Condition(
         name="size",
         must="Every record must hide at least k = {k} distinct people that are no guests",
         broken_by="records",
         plain="Every group has at least k people.",
-        test="singling out",
     ),
     Condition(
         name="covers",
         must="Every cloak must hold the cell of every member at each of its instants",
         broken_by="positions",
         plain="Each person of a group was in its region at each instant, so knowing all positions excludes none.",
-        test="singling out",
     ),
     Condition(
         name="tight",
         must="Where guests may join, every cloak must be the least rectangle around its members at its instants",
-        broken_by="rows",
         plain="A guest widens a region only at the instants at which it was there.",
-        test="singling out",
     ),
     Condition(
         name="complete",
@@ -57,7 +49,6 @@ CLAUSES = (
         "present, and where guests may join, each other person whom a group can take at the cap or below",
         broken_by="people in a window",
         plain="No person that a group could hold is missing, so none is identified by absence.",
-        test="singling out",
     ),
     LEFT_OUT,
     Condition(
@@ -72,7 +63,6 @@ CLAUSES = (
         must="Every member must be present at all instants of its window, and a guest at those stored, not all",
         broken_by="members",
         plain="Each person of a group has a position at every instant of it, so a reader excludes none as absent.",
-        test="singling out",
     ),
     Condition(
         name="requests-sent",
@@ -87,13 +77,11 @@ CLAUSES = (
         must="The requests of a row must be a set sorted by content, so that order reveals nothing",
         broken_by="requests",
         plain="Neither the order nor the number of equal requests reveals their senders.",
-        test="singling out",
         over="request_contents_published",
     ),
     Condition(
         name="requests-few",
         must="The requests of a row must have at least min_contents distinct contents, or none",
-        broken_by="rows",
         plain="For a person that is known to have sent a request, a reader finds at least min_contents different "
         "ones, or none.",
         test="inference",
@@ -113,12 +101,8 @@ CLAUSES = (
 LEFT_OPEN = {
     "singling out": "If some people of a group are known not to have asked, fewer than k are left. A content that "
     "names a property such as age points to its sender.",
-    "linkability": (
-        "A content that returns in later windows may come from one sender: one of the few people that are most often "
-        "in groups that sent it."
-    ),
-    "inference": (
-        "If the time of a person's request is known, a reader finds the contents of that row, often a single one "
-        "without min_contents. Places of people are not protected."
-    ),
+    "linkability": "A content that returns in later windows may come from one sender: one of the few people that are "
+    "most often in groups that sent it.",
+    "inference": "If the time of a person's request is known, a reader finds the contents of that row, often a single "
+    "one without min_contents. Places of people are not protected.",
 }

@@ -34,9 +34,8 @@ class _Boxes(NamedTuple):
 class _Halls(NamedTuple):
     """The sound records of each window, and what a guest may cost there."""
 
-    record: Int  # sorted by window
+    begin: Int  # where the boxes of each record begin, by window
     first: Int  # [windows + 1]
-    begin: Int  # [n]: where the boxes of each record begin
     cap: Float  # [windows]: cells an instant; negative where there is nobody to join
 
 
@@ -102,13 +101,14 @@ def _find_halls(rules: Rules, records: Records, boxes: _Boxes, feasible: Bool) -
     there = np.flatnonzero(records.sound)
     record = there[np.argsort(records.window[there], kind="stable")]
     first = np.searchsorted(records.window[record], np.arange(windows + 1))
-    cap, count = np.full(windows, -1.0), rules.timetable.count_instants(np.arange(windows))
+    begin, cap = records.begin[record], np.full(windows, -1.0)
+    count = rules.timetable.count_instants(np.arange(windows))
     for window in np.flatnonzero(feasible & (np.diff(first) > 0)).tolist():
-        own = records.begin[record[first[window] : first[window + 1]]]
+        own = begin[first[window] : first[window + 1]]
         full = boxes.full[np.add.outer(own, np.arange(int(count[window])))].astype(np.float64)
         sides = full[..., 2:] - full[..., :2]
         cap[window] = np.median(sides[..., 0] * sides[..., 1])
-    return _Halls(record, first, records.begin, cap)
+    return _Halls(begin, first, cap)
 
 
 @compile_kernel
@@ -128,7 +128,7 @@ def _count_near(out: Int, sighting: Sighting, boxes: _Boxes, halls: _Halls, leas
         window = sighting.window[p]
         most = halls.cap[window] * count if known else -1.0
         for h in range(halls.first[window], halls.first[window + 1]):
-            begin, growth = halls.begin[halls.record[h]], 0.0
+            begin, growth = halls.begin[h], 0.0
             for place in range(there.shape[1]):
                 if growth > most:
                     break

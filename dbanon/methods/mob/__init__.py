@@ -55,10 +55,8 @@ class Parameters:
     max_gap_s: int = declare_max_gap_s()
     speed_m_s: float = declare_parameter(
         50.0,
-        (
-            "Top speed that an adversary may know: people left with fewer than k by exact rows an instant away are "
-            "counted."
-        ),
+        "Top speed that an adversary may know: people left with fewer than k by exact rows an instant away are "
+        "counted.",
         type="number",
         unit="m/s",
         minimum=0,
@@ -79,18 +77,14 @@ METHOD = Method(
     module=__name__,
     distributes=True,
     summary="people hidden at the instants at which an adversary may know each: k share a rectangle",
-    guarantee=(
-        "At least k records may belong to each published person, even if the adversary matches all published people "
-        "with all records at once. The adversary knows where people were at all instants of their quasi-identifiers, "
-        "and nothing more."
-    ),
+    guarantee="At least k records may belong to each published person, even if the adversary matches all published "
+    "people with all records at once. The adversary knows where people were at all instants of their "
+    "quasi-identifiers, and nothing more.",
     adversary="A reader knows the place of each person at the instants of that person's quasi-identifier, and wants to "
     "find the person's record.",
-    row_meaning=(
-        "Each row is one person at one instant. Where cloaked is true, the person is somewhere in this region, and"
-        " at least k people have the same one. Where cloaked is false, the person is exactly there. Rows with one "
-        "record_id are the same person."
-    ),
+    row_meaning="Each row is one person at one instant. Where cloaked is true, the person is somewhere in this region, "
+    "and at least k people have the same one. Where cloaked is false, the person is exactly there. Rows with one "
+    "record_id are the same person.",
     left_out="People are left out if they are never seen at an instant, or if fewer than k - 1 others can hide them at "
     "the instants of their quasi-identifiers.",
     paper="Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009",
@@ -116,14 +110,10 @@ METHOD = Method(
     every="step_s",
     oldest="max_gap_s",
     notices={
-        "exact_rows": (
-            "Rows published exactly: %s. A reader with knowledge of a person's place at one of these instants finds "
-            "the person's record. qid_only leaves these rows out."
-        ),
-        "below_k_at_speed": (
-            "People left with fewer than k candidates if a reader also knows the top speed and looks at exact rows "
-            "an instant away: %s. qid_only leaves these rows out."
-        ),
+        "exact_rows": "Rows published exactly: %s. A reader with knowledge of a person's place at one of these "
+        "instants finds the person's record. qid_only leaves these rows out.",
+        "below_k_at_speed": "People left with fewer than k candidates if a reader also knows the top speed and looks "
+        "at exact rows an instant away: %s. qid_only leaves these rows out.",
     },
     totals={"subjects": "subjects", "quasi_identifiers": "quasi_identifiers"},
     reasons={
@@ -157,8 +147,6 @@ def anonymise(
         Orders people where the choice between them is free.
     quasi_identifiers : QuasiIdentifiers
         At which times the adversary knows where each subject was.
-    tasks : Tasks
-        Looks for the nearest others of some subjects at a time.
 
     Returns
     -------

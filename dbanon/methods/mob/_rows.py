@@ -23,7 +23,7 @@ from dbanon.methods.mob._positions import Dropped, Positions
 from dbanon.methods.mob._sets import Sets
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Run:
     """Who is hidden with whom, and what of the data that was found from.
 
@@ -65,15 +65,8 @@ def compute_cloaks(
             f"{len(positions.subject)} that are seen are left out, as too few are present at the same instants. "
             f"Choose a lower k or fewer quasi-identifiers, or raise max_gap_s."
         )
-    run = _Run(
-        data=data,
-        params=params,
-        positions=positions,
-        dropped=dropped,
-        sets=sets,
-        classes=_classes.build_classes(positions, sets),
-    )
-    return _make_cloaks(run)
+    classes = _classes.build_classes(positions, sets)
+    return _make_cloaks(_Run(data, params, positions, dropped, sets, classes))
 
 
 def _select_in_run_time(known: QuasiIdentifiers, data: Trajectories, params: Parameters) -> QuasiIdentifiers:
@@ -87,16 +80,11 @@ def prepare(params: Parameters, algorithm: str) -> None:
     people, fixes = 13, 4  # of two trajectories each; one is left over by groups of three
     path = np.arange(2 * people)
     data = Trajectories(
-        trajectory_id=path,
-        subject=path % people,
-        offset=np.arange(2 * people + 1) * fixes,
+        trajectory_id=path, subject=path % people, offset=np.arange(2 * people + 1) * fixes,
         t=(np.repeat(path // people, fixes) + np.tile(np.arange(fixes) * 2, 2 * people)) * np.float64(params.step_s),
-        x=np.repeat(path % people * 30.0, fixes),
-        y=np.tile(np.arange(fixes) * 20.0, 2 * people),
-        srid=0,
-        grid_m=1.0,
+        x=np.repeat(path % people * 30.0, fixes), y=np.tile(np.arange(fixes) * 20.0, 2 * people), srid=0, grid_m=1.0,
         grid_s=1,
-    )
+    )  # fmt: skip
     known = QuasiIdentifiers(subject=np.arange(people - 2), t=np.arange(people - 2) % 3 * np.float64(params.step_s))
     few = dataclasses.replace(params, k=3, start=0, since=None, until=None)
     compute_cloaks(data, few, np.random.default_rng(0), algorithm, known)

@@ -61,10 +61,8 @@ class Parameters:
     )
     min_cells: int = declare_parameter(
         1,
-        (
-            "Least number of atoms that a record must have been in. Other records are left out. The paper asks for 3 "
-            "cells."
-        ),
+        "Least number of atoms that a record must have been in. Other records are left out. The paper asks for 3 "
+        "cells.",
         type="integer",
         minimum=1,
         maximum=1_000_000,
@@ -114,12 +112,10 @@ METHOD = Method(
     module=__name__,
     distributes=True,
     summary="base-station trajectories: k alike, in regions that hide people's activities",
-    guarantee=(
-        "An adversary that knows a whole trajectory finds at least k people with the same record. Every published "
-        "region has points of interest of at least l categories, in shares that are no further than t from the "
-        "city's. An adversary that runs the program again learns only the atom of a place: a set of cells with "
-        "atom_l categories and a divergence of at most atom_t, by default l and t."
-    ),
+    guarantee="An adversary that knows a whole trajectory finds at least k people with the same record. Every "
+    "published region has points of interest of at least l categories, in shares that are no further than t from the "
+    "city's. An adversary that runs the program again learns only the atom of a place: a set of cells with atom_l "
+    "categories and a divergence of at most atom_t, by default l and t.",
     adversary="One reader has followed a person all the time, and wants to find the person's record. Another looks up "
     "the places in the published regions, runs the program again, and wants to find out people's activities "
     "there.",
@@ -183,8 +179,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    tasks : Tasks
-        Looks for people whose trajectories cost little to merge.
 
     Returns
     -------

@@ -146,10 +146,8 @@ def _search(graph: Graph, of: Int, seed: int) -> Int:
     steps = max(c, min(c * c // 40, 300))  # small cities are searched for longer: it costs little
     usual = float((atoms.usual / atoms.size[of]).mean())
     for done in np.linspace(0, 1, _STAGES):
-        heat, weight = (
-            usual * _START_HEAT * (_END_HEAT / _START_HEAT) ** done,
-            _START_WEIGHT * (_END_WEIGHT / _START_WEIGHT) ** done,
-        )
+        heat = usual * _START_HEAT * (_END_HEAT / _START_HEAT) ** done
+        weight = _START_WEIGHT * (_END_WEIGHT / _START_WEIGHT) ** done
         _cutting.flip(graph, atoms, work, state, steps * _MOVES_PER_CELL // _STAGES, heat, weight)
         _cutting.recut(graph, atoms, work, state, steps * _TREES_PER_CELL // _STAGES, heat, weight)
     _cutting.join(graph, atoms, work)

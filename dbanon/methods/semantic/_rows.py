@@ -129,16 +129,10 @@ def prepare(params: Parameters, algorithm: str) -> None:
         overlap_m2=0.0,
     )
     data = Trajectories(
-        trajectory_id=np.arange(people),
-        subject=np.arange(people),
-        offset=np.arange(people + 1) * fixes,
+        trajectory_id=np.arange(people), subject=np.arange(people), offset=np.arange(people + 1) * fixes,
         t=np.tile(np.arange(fixes) * 60.0, people) + np.repeat(np.arange(people) * 7.0, fixes),
-        x=np.zeros(people * fixes),
-        y=np.zeros(people * fixes),
-        srid=0,
-        grid_m=1.0,
-        grid_s=1,
-    )
+        x=np.zeros(people * fixes), y=np.zeros(people * fixes), srid=0, grid_m=1.0, grid_s=1,
+    )  # fmt: skip
     few = dataclasses.replace(
         params, k=min(params.k, 3), l=min(params.l, 2), since=None, until=None, min_cells=1, suppress_span_s=None,
         suppress_area_km2=None,

@@ -64,19 +64,13 @@ METHOD = Method(
     name="sensitive-sites",
     module=__name__,
     summary="people near sensitive sites at one instant: one rectangle for each site and k people or more",
-    guarantee=(
-        "An adversary that knows the sensitive sites, and the person behind every row, cannot tie a site to fewer "
-        "than k people. Each site's rectangle holds the site and at least k people, and no person counts for two "
-        "sites."
-    ),
-    adversary=(
-        "A reader knows the sensitive sites and even the person behind every row, and wants to find the people at "
-        "a site."
-    ),
-    row_meaning=(
-        "Each row is one person at one moment. Where cloaked is true, the person is somewhere in this region, and "
-        "at least k people have the same one. Where cloaked is false, the person is exactly there."
-    ),
+    guarantee="An adversary that knows the sensitive sites, and the person behind every row, cannot tie a site to "
+    "fewer than k people. Each site's rectangle holds the site and at least k people, and no person counts for two "
+    "sites.",
+    adversary="A reader knows the sensitive sites and even the person behind every row, and wants to find the people "
+    "at a site.",
+    row_meaning="Each row is one person at one moment. Where cloaked is true, the person is somewhere in this region, "
+    "and at least k people have the same one. Where cloaked is false, the person is exactly there.",
     left_out="People seen in the same hour (UTC), but without a position at that moment, are left out.",
     paper="Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
     "Sensitive Sites, 2008",
@@ -93,12 +87,10 @@ METHOD = Method(
     instant="at",
     oldest="max_gap_s",
     notices={
-        "exact_inside_rectangles": (
-            "People published exactly although they are inside a site's rectangle: %s. guard_inside hides them, too."
-        ),
-        "rectangles_of_their_site_alone": (
-            "Rectangles no larger than their site: %s. All people of such a rectangle are at the site."
-        ),
+        "exact_inside_rectangles": "People published exactly although they are inside a site's rectangle: %s. "
+        "guard_inside hides them, too.",
+        "rectangles_of_their_site_alone": "Rectangles no larger than their site: %s. All people of such a "
+        "rectangle are at the site.",
     },
     totals={"subjects": "subjects"},
     reasons={

@@ -54,16 +54,9 @@ def prepare(params: Parameters, algorithm: str) -> None:
     """Hide a dozen made-up subjects: what is compiled is what a run needs, for its types."""
     count = 12 if params.at is None else 24  # at an instant, subjects may have several trajectories
     data = Trajectories(
-        trajectory_id=np.arange(count),
-        subject=np.arange(count) % 12,
-        offset=np.arange(count + 1),
-        t=np.zeros(count),
-        x=np.arange(float(count)) % 5,
-        y=np.arange(float(count)),
-        srid=0,
-        grid_m=1.0,
-        grid_s=1,
-    )
+        trajectory_id=np.arange(count), subject=np.arange(count) % 12, offset=np.arange(count + 1), t=np.zeros(count),
+        x=np.arange(float(count)) % 5, y=np.arange(float(count)), srid=0, grid_m=1.0, grid_s=1,
+    )  # fmt: skip
     sites = Sites(
         site_id=np.arange(2),
         site_bounds=np.array([[3.0, 3, 3, 3], [2, 30, 2, 30]]),

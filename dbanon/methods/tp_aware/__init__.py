@@ -84,24 +84,16 @@ METHOD = Method(
     name="tp-aware",
     module=__name__,
     summary="LBS request logs as bundles: one cloak an instant, and the set of requests sent in it",
-    guarantee=(
-        "At least k people may have sent any published request. This holds against an adversary that knows the "
-        "trajectories of all people and the algorithm."
-    ),
-    adversary=(
-        "A reader knows the place of every person at every instant, how the groups were made and even their "
-        "members, and wants to find the sender of a request."
-    ),
-    row_meaning=(
-        "Each row is a group of people at one instant, or at successive instants with min_contents. All of them "
-        "were in this region when last seen, and any of them may have sent the requests. Rows with one record_id "
-        "are the same people at successive instants. Guests, seen at only some of these, count in `subjects` alone."
-    ),
-    left_out=(
-        "People without a position at some instant of a window are left out of it, or are guests. A window with "
-        "fewer than k people is left out whole. The requests that these people sent then are left out, too. People"
-        " count once a window."
-    ),
+    guarantee="At least k people may have sent any published request. This holds against an adversary that knows the "
+    "trajectories of all people and the algorithm.",
+    adversary="A reader knows the place of every person at every instant, how the groups were made and even their "
+    "members, and wants to find the sender of a request.",
+    row_meaning="Each row is a group of people at one instant, or at successive instants with min_contents. All of "
+    "them were in this region when last seen, and any of them may have sent the requests. Rows with one record_id are "
+    "the same people at successive instants. Guests, seen at only some of these, count in `subjects` alone.",
+    left_out="People without a position at some instant of a window are left out of it, or are guests. A window with "
+    "fewer than k people is left out whole. The requests that these people sent then are left out, too. People"
+    " count once a window.",
     paper="Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012",
     attack="dbanon.attacks.tp_aware",
     algorithms=(
@@ -125,27 +117,19 @@ METHOD = Method(
     window="instants",
     has_guests=True,
     notices={
-        "guests_refused": (
-            "People that could have been guests of a window: %s. The run let none in, because nothing shows that "
-            "people are present whether they ask for something or not."
-        ),
-        "requests_of_few_subjects": (
-            "Published request values that fewer than k people sent in the time of the run: %s. Such a value can "
-            "identify its senders by itself."
-        ),
-        "requests_of_few_over_windows": (
-            "Published request values that point to fewer than k people over windows: %s. If one person sent such a "
-            "value in most of them, a reader finds that person. Windows that have the clearest value: "
-            "{few_over_windows_windows}. Greatest number of them in which one person was in its groups: "
-            "{few_over_windows_greatest}. People with that number: {few_over_windows_people}."
-        ),
-        "requests_of_few_over_parts": (
-            "Published request values that point to fewer than k people over the last 30 parts of this release, or "
-            "releases of its dataset or population: %s. If one person sent such a value in most of them, a reader "
-            "finds that person. Windows that have the clearest value: {few_over_parts_windows}. Greatest number of "
-            "them in which one person was in its groups: {few_over_parts_greatest}. People with that number: "
-            "{few_over_parts_people}."
-        ),
+        "guests_refused": "People that could have been guests of a window: %s. The run let none in, because nothing "
+        "shows that people are present whether they ask for something or not.",
+        "requests_of_few_subjects": "Published request values that fewer than k people sent in the time of the run: "
+        "%s. Such a value can identify its senders by itself.",
+        "requests_of_few_over_windows": "Published request values that point to fewer than k people over windows: %s. "
+        "If one person sent such a value in most of them, a reader finds that person. Windows that have the clearest "
+        "value: {few_over_windows_windows}. Greatest number of them in which one person was in its groups: "
+        "{few_over_windows_greatest}. People with that number: {few_over_windows_people}.",
+        "requests_of_few_over_parts": "Published request values that point to fewer than k people over the last 30 "
+        "parts of this release, or releases of its dataset or population: %s. If one person sent such a value in most "
+        "of them, a reader finds that person. Windows that have the clearest value: {few_over_parts_windows}. Greatest "
+        "number of them in which one person was in its groups: {few_over_parts_greatest}. People with that number: "
+        "{few_over_parts_people}.",
     },
     totals={"subjects": "seen", "requests": "requests"},
     reasons={
@@ -181,8 +165,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Not used: the policy is deterministic, so that "the adversary knows it" is literally true.
-    tasks : Tasks
-        Does the windows, each a task with the cells of its subjects; the results do not depend on who does them.
 
     Returns
     -------
@@ -237,8 +219,6 @@ def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: 
     ----------
     cloaks : Cloaks
         From `anonymise`.
-    data : Trajectories
-        The same data.
 
     Returns
     -------

@@ -58,16 +58,10 @@ def prepare(params: Parameters, algorithm: str) -> None:
     """Bundle four made-up subjects and a guest: what is compiled is what a run needs, for its types."""
     step = max(1, params.step_s // 2)
     data = Trajectories(
-        trajectory_id=np.arange(13),
-        subject=np.append(np.arange(12) % 4, 4),
-        offset=np.append(2 * np.arange(13), 25),
-        t=np.append(np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, step], 12), 2.0 * step),
-        x=np.arange(25.0),
-        y=np.arange(25.0) % 5,
-        srid=0,
-        grid_m=1.0,
-        grid_s=1,
-    )
+        trajectory_id=np.arange(13), subject=np.append(np.arange(12) % 4, 4), offset=np.append(2 * np.arange(13), 25),
+        t=np.append(np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, step], 12), 2.0 * step), x=np.arange(25.0),
+        y=np.arange(25.0) % 5, srid=0, grid_m=1.0, grid_s=1,
+    )  # fmt: skip
     params = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start=0, min_cloak_m=None)
     compute_cloaks(data, dataclasses.replace(params, since=None, until=None), algorithm)
 
@@ -100,9 +94,7 @@ class _Window:
     member_start: Int  # of guests the instants at which they are present; 0 and 0 for others
     member_end: Int
     subjects: Int
-    quadrant_cost_m2: float
-    mbr_cost_m2: float
-    unimproved_mbr_cost_m2: float
+    costs_m2: Float  # of quadrants, of rectangles, and of these before they were improved
     least_m2: Float  # of the cloaks of the subjects sampled here
 
 
@@ -176,9 +168,7 @@ class _Groups:
     members: NDArray[np.int32]
     offset: Int
     box: NDArray[np.integer]  # [r, l, 4], half-open
-    quadrant_cost: float
-    mbr_cost: float
-    unimproved_mbr_cost: float
+    costs: Float  # of quadrants, of rectangles, and of these before they were improved
     least: Float  # of the cloaks of the subjects sampled here
     home: Int  # [g]: the bundle of each who may be a guest, or -1
 
@@ -281,9 +271,7 @@ def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
         members=members,
         offset=offset,
         box=tight if params.cloak == "mbr" else bundles.quadrants[rank],
-        quadrant_cost=bundles.quadrant_cost,
-        mbr_cost=cost,
-        unimproved_mbr_cost=ways[0].cost,
+        costs=np.array([bundles.quadrant_cost, cost, ways[0].cost]),
         least=least,
         home=home,
     )
@@ -301,9 +289,8 @@ def _make_window(plan: _Plan, survey: _Survey, groups: _Groups) -> _Window:
     parts = [(bundle_of[row], trajectory, none, none), _list_guest_stretches(line, instants, guests, home)]
     bundle, supplier, start, end = parts[0] if not len(guests) else map(np.concatenate, zip(*parts, strict=True))
     member_trajectory = plan.data.trajectory_id[supplier]
-    by_record = (
-        np.lexsort((start, member_trajectory, bundle)) if len(guests) else np.lexsort((member_trajectory, bundle))
-    )
+    keys = (member_trajectory, bundle)
+    by_record = np.lexsort((start, *keys) if len(guests) else keys)
     return _Window(
         instants=instants,
         bounds=(groups.box + np.tile(plan.root[:2], 2)) * plan.cell_m,
@@ -314,9 +301,7 @@ def _make_window(plan: _Plan, survey: _Survey, groups: _Groups) -> _Window:
         member_start=start[by_record],
         member_end=end[by_record],
         subjects=line.subject[np.union1d(present, guests)] if len(guests) else line.subject[present],
-        quadrant_cost_m2=groups.quadrant_cost * plan.cell_m**2,
-        mbr_cost_m2=groups.mbr_cost * plan.cell_m**2,
-        unimproved_mbr_cost_m2=groups.unimproved_mbr_cost * plan.cell_m**2,
+        costs_m2=groups.costs * plan.cell_m**2,
         least_m2=groups.least * plan.cell_m**2,
     )
 
@@ -422,21 +407,14 @@ def _measure_presence(windows: list[_Window]) -> float:
 def _count_suppressed(surveys: list[_Survey], joined: Int, k: int) -> dict[str, Any]:
     seen, present = (np.array([getattr(s, name) for s in surveys], np.int64) for name in ("seen", "present"))
     published = np.where(present >= k, present + joined, 0)
-    left_out = {
-        "absent_at_some_instant": seen - present - joined,
-        "window_below_k": np.where(present < k, present, 0),
-    }
+    left_out = {"absent_at_some_instant": seen - present - joined, "window_below_k": np.where(present < k, present, 0)}
     return {
         "subjects": {reason: int(number.sum()) for reason, number in left_out.items()},
         "windows": [
-            {
-                "start": s.instants.start,
-                "instants": s.instants.count,
-                "seen": s.seen,
-                "present": s.present,
-                "published": number,
-            }
-            for s, number in zip(surveys, published.tolist(), strict=True)
+            {"start": at.start, "instants": at.count, "seen": there, "present": whole, "published": number}
+            for at, there, whole, number in zip(
+                (s.instants for s in surveys), seen.tolist(), present.tolist(), published.tolist(), strict=True
+            )
         ],
         "by_hour": count_by_hour(np.array([s.instants.start for s in surveys]), seen, published, left_out),
     }
@@ -448,6 +426,7 @@ def _compute_metrics(
     seen = sum(s.seen for s in surveys)
     present = sum(s.present for s in surveys if s.present >= k)
     published = present + sum(int(w.guests.sum()) for w in windows)
+    costs_m2 = [math.fsum(costs) for costs in zip(*(w.costs_m2 for w in windows), strict=True)]
     bound_m2, error_m2 = _bound.estimate_sum(np.concatenate([w.least_m2 for w in windows]), present)
     return {
         "windows": len(surveys),
@@ -458,9 +437,9 @@ def _compute_metrics(
         "subject_windows_present": sum(s.present for s in surveys),
         "subject_windows_published": published,
         "published_share": published / seen,
-        "quadrant_cost_m2": math.fsum(w.quadrant_cost_m2 for w in windows),
-        "mbr_cost_m2": math.fsum(w.mbr_cost_m2 for w in windows),
-        "unimproved_mbr_cost_m2": math.fsum(w.unimproved_mbr_cost_m2 for w in windows),
+        "quadrant_cost_m2": costs_m2[0],
+        "mbr_cost_m2": costs_m2[1],
+        "unimproved_mbr_cost_m2": costs_m2[2],
         "mbr_cost_bound_m2": bound_m2,
         "mbr_cost_bound_error_m2": error_m2,
         **summarise_sides(*(bounds[:, 2:] - bounds[:, :2]).T),

@@ -99,9 +99,8 @@ def _copy(x: Int32, y: Int32, who: Int32, turn: Int, place: _Places, near: NDArr
             west, east = min(west, x[i, j]), max(east, x[i, j])
             south, north = min(south, y[i, j]), max(north, y[i, j])
     shift = 0
-    while (
-        max(east - west, north - south) >> shift
-    ) + 1 >= 1 << _POSITION_BITS:  # a side is the difference and one more
+    # A side is the difference and one more.
+    while (max(east - west, north - south) >> shift) + 1 >= 1 << _POSITION_BITS:
         shift += 1
     for axis, side, least in ((0, x, west), (1, y, south)):
         for j in range(len(turn)):

@@ -20,11 +20,16 @@ _SAMPLED_POSITIONS = 1 << 22
 def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
     """Say whether presence is independent of requests; see `dbanon.methods.tp_aware.judge_presence`."""
     data = select_in_run_time("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
-    own = is_in_own_time(requests.t, data, params) if data.fixes else np.zeros(len(requests.t), bool)
-    line, subject = align.merge(data), requests.subject[own]
-    whole = list_instants("tp-aware", data, params) if data.fixes else None
+    if not data.fixes:
+        return "unknown"
+    own, line, whole = (
+        is_in_own_time(requests.t, data, params),
+        align.merge(data),
+        list_instants("tp-aware", data, params),
+    )
+    subject = requests.subject[own]
     senders = np.flatnonzero(np.isin(line.subject, subject)).astype(np.int32)
-    if whole is None or not whole.count or not len(senders):
+    if not whole.count or not len(senders):
         return "unknown"
     # Some senders, evenly spread, so that many people or instants take no longer.
     senders = senders[:: math.ceil(len(senders) * whole.count / _SAMPLED_POSITIONS)]
@@ -39,10 +44,8 @@ def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
     first = np.ceil(slot / whole.step_s).astype(np.int64)
     inside = (first >= 0) & (first < whole.count)
     asked[sender[inside], first[inside]] = True
-    for sign, at in (
-        (1, np.ceil((slot - whole.max_gap_s) / whole.step_s)),
-        (-1, (slot + whole.max_gap_s) // whole.step_s + 1),
-    ):
+    begin, end = np.ceil((slot - whole.max_gap_s) / whole.step_s), (slot + whole.max_gap_s) // whole.step_s + 1
+    for sign, at in ((1, begin), (-1, end)):
         np.add.at(near, (sender, np.clip(at, 0, whole.count).astype(np.int64)), sign)
     here, elsewhere = asked & seen, (np.cumsum(near[:, :-1], axis=1) == 0) & seen
     if min(here.sum(), elsewhere.sum()) < _MIN_POSITIONS:
