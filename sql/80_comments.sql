@@ -160,7 +160,7 @@ COMMENT ON COLUMN dbanon.method.summary IS 'One sentence on the method.';
 COMMENT ON COLUMN dbanon.method.guarantee IS 'Its promise, which is the comment of every release.';
 COMMENT ON COLUMN dbanon.method.region_type IS 'Geometry type of the region of its releases.';
 COMMENT ON COLUMN dbanon.method.attack IS 'The attack a run must withstand to be published.';
-COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, stands_alone}].';
+COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, stands_alone, window}].';
 COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
 
 COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
@@ -563,6 +563,7 @@ COMMENT ON COLUMN dbanon.job.retry IS 'How long after a failure it tries again, 
 COMMENT ON COLUMN dbanon.job.max_tries IS 'After how many tries a period is held.';
 COMMENT ON COLUMN dbanon.job.on_held IS 'Whether later periods go_on or stop.';
 COMMENT ON COLUMN dbanon.job.evaluate IS 'Whether each part is measured before the next load.';
+COMMENT ON COLUMN dbanon.job.allow_no_requests IS 'Whether it may hide senders where nothing was requested.';
 COMMENT ON COLUMN dbanon.job.paused IS 'True while no step is begun.';
 COMMENT ON COLUMN dbanon.job.held_by IS 'The session that works on it.';
 COMMENT ON COLUMN dbanon.job.looked_at IS 'When a session looked last whether something is due, or an operator resumed the job.';

@@ -15,6 +15,7 @@ from dbanon.base.console import make_visible
 from dbanon.base.errors import format_count
 from dbanon.pages import words
 from dbanon.pages.charts import format_metres
+from dbanon.results.command import format_run_command
 from dbanon.results.described import Described, name_verdict
 from dbanon.results.figures import ASKED_WORDS, round_percent
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from dbanon.methods import Method
     from dbanon.results.figures import Asked, Evaluation, Figure
     from dbanon.results.sweep import Setting, Sweep
-    from dbanon.runs.stored import PlanItem
+    from dbanon.runs.stored import Choice, PlanItem
     from dbanon.synth import SynthReport
 
 Rows = Iterable[Sequence[Any]]
@@ -242,6 +243,15 @@ def format_plan(items: Sequence["PlanItem"]) -> str:
     counts = [(i.item, ("" if i.exact else "about ") + _write_cell(i.value), i.note) for i in items[:-1]]
     ending = items[-1]
     return f"{format_table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
+
+
+def format_choices(dataset: str, choices: Sequence["Choice"]) -> str:
+    """Lay out the methods that fit a dataset: what it has, then what each hides and costs, and the command to type."""
+    lines = [f"Dataset {make_visible(dataset)}: {choices[0].facts}."]
+    for one in choices:
+        lines.append(f"{one.algorithm} of {one.method} hides {one.hides}. Here: {one.cost.rstrip('.')}.")
+        lines.append("  " + format_run_command(one.method, dataset, one.algorithm, one.params, one.publish_as))
+    return "\n".join(lines)
 
 
 def make_sweep_json(sweep: "Sweep", file: Path | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dbanon.base import extras
-from dbanon.base.errors import format_count
+from dbanon.base.errors import ParameterError, format_count
 from dbanon.cli._options import add_options
 from dbanon.cli._shared import GLOBAL_EPILOG, Dataset, app, everywhere, open_database, say, show
 from dbanon.options import evaluating, make_record, publishing
@@ -172,11 +172,26 @@ def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="
 
 @app.command(epilog=GLOBAL_EPILOG)
 @add_options(publishing.Planning)
-def plan(method: Method, **options: Any) -> None:
-    """Predict how a run would end, how much it would write and about how long it would take. It writes nothing."""
+def plan(
+    method: Annotated[str | None, typer.Argument(help="The method. See 'dbanon methods'.")] = None,
+    choose: Annotated[
+        bool, typer.Option("--choose", help="List the methods that fit the dataset, and what each costs on a sample.")
+    ] = False,
+    **options: Any,
+) -> None:
+    """Predict how a run would end, how much it would write and about how long it would take. It publishes nothing."""
     from dbanon.cli import report
 
+    if choose == (method is not None):
+        raise ParameterError("A plan must be of a method, or with --choose of none. Name a method, or add --choose.")
     with open_database() as database:
+        if method is None:
+            choices = database.choose(options["dataset"])
+            show(
+                lambda: report.format_choices(options["dataset"], choices),
+                lambda: {"choices": [vars(one) for one in choices]},
+            )
+            return
         items = database.plan(method, **options)
     show(lambda: report.format_plan(items), lambda: report.make_plan_json(items))
 

@@ -145,6 +145,19 @@ class Database(Datasets):
         with translate_errors():
             return stored.plan_run(self.connection, method, options)
 
+    @finish_progress
+    def choose(self, dataset: str, *, sample: int = 500) -> tuple[stored.Choice, ...]:
+        """List the methods that promise something for a dataset, with parameters that fit it and what each costs.
+
+        The costs are measured on `sample` people, drawn at random, where this login and machine may compute.
+        """
+        with translate_errors():
+            if not self._may_compute():
+                return stored.choose_method(self.connection, dataset)
+            from dbanon.database.sweeping import choose_methods  # with Numba
+
+            return choose_methods(self, dataset, sample)
+
     @needs("compute")
     @finish_progress
     @accept_options(sweeping.Sweeping)

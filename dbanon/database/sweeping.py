@@ -121,6 +121,28 @@ def sweep_settings(database: "Database", method: str, options: Sweeping) -> Swee
     return replace(made, sentences=settings.describe_parameters(made))
 
 
+def choose_methods(database: "Database", dataset: str, sample: int) -> tuple[stored.Choice, ...]:
+    """Measure each method that fits a dataset on some of its people; see `dbanon.database.Database.choose`."""
+    people = stored.count_subjects(database.connection, stored.find_dataset(database.connection, dataset).dataset_id)
+    drawn = sample if sample < people else None
+    choices = stored.choose_method(database.connection, dataset)
+    return tuple(replace(one, cost=_measure_cost(database, dataset, one, drawn)) for one in choices)
+
+
+def _measure_cost(database: "Database", dataset: str, one: stored.Choice, drawn: int | None) -> str:
+    """Say what a proposal leaves out, and how coarse its rows are; or why that is not known."""
+    options = Sweeping(dataset=dataset, algorithm=one.algorithm, params=one.params, sample=drawn)
+    [setting] = sweep_settings(database, one.method, options).settings
+    if setting.outcome != "verified":
+        return f"not measured: {'too few people in the sample' if drawn else setting.reason}"
+    side, share, error = setting.find_value("longer_side_50_m"), setting.share, setting.error
+    said = [f"{format_count(drawn, 'person', 'people')} drawn"] if drawn else []
+    said += [f"{1 - share:.0%} left out"] if share is not None else []
+    said += [f"half of the rows up to {side:,.0f} m long"] if side is not None else []
+    said += [f"counts {error.value:.0%} off"] if error is not None and error.value is not None else []
+    return ", ".join(said)
+
+
 def _demand_allowed(connection: Connection, options: Sweeping) -> None:
     """Refuse a login that may not compute, and runs that would outlive their sample."""
     if not queue.may_compute(connection):
@@ -157,6 +179,7 @@ def _list_combinations(
     made = []
     for given in options.list_combinations():
         checked = stored.complete_params(connection, family.name, algorithm, given)
+        stored.demand_needs(connection, dataset.name, family.name, checked, is_allowed=options.allow_no_requests)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
         key = evaluation_store.Key(
@@ -225,7 +248,11 @@ class _Work:
             )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
-        options = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params)
+        # Of a sample that has none by chance, it is known already that its dataset has some.
+        allowed = self.options.allow_no_requests or self.options.sample is not None
+        options = Submitting(
+            dataset=self.dataset, algorithm=self.algorithm, params=one.params, allow_no_requests=allowed
+        )
 
         def submit(connection: Connection) -> int:
             run_id = queue.submit_run(connection, self.family.name, options)

@@ -63,7 +63,8 @@ def declare_parameter(
     algorithms : tuple of str
         With which algorithms it may be given; empty: with all.
     multiple_of : str, optional
-        The integer parameter of which this one must be a multiple, with the algorithms that use it.
+        The integer parameter of which this one must be a multiple, with the algorithms that use it, where both are
+        given.
     infinite : bool
         Whether a number may be infinite: the text ``inf``, as which it is stored.
     promises : {"more", "less", "other"} or None
@@ -97,6 +98,9 @@ class Column:
 class Algorithm:
     """One way to compute a family, with its promise, or one of its own as `guarantee`.
 
+    `window` names the parameter with the seconds of a window, at multiples of which since 1970 records end; None where
+    it has none, or the family has its own `Method.window`.
+
     Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
     than k. No other release may speak of their people at the same time.
     """
@@ -105,18 +109,43 @@ class Algorithm:
     summary: str
     guarantee: str = ""
     stands_alone: bool = False
+    window: str | None = None
 
 
-def declare_since() -> Any:
-    """Make the field `since` of a parameter class; every family has one, None by default."""
-    help = "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s. Default: no limit."
-    return declare_parameter(None, help, type="instant")
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """What a dataset must have, so that a family promises anything.
+
+    Attributes
+    ----------
+    input : {"requests", "sites", "quasi_identifiers", "pois", "people"}
+        People: two of them. Points of interest count in cells, sites in reach of people, others in the run's time.
+    hides : str
+        What the family hides, as in ``tp-aware hides ...``.
+    unless : mapping
+        Parameters with which it promises something without, as they are stored.
+    without : str
+        What a run, its release and its page say if none is published.
+    """
+
+    input: Literal["requests", "sites", "quasi_identifiers", "pois", "people"]
+    hides: str
+    unless: Mapping[str, Any] = field(default_factory=dict)
+    without: str = ""
 
 
-def declare_until() -> Any:
-    """Make the field `until` of a parameter class; every family has one, None by default."""
-    help = "Time before which all rows end, a multiple of grid_s. Later data are not considered. Default: no limit."
-    return declare_parameter(None, help, type="instant")
+def declare_since(window: str | None = None) -> Any:
+    """Make the field `since` of a parameter class; every family has one, None by default, a multiple of `window`."""
+    of = f"grid_s and of {window}" if window else "grid_s"
+    help = f"First time considered, ISO 8601 with a zone or unix seconds, a multiple of {of}. Default: no limit."
+    return declare_parameter(None, help, type="instant", multiple_of=window)
+
+
+def declare_until(window: str | None = None) -> Any:
+    """Make the field `until` of a parameter class; every family has one, None by default, a multiple of `window`."""
+    of = f"grid_s and of {window}" if window else "grid_s"
+    help = f"Time before which all rows end, a multiple of {of}. Later data are not considered. Default: no limit."
+    return declare_parameter(None, help, type="instant", multiple_of=window)
 
 
 def declare_step_s() -> Any:
@@ -199,6 +228,10 @@ class Method:
         By reason for leaving people or requests out, as in ``suppressed``: what it means.
     distributes : bool
         Whether `anonymise` takes `tasks`, to hand parts of its work to other processes.
+    requires : Requirement
+        What a run is refused without.
+    proposed : mapping
+        `algorithm`, by default the first one, and `params` that the documents propose.
     example : mapping
         Parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run.
     """
@@ -217,7 +250,9 @@ class Method:
     hidden_by: Literal["record", "region"]
     totals: Mapping[str, str]
     reasons: Mapping[str, str]
+    requires: Requirement
     example: Mapping[str, Any]
+    proposed: Mapping[str, Any] = field(default_factory=dict)
     paper: str = ""
     columns: tuple[Column, ...] = ()
     reads: tuple[str, ...] = ()
@@ -239,7 +274,9 @@ class Method:
             *("hides", "holds", "hidden_by", "reads", "joins", "begins", "instant", "oldest"),
             *("every", "window", "notices", "totals", "reasons"),
         )
-        return {"days": self.has_days} | {name: getattr(self, name) for name in names}
+        proposed = {"algorithm": self.algorithms[0].name, "params": {}, **self.proposed}
+        asked = {"requires": dataclasses.asdict(self.requires), "proposed": proposed}
+        return {"days": self.has_days} | asked | {name: getattr(self, name) for name in names}
 
     @property
     def parameters(self) -> type[Any]:
@@ -295,8 +332,8 @@ class Method:
                     f"{algorithm}. Leave it out."
                 )
             unit = item.metadata["multiple_of"] if not only or algorithm in only else None
-            value, one = getattr(params, item.name), getattr(params, unit) if unit else 1
-            if unit and value % one:
+            value, one = getattr(params, item.name), getattr(params, unit) if unit else None
+            if None not in (value, one) and value % one:
                 raise ParameterError(
                     f"The '{item.name}' parameter of {self.name} must be a multiple of {unit}, {one}. "
                     f"Got {value} instead."

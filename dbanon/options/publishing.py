@@ -24,9 +24,16 @@ def parse_parameters(texts: Sequence[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planning:
-    """What a run is computed from."""
+class Allowing:
+    """What a run may do without."""
 
+    allow_no_requests: Annotated[
+        bool, Option("Hide senders although there is no request. Then no person is hidden.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Computing:
     dataset: Dataset
     algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
     params: Annotated[
@@ -39,6 +46,11 @@ class Planning:
             parse=parse_parameters,
         ),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planning(Allowing, _Computing):
+    """What a run is computed from, and what it may do without."""
 
 
 @dataclass(frozen=True, kw_only=True)

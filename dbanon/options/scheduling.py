@@ -169,6 +169,10 @@ class AddingJob(OfSource):
     owner: Annotated[
         str | None, Option("Role that runs the job. This login must be allowed to become it. Default: this login.")
     ] = None
+    allow_no_requests: Annotated[
+        bool | None,
+        Option("Hide senders although no request comes. Default: no."),
+    ] = None
     read_dsn: Annotated[
         str | None,
         Option(

@@ -10,7 +10,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.options import Option
 from dbanon.options.evaluating import Questioning
 from dbanon.options.loading import Dataset
-from dbanon.options.publishing import parse_parameters
+from dbanon.options.publishing import Allowing, parse_parameters
 from dbanon.options.reading import Reading
 from dbanon.results.sweep import Want
 
@@ -35,7 +35,7 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweeping(Reading, Questioning):
+class Sweeping(Allowing, Reading, Questioning):
     """What is measured, and what is wanted of it."""
 
     dataset: Dataset

@@ -27,6 +27,7 @@ _OWN_ERRORS = {
     "DA012": DataError,
     "DA021": ParameterError,
     "DA022": SchemaMismatch,
+    "DA024": DataError,
 }
 _NO_SCHEMA_SENTENCE = (
     "The database must hold dbanon's schema. Got one without it, or of an older program. Run `dbanon db upgrade`."
@@ -140,6 +141,7 @@ _STATEMENT = re.compile(
 )
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,'"])+""")
 _BACKSLASH = "\\"
+LOADS = ("trajectories", "requests", "quasi_identifiers", "sites", "cells", "pois")
 _COMMAND_NAMES = {  # command lines of SQL functions and views
     "anonymize": "run",
     "submit_run": "submit",
@@ -155,7 +157,7 @@ _COMMAND_NAMES = {  # command lines of SQL functions and views
     "datasets": "datasets",
     "release_card": "card",
     "plan_run": "plan",
-    "import_trajectories": "load trajectories",
+    **{f"import_{what}": f"load {what.replace('_', '-')}" for what in LOADS},
     "runs": "runs",
     "releases": "releases",
     "methods": "methods",

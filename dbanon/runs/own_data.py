@@ -66,8 +66,10 @@ def _mark_own(data: Trajectories, periods: Int, params: Mapping[str, Any]) -> Bo
     """Say which fixes are in the slots of a run's own time: bool[m].
 
     Rows about instants are made of fixes up to `max_gap_s` older and, where positions are interpolated, as much newer,
-    but of none from the run's `until` on.
+    but of none from the run's `until` on. Rows in windows are of whole ones.
     """
+    window_s = params.get("window_s") or 1
+    periods = np.array([periods.min() // window_s, -(-periods.max() // window_s)]) * window_s
     gap = 0 if params.get("align") == "exact" else params.get("max_gap_s") or 0
     end = periods.max() + (gap if params.get("align") == "linear" else 0)
     end = min(end, params.get("until") or math.inf)

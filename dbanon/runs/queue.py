@@ -35,7 +35,8 @@ class Claim:
 def submit_run(connection: Connection, method: str, options: Submitting) -> int:
     """Queue a run and return its id; committed at once on an autocommit connection.
 
-    Raises `ParameterError` for a dataset, method, algorithm or parameter there is not, or a value outside its limits.
+    Raises `ParameterError` for a dataset, method, algorithm or parameter there is not, or a value outside its limits,
+    and `DataError` if the dataset lacks what the method hides.
     """
     if options.seed is not None and not 0 <= options.seed < 2**63:  # the server has no type for one that is larger
         raise ParameterError(
@@ -43,7 +44,8 @@ def submit_run(connection: Connection, method: str, options: Submitting) -> int:
             f"to have one made."
         )
     arguments = [options.dataset, method, make_jsonb(options.params or {}), options.algorithm, options.seed]
-    return cast("int", fetch_value(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
+    query = "SELECT dbanon.submit_run(%s, %s, %s, %s, %s, %s)"
+    return cast("int", fetch_value(connection, query, [*arguments, options.allow_no_requests]))
 
 
 _RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "error_kind", "peak_rss_mb", "rows")

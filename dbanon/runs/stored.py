@@ -133,6 +133,14 @@ def complete_params(connection: Connection, method: str, algorithm: str, params:
     return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, make_jsonb(params)]))
 
 
+def demand_needs(
+    connection: Connection, dataset: str, method: str, params: Mapping[str, Any], *, is_allowed: bool
+) -> None:
+    """Raise `DataError` if a dataset lacks what a method hides; `is_allowed`: but for requests."""
+    query = "SELECT dbanon_internal.demand_needs(dbanon_internal.demand_dataset(%s), %s, %s, %s::text[])"
+    connection.execute(query, [dataset, method, make_jsonb(params), ["requests"] if is_allowed else []])
+
+
 def has_rows(connection: Connection, run_id: int) -> bool:
     """Whether a run has stored rows."""
     return bool(fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))
@@ -162,13 +170,33 @@ def plan_run(connection: Connection, method: str, options: Planning) -> tuple[Pl
     limits.
     """
     rows = connection.execute(
-        "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
-        [options.dataset, method, make_jsonb(options.params or {}), options.algorithm],
+        "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s, %s)",
+        [options.dataset, method, make_jsonb(options.params or {}), options.algorithm, options.allow_no_requests],
     ).fetchall()
     return tuple(
         PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)
-        for item, value, exact, note in rows
+        for item, value, exact, note in ((*row[:3], sqlstate.adapt_to_command_line(row[3])) for row in rows)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A row of ``dbanon.choose_method``: a method that fits a dataset. `cost` says what it costs there, if measured."""
+
+    method: str
+    algorithm: str
+    params: Mapping[str, Any]
+    hides: str
+    facts: str
+    publish_as: str
+    statement: str
+    cost: str = "not measured"
+
+
+def choose_method(connection: Connection, dataset: str) -> tuple[Choice, ...]:
+    """Ask the database which methods promise something for a dataset; raises `DataError` if none does."""
+    with connection.cursor(row_factory=class_row(Choice)) as cursor:
+        return tuple(cursor.execute("SELECT * FROM dbanon.choose_method(%s)", [dataset]))
 
 
 def delete_rows(connection: Connection, run_id: int) -> None:

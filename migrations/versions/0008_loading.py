@@ -13,7 +13,14 @@ DROP FUNCTION IF EXISTS
         timestamptz),
     dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz),
     dbanon.import_quasi_identifiers(
-        regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz);
+        regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz),
+    dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.plan_run(text, text, jsonb, text),
+    dbanon.add_job(
+        text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval,
+        double precision, jsonb, interval, interval, text[], interval, integer, text, boolean, text, boolean);
+DROP PROCEDURE IF EXISTS dbanon.anonymize(
+    text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, text[], boolean, bigint, text, bigint);
+ALTER TABLE dbanon.job ADD COLUMN allow_no_requests boolean NOT NULL DEFAULT false;
 ALTER TYPE dbanon_internal.loading RENAME ATTRIBUTE "time" TO time_column;
 ALTER TYPE dbanon_internal.loading ADD ATTRIBUTE time_format text, ADD ATTRIBUTE time_unit text,
     ADD ATTRIBUTE nulls text[], ADD ATTRIBUTE allow_future boolean;

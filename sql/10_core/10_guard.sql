@@ -29,6 +29,7 @@
 --   DA021 The database has roles of other names, or the roles belong to another database or purpose.
 --   DA022 The program or script does not know the revision of the schema.
 --   DA023 The server, the database or the login lacks something that an upgrade or a removal needs.
+--   DA024 The dataset lacks what the method hides, so the run would promise nothing.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$

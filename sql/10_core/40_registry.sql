@@ -309,6 +309,15 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.stands_alone IS
 'Whether no other release may speak of the people of such a release: its hiding sets overlap, or it promises more than k.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.find_window_s(method text, algorithm text, params jsonb) RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT (params ->> (alg.value ->> 'window'))::integer
+    FROM ONLY dbanon.method met CROSS JOIN LATERAL jsonb_array_elements(met.algorithms) alg
+    WHERE met.name = find_window_s.method AND alg.value ->> 'name' = find_window_s.algorithm
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_window_s IS
+'At which multiples of seconds since 1970 the records of a run with such parameters end; NULL where they do not.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_method_reach(traits jsonb, params jsonb, settle_s integer) RETURNS interval
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT make_interval(secs => CASE WHEN traits ->> 'instant' IS NULL THEN 0

@@ -66,9 +66,7 @@ COMMENT ON FUNCTION dbanon_internal.make_default_seed IS
 'The seed of a run that is given none: a hash, keyed by the population, of method, algorithm, checked parameters with their times, and dataset,
 so that the same run again gives the same groups, and another time others.';
 
-CREATE OR REPLACE FUNCTION dbanon.submit_run(
-    dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
-RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.insert_run(dataset text, method text, params jsonb, algorithm text, seed bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen CONSTANT text := dbanon_internal.demand_algorithm(method, algorithm);
@@ -90,6 +88,20 @@ BEGIN
     RETURN new_run;
 END
 $$;
+COMMENT ON FUNCTION dbanon_internal.insert_run IS 'Queues a run, also one that would promise nothing. Raises an error if there can be no such run.';
+
+CREATE OR REPLACE FUNCTION dbanon.submit_run(
+    dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL, allow_no_requests boolean DEFAULT false)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    checked CONSTANT jsonb := dbanon_internal.complete_params(method, algorithm, params);
+BEGIN
+    PERFORM dbanon_internal.demand_needs(
+        dbanon_internal.demand_dataset(dataset), method, checked, CASE WHEN allow_no_requests THEN ARRAY['requests'] ELSE '{}' END);
+    RETURN dbanon_internal.insert_run(dataset, method, params, algorithm, seed);
+END
+$$;
 COMMENT ON FUNCTION dbanon.submit_run IS
 'Queues a run for the next worker that is free and returns at once.
 Arguments:
@@ -98,8 +110,9 @@ Arguments:
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - algorithm: @Submitting.algorithm@
 - seed: @Submitting.seed@
+- allow_no_requests: @Submitting.allow_no_requests@
 Returns: the number of the run. Watch it in dbanon.runs.
-Raises: DA001 for the dataset. DA011 for method, algorithm and parameters.
+Raises: DA001 for the dataset. DA011 for method, algorithm and parameters. DA024 if the dataset lacks what the method hides.
 Example: SELECT dbanon.submit_run(''taxi'', ''METHOD'', ''{"k": 20}'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (

@@ -148,7 +148,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_verified IS 'Raises a run''s own erro
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(
     dataset text, method text, params jsonb DEFAULT '{}', publish_as text DEFAULT NULL, algorithm text DEFAULT NULL,
     seed bigint DEFAULT NULL, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
-    end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false,
+    end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false, allow_no_requests boolean DEFAULT false,
     INOUT run_id bigint DEFAULT NULL, INOUT verdict text DEFAULT NULL, INOUT rows_published bigint DEFAULT NULL)
 LANGUAGE plpgsql
 AS $$
@@ -170,7 +170,7 @@ BEGIN
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     END IF;
     PERFORM dbanon_internal.demand_submittable(publish_as, replace, end_readers, readers, grow, allow_overlap, reason, within);
-    run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
+    run_id := dbanon.submit_run(dataset, method, params, algorithm, seed, allow_no_requests);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting. SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
     LOOP
@@ -225,10 +225,11 @@ Arguments:
 - end_readers: @Running.end_readers@
 - readers: @Running.readers@
 - grow: @Running.grow@
+- allow_no_requests: @Running.allow_no_requests@
 Returns: one row.
 - run_id: the number of the run. Leave it out of the call.
 - verdict: verified or refused. Leave it out of the call.
 - rows_published: how many rows the release has. Leave it out of the call.
-Raises: DA015 inside a transaction block. DA017 if no worker is up. DA001 to DA003 and DA011 before anything is done. DA016 with the sentence of the
+Raises: DA015 inside a transaction block. DA017 if no worker is up. DA001 to DA003, DA011 and DA024 before anything is done. DA016 with the sentence of the
 run if it failed or was cancelled. DA004 if the attack refused it. Errors of dbanon.publish are noted in dbanon.runs and dbanon.audit, too.
 Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''METHOD'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

@@ -101,7 +101,8 @@ COMMENT ON FUNCTION dbanon_internal.estimate_from_earlier IS
 'What a verified run of this method and algorithm came to, scaled by fixes: the latest on this dataset, of the same k if there is one,
 else the latest on another.';
 
-CREATE OR REPLACE FUNCTION dbanon.plan_run(dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL)
+CREATE OR REPLACE FUNCTION dbanon.plan_run(
+    dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, allow_no_requests boolean DEFAULT false)
 RETURNS TABLE (item text, value numeric, exact boolean, note text)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
@@ -118,7 +119,8 @@ DECLARE
     conflict record;
     lacking record;
     others text;
-    missing text;
+    lack CONSTANT record := dbanon_internal.find_lack(
+        about, method, checked, CASE WHEN allow_no_requests THEN ARRAY['requests'] ELSE '{}' END);
     stored bigint;
 BEGIN
     SELECT met.* INTO STRICT family FROM ONLY dbanon.method met WHERE met.name = plan_run.method;
@@ -157,11 +159,8 @@ BEGIN
             coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) atom);
         RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those that earlier releases gave these cells'::text);
     END IF;
-    SELECT inp.input INTO missing FROM dbanon_internal.count_inputs(about.dataset_id, family.traits, checked) inp
-    WHERE inp.needed AND inp.rows = 0 LIMIT 1;
     RETURN QUERY SELECT 'exit_code'::text, can.code::numeric, can.exact, can.sentence FROM (
-        SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none. Load some first.', replace(missing, '_', '-')) AS sentence
-            WHERE missing IS NOT NULL
+        SELECT 3 AS code, true AS exact, concat_ws(' ', lack.sentence, lack.remedy) AS sentence WHERE lack.sentence IS NOT NULL
         UNION ALL
         SELECT 4, true, format('A run must have at least k = %s people. The dataset has %s. Lower k, or load more.', checked ->> 'k', data.subjects)
             WHERE (checked ->> 'k')::numeric > data.subjects
@@ -188,8 +187,9 @@ Arguments:
 - method: the method, as listed in dbanon.methods.
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - algorithm: @Planning.algorithm@
+- allow_no_requests: @Planning.allow_no_requests@
 Returns: one row an item: the data, how long it may take, the releases it would be compared with, and the results of an earlier run of the
-method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k people. It is 5 where the run and
+method. The last item is exit_code. It is 3 where the dataset lacks what the method hides and 4 where there are fewer than k people. It is 5 where the run and
 earlier releases show the same people at the same time and one of them stands alone. It is also 5 where the run asks for new atoms although a
 release has some. Otherwise it is 0.
 - item: the topic of the row.

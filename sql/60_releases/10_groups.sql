@@ -7,13 +7,19 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_span(run_id bigint) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- Whole windows: no other release has a part of one, and analysts count windows from the start of a release.
     RETURN (
-    SELECT tstzrange(min(lower(p.period)), max(upper(p.period))) FROM ONLY dbanon.period p
-    WHERE p.run_id = find_run_span.run_id HAVING count(*) > 0);
+    SELECT CASE WHEN win.long IS NULL THEN tstzrange(row.since, row.until)
+                ELSE tstzrange(date_bin(win.long, row.since, '1970-01-01 00:00Z'),
+                               date_bin(win.long, row.until - interval '1 microsecond', '1970-01-01 00:00Z') + win.long) END
+    FROM (SELECT min(lower(per.period)) AS since, max(upper(per.period)) AS until FROM ONLY dbanon.period per
+          WHERE per.run_id = find_run_span.run_id HAVING count(*) > 0) row
+    CROSS JOIN (SELECT make_interval(secs => dbanon_internal.find_window_s(run.method, run.algorithm, run.params)) AS long
+                FROM ONLY dbanon.run run WHERE run.run_id = find_run_span.run_id) win);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_span IS
-'From the start of a run''s first row to the end of its last, for operators too, who may not read the rows.';
+'From the start of a run''s first row to the end of its last, or of the windows that these are in, for operators too, who may not read the rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_extent(run_id bigint) RETURNS double precision[]
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
@@ -29,7 +35,8 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
     -- Without step_s rows are of one moment. Which one, in a row longer than a slot, is not said: as where each person has one fix of any time.
     SELECT CASE WHEN e.step_s IS NULL AND (SELECT upper(s.span) - lower(s.span) > make_interval(secs => d.grid_s)
                                         FROM dbanon_internal.find_run_span(r.run_id) s (span))
-                THEN 'some time' ELSE m.traits ->> 'holds' END, e.step_s, e.step_s * (r.params ->> (m.traits ->> 'window'))::integer,
+                THEN 'some time' ELSE m.traits ->> 'holds' END, e.step_s,
+        coalesce(e.step_s * (r.params ->> (m.traits ->> 'window'))::integer, dbanon_internal.find_window_s(r.method, r.algorithm, r.params)),
         CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.method m ON m.name = r.method

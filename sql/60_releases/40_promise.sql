@@ -63,6 +63,16 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_c
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_promise IS 'The promise of an algorithm: its own, or that of its method.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_without(traits jsonb, figures jsonb, suppressed jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    -- Of what is published: that something was left out shows in no text for readers.
+    SELECT nullif(traits -> 'requires' ->> 'without', '')
+    FROM (SELECT traits -> 'requires' ->> 'input' AS input) ned
+    WHERE (figures ->> (traits -> 'totals' ->> ned.input))::numeric <= dbanon_internal.sum_counts(suppressed -> ned.input)
+$$;
+COMMENT ON FUNCTION dbanon_internal.describe_without IS
+'Says what is not promised where nothing is published of what a method hides, by the figures of its attack; otherwise NULL.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -75,6 +85,7 @@ DECLARE
     parts bigint[];
     k text;
     left_out text;
+    without text;
 BEGIN
     SELECT stored.* INTO STRICT run FROM ONLY dbanon.release rel JOIN ONLY dbanon.run stored ON stored.run_id = rel.run_id
         WHERE rel.release_id = describe_promise.release_id;
@@ -98,16 +109,18 @@ BEGIN
         WHERE pair.key = 'subjects' OR part.suppressed ? pair.key
     )
     SELECT (SELECT dbanon_internal.describe_range(min(part.k)::text, max(part.k)::text) FROM part),
+        (SELECT CASE WHEN count(*) = count(say) THEN ' ' || min(say) ELSE '' END
+         FROM part CROSS JOIN LATERAL dbanon_internal.describe_without(method.traits, part.figures, part.suppressed) say),
         method.left_out || coalesce(string_agg(' Left out of ' || CASE ran.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || ran.key END
             || ': ' || dbanon_internal.describe_range(ran.low, ran.high) || CASE WHEN ran.low <> ran.high THEN ' by part' ELSE '' END || '.', ''
             ORDER BY ran.key <> 'subjects', ran.key), '')
-        INTO k, left_out
+        INTO k, without, left_out
         FROM (SELECT share.key, (array_agg(share.text ORDER BY share.percent))[1] AS low,
                   (array_agg(share.text ORDER BY share.percent DESC))[1] AS high
               FROM share WHERE share.text IS NOT NULL GROUP BY share.key) ran;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
-        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', ''),
+        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', '') || without,
         'Against: ' || method.adversary,
         format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session. They are on a '
             'grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),

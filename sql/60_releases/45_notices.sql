@@ -54,6 +54,7 @@ BEGIN
             FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || told) AS sentence) note
             WHERE note.sentence IS NOT NULL;
     END IF;
+    RETURN QUERY SELECT say FROM dbanon_internal.describe_without(traits, figures, run.suppressed) say WHERE say IS NOT NULL;
     -- A first window without rows, where the data begin too late for it.
     SELECT lack.*, lower(dbanon_internal.find_run_span(run.run_id)) AS since INTO silent
         FROM ONLY dbanon.dataset dat
@@ -86,8 +87,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.list_run_warnings IS
 'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
-data for its first window are missing; columns that say something of senders; that names travel together; and what was counted that its method warns
-of, by the figures known or of its latest verification, each below joined_below told as fewer than that.';
+nothing is published of what its method hides; that data
+for its first window are missing; columns that say something of senders; that names travel together; and what was counted that its method warns of, by the figures known or of its latest verification, each below joined_below told as fewer than that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$

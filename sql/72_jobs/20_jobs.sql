@@ -265,6 +265,55 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_reach IS 'Refuses a job whose periods follow one another within reach of what they show exactly.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_needs(job dbanon.job, checked jsonb) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    about dbanon.dataset;
+    -- What comes each night need not be there yet.
+    given CONSTANT text[] := ARRAY(SELECT ele.value ->> 'kind' FROM jsonb_array_elements(job.further) ele)
+        || ARRAY['people', CASE WHEN job.allow_no_requests THEN 'requests' ELSE '' END];
+BEGIN
+    SELECT dat.* INTO about FROM dbanon.dataset dat WHERE dat.name = job.dataset AND dat.dropped_at IS NULL;
+    about.name := job.dataset;
+    -- Places and quasi-identifiers can be loaded once the first load has made the dataset. Without them there is no run.
+    PERFORM dbanon_internal.demand_needs(about, job.method, checked - ARRAY['since', 'until', 'start', 'at'], given
+        || CASE WHEN about.dataset_id IS NULL THEN ARRAY['sites', 'cells', 'pois', 'quasi_identifiers'] END);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_job_needs IS
+'Refuses a job whose dataset lacks at all times what the method needs to promise anything, unless it comes with the periods.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_window_bounds(job dbanon.job) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    algorithm CONSTANT text := dbanon_internal.demand_algorithm(job.method, job.algorithm);
+    window_s CONSTANT integer := dbanon_internal.find_window_s(
+        job.method, algorithm, dbanon_internal.complete_params(job.method, algorithm, job.params));
+    begins timestamptz;
+    bad timestamptz;
+BEGIN
+    IF window_s IS NULL THEN
+        RETURN;
+    END IF;
+    begins := lower(dbanon_internal.find_next_period(job));
+    -- Ten months see both changes of the clock. Bounds less than a day apart follow no clock: two of them decide.
+    SELECT min(bou.bound) INTO bad
+        FROM (SELECT begins AS bound
+              UNION ALL
+              SELECT fin.after
+              FROM generate_series(begins, begins + CASE WHEN job.every < '1 day' THEN job.every ELSE '10 months' END, job.every) mom
+              CROSS JOIN LATERAL dbanon_internal.find_bounds(job.starts, job.every, job.tz, mom) fin) bou
+        WHERE mod(extract(epoch FROM bou.bound), window_s) <> 0;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'The periods of a job must begin and end at multiples of its window_s, % s since 1970 UTC. In % one does at %.', window_s, job.tz,
+                to_char(bad AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+            USING ERRCODE = 'DA011', DETAIL = 'Two periods would have a part of one window each.',
+                  HINT = 'Give params => ''{"window_s": 900}'', which divides the days of every time zone, or another starts or every.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_window_bounds IS 'Refuses a job of which a period would cut a window, in the next ten months.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.find_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     WITH own AS (
@@ -360,6 +409,7 @@ DECLARE
 BEGIN
     -- Operators may call it with what dbanon.add_job has not seen.
     PERFORM dbanon_internal.demand_valid_job(job);
+    PERFORM dbanon_internal.demand_window_bounds(job);
     PERFORM dbanon_internal.complete_params(
         job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job)));
     SELECT stored.* INTO old FROM dbanon.job stored WHERE stored.name = job.name AND stored.removed_at IS NULL FOR UPDATE;
@@ -421,7 +471,7 @@ AS $$
 DECLARE
     -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
     defaults CONSTANT jsonb := '{"load": {}, "params": {}, "further": [], "every": "1 day", "tz": "UTC", "wait": "1 hour", "lateness": "3 days",
-        "at_least": 0.5, "limits": {}, "retry": "5 minutes", "max_tries": 10, "on_held": "go_on", "evaluate": false}';
+        "at_least": 0.5, "limits": {}, "retry": "5 minutes", "max_tries": 10, "on_held": "go_on", "evaluate": false, "allow_no_requests": false}';
     settings CONSTANT jsonb := (SELECT jsonb_object_agg(pair.key, pair.value) FROM jsonb_each(given) pair WHERE pair.value <> 'null');
     missing CONSTANT text := (SELECT string_agg(ele.name, ', ') FROM unnest(ARRAY['source', 'load', 'method']) ele (name) WHERE NOT settings ? ele.name);
     job dbanon.job;
@@ -492,7 +542,8 @@ CREATE OR REPLACE FUNCTION dbanon.add_job(
     dataset text DEFAULT NULL, further jsonb DEFAULT NULL, every interval DEFAULT NULL, tz text DEFAULT NULL, starts timestamptz DEFAULT NULL,
     wait interval DEFAULT NULL, lateness interval DEFAULT NULL, at_least double precision DEFAULT NULL, limits jsonb DEFAULT NULL,
     keep_data interval DEFAULT NULL, keep_parts interval DEFAULT NULL, readers text[] DEFAULT NULL, retry interval DEFAULT NULL,
-    max_tries integer DEFAULT NULL, on_held text DEFAULT NULL, evaluate boolean DEFAULT NULL, owner text DEFAULT NULL, replace boolean DEFAULT false)
+    max_tries integer DEFAULT NULL, on_held text DEFAULT NULL, evaluate boolean DEFAULT NULL, owner text DEFAULT NULL,
+    allow_no_requests boolean DEFAULT NULL, replace boolean DEFAULT false)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
@@ -503,8 +554,9 @@ DECLARE
                                 WHERE cla.oid = add_job.source);
     job dbanon.job := dbanon_internal.fill_job((
         SELECT to_jsonb(given) FROM (SELECT name, qualified AS source, load, method, params, algorithm, dataset, further, every, tz, starts, wait,
-            lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, evaluate, owner) given), replace);
+            lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, evaluate, owner, allow_no_requests) given), replace);
     came CONSTANT boolean := job.job_id IS NOT NULL;
+    checked jsonb;
 BEGIN
     PERFORM dbanon_internal.demand_valid_job(job);
     PERFORM dbanon_internal.demand_job_release(job);
@@ -512,8 +564,11 @@ BEGIN
     job.starts := coalesce(job.starts, dbanon_internal.find_start(job));
     PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
     PERFORM dbanon_internal.try_loads(job);
-    PERFORM dbanon_internal.demand_reach(job, dbanon_internal.complete_params(
-        job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job))));
+    PERFORM dbanon_internal.demand_window_bounds(job);
+    checked := dbanon_internal.complete_params(
+        job.method, job.algorithm, dbanon_internal.make_period_params(job, dbanon_internal.find_next_period(job)));
+    PERFORM dbanon_internal.demand_reach(job, checked);
+    PERFORM dbanon_internal.demand_job_needs(job, checked);
     job := dbanon_internal.write_job(job);
     PERFORM dbanon_internal.announce_job(job, came);
     RETURN job.job_id;
@@ -549,10 +604,11 @@ Arguments:
 - on_held: @AddingJob.on_held@
 - evaluate: @AddingJob.evaluate@
 - owner: @AddingJob.owner@
+- allow_no_requests: @AddingJob.allow_no_requests@
 - replace: @AddingJob.replace@ Of load and params each word stays by itself, and null takes it back. Periods stay.
 Returns: the number of the job.
 Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for arguments or an owner that
-each night would refuse. DA013 while its dataset is being loaded, or another session adds or changes the job. Notices point to things to look at.
+each night would refuse. DA024 if the dataset lacks what the method hides. DA013 while its dataset is being loaded, or another session adds or changes the job. Notices point to things to look at.
 Example: SELECT dbanon.add_job(''taxi_days'', ''public.gps'', dataset => ''taxi'', load => ''{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}'',
 method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 

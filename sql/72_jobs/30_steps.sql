@@ -510,7 +510,8 @@ BEGIN
     BEGIN
         changes := CASE step.state
             WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN jsonb_build_object(
-                'state', 'compute', 'run_id', dbanon.submit_run(job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm))
+                'state', 'compute', 'run_id', dbanon_internal.insert_run(  -- what it needs was asked for when the job was added
+                    job.dataset, job.method, dbanon_internal.make_period_params(job, step.period), job.algorithm, NULL))
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             WHEN 'evaluate' THEN dbanon_internal.measure_period(job, step) ELSE dbanon_internal.retain_period(job, step) END;
         IF step.state = 'load' THEN  -- others read no source, whose triggers COMMIT would fire, and read its cursors, where no handler is left

@@ -26,6 +26,7 @@ RUNS = {
     "mob_union": ("mob", "--algorithm", "extreme-union", "-p", "k=3", "-p", "qid_only=off"),
     "kte": ("kte", "-p", "k=2", "-p", "tau_s=600", "-p", "leak_s=600"),
     "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=3"),
+    "kte_windows": ("kte", "--algorithm", "k-merge", "-p", "k=3", "-p", "window_s=600"),
     "semantic": ("semantic", "-p", "k=2", "-p", "l=2", "-p", "t=0.5"),
 }  # fmt: skip
 
@@ -102,6 +103,7 @@ GROWN = {
     **{name: RUNS[name] for name in ("tp", "mob_hidden", "kte_groups", "semantic")},
     "sites": ("sensitive-sites", "-p", "k=4", "-p", "at={middle}"),
     "kte": ("kte", "-p", "k=2", "-p", "tau_s=240", "-p", "leak_s=240"),
+    "kte_windows": ("kte", "--algorithm", "k-merge", "-p", "k=3", "-p", "window_s=120"),  # six in each part
 }
 TOWN = Place("town", SRID, "poi", write, CORNER, SIDE_M, RUNS)
 NIGHTS = Place("nights", SRID, "poi", write_nights, CORNER, SIDE_M, {"semantic_days": RUNS["semantic"]}, ZONE)

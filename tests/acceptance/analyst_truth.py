@@ -6,6 +6,7 @@ people are, its parameters and its rows' periods and, where rows hold at some ti
 
 import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -217,16 +218,6 @@ def _read(url: str, run_id: int) -> Truth:
             [run_id],
         ):
             found.setdefault(person, []).append(tuple(fix))
-        people: dict[int, set[str]] = {}
-        paths: dict[tuple[str, Any], tuple[int, set[int]]] = {}  # of a person, or a day of one: a record, trajectories
-        for record, person, day, path in owner.execute(
-            "SELECT m.record_id, t.subject, d.day, trajectory_id FROM dbanon.membership m"
-            " JOIN dbanon.trajectory t USING (trajectory_id) LEFT JOIN dbanon.subject_day d USING (trajectory_id)"
-            " WHERE m.run_id = %s",
-            [run_id],
-        ):
-            people.setdefault(record, set()).add(person)
-            paths.setdefault((person, day), (record, set()))[1].add(path)
         rows: dict[int, list[Row]] = {}
         for record, start, end, region, extra in owner.execute(
             "SELECT record_id, extract(epoch FROM lower(period))::float8, extract(epoch FROM upper(period))::float8,"
@@ -235,6 +226,18 @@ def _read(url: str, run_id: int) -> Truth:
             [run_id],
         ):
             rows.setdefault(record, []).append((start, end, region, extra or []))
+        window_s = params.get("window_s") or math.inf
+        people: dict[int, set[str]] = {}
+        # Of a person, or a day or window of one: a record, trajectories.
+        paths: dict[tuple[str, Any, float], tuple[int, set[int]]] = {}
+        for record, person, day, path in owner.execute(
+            "SELECT m.record_id, t.subject, d.day, trajectory_id FROM dbanon.membership m"
+            " JOIN dbanon.trajectory t USING (trajectory_id) LEFT JOIN dbanon.subject_day d USING (trajectory_id)"
+            " WHERE m.run_id = %s",
+            [run_id],
+        ):
+            people.setdefault(record, set()).add(person)
+            paths.setdefault((person, day, rows[record][0][0] // window_s), (record, set()))[1].add(path)
         sent: dict[str, list[tuple[float, Any]]] = {}
         for person, t, content in owner.execute(
             "SELECT q.subject, extract(epoch FROM q.sent_at)::float8, q.content FROM dbanon.request q"
@@ -340,10 +343,10 @@ def _list_answered(track: Track, rows: list[Row], sent: list[tuple[float, Any]])
 
 
 def _list_covered(
-    fixes: dict[str, Fixes], paths: dict[tuple[str, Any], tuple[int, set[int]]], rows: dict[int, list[Row]]
+    fixes: dict[str, Fixes], paths: dict[tuple[str, Any, float], tuple[int, set[int]]], rows: dict[int, list[Row]]
 ) -> Iterator[Track]:
-    """Give each person, or day of one, a track: the fixes that a record covers; those of a group are alike."""
-    for (person, _), (record, of) in paths.items():
+    """Give a person, or a day or window of one, a track: the fixes that a record covers; those of a group are alike."""
+    for (person, *_), (record, of) in paths.items():
         own = fixes[person]
         kept = np.zeros(len(own.t), bool)
         for start, end, region, _ in rows[record]:

@@ -66,6 +66,42 @@ def test_what_everyone_is_hidden_in_stands_alone_and_groups_are_measured(databas
     demand_refused(call(database, "publish", "2", "groups"), 5, "stands alone", "200 people")
 
 
+def test_windows_are_published_counted_and_compared(database: str, login: Callable[[str], str]) -> None:
+    windows = ("run", "kte", "--dataset", "phones", "--algorithm", "k-merge", "-p", f"k={K}", "-p", "window_s=1800")
+    two_hours = ("-p", "since=2026-01-05T10:00:00Z", "-p", "until=2026-01-05T12:00:00Z")
+    demand_done(call(database, *windows, "--seed", "7", "--publish", "halves"))
+    with psycopg.connect(login("dbanon_analyst")) as analyst:
+        [(since, until, window_s, promise)] = analyst.execute(
+            "SELECT extract(epoch FROM since)::int, extract(epoch FROM until)::int, window_s, promise"
+            " FROM published.releases WHERE name = 'halves'"
+        ).fetchall()
+        assert (since % 1800, until % 1800, window_s) == (0, 0, 1800)
+        assert "window" in promise
+        [(records, over)] = analyst.execute(
+            "SELECT count(DISTINCT record_id), count(*) FILTER (WHERE floor(extract(epoch FROM lower(period)) / 1800)"
+            " <> floor((extract(epoch FROM upper(period)) - 1) / 1800)) FROM published.halves"
+        ).fetchall()
+        assert records > 200
+        assert over == 0
+        [(at_least, _, at_most)] = analyst.execute(
+            "SELECT (published.count_inside('published.halves',"
+            " ST_MakeEnvelope(extent[1] - 1, extent[2] - 1, extent[3] + 1, extent[4] + 1, srid),"
+            " during => tstzrange(since, until))).* FROM published.releases WHERE name = 'halves'"
+        ).fetchall()
+        assert at_least <= 200 <= at_most <= records
+    # Of the same seed a window has the same groups, whichever others there are.
+    demand_done(call(database, *windows, *two_hours, "--seed", "7", "--publish", "same"))
+    demand_done(call(database, *windows, *two_hours, "--seed", "8"))
+    demand_refused(call(database, "publish", "6", "other"), 5, "1 of 3", "halves", "same")
+    demand_refused(call(database, *windows, "-p", "since=2026-01-05T10:15:00Z"), 2, "since", "window_s", 1800)
+
+
+def test_a_run_of_one_window_says_so(database: str) -> None:
+    given = ("--algorithm", "k-merge", "-p", "window_s=86400", "--json")
+    told = json.loads(demand_done(run(database, *given)).stdout)
+    assert any("window" in notice for notice in told["notices"])
+
+
 def test_a_run_that_leaves_out_most_says_so_and_what_would_help_and_so_does_its_publication(database: str) -> None:
     given = ("-p", "k=6", "-p", "tau_s=600", "-p", "leak_s=600", "--seed", "7", "--json")
     told = demand_done(call(database, "run", "kte", "--dataset", "phones", *given))
@@ -151,7 +187,10 @@ def test_a_tampered_run_is_refused(database: str, change: str, number: int, clau
         (("-p", "k=201"), 4, (201, 200)),
         (("--algorithm", "k-merge", "-p", "tau_s=600"), 2, ("tau_s", "kte-hide")),
         (("-p", "until=2026-01-05T08:00:30Z"), 2, ("until", "grid_s")),
-        (("-p", "since=2026-01-06T08:00:00Z"), 4, ("since", "until", 2)),
+        (("-p", "since=2026-01-06T08:00:00Z"), 3, ("no two people", "another time")),
+        (("-p", "window_s=1800"), 2, ("window_s", "k-merge", "kte-hide")),
+        (("--algorithm", "k-merge", "-p", "window_s=90"), 2, ("window_s", "grid_s", 60, 90)),
+        (("--algorithm", "k-merge", "-p", "window_s=60", "-p", "k=150"), 4, (150, 200)),
         (("--algorithm", "glove"), 2, ("glove", "kte-hide", "k-merge")),
     ],
     ids=lambda value: (

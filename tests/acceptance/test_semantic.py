@@ -258,7 +258,7 @@ def test_a_category_that_is_in_no_cell_does_not_count(street: str, tmp_path: Pat
     demand_refused(run(street, "-p", "l=2", "-p", "t=inf", dataset="street"), 4, "l = 2", "1")
     load_pois(street, tmp_path / "pois.csv", {950: "farm"})
     demand_refused(
-        run(street, "-p", "l=1", "-p", "t=inf", dataset="street"), 4, "points of interest", "dbanon load pois"
+        run(street, "-p", "l=1", "-p", "t=inf", dataset="street"), 3, "points of interest", "dbanon load pois"
     )
 
 
@@ -270,8 +270,8 @@ def test_cells_and_points_of_interest_are_loaded_as_proposed(street: str, tmp_pa
     metric = ("--dataset", "street", "--crs", "EPSG:32632")
     (tmp_path / "stations.csv").write_text("x,y\n50,50\n150,50\n250,50\n")
     (tmp_path / "pois.csv").write_text("x,y,category\n50,50,shop\n150,50,shop\n250,50,shop\n")
-    stations, cells = re.findall(r"`dbanon ([^`]*)`", run(street, *asked, dataset="street").sentence)
-    demand_done(call(street, *stations.split(), str(tmp_path / "stations.csv"), *metric))
+    [cells] = re.findall(r"`dbanon ([^`]*)`", run(street, *asked, dataset="street").sentence)
+    demand_done(call(street, "load", "stations", str(tmp_path / "stations.csv"), *metric))
     demand_done(call(street, *cells.split(), str(tmp_path / "cells.csv"), *metric, "--geom", "geom", "--replace"))
     [pois] = re.findall(r"`dbanon ([^`]*)`", run(street, *asked, dataset="street").sentence)
     demand_done(call(street, *pois.split(), str(tmp_path / "pois.csv"), *metric, "--category", "category"))

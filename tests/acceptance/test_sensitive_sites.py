@@ -402,7 +402,7 @@ def test_as_many_subjects_as_needed_are_enough_and_mk_does_with_fewer_than_2k_mi
 
 def test_no_site_is_bad_data(database: str, town_files: tuple[Path, Path]) -> None:
     load_subjects(database, town_files[0], "siteless", "--subject", "-")
-    demand_refused(run(database, "siteless"), 3, "sensitive sites", "none")
+    demand_refused(run(database, "siteless"), 3, "sensitive sites", "no sites")
 
 
 BAD = {

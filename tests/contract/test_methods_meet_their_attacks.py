@@ -157,6 +157,8 @@ def attack_generalised(rng, algorithm, known=None):
         given["leak_s"] = grid_s * rng.choice([1, 4, 10, 30])
         given["tau_s"] = given["leak_s"] * rng.randint(1, 3)
         given |= {"reuse": rng.choice(["never", "apart"]), "improve": rng.random() < 0.6}
+    if algorithm == "k-merge":
+        given["window_s"] = rng.choice([None, grid_s, 4 * grid_s, 30 * grid_s])
     params = family.parse(given, known or algorithm)
     try:
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(rng.randrange(99)))

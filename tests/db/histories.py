@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.db.oracle import Record, Release, Row, Rule
 
+WINDOW = 2  # moments, from the first on
 STAND_IN = 100_000  # what takes the place of a person who was forgotten has so much more than its number
 OWN = 100  # where a dataset's names are its own, its people have numbers from so many times the dataset's on
 AS_THEY_ARE, DOUBLED, PARTIAL = (0, 1, 3), 5, 6
@@ -16,6 +17,7 @@ People = frozenset[int]
 KINDS: dict[str, tuple[Any, Any, bool, bool]] = {
     "bundles": ("sender", "record", False, False),
     "merged": ("place", "record", False, False),
+    "windows": ("place", "record", False, False),
     "sites": ("place", "region", False, True),
     "stays": ("place", "region", False, False),
     "sets": ("place", "hiding", True, False),
@@ -245,7 +247,7 @@ def _draw_groups(draw: Random, world: World, k: int) -> list[People]:
 
 
 def _draw_release(draw: Random, world: World) -> Release:
-    method = draw.choices(list(KINDS), [4, 4, 5, 2, 1, 1, 1])[0]
+    method = draw.choices(list(KINDS), [4, 2, 2, 5, 2, 1, 1, 1])[0]
     number = draw.choices(range(7), [5, 2, 1, 1, 1, 1, 1])[0]
     k = draw.randint(2, 4)
     secret, hidden_by, stands_alone, snapshot = KINDS[method]
@@ -300,6 +302,20 @@ def _draw_merged(draw: Random, world: World, k: int) -> list[Record]:
     return [record for record in _draw_bundles(draw, world, k) for _ in record.members]
 
 
+def _draw_windows(draw: Random, world: World, k: int) -> list[Record]:
+    """The same of each window by itself; the first and the last may have rows in a part of it alone."""
+    first, last = _draw_times(draw, world)
+    windows = range(first // WINDOW, -(-last // WINDOW))
+    spans = [(max(first, WINDOW * w), min(last, WINDOW * (w + 1))) for w in windows]
+    return [
+        Record(group, rows)
+        for span in spans
+        for group in _draw_groups(draw, world, k)
+        for rows in [_draw_rows(draw, *span)]
+        for _ in group
+    ]
+
+
 def _draw_sites(draw: Random, world: World, k: int) -> list[Record]:
     first = draw.randrange(world.moments)
     return _draw_around_sites(draw, world, k, first, first + 1)
@@ -350,7 +366,8 @@ def _draw_objects(draw: Random, world: World, k: int) -> list[Record]:
 
 
 _DRAWN = {
-    "bundles": _draw_bundles, "merged": _draw_merged, "sites": _draw_sites, "stays": _draw_stays, "sets": _draw_sets,
+    "bundles": _draw_bundles, "merged": _draw_merged, "windows": _draw_windows, "sites": _draw_sites,
+        "stays": _draw_stays, "sets": _draw_sets,
         "objects": _draw_objects,
     "cells": _draw_merged,
 }  # fmt: skip

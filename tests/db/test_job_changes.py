@@ -1,12 +1,14 @@
 """Adding and changing a job: what is given is checked as each night would check it, and what is not given stays."""
 
+import json
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.db.nights import add, compute_period, find_day, make_source, run_night
-from tests.facts import expect_refusal
+from tests.facts import demand_named, expect_refusal
+from tests.hints import find_arguments, refuse, tries
 from tests.reading import collect_notices, read_value
 
 LOAD = '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}'
@@ -165,6 +167,32 @@ def test_a_further_load_that_its_import_would_refuse_is_refused(own, further, st
     with expect_refusal(state, *facts):
         add(own, f", further => '[{further}]'")
     assert read_value(own, "SELECT count(*) FROM dbanon.job") == 0
+
+
+WINDOWS = """
+SELECT dbanon.add_job('taxi', 'public.gps', '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}', 'kte',
+    params => '{"k": 3, "window_s": %s}', algorithm => 'k-merge', starts => %s, tz => %s, every => %s, replace => true)
+"""
+
+
+@tries("which divides the days of every time zone")
+@pytest.mark.parametrize(
+    ("window_s", "starts", "zone", "every", "bad"),
+    [
+        (1800, "2008-05-31 18:15Z", "Asia/Kathmandu", "1 day", "2008-05-31T18:15:00Z"),
+        (7200, "2008-05-31 22:00Z", "Europe/Berlin", "1 day", "2008-10-26T23:00:00Z"),
+        (7200, "2008-12-01 00:00Z", "Europe/Berlin", "1 month", "2009-03-31T23:00:00Z"),
+        (1800, "2008-06-01 00:00Z", "UTC", "45 minutes", "2008-06-01T00:45:00Z"),
+        (1800, "2008-06-01 00:10Z", "UTC", "1 day", "2008-06-01T00:10:00Z"),
+    ],
+)
+def test_a_job_whose_periods_cut_a_window_is_refused(own, *, window_s, starts, zone, every, bad):
+    words = refuse(own, WINDOWS % (window_s, f"'{starts}'", f"'{zone}'", f"'{every}'"), "DA011")
+    demand_named(words, "window_s", window_s, zone, bad)
+    own.execute(WINDOWS % (window_s, "'2008-06-01 00:00Z'", "'UTC'", "'1 day'"))
+    if "00:10" not in starts:  # which is no quarter of an hour
+        window_s = json.loads(find_arguments(words)["params"].strip("'"))["window_s"]
+        own.execute(WINDOWS % (window_s, f"'{starts}'", f"'{zone}'", f"'{every}'"))
 
 
 def test_trying_the_loads_leaves_nothing_behind(own, login):

@@ -156,6 +156,12 @@ def test_a_parameter_that_is_no_multiple_of_another_is_refused_before_anything_i
         assert refusal == parse_in_python("kte", "kte-hide", params)
         demand_named(refusal, *told)
         assert isinstance(parse_in_sql(reader, "kte", "k-merge", params), dict) == ("grid_s" in params)
+    for edge in ("since", "until"):
+        params = {"window_s": 1800, edge: 1767600900}
+        refusal = parse_in_sql(reader, "kte", "k-merge", params)
+        assert refusal == parse_in_python("kte", "k-merge", params)
+        demand_named(refusal, edge, "window_s", 1800, 1767600900)
+        assert isinstance(parse_in_sql(reader, "kte", "k-merge", {**params, "window_s": 900}), dict)
 
 
 @settings(max_examples=50)

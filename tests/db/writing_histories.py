@@ -9,7 +9,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 from psycopg.types.range import TimestamptzRange
 
-from tests.db.histories import KINDS, LOST, History
+from tests.db.histories import KINDS, LOST, WINDOW, History
 from tests.db.methods import change_methods
 from tests.db.oracle import Release, Row, Verdict
 
@@ -144,7 +144,7 @@ class Writer:
 
     def _run(self, release: Release, first: int, paths: dict[tuple[int, int], int]) -> int:
         run = self._next("run")
-        params = {"k": release.k, "max_gap_s": 60 * release.max_gap}
+        params = {"k": release.k, "max_gap_s": 60 * release.max_gap, "window_s": 60 * WINDOW}
         if release.snapshot:
             params["at"] = int((START + timedelta(minutes=release.first)).timestamp())
         self._rows("run", [(run, first + release.dataset, 0, release.method, "a", Jsonb(params), "verified")])
@@ -206,7 +206,8 @@ def _make_time(first: int, last: int) -> TimestamptzRange:
 def write_methods(connection: psycopg.Connection) -> None:
     """Enter the methods of the histories."""
     for name, (secret, hidden_by, stands_alone, snapshot) in KINDS.items():
-        algorithm = {"name": "a", "summary": "s", "stands_alone": stands_alone}
+        window = "window_s" if name == "windows" else None
+        algorithm = {"name": "a", "summary": "s", "stands_alone": stands_alone, "window": window}
         traits = {"hides": secret, "hidden_by": hidden_by, "instant": "at" if snapshot else None, "oldest": "max_gap_s"}
         others = {"notices": {}, "totals": {}, "reasons": {}}
         change_methods(connection, METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])

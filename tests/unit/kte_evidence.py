@@ -21,7 +21,7 @@ Piece = tuple[int, int, tuple[int, int, int, int]]
 GRID_S, GRID_M = 60, 100.0
 PARAMS = {
     "k": 2, "tau_s": 600, "leak_s": 300, "grid_s": GRID_S, "grid_m": GRID_M, "reuse": "never",
-    "improve": True, "since": None, "until": None,
+    "improve": True, "window_s": None, "since": None, "until": None,
 }  # fmt: skip
 
 
@@ -401,21 +401,52 @@ def publish_groups(
     world: Mapping[int, Iterable[Sample]], groups: Sequence[Sequence[int]], rng: random.Random, **params: Any
 ) -> Release:
     """Publish groups whose members have records that are all alike; all others are left over."""
+    begin = min(s[0] for own in world.values() for s in own) * GRID_S
+    return _publish(world, [(begin, world, groups)], rng, params)
+
+
+def publish_windows(
+    world: Mapping[int, Iterable[Sample]], rng: random.Random, *, k: int, window_s: int, **params: Any
+) -> Release:
+    """Publish groups of each window by itself, drawn at random; where fewer than k people are, nobody."""
+    windows = []
+    for window in sorted({s[0] * GRID_S // window_s for own in world.values() for s in own}):
+        here = {u: {s for s in own if s[0] * GRID_S // window_s == window} for u, own in world.items()}
+        here = {u: own for u, own in here.items() if own}
+        people, count = rng.sample(list(here), len(here)), len(here) // k
+        windows.append((window * window_s, here, [people[at::count] for at in range(count)]))
+    return _publish(world, windows, rng, params | {"k": k, "window_s": window_s})
+
+
+def _publish(
+    world: Mapping[int, Iterable[Sample]],
+    windows: Sequence[tuple[int, Mapping[int, Iterable[Sample]], Sequence[Sequence[int]]]],
+    rng: random.Random,
+    params: Mapping[str, Any],
+) -> Release:
+    """Publish groups of windows: of each its begin, the samples in it, and its groups."""
     data = make_trajectories(world, rng)
     of = dict(zip(data.trajectory_id.tolist(), data.subject.tolist(), strict=True))
-    rows, members = [], []
-    copies = [group for group in groups for _ in group]
-    for record, group in zip(rng.sample(range(900_000, 901_000), len(copies)), copies, strict=True):
-        rows += make_rows(record, merge_samples([world[u] for u in group]), len(group), 1)
-        members += [(record, trajectory, True) for trajectory, subject in of.items() if subject in group]
-    left = [u for u in world if not any(u in group for group in groups)]
-    begin = min(s[0] for own in world.values() for s in own) * GRID_S
+    slots = {
+        path: set((data.t[data.offset[at] : data.offset[at + 1]] // GRID_S).astype(int).tolist())
+        for at, path in enumerate(data.trajectory_id.tolist())
+    }
+    copies = [(here, group) for _, here, groups in windows for group in groups for _ in group]
+    rows, members, lost, hours = [], [], 0, []
+    for record, (here, group) in zip(rng.sample(range(900_000, 901_000), len(copies)), copies, strict=True):
+        rows += make_rows(record, merge_samples([here[u] for u in group]), len(group), 1)
+        paths = [t for t, u in of.items() if u in group and slots[t] & {s[0] for s in here[u]}]
+        members += [(record, path, True) for path in paths]
+    for begin, here, groups in windows:
+        left = [u for u in here if not any(u in group for group in groups)]
+        lost += sum(len(set(here[u])) for u in left)
+        hours.append((begin, len(here), len(here) - len(left), {"left_over": len(left)}))
     return Release(
         algorithm="k-merge", params=PARAMS | params, data=data, rows=rows, members=members, hiding=[],
         suppressed={
-            "samples": {"left_over": sum(len(set(world[u])) for u in left)},
-            "subjects": {"left_over": len(left)},
-            "by_hour": count_by_hour([(begin, len(world), len(world) - len(left), {"left_over": len(left)})]),
+            "samples": {"left_over": lost},
+            "subjects": {"left_over": sum(left["left_over"] for *_, left in hours)},
+            "by_hour": count_by_hour(hours),
         },
     )  # fmt: skip
 

@@ -60,7 +60,7 @@ def publish_at_one_place(people: int = 12, epochs: int = 3) -> Release:
 
 def publish_pairs(k: int = 3) -> Release:
     rng = random.Random(3)
-    world = draw_world(rng, subjects=8, epochs=5, leak=5)
+    world = draw_world(rng, subjects=7, epochs=5, leak=5)
     return publish_groups(world, [(0, 1, 2), (3, 4, 5, 6)], rng, k=k)
 
 
@@ -94,7 +94,7 @@ def test_right_groups_pass():
         rng = random.Random(seed)
         world = draw_world(rng, subjects=9, epochs=4, leak=5)
         people = rng.sample(range(9), 9)
-        release = publish_groups(world, [people[:2], people[2:5], people[5 : 7 + seed % 3]], rng)
+        release = publish_groups(world, [people[:2], people[2:5], people[5:]], rng)
         assert find_broken(release) == set()
 
 

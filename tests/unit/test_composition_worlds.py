@@ -47,7 +47,9 @@ def find_beaten(rule: Rule, histories: range) -> Iterator[bool]:
     """Say of each history let through without any reason whether it leaves a person too few."""
     for drawn in map(draw_history, histories):
         earlier = [release for release in drawn.earlier if release.population == drawn.new.population]
-        if any(r.stands_alone or r.overridden or r.method in ("merged", "stays") for r in [*earlier, drawn.new]):
+        if any(
+            r.stands_alone or r.overridden or r.method in ("merged", "windows", "stays") for r in [*earlier, drawn.new]
+        ):
             continue
         if not earlier or rule.judge(drawn.new, drawn.earlier).refused:
             continue

@@ -11,8 +11,8 @@ from dbanon.attacks.kte import _windows
 from dbanon.attacks.mob import _run_statements as mob_rules
 from dbanon.attacks.mob import _search
 from dbanon.attacks.mob._rows import Own, Positions, Shown
+from dbanon.attacks.semantic import _regions, _units
 from dbanon.attacks.semantic import _run_statements as semantic_rules
-from dbanon.attacks.semantic import _units
 from dbanon.attacks.shared import run_statements
 from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_region_cells
 from dbanon.attacks.shared.replay import Timetable, select_slots
@@ -124,6 +124,15 @@ def test_grids_that_are_no_positive_numbers_are_refused_by_all_attacks(grid):
     run_statements.demand_sane(evidence)
     with pytest.raises(run_statements.UndecidableError):
         run_statements.demand_sane(replace(evidence, trajectories=replace(evidence.trajectories, **grid)))
+
+
+def test_a_region_below_a_square_metre_is_sound_as_one_part_without_a_hole():
+    area_m2 = np.array([0.5, 0.5, 0.5, 1.0, 0.5, 0.5])
+    evidence = SimpleNamespace(
+        region_parts=np.array([1, 2, 1, 1, 1, 1]), region_holes=np.array([0, 0, 1, 0, 0, 0]),
+        region_several=np.array([True] * 4 + [False, True]), region_valid=np.array([True] * 5 + [False]),
+    )  # fmt: skip
+    assert _regions._mark_small_regions(evidence, area_m2).tolist() == [True] + [False] * 5
 
 
 def search_for_first(holds):

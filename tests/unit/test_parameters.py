@@ -57,7 +57,14 @@ def test_every_parameter_has_a_help_a_type_and_a_default_within_its_own_limits(f
 def set_alike(family, field, value):
     """Give a parameter a value, and those that must be multiples of one another with it the same."""
     fields = {f.name: f for f in dataclasses.fields(family.parameters)}
-    linked = {f.name for f in fields.values() if f.metadata["multiple_of"]}
+    user = find_user(family, field) or family.algorithms[0].name
+    linked = {
+        f.name
+        for f in fields.values()
+        if f.metadata["multiple_of"]
+        and f.metadata["type"] == "integer"
+        and user in (f.metadata["algorithms"] or [user])
+    }
     linked |= {fields[name].metadata["multiple_of"] for name in linked}
     if field.name not in linked:
         return {field.name: value}

@@ -206,3 +206,16 @@ def test_a_leaf_below_k_passes_everything_up():
     assert row == {2: 0}
     found = solve([[(0, 0)], [(0, 1)], [(3, 3)], [(3, 2)]], 3, 2)
     assert found["kept"].tolist() == [4]
+
+
+def test_words_have_one_bit_of_each_of_up_to_64_instants():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 16, (2, 3, 130), dtype=np.int32)
+    order = np.array([2, 0, 1], np.int32)
+    strings = tree._Strings(x, y, order, np.zeros(3, np.uint64), order.copy(), np.zeros(3, np.uint64))
+    for half in range(8):
+        for chunk in range(3):
+            tree._read_words(strings, 4, tree._Place(half, chunk, 63), 0, 3)
+            cells = (y if half & 1 else x)[order, 64 * chunk : 64 * chunk + 64]
+            bits = ["".join(str(value >> (3 - half // 2) & 1) for value in row).ljust(64, "0") for row in cells]
+            assert [f"{word:064b}" for word in strings.word] == bits

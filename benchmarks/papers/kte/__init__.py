@@ -12,7 +12,7 @@ from benchmarks.papers.kte import glove, static, w4m
 from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte import Parameters, _rows
-from dbanon.methods.kte._rows import Published, count_people_once, describe_groups, select_records
+from dbanon.methods.kte._rows import Published, count_people, describe_groups, select_records
 from dbanon.methods.kte._samples import Samples
 
 
@@ -45,7 +45,7 @@ def _cluster_by_w4m(
             "deleted": int(edited.deleted[record >= 0].sum()),
         },
         "subjects": {"few_alike": out},
-        "by_hour": count_people_once(known, out),
+        "by_hour": count_people(known, record < 0, "few_alike"),
     }
     return Published(
         group=record,

@@ -32,12 +32,21 @@ def read(evidence: Evidence, source: Source) -> Evidence:
 def prepare() -> None:
     """Attack two made-up people who hide each other, by either algorithm: what is compiled is what an attack needs."""
     two, ends, none = np.arange(2), np.arange(3), np.zeros(2)
-    params = {"k": 2, "tau_s": 1, "leak_s": 1, "grid_s": 1, "grid_m": 1.0, "reuse": "never", "improve": True}
+    params = {
+        "k": 2,
+        "tau_s": 1,
+        "leak_s": 1,
+        "window_s": None,
+        "grid_s": 1,
+        "grid_m": 1.0,
+        "reuse": "never",
+        "improve": True,
+    }
     for algorithm in (HIDE, MERGE):
         evidence = Evidence(
             method="",
             algorithm=algorithm,
-            params={**params, "since": None, "until": None},
+            params={**params, "window_s": None, "since": None, "until": None},
             suppressed={"samples": {}, "subjects": {}, "by_hour": []},
             trajectories=Trajectories(
                 trajectory_id=two, subject=two, offset=ends, t=none, x=none, y=none, srid=0, grid_m=1.0, grid_s=1

@@ -9,7 +9,8 @@ CLAUSES = (
     DECIDABLE,
     Condition(
         name="period",
-        must="Every period must be whole slots of the run's grid, and lie within one epoch where the run has epochs",
+        must="Every period must be whole slots of the run's grid, and lie within one epoch or, "
+        "in its record's, window where the run has any",
         broken_by="rows",
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
         test="singling out",
@@ -18,9 +19,11 @@ CLAUSES = (
     make_columns_clause(),
     Condition(
         name="members",
-        must="Every record must hold all trajectories of its people, each whole, and no person may be in two records",
+        must="Every record must hold all trajectories of its people with samples in its window, each whole, and no "
+        "person may be in two records of one window",
         broken_by="records or memberships",
-        plain="All that is published of a person is in one record, and no second one can be compared with it.",
+        plain="All that is published of a person, in a window where there are windows, is in one record, and no second "
+        "one can be compared with it.",
         test="linkability",
     ),
     Condition(
@@ -40,8 +43,8 @@ CLAUSES = (
     ),
     replace(
         LEFT_OUT,
-        must="Every sample must lie in a row of its person's record or be counted as left out, and the counts must "
-        "be true",
+        must="Every sample must lie in a row of its person's record or be counted as left out, the counts must be "
+        "true, and groups must leave no person out where k people are",
     ),
     Condition(
         name="truth",
@@ -148,7 +151,8 @@ LEFT_OPEN = {
     "of the k records likelier than the others.",
     "linkability": (
         "Movements can be followed for leak_s beyond the known ones, and longer where people stay together. With "
-        "k-merge a group recognised once shows all its rows."
+        "k-merge a group recognised once shows all its rows, in its window where there are windows. Over several "
+        "windows movements may be followed from group to group."
     ),
     "inference": (
         "A known silence may reveal up to tau_s + leak_s of the movements then. At k = 2 one person sees from a row "

@@ -51,7 +51,8 @@ def count_clauses(evidence: Evidence) -> Counts:
         "order": stored.unordered,
         **own,
     }
-    return broken, _compute_figures(seen) | figures
+    one_window = {"one_window": int(rules.apart > 0 and len(sort_distinct(known.window)) == 1)}
+    return broken, _compute_figures(seen) | figures | one_window
 
 
 def _count_hiding_clauses(
@@ -124,9 +125,14 @@ def _count_misstated(seen: _Seen, rules: Rules, stated: Stated) -> int:
         start_s = (first + np.arange(len(there))) * rules.leak * rules.grid_s
         shown = np.append(shown, np.zeros(len(there) - len(shown), np.int64))
     else:
-        # Once for the whole time.
-        there, shown = np.array([people]), np.array([len(sort_distinct(seen.who.subject))])
-        start_s = np.array([int(seen.known.slot.min()) * rules.grid_s])
+        # Once for each window, or for the whole time.
+        windows, of = np.unique(seen.known.window, return_inverse=True)
+        there, shown = np.bincount(of), np.bincount(of[sort_distinct(seen.who.subject)], minlength=len(windows))
+        start_s = (
+            windows * rules.apart * rules.grid_s if rules.apart else seen.known.slot.min(keepdims=True) * rules.grid_s
+        )
+        # Groups of k take in everybody where there are as many.
+        wrong += int((there - shown)[there >= rules.k].sum())
     counts = {"seen": there, "published": shown, "left_out": there - shown}
     return wrong + count_misstated_hours(stated.hours, start_s, counts)
 

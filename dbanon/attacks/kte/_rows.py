@@ -10,13 +10,16 @@ from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.rectangles import find_region_cells
 from dbanon.attacks.shared.run_statements import LARGEST_NUMBER
 from dbanon.base.kernels import compile_kernel
-from dbanon.base.trajectory import Bool, Int
+from dbanon.base.trajectory import Bool, Int, Trajectories
+
+_NO_WINDOW = -(1 << 40)  # before all slots that can be numbered
 
 
 class Samples(NamedTuple):
-    """What the data say, once a slot and cell of a subject."""
+    """What the data say, once a slot and cell of a subject; where windows are apart, of a subject in each of them."""
 
     subject: Int  # [s]: codes, ascending
+    window: Int  # [s]: ascending for each code; 0 where there is one
     offset: Int  # [s + 1]: samples of subject i are ``[offset[i], offset[i + 1])``, by slot, x and y
     slot: Int  # [m]
     x: Int  # [m]
@@ -38,8 +41,9 @@ class Rows(NamedTuple):
     first: Int  # [c]; first, last: slots, both inside
     last: Int  # [c]
     box: Int  # [c, 4]: x0, y0, x1, y1 of cells, all inside
-    # off_time, off_grid, unordered: rows whose period is not whole slots (where there are epochs, of one), whose region
-    # is no rectangle of cells, and that do not come one after the other.
+    window: Int  # [R]: that of the first row of each record; 0 where there is one, -2^40 where there is no row
+    # off_time, off_grid, unordered: rows whose period is not whole slots (where there are epochs, of one; where there
+    # are windows, of its record's), whose region is no rectangle of cells, and that do not come one after the other.
     off_time: int
     off_grid: int
     unordered: int
@@ -55,6 +59,7 @@ class Rows(NamedTuple):
             first=self.first[kept],
             last=self.last[kept],
             box=self.box[kept],
+            window=self.window[records],
         )
 
 
@@ -67,6 +72,20 @@ class Members(NamedTuple):
     shared: Int  # []: by every record id that has rows, ascending: crowd of the record that stands for it
     faults: int  # memberships, records and trajectories that are not as they should be
     unlike: int  # records of a group that are not like its first, that are lacking or too many
+
+
+class _Legs(NamedTuple):
+    """What trajectories are in windows, by trajectory and time: records of the window have them all as members."""
+
+    path: Int  # [l]: index of the trajectory
+    window: Int  # [l]
+    subject: Int  # [l]: index of the samples of its subject and window
+
+    def find(self, path: Int, window: Int) -> Int:
+        """Index of each pair; -1 where it is none."""
+        low, high = self.window.min(), self.window.max() + 1
+        at = find((self.path * (high - low) + self.window - low), path * (high - low) + window - low)
+        return np.where((window >= low) & (window < high) & (path >= 0), at, -1)
 
 
 class Cover(NamedTuple):
@@ -92,15 +111,22 @@ def find_samples(evidence: Evidence, rules: Rules) -> Samples:
     for values in (subject, slot, x, y):
         new[1:] |= values[order[1:]] != values[order[:-1]]
     at, kept = np.flatnonzero(new), order[new]
-    codes, first = np.unique(subject[kept], return_index=True)
+    window = _find_windows(slot[kept], rules)
+    first = np.flatnonzero((np.diff(subject[kept], prepend=-1) != 0) | (np.diff(window, prepend=window[:1]) != 0))
     return Samples(
-        subject=codes,
+        subject=subject[kept][first],
+        window=window[first],
         offset=np.append(first, len(kept)),
         slot=slot[kept],
         x=x[kept],
         y=y[kept],
         fixes=np.diff(np.append(at, len(order))),
     )
+
+
+def _find_windows(slot: Int, rules: Rules) -> Int:
+    """Number the window of each slot from 1970 on; 0 where there is one."""
+    return slot // rules.apart if rules.apart else np.zeros_like(slot)
 
 
 def _sort_by_keys(*keys: Int) -> Int:
@@ -125,9 +151,16 @@ def build_rows(evidence: Evidence, rules: Rules) -> Rows:
     # What is a little off the grid is refused, and looked at where it almost is.
     kept = _sort_by_keys(first, record)
     kept = kept[known[kept]]
+    offset = np.searchsorted(record[kept], np.arange(len(record_id) + 1))
+    window = np.full(len(record_id), _NO_WINDOW if rules.apart else 0)
+    some = np.diff(offset) > 0
+    window[some] = _find_windows(first[kept][offset[:-1][some]], rules)
+    for slot in (first, last):
+        timed &= _find_windows(slot, rules) == window[record]
     return Rows(
         record_id=record_id,
-        offset=np.searchsorted(record[kept], np.arange(len(record_id) + 1)),
+        offset=offset,
+        window=window,
         record=record[kept],
         first=first[kept],
         last=last[kept],
@@ -158,24 +191,25 @@ def find_members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules)
     """
     data, size = evidence.trajectories, len(known.subject)
     record = find(stored.record_id, evidence.member_record)
-    trajectory = find(data.trajectory_id, evidence.member_trajectory)
-    right = (record >= 0) & (trajectory >= 0)
+    legs = _find_legs(data, known, rules)
+    leg = legs.find(find(data.trajectory_id, evidence.member_trajectory), stored.window[record])
+    right = (record >= 0) & (leg >= 0)
     faults = int((~(right & evidence.member_whole)).sum())
-    order = np.lexsort((trajectory[right], record[right]))
-    record, trajectory = record[right][order], trajectory[right][order]
+    order = np.lexsort((leg[right], record[right]))
+    record, leg = record[right][order], leg[right][order]
     group, unlike = np.arange(len(stored.record_id)), 0
     if not rules.hides:
-        first, group, unlike = _find_groups(stored, record, trajectory)
+        first, group, unlike = _find_groups(stored, record, leg)
         stored = stored.select(first)
         record, kept = find(first, record), np.isin(record, first)
-        record, trajectory = record[kept], trajectory[kept]
-    subject = np.searchsorted(known.subject, data.subject[trajectory])
-    pairs = sort_distinct(record * size + subject)
+        record, leg = record[kept], leg[kept]
+    pairs = sort_distinct(record * size + legs.subject[leg])
     crowd = np.bincount(pairs // size, minlength=len(stored.record_id))
-    people, paths = sort_distinct(pairs % size), sort_distinct(trajectory)
-    owed = np.isin(np.searchsorted(known.subject, data.subject), people)
-    # All are 0 only where every trajectory of a published subject is in one record, wholly, and in no other.
-    faults += (len(trajectory) - len(paths)) + (int(owed.sum()) - len(paths))
+    people, paths = sort_distinct(pairs % size), sort_distinct(leg)
+    owed = np.isin(legs.subject, people)
+    # All are 0 only where all that trajectories of a published subject are in a window is in one record, wholly, and in
+    # no other.
+    faults += (len(leg) - len(paths)) + (int(owed.sum()) - len(paths))
     faults += int((crowd == 0).sum()) + (len(pairs) - len(people))
     unlike += int(np.abs(crowd - np.bincount(group, minlength=len(crowd))).sum())
     return stored, Members(
@@ -183,14 +217,24 @@ def find_members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules)
     )
 
 
-def _find_groups(stored: Rows, record: Int, trajectory: Int) -> tuple[Int, Int, int]:
+def _find_legs(data: Trajectories, known: Samples, rules: Rules) -> _Legs:
+    path = np.repeat(np.arange(len(data.subject)), np.diff(data.offset))
+    window = _find_windows(np.floor(data.t / rules.grid_s).astype(np.int64), rules)
+    first, span = window.min(), window.max() - window.min() + 1
+    key = sort_distinct(path * span + window - first)
+    path, window = key // span, key % span + first
+    owner = find(known.subject * span + known.window - first, data.subject[path] * span + window - first)
+    return _Legs(path, window, owner)
+
+
+def _find_groups(stored: Rows, record: Int, leg: Int) -> tuple[Int, Int, int]:
     """Find the first record of each group and the group of each, and count records that are not like the first."""
     offset = np.searchsorted(record, np.arange(len(stored.record_id) + 1))
-    # Records with one least trajectory should have all in common.
-    least = np.append(trajectory, -1)[np.minimum(offset[:-1], len(trajectory))]
+    # Records with one least leg should have all in common.
+    least = np.append(leg, -1)[np.minimum(offset[:-1], len(leg))]
     least = np.where(np.diff(offset) > 0, least, -1 - np.arange(len(least)))
     _, first, group = np.unique(least, return_index=True, return_inverse=True)
-    unlike = _mark_unlike(offset, first[group], trajectory)
+    unlike = _mark_unlike(offset, first[group], leg)
     unlike |= _mark_unlike(stored.offset, first[group], stored.first, stored.last, *stored.box.T)
     place = np.argsort(np.argsort(first))
     return np.sort(first), place[group], int(unlike.sum())
@@ -222,7 +266,7 @@ def _mark_covered(who: Members, known: Samples, stored: Rows, seen: Cover, held:
 
     `held` (int64[c]): -1 everywhere.
     """
-    _, sample_offset, slot, x, y, _ = known
+    sample_offset, slot, x, y = known.offset, known.slot, known.x, known.y
     row_offset, first, last, box = stored.offset, stored.first, stored.last, stored.box
     covered, fictitious = seen
     for pair in range(len(who.record)):

@@ -14,6 +14,8 @@ from dbanon.attacks.shared.run_statements import (
     read_hours,
     read_integer,
     read_length_m,
+    read_moment,
+    read_parameter,
     read_reasons,
     read_switch,
 )
@@ -39,6 +41,7 @@ class Rules:
     grid_m: float
     leak: int  # slots of an epoch; 0 where groups are published
     window: int  # epochs of a window of tau + leak; 0 where groups are published
+    apart: int  # slots of a window that has groups of its own; 0 where there is one for the whole time
     reuse: str  # ``never`` or ``apart``
 
     @property
@@ -74,7 +77,20 @@ def read_rules(evidence: Evidence) -> Rules:
         leak, window = leak_s // grid_s, tau_s // leak_s + 1
         reuse = read_choice(params, "reuse", ("never", "apart"))
         read_switch(params, "improve")
-    return Rules(k=k, grid_s=grid_s, grid_m=grid_m, leak=leak, window=window, reuse=reuse)
+    apart = _read_window_s(params, grid_s) // grid_s
+    return Rules(k=k, grid_s=grid_s, grid_m=grid_m, leak=leak, window=window, apart=apart, reuse=reuse)
+
+
+def _read_window_s(params: Mapping[str, Any], grid_s: int) -> int:
+    """Look up the seconds of a window, which begins and ends no run; 0 where there are none."""
+    if read_parameter(params, "window_s") is None:
+        return 0
+    window_s = read_integer(params, "window_s", 1)
+    demand(window_s % grid_s == 0, "The run's parameter 'window_s' must be a multiple of 'grid_s'. It is not.")
+    for name in ("since", "until"):
+        is_edge = read_parameter(params, name) is None or read_moment(params, name) % window_s == 0
+        demand(is_edge, f"The run's parameter '{name}' must be a multiple of 'window_s'. It is not.")
+    return window_s
 
 
 def _read_grid_m(params: Mapping[str, Any], grid_m: float) -> float:

@@ -201,7 +201,7 @@ def _fit_all(scene: Scene, subject: Int, record: Int, begin: Int, end: Int, fits
 @compile_kernel
 def _fit(scene: Scene, subject: int, record: int, begin: int, end: int) -> bool:
     """Whether a record fits a subject's samples in the slots from `begin` to before `end`: one pass over both."""
-    _, offset, slot, x, y, _ = scene.known
+    offset, slot, x, y = scene.known.offset, scene.known.slot, scene.known.x, scene.known.y
     covered, first, last, box = scene.covered, scene.stored.first, scene.stored.last, scene.stored.box
     i_end, row_end = offset[subject + 1], scene.stored.offset[record + 1]
     i = _find_first(slot, offset[subject], i_end, begin)

@@ -15,7 +15,7 @@ import numpy as np
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Trajectories
-from dbanon.methods import Algorithm, Method, declare_parameter, declare_since, declare_until
+from dbanon.methods import Algorithm, Method, Requirement, declare_parameter, declare_since, declare_until
 
 _KTE_HIDE_ONLY = ("kte-hide",)
 
@@ -49,6 +49,18 @@ class Parameters:
         multiple_of="grid_s",
         promises="less",
     )
+    window_s: int | None = declare_parameter(
+        None,
+        "Length of a window, a multiple of grid_s, from 1970 on: each has its own groups and records. Half an hour "
+        "is a good value with k >= 5. Default: one window.",
+        type="integer",
+        unit="s",
+        minimum=1,
+        maximum=604_800,
+        algorithms=("k-merge",),
+        multiple_of="grid_s",
+        promises="more",
+    )
     grid_s: int = declare_parameter(
         60,
         "Length of a slot of time, a multiple of the dataset's grid_s.",
@@ -79,8 +91,8 @@ class Parameters:
         "Whether to search for less suppression and finer samples by means that are not in the paper.",
         type="switch",
     )
-    since: int | None = declare_since()
-    until: int | None = declare_until()
+    since: int | None = declare_since("window_s")
+    until: int | None = declare_until("window_s")
 
 
 METHOD = Method(
@@ -99,7 +111,7 @@ METHOD = Method(
     ),
     row_meaning=(
         "Each row is one person, seen somewhere in this region at some time of this period, at least once. With "
-        "k-merge, all people of a group have the same rows."
+        "k-merge, all people of a group have the same rows, with window_s until the window ends."
     ),
     left_out="Samples are left out where a person cannot be hidden among k people with samples at the same times.",
     paper=(
@@ -117,8 +129,11 @@ METHOD = Method(
             name="k-merge",
             summary="groups of k people with one record each, merged at least cost",
             guarantee=(
-                "An adversary that knows a person's whole trajectory finds at least k people with the same record."
+                "An adversary that knows a person's whole trajectory finds at least k people with the same record. "
+                "With window_s this holds in each window by itself, and nothing is promised over several: a reader who "
+                "knew several, or all people up to a border, may follow a person across."
             ),
+            window="window_s",
         ),
     ),
     hides="place",
@@ -126,18 +141,22 @@ METHOD = Method(
     distributes=True,
     hidden_by="record",
     notices={
+        "one_window": "All of the run is in one window: its records do not end before the run does.",
         "left_out": (
             "People of the run: {subjects}. Others needed by a person with samples at all times: {others_needed}, "
             "which is k - 1 times the windows, {windows}. A longer leak_s makes fewer windows, in which more people "
             "have samples, and reveals more. A smaller k needs fewer others. k-merge needs no windows and promises "
             "k-anonymity."
-        )
+        ),
     },
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={
         "few_alike": "Fewer than k - 1 other people, new ones each time, have samples in the same epochs.",
+        "window_below_k": "People seen in a window with fewer than k people.",
         "silence": "Left out so that at any time either no person is without samples, or at least k people are.",
     },
+    requires=Requirement(input="people", hides="each person's movements among those of others"),
+    proposed={"algorithm": "k-merge", "params": {"k": 5}},
     example={"k": 4, "grid_s": 1, "grid_m": 5},
 )
 
@@ -162,7 +181,7 @@ def anonymise(
     Returns
     -------
     Cloaks
-        One record a subject; with `k-merge`, those of a group are alike.
+        One record a subject, with `window_s` one in each window; with `k-merge`, those of a group are alike.
 
     Raises
     ------

@@ -6,8 +6,10 @@ the groups that were found. Costs of pairs come from `_pairs`, candidates from a
 from `_near`.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,77 +26,152 @@ _MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
 _EXCHANGE_CANDIDATES = 8  # groups of candidates that an exchange is tried with
 
 
+class _Window(NamedTuple):
+    """The subjects of a window, and the blocks that they are formed in."""
+
+    begin: int  # of the subjects of all windows, the first
+    samples: Samples
+    order: Int  # [n]: its subjects in the run's order
+    blocks: list[Int]  # places in `order`
+    rngs: list[np.random.Generator]  # of each block
+
+
 def group(
     samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, improve: bool = True, tasks: Tasks = SERIAL_TASKS
 ) -> Int:
-    """Partition subjects into groups of at least k at small total cost of merging each.
+    """Partition the subjects of each window into groups of at least k at small total cost of merging each.
 
     Parameters
     ----------
     rank : int64[codes]
-        Place of each subject, by its code, in the run's order: it decides between equals.
+        Place of each subject, by its code, in the run's order: it decides between equals. Windows have orders of their
+        own, which are drawn.
     improve : bool
         Exchange subjects between groups after they are formed greedily.
     tasks : Tasks
-        Does the blocks.
+        Does the blocks of all windows, many small ones at once.
 
     Returns
     -------
     int64[s]
-        Number of the group of each subject, by the least rank of its members; -1 for all where there are fewer than k.
+        Number of the group of each subject, by window and the least place in the order of its members; -1 for all of a
+        window where there are fewer than k.
 
     Notes
     -----
     Greedy: of the pairs that are left, the cheapest, joined by those who add least in pairs, until it has k. The last
     subjects, fewer than k, join the groups they cost least. Exchanges: for k = 2, alternating chains of pairs; else,
     and for groups of more than k, subjects of two groups, where the merges of both become cheaper. O(s) time and memory
-    beyond `_blocks.MAX_BLOCK_SUBJECTS` subjects.
+    beyond `_blocks.MAX_BLOCK_SUBJECTS` subjects. Groups of a window depend on nothing of the others.
     """
-    order = np.argsort(rank[samples.subject], kind="stable")
-    n = len(order)
-    groups = np.full(n, -1, np.int64)
-    if n < max(k, 1):
-        return groups
-    if n <= _blocks.MAX_BLOCK_SUBJECTS:
-        numbered = _form(_select_samples(samples, order), k, improve, rng)
-    else:
-        numbered = _group_in_blocks(samples, order, k, improve, rng, tasks)
-    groups[order] = np.unique(_find_first_places(numbered), return_inverse=True)[1]
+    windows = list(_list_windows(samples, k, rank, rng))
+    numbered = _form_all(samples, windows, k, improve, tasks)
+    if improve:
+        _exchange_all(windows, numbered, k, tasks)
+    groups, count = np.full(len(samples.subject), -1, np.int64), 0
+    for window, group in zip(windows, numbered, strict=True):
+        own = np.unique(_find_first_places(group), return_inverse=True)[1]
+        groups[window.begin + window.order] = own + count
+        count += own.max() + 1
     return groups
 
 
-def _group_in_blocks(
-    samples: Samples, order: Int, k: int, improve: bool, rng: np.random.Generator, tasks: Tasks
-) -> Int:
-    """Number of the group of each, in any order."""
-    place, n = _blocks.locate_subjects(samples, order), len(order)
-    group, home = np.empty(n, np.int64), np.empty(n, np.int64)
-    blocks = _blocks.cut(place, _blocks.MAX_BLOCK_SUBJECTS, k)
-    seeds = rng.integers(1 << 62, size=len(blocks))
+def _list_windows(samples: Samples, k: int, rank: Int, rng: np.random.Generator) -> Iterator[_Window]:
+    """Cut windows of at least k subjects into blocks."""
+    key = 0 if samples.window is None else int(rng.integers(1 << 62))
+    for begin, end in pairwise(samples.window_ends.tolist()):
+        if end - begin < max(k, 1):
+            continue
+        order, own, drawn = np.argsort(rank[samples.subject[begin:end]], kind="stable"), samples, rng
+        if samples.window is not None:
+            # By its number, so that a window has the same groups whichever others there are.
+            drawn = np.random.default_rng([key, int(samples.window[begin]) % (1 << 64)])
+            own, order = _select_window(samples, begin, end), draw_order(order, drawn)
+        if end - begin <= _blocks.MAX_BLOCK_SUBJECTS:
+            yield _Window(begin, own, order, [np.arange(len(order))], [drawn])
+            continue
+        blocks = _blocks.cut(_blocks.locate_subjects(own, order), _blocks.MAX_BLOCK_SUBJECTS, k)
+        seeds = drawn.integers(1 << 62, size=len(blocks))
+        yield _Window(begin, own, order, blocks, [np.random.default_rng(int(seed)) for seed in seeds])
+
+
+def _select_window(samples: Samples, begin: int, end: int) -> Samples:
+    offset = samples.offset[begin : end + 1]
+    there = slice(offset[0], offset[-1])
+    return replace(
+        samples, subject=samples.subject[begin:end], offset=offset - offset[0], window=None, window_s=None,
+        slot=samples.slot[there], x=samples.x[there], y=samples.y[there],
+    )  # fmt: skip
+
+
+def draw_order(order: Int, rng: np.random.Generator) -> Int:
+    """Draw the order of the subjects of a window, who come in that of the run: int64[n]."""
+    # In one order for all windows, a reader of several learns from ties who is early in it.
+    return order[rng.permutation(len(order))]
+
+
+def _form_all(samples: Samples, windows: list[_Window], k: int, improve: bool, tasks: Tasks) -> list[Int]:
+    """Number the groups of each window, which are formed in each block by itself."""
+    batches: list[list[tuple[Int, np.random.Generator]]] = []
+    room = 0
+    for window in windows:
+        for some, rng in zip(window.blocks, window.rngs, strict=True):
+            if room < len(some):
+                batches.append([])
+                room = _blocks.MAX_BLOCK_SUBJECTS
+            batches[-1].append((window.begin + window.order[some], rng))
+            room -= len(some)
     work = (
-        (_select_samples(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True)
+        (
+            _select_samples(samples, np.concatenate([who for who, _ in batch])),
+            np.array([len(who) for who, _ in batch]),
+            k,
+            improve,
+            [rng for _, rng in batch],
+        )
+        for batch in batches
     )
-    count = 0
-    for number, (some, label) in enumerate(zip(blocks, _map_blocks(tasks, _form_block, work), strict=True)):
-        group[some], home[some] = label + count, number
-        count += label.max() + 1
-    if not improve:
-        return group
-    # A group goes as a whole to where most of it is.
-    size = np.bincount(group)
+    # A single one has all threads.
+    made = _map_blocks(tasks, _form_blocks, work) if len(batches) > 1 else tasks.map(_form_blocks, work)
+    labels = chain.from_iterable(made)
+    return [_join_labels(window.blocks, labels) for window in windows]
+
+
+def _exchange_all(windows: list[_Window], numbered: list[Int], k: int, tasks: Tasks) -> None:
+    """Exchange subjects of windows that were cut, in other blocks."""
+    many = [(at, _cut_again(window, numbered[at], k)) for at, window in enumerate(windows) if len(window.blocks) > 1]
+
+    def iter_work() -> Iterator[tuple[Any, ...]]:
+        for at, blocks in many:
+            window, home = windows[at], np.empty(len(windows[at].order), np.int64)
+            for number, some in enumerate(window.blocks):
+                home[some] = number
+            for some in blocks:
+                own = np.unique(numbered[at][some], return_inverse=True)[1]
+                yield _select_samples(window.samples, window.order[some]), k, own, home[some]
+
+    labels = iter(_map_blocks(tasks, _exchange_block, iter_work()))
+    for at, blocks in many:
+        numbered[at] = _join_labels(blocks, labels)
+
+
+def _cut_again(window: _Window, group: Int, k: int) -> list[Int]:
+    """Cut across the borders of the first blocks; a group goes as a whole to where most of it is."""
+    place, size = _blocks.locate_subjects(window.samples, window.order), np.bincount(group)
     middle = np.column_stack([np.bincount(group, column) / size for column in _blocks.turn_places(place).T])
     by_group = np.argsort(group, kind="stable")
     ends = np.concatenate([[0], np.cumsum(size)])
-    blocks = [
+    return [
         np.sort(np.concatenate([by_group[ends[g] : ends[g + 1]] for g in some]))
         for some in _blocks.cut(middle, max(1, _blocks.MAX_BLOCK_SUBJECTS // k), 1)
     ]
-    numbered = [np.unique(group[some], return_inverse=True)[1] for some in blocks]
-    again = (
-        (_select_samples(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True)
-    )
-    count = 0
-    for some, label in zip(blocks, _map_blocks(tasks, _exchange_block, again), strict=True):
+
+
+def _join_labels(blocks: list[Int], labels: Iterator[Int]) -> Int:
+    """Number the groups of a window, given those of each of its blocks."""
+    group, count = np.empty(sum(map(len, blocks)), np.int64), 0
+    for some in blocks:
+        label = next(labels)
         group[some] = label + count
         count += label.max() + 1
     return group
@@ -132,13 +209,15 @@ def prepare(samples: Samples, k: int) -> None:
         _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
 
 
-def _form_block(samples: Stretches, k: int, improve: bool, seed: int) -> Int:
-    """Form groups of the subjects of a block: a task."""
-    return _form(samples, k, improve, np.random.default_rng(seed))
-
-
-def _form(samples: Stretches, k: int, improve: bool, rng: np.random.Generator) -> Int:
-    return _partition(_Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS), rng, improve=improve)
+def _form_blocks(samples: Stretches, people: Int, k: int, improve: bool, rngs: list[np.random.Generator]) -> list[Int]:
+    """Form groups of each of some blocks, of so many subjects: a task."""
+    formed = []
+    for (low, high), rng in zip(pairwise([0, *np.cumsum(people).tolist()]), rngs, strict=True):
+        offset = samples.offset[low : high + 1]
+        there = slice(offset[0], offset[-1])
+        own = Stretches(offset - offset[0], samples.slot[there], samples.x[there], samples.y[there])
+        formed.append(_partition(_Work(own, k, _pairs.MAX_TABULATED_SUBJECTS), rng, improve=improve))
+    return formed
 
 
 def _exchange_block(samples: Stretches, k: int, group: Int, home: Int) -> Int:

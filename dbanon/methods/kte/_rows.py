@@ -10,19 +10,19 @@ import numpy as np
 from dbanon.base.cloaks import Cloaks, Hiding, count_by_hour, summarise_sides
 from dbanon.base.errors import InfeasibleError, ParameterError, format_count
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
-from dbanon.base.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Bool, Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.in_run_time import select_in_run_time
 from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.kte import Parameters, _groups, _hide
-from dbanon.methods.kte._samples import Merged, Samples, snap_fixes
+from dbanon.methods.kte._samples import Merged, Samples, cut_windows, find_paths, snap_fixes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Published:
     """What an algorithm publishes."""
 
-    group: Int  # [s]: index of the group of each subject, who may be one alone; -1 for those without
+    group: Int  # [s]: index of the group of each subject (and window), who may be one alone; -1 for those without
     merged: Merged  # by group
     crowd: Int  # [g]
     records: Int  # [g]: how many records, all alike, each group has
@@ -44,12 +44,13 @@ def compute_cloaks(
             f"k, or another since or until."
         )
     known = snap_fixes(data, params.grid_s, params.grid_m)
+    known = cut_windows(known, params.window_s) if params.window_s else known
     result = ALGORITHMS[algorithm](known, params, rank, rng, tasks)
     if not len(result.merged.first):
         raise InfeasibleError(
             f"A run of kte must leave some people to publish. With {algorithm} and k = {params.k} all of the "
             f"{format_count(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer leak_s or "
-            f"another algorithm."
+            f"window_s, or another algorithm."
         )
     return _make_cloaks(data, known, result)
 
@@ -69,7 +70,15 @@ def prepare(params: Parameters, algorithm: str) -> None:
         grid_s=1,
     )
     few = dataclasses.replace(
-        params, k=min(params.k, 3), tau_s=600, leak_s=600, grid_s=60, grid_m=100.0, since=None, until=None
+        params,
+        k=min(params.k, 3),
+        tau_s=600,
+        leak_s=600,
+        grid_s=60,
+        grid_m=100.0,
+        window_s=None,
+        since=None,
+        until=None,
     )
     compute_cloaks(data, few, np.random.default_rng(0), algorithm)
     if algorithm == "k-merge":
@@ -101,23 +110,25 @@ def _compute_k_merge(
     return describe_groups(known, group, _groups.merge_groups(known, group, tasks))
 
 
-def describe_groups(known: Samples, group: Int, merged: Merged) -> Published:
-    """Publish one record a member, all of a group alike."""
+def describe_groups(known: Samples, group: Int, merged: Merged, reason: str = "window_below_k") -> Published:
+    """Publish one record a member, all of a group alike; the others are left out for one reason."""
     crowd = np.bincount(group[group >= 0], minlength=len(merged.offset) - 1)
     lost = np.diff(known.offset)[group < 0]
-    out = len(lost)
     suppressed = {
-        "samples": {"few_alike": int(lost.sum())},
-        "subjects": {"few_alike": out},
-        "by_hour": count_people_once(known, out),
+        "samples": {reason: int(lost.sum())},
+        "subjects": {reason: len(lost)},
+        "by_hour": count_people(known, group < 0, reason),
     }
     return Published(group=group, merged=merged, crowd=crowd, records=crowd, suppressed=suppressed)
 
 
-def count_people_once(known: Samples, out: int) -> list[dict[str, Any]]:
-    """Count people once for the whole time."""
-    people, start_s = len(known.subject), np.array([known.slot.min()]) * known.grid_s
-    return count_by_hour(start_s, np.array([people]), np.array([people - out]), {"few_alike": np.array([out])})
+def count_people(known: Samples, out: Bool, reason: str) -> list[dict[str, Any]]:
+    """Count people once in each window, or for the whole time from its first slot with samples."""
+    ends = known.window_ends
+    first = np.array([known.slot.min()]) * known.grid_s
+    start_s = first if known.window is None else known.window[ends[:-1]] * (known.window_s or 0)
+    seen, lost = np.diff(ends), np.add.reduceat(out, ends[:-1], dtype=np.int64)
+    return count_by_hour(start_s, seen, seen - lost, {reason: lost})
 
 
 def _compute_kte_hide(
@@ -197,13 +208,13 @@ def _make_cloaks(data: Trajectories, known: Samples, result: Published) -> Cloak
     group = np.repeat(np.arange(len(result.records)), result.records)
     merged = select_records(result.merged, group)
     row = np.repeat(np.arange(len(group)), np.diff(merged.offset))
-    own = np.full(int(data.subject.max()) + 1, -1, np.int64)
-    own[known.subject] = result.group
-    order = np.lexsort((data.trajectory_id, own[data.subject]))
-    order = order[own[data.subject][order] >= 0]
+    path, subject = find_paths(data, known)
+    own = result.group[subject]
+    order = np.lexsort((data.trajectory_id[path], own))
+    order = order[own[order] >= 0]
     # Each record of a group has all trajectories of the group.
-    paths = np.searchsorted(own[data.subject][order], np.arange(len(result.records) + 1))
-    members, trajectory = _select_sets(paths, data.trajectory_id[order], group)
+    paths = np.searchsorted(own[order], np.arange(len(result.records) + 1))
+    members, trajectory = _select_sets(paths, data.trajectory_id[path[order]], group)
     box = merged.box + np.array([0, 0, 1, 1])
     return Cloaks.from_rows(
         record_id=row + 1,

@@ -1,6 +1,6 @@
-"""Trajectories as samples of a grid: one ragged row a subject, and what merging them gives."""
+"""Trajectories as samples of a grid: one ragged row a subject, or a subject and window, and what merging them gives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,18 +14,29 @@ MAX_SLOT, MAX_CELL = 1 << 32, 1 << 26
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """The samples of subjects: each slot and cell once, whatever trajectories they were in."""
+    """The samples of subjects: each slot and cell once, whatever trajectories they were in.
 
-    subject: Int  # [s]: codes of the subjects, ascending
+    Cut into windows, those of a subject in a window stand for a subject.
+    """
+
+    subject: Int  # [s]: codes of the subjects, ascending, or ascending in each window
     offset: Int  # [s + 1]: samples of subject i are ``[offset[i], offset[i + 1])``, at least one, by slot, x and y
     slot: Int  # [m]: whole `grid_s` since 1970
     x: Int32  # [m]; x, y: indices of cells of `grid_m`
     y: Int32  # [m]
     grid_s: int
     grid_m: float
+    window: Int | None = None  # [s]: whole `window_s` since 1970, ascending; both None where there are no windows
+    window_s: int | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    @property
+    def window_ends(self) -> Int:
+        """Subjects of window i are ``[window_ends[i], window_ends[i + 1])``: int64[w + 1]."""
+        window = np.zeros(len(self.subject), np.int64) if self.window is None else self.window
+        return np.append(np.flatnonzero(np.diff(window, prepend=window[:1] - 1)), len(window))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,6 +79,38 @@ def snap_fixes(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     return Samples(
         subject=codes, offset=np.append(first, len(subject)), slot=slot, x=x, y=y, grid_s=grid_s, grid_m=grid_m
     )
+
+
+def cut_windows(samples: Samples, window_s: int) -> Samples:
+    """Cut the samples of each subject at multiples of `window_s`, which is one of `grid_s`; sorted by window."""
+    owner = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
+    window = samples.slot // (window_s // samples.grid_s)
+    order = np.argsort(window, kind="stable")
+    owner, window = owner[order], window[order]
+    new = (np.diff(window, prepend=window[0] - 1) != 0) | (np.diff(owner, prepend=-1) != 0)
+    first = np.flatnonzero(new)
+    return replace(
+        samples,
+        subject=samples.subject[owner[first]],
+        window=window[first],
+        window_s=window_s,
+        offset=np.append(first, len(order)),
+        slot=samples.slot[order],
+        x=samples.x[order],
+        y=samples.y[order],
+    )
+
+
+def find_paths(data: Trajectories, samples: Samples) -> tuple[Int, Int]:
+    """Find the indices of trajectories and of the subjects whose samples they have, window by window: int64[p] each."""
+    if samples.window is None or samples.window_s is None:
+        return np.arange(len(data.subject)), np.searchsorted(samples.subject, data.subject)
+    path = np.repeat(np.arange(len(data.subject)), np.diff(data.offset))
+    window = np.floor(data.t / samples.grid_s).astype(np.int64) // (samples.window_s // samples.grid_s)
+    new = (np.diff(window, prepend=window[0] - 1) != 0) | (np.diff(path, prepend=-1) != 0)
+    path, key, codes = path[new], window[new] - samples.window[0], int(data.subject.max()) + 1
+    known = (samples.window - samples.window[0]) * codes + samples.subject
+    return path, np.searchsorted(known, key * codes + data.subject[path])
 
 
 def _is_sorted(subject: Int, slot: Int) -> bool:

@@ -19,6 +19,7 @@ from dbanon.methods import (
     Algorithm,
     Column,
     Method,
+    Requirement,
     declare_align,
     declare_max_gap_s,
     declare_parameter,
@@ -144,6 +145,8 @@ METHOD = Method(
         "outside": "Quasi-identifiers in the time of the run, but before the first instant or after the last.",
         "without_subject": "Quasi-identifiers of people without a position at any instant.",
     },
+    requires=Requirement(input="quasi_identifiers", hides="people at the times of their quasi-identifiers"),
+    proposed={"params": {"k": 5}},
     example={"k": 4, "align": "exact"},
 )
 

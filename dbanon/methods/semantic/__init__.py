@@ -14,7 +14,7 @@ import numpy as np
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Cells, Trajectories
-from dbanon.methods import Algorithm, Column, Method, declare_parameter, declare_since, declare_until
+from dbanon.methods import Algorithm, Column, Method, Requirement, declare_parameter, declare_since, declare_until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +168,8 @@ METHOD = Method(
         "few_cells": "In records of fewer atoms than min_cells.",
         "coarse": "In rows longer than suppress_span_s or larger than suppress_area_km2.",
     },
+    requires=Requirement(input="pois", hides="people's activities at points of interest", unless={"l": 0, "t": "inf"}),
+    proposed={"params": {"k": 2}},
     example={"k": 4, "l": 2, "t": 0.5},
 )
 

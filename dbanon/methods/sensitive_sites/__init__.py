@@ -14,7 +14,7 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Sites, Trajectories
-from dbanon.methods import Algorithm, Column, Method, declare_parameter, declare_since, declare_until
+from dbanon.methods import Algorithm, Column, Method, Requirement, declare_parameter, declare_since, declare_until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +113,8 @@ METHOD = Method(
     reasons={
         "absent_at_instant": ("People seen in the hour (UTC) of the snapshot, but without a position at its instant.")
     },
+    requires=Requirement(input="sites", hides="people near sensitive sites"),
+    proposed={"params": {"k": 5}},
     example={"k": 4, "at": 120},
 )
 

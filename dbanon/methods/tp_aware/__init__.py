@@ -18,6 +18,7 @@ from dbanon.methods import (
     Algorithm,
     Column,
     Method,
+    Requirement,
     declare_align,
     declare_max_gap_s,
     declare_parameter,
@@ -142,6 +143,12 @@ METHOD = Method(
         "outside_windows": "Requests sent in the time of the run, but before the first window or after the last.",
         "bundle_below_min_contents": "Requests of groups that sent fewer than min_contents values in the whole window.",
     },
+    requires=Requirement(
+        input="requests",
+        hides="the senders of requests",
+        without="No request was sent that can be published, so no sender is hidden. Where people were is not hidden.",
+    ),
+    proposed={"params": {"k": 5}},
     example={"k": 4, "instants": 4},
 )
 
