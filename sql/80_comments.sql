@@ -469,6 +469,7 @@ COMMENT ON COLUMN published.releases.extent IS 'The box around all its regions: 
 COMMENT ON COLUMN published.releases.parts IS 'How many parts it has (published.parts). A release with more than 1 part grows.';
 COMMENT ON COLUMN published.releases.starts IS 'The start of the first row of each part, in ascending order. Records of two parts may be of the same people.';
 COMMENT ON COLUMN published.releases.ends IS 'The end of the last row of each part. The end itself is outside. The release says nothing about the time between two parts.';
+COMMENT ON COLUMN published.releases.guest_presence IS 'The share of instants at which guests had a position, over the whole release. The guests of a row are in `subjects` and not in crowd.';
 COMMENT ON COLUMN published.releases.longest_s IS 'The length of its longest row in seconds. A row that holds at a time begins at most this long before. Null where it was not stored.';
 
 COMMENT ON VIEW published.parts IS 'The parts of the releases that you may read: each was computed for itself, and its promise holds in it. A release that does not grow has one.';
@@ -536,7 +537,8 @@ COMMENT ON COLUMN dbanon.fix_code.trajectory_id IS 'The trajectory in which it w
 COMMENT ON TABLE dbanon.grouping IS 'The groups of people that were hidden together in each release ever published. An adversary knows them permanently.';
 COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';
-COMMENT ON COLUMN dbanon.grouping.people IS 'The codes of the people of a group, in ascending order, each once. The code of a forgotten person is random.';
+COMMENT ON COLUMN dbanon.grouping.people IS 'The codes of the people of a group, in ascending order, each once; its guests behind the others. The code of a forgotten person is random.';
+COMMENT ON COLUMN dbanon.grouping.members IS 'How many of the people hide one another: those before the guests. Null: all.';
 
 COMMENT ON TABLE dbanon.job IS 'Work that is repeated: the source that is loaded, computed and published, and in which periods.';
 COMMENT ON COLUMN dbanon.job.job_id IS 'Key.';

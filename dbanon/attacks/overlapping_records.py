@@ -79,8 +79,14 @@ class _Groups:
     end: Int  # [g]
 
 
-def add_clauses(verdict: Verdict, evidence: Evidence, *, counts_days: bool) -> Verdict:
-    """Add the clauses of core to the verdict of a family's attack; parameters are those of `decide_clauses`."""
+def add_clauses(verdict: Verdict, evidence: Evidence, *, counts_days: bool, has_guests: bool) -> Verdict:
+    """Add the clauses of core to the verdict of a family's attack.
+
+    `counts_days` is that of `decide_clauses`; a guest counts in its record for the whole of its time, as its rows say.
+    """
+    if has_guests:
+        whole = np.full(len(evidence.member_record), np.nan)
+        evidence = replace(evidence, member_start_s=whole, member_end_s=whole)
     own = decide_clauses(evidence, counts_days=counts_days)
     passed = verdict.passed and all(clause.passed for clause in own)
     return replace(verdict, passed=passed, clauses=(*verdict.clauses, *own))

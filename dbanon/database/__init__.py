@@ -147,16 +147,14 @@ class Database(Datasets):
 
     @finish_progress
     def choose(self, dataset: str, *, sample: int = 500) -> tuple[stored.Choice, ...]:
-        """List the methods that promise something for a dataset, with parameters that fit it and what each costs.
-
-        The costs are measured on `sample` people, drawn at random, where this login and machine may compute.
-        """
+        """List the methods that fit a dataset, with what each costs on `sample` people, if this login may compute."""
         with translate_errors():
+            choices = stored.choose_method(self.connection, dataset)
             if not self._may_compute():
-                return stored.choose_method(self.connection, dataset)
-            from dbanon.database.sweeping import choose_methods  # with Numba
+                return choices
+            from dbanon.database.sweeping import measure_cost  # with Numba
 
-            return choose_methods(self, dataset, sample)
+            return tuple(replace(one, cost=measure_cost(self, dataset, one, sample)) for one in choices)
 
     @needs("compute")
     @finish_progress

@@ -28,7 +28,7 @@ from dbanon.metrics import METRICS
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
 from dbanon.options.sweeping import Sweeping
-from dbanon.postgres.connection import Connection
+from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 from dbanon.results.figures import Evaluation
 from dbanon.results.sweep import Minute, Setting, Sweep, Want
 from dbanon.runs import queue, stored
@@ -121,26 +121,22 @@ def sweep_settings(database: "Database", method: str, options: Sweeping) -> Swee
     return replace(made, sentences=settings.describe_parameters(made))
 
 
-def choose_methods(database: "Database", dataset: str, sample: int) -> tuple[stored.Choice, ...]:
-    """Measure each method that fits a dataset on some of its people; see `dbanon.database.Database.choose`."""
+def measure_cost(database: "Database", dataset: str, one: stored.Choice, sample: int) -> str:
+    """Say what a proposal leaves out, and how coarse its rows are; or why that is not known."""
     people = stored.count_subjects(database.connection, stored.find_dataset(database.connection, dataset).dataset_id)
     drawn = sample if sample < people else None
-    choices = stored.choose_method(database.connection, dataset)
-    return tuple(replace(one, cost=_measure_cost(database, dataset, one, drawn)) for one in choices)
-
-
-def _measure_cost(database: "Database", dataset: str, one: stored.Choice, drawn: int | None) -> str:
-    """Say what a proposal leaves out, and how coarse its rows are; or why that is not known."""
     options = Sweeping(dataset=dataset, algorithm=one.algorithm, params=one.params, sample=drawn)
     [setting] = sweep_settings(database, one.method, options).settings
     if setting.outcome != "verified":
         return f"not measured: {'too few people in the sample' if drawn else setting.reason}"
-    side, share, error = setting.find_value("longer_side_50_m"), setting.share, setting.error
+    error = setting.error.value if setting.error else None
+    figures = {
+        "{:.0%} left out": 1 - (setting.share or 0),
+        "half of the regions up to {:,.0f} m long": setting.find_value("longer_side_50_m"),
+        "counts {:.0%} off": error,
+    }
     said = [f"{format_count(drawn, 'person', 'people')} drawn"] if drawn else []
-    said += [f"{1 - share:.0%} left out"] if share is not None else []
-    said += [f"half of the rows up to {side:,.0f} m long"] if side is not None else []
-    said += [f"counts {error.value:.0%} off"] if error is not None and error.value is not None else []
-    return ", ".join(said)
+    return ", ".join(said + [words.format(figure) for words, figure in figures.items() if figure is not None])
 
 
 def _demand_allowed(connection: Connection, options: Sweeping) -> None:
@@ -179,7 +175,10 @@ def _list_combinations(
     made = []
     for given in options.list_combinations():
         checked = stored.complete_params(connection, family.name, algorithm, given)
-        stored.demand_needs(connection, dataset.name, family.name, checked, is_allowed=options.allow_no_requests)
+        connection.execute(
+            "SELECT dbanon_internal.demand_needs(dbanon_internal.demand_dataset(%s), %s, %s, %s::text[])",
+            [dataset.name, family.name, make_jsonb(checked), ["requests"] * options.allow_no_requests],
+        )
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
         key = evaluation_store.Key(
@@ -248,14 +247,12 @@ class _Work:
             )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
-        # Of a sample that has none by chance, it is known already that its dataset has some.
-        allowed = self.options.allow_no_requests or self.options.sample is not None
-        options = Submitting(
-            dataset=self.dataset, algorithm=self.algorithm, params=one.params, allow_no_requests=allowed
-        )
+        # What the dataset must have was asked for above. A sample may have no request by chance.
+        options = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params, allow_no_requests=True)
 
         def submit(connection: Connection) -> int:
-            run_id = queue.submit_run(connection, self.family.name, options)
+            with translate_errors():
+                run_id = queue.submit_run(connection, self.family.name, options)
             ids.append(run_id)
             if not self.options.keep:
                 sweep_session.tie_run(connection, run_id, self.lock_key)

@@ -114,18 +114,10 @@ class Algorithm:
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """What a dataset must have, so that a family promises anything.
+    """What a dataset must have (of people: two), so that a family promises anything, and what the family `hides`.
 
-    Attributes
-    ----------
-    input : {"requests", "sites", "quasi_identifiers", "pois", "people"}
-        People: two of them. Points of interest count in cells, sites in reach of people, others in the run's time.
-    hides : str
-        What the family hides, as in ``tp-aware hides ...``.
-    unless : mapping
-        Parameters with which it promises something without, as they are stored.
-    without : str
-        What a run, its release and its page say if none is published.
+    With the stored parameters `unless`, it promises something without. `without` is what a run, its release and its
+    page say if none is published.
     """
 
     input: Literal["requests", "sites", "quasi_identifiers", "pois", "people"]
@@ -217,6 +209,8 @@ class Method:
         The parameter with the number of instants after which a person's record ends, and another one begins.
     has_days : bool
         Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
+    has_guests : bool
+        Whether members for a stretch of a record are guests, who are hidden among its other members and hide nobody.
     notices : mapping
         By figure of the attack, or of what a publication found beside other releases: what a run, its publication and
         its page say if it is not 0, ``%s`` being the figure, and other figures in braces. And under
@@ -265,6 +259,7 @@ class Method:
     every: str | None = None
     window: str | None = None
     has_days: bool = False
+    has_guests: bool = False
     notices: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -275,8 +270,9 @@ class Method:
             *("every", "window", "notices", "totals", "reasons"),
         )
         proposed = {"algorithm": self.algorithms[0].name, "params": {}, **self.proposed}
-        asked = {"requires": dataclasses.asdict(self.requires), "proposed": proposed}
-        return {"days": self.has_days} | asked | {name: getattr(self, name) for name in names}
+        required = {"requires": dataclasses.asdict(self.requires), "proposed": proposed}
+        own = {"days": self.has_days, "guests": self.has_guests}
+        return own | required | {name: getattr(self, name) for name in names}
 
     @property
     def parameters(self) -> type[Any]:
@@ -362,6 +358,28 @@ class Method:
         if self.distributes:
             inputs["tasks"] = tasks
         return cast("Cloaks", self._load_attribute("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
+
+    def settle_guests(
+        self, data: Trajectories, params: Any, kept: str | None, **joined: Any
+    ) -> tuple[Any, dict[str, str]]:
+        """Decide whether guests join, where they are asked for.
+
+        Parameters
+        ----------
+        kept : str or None
+            What an earlier run decided for this one, too.
+
+        Returns
+        -------
+        params : object
+            With `guests` as decided.
+        settled : dict
+            The decision, for `Cloaks.suppressed`; empty where nobody asks.
+        """
+        if not self.has_guests or not params.guests:
+            return params, {}
+        found = kept or cast("str", self._load_attribute("judge_presence")(data, params, **joined))
+        return dataclasses.replace(params, guests=found == "on"), {"guests": found}
 
     def attach(self, cloaks: Cloaks, data: Trajectories, params: Any, **inputs: Any) -> Cloaks:
         """Join inputs to finished cloaks; rows of a record may be joined, all else of rows and members may not change.

@@ -23,17 +23,13 @@ def parse_parameters(texts: Sequence[str]) -> dict[str, str]:
     return params
 
 
-@dataclass(frozen=True, kw_only=True)
-class Allowing:
-    """What a run may do without."""
-
-    allow_no_requests: Annotated[
-        bool, Option("Hide senders although there is no request. Then no person is hidden.")
-    ] = False
+AllowNoRequests = Annotated[bool, Option("Hide senders although there is no request. Then no person is hidden.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Computing:
+class Planning:
+    """What a run is computed from."""
+
     dataset: Dataset
     algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
     params: Annotated[
@@ -46,11 +42,7 @@ class _Computing:
             parse=parse_parameters,
         ),
     ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planning(Allowing, _Computing):
-    """What a run is computed from, and what it may do without."""
+    allow_no_requests: AllowNoRequests = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.options import Option
 from dbanon.options.evaluating import Questioning
 from dbanon.options.loading import Dataset
-from dbanon.options.publishing import Allowing, parse_parameters
+from dbanon.options.publishing import AllowNoRequests, parse_parameters
 from dbanon.options.reading import Reading
 from dbanon.results.sweep import Want
 
@@ -35,7 +35,7 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweeping(Allowing, Reading, Questioning):
+class Sweeping(Reading, Questioning):
     """What is measured, and what is wanted of it."""
 
     dataset: Dataset
@@ -65,6 +65,7 @@ class Sweeping(Allowing, Reading, Questioning):
             typed=list[str] | None,
         ),
     ] = None
+    allow_no_requests: AllowNoRequests = False
     keep: Annotated[bool, Option("Keep the runs. Without it, each is dropped once it is measured.")] = False
 
     @property

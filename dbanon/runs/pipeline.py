@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -129,11 +129,15 @@ class _Run:
         self.progress("computing cloaks", 0, None)
         with self.stopwatch("compute_s"), compiling.notify(self._report_compiling):
             rng = np.random.default_rng(self.row.seed)
+            params, settled = self.family.settle_guests(
+                read.trajectories, params, stored.find_kept_guests(self.connection, self.claim.run_id), **read.joined
+            )
             cloaks = self.family.anonymise(
                 read.trajectories, self.row.algorithm, params, rng, tasks=self.tasks, **read.inputs
             )
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
+            cloaks = replace(cloaks, suppressed={**cloaks.suppressed, **settled})
         own = own_data.digest_own(read.trajectories, cloaks.periods, self.row.params) if cloaks.rows else None
         del read
         memory.free_memory()
@@ -275,7 +279,10 @@ class _Run:
         self.ready.result()
         with compiling.notify(self._report_compiling):
             verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
-        verdict = overlapping_records.add_clauses(verdict, evidence, counts_days=self.family.has_days)
+        family = self.family
+        verdict = overlapping_records.add_clauses(
+            verdict, evidence, counts_days=family.has_days, has_guests=family.has_guests
+        )
         return together.add_figures(verdict, evidence)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:

@@ -99,6 +99,20 @@ def find_run(connection: Connection, run_id: int) -> RunRow:
     return run
 
 
+def find_kept_guests(connection: Connection, run_id: int) -> str | None:
+    """Look up whether guests join a run, where an earlier one of its job, or of a live series, has found out."""
+    query = """SELECT own.suppressed ->> 'guests' FROM dbanon.run own JOIN dbanon.run later ON later.run_id = %(run_id)s
+            AND own.dataset_id = later.dataset_id AND own.method = later.method AND own.run_id < later.run_id
+        WHERE own.suppressed ->> 'guests' IN ('on', 'asked') AND (EXISTS (
+            SELECT FROM dbanon.release rel
+            WHERE rel.run_id = own.run_id AND rel.series_id IS NOT NULL AND rel.withdrawn_at IS NULL) OR EXISTS (
+            SELECT FROM dbanon.job_period earlier JOIN dbanon.job_period now ON now.job_id = earlier.job_id
+            WHERE earlier.run_id = own.run_id AND now.run_id = later.run_id))
+        ORDER BY own.run_id LIMIT 1"""
+    row = connection.execute(query, {"run_id": run_id}).fetchone()
+    return None if row is None else str(row[0])
+
+
 def list_live_releases(connection: Connection, run_id: int) -> list[str]:
     """Name the live releases of a run."""
     query = "SELECT name FROM dbanon.release WHERE run_id = %s AND withdrawn_at IS NULL ORDER BY name"
@@ -131,14 +145,6 @@ def complete_params(connection: Connection, method: str, algorithm: str, params:
     """Give all parameters as a run with these would store them, defaults too."""
     query = "SELECT dbanon_internal.complete_params(%s, %s, %s)"
     return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, make_jsonb(params)]))
-
-
-def demand_needs(
-    connection: Connection, dataset: str, method: str, params: Mapping[str, Any], *, is_allowed: bool
-) -> None:
-    """Raise `DataError` if a dataset lacks what a method hides; `is_allowed`: but for requests."""
-    query = "SELECT dbanon_internal.demand_needs(dbanon_internal.demand_dataset(%s), %s, %s, %s::text[])"
-    connection.execute(query, [dataset, method, make_jsonb(params), ["requests"] if is_allowed else []])
 
 
 def has_rows(connection: Connection, run_id: int) -> bool:

@@ -1,4 +1,4 @@
-"""How times and names of a source are read, and arguments that need no quotes."""
+"""How times and names of a source are read, arguments that need no quotes, and guests of groups."""
 
 revision = "0008"
 down_revision = "0007"
@@ -25,6 +25,10 @@ ALTER TYPE dbanon_internal.loading RENAME ATTRIBUTE "time" TO time_column;
 ALTER TYPE dbanon_internal.loading ADD ATTRIBUTE time_format text, ADD ATTRIBUTE time_unit text,
     ADD ATTRIBUTE nulls text[], ADD ATTRIBUTE allow_future boolean;
 ALTER TABLE dbanon.load ADD COLUMN newest timestamptz;
+-- A row stands for guests as well, who are no part of a crowd.
+ALTER TABLE dbanon.region DROP CONSTRAINT region_crowd_check,
+    ADD CONSTRAINT region_crowd_check CHECK (subjects >= 1 AND crowd >= 1);
+ALTER TABLE dbanon.grouping ADD COLUMN members integer CHECK (members > 0 AND members < cardinality(people));
 DROP INDEX dbanon.quarantine_load_idx;
 CREATE INDEX quarantine_load_idx ON dbanon.quarantine (load_id, at);
 UPDATE dbanon.job SET load = load - 'time' || jsonb_build_object('time_column', load -> 'time') WHERE load ? 'time';

@@ -97,7 +97,8 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
             convert_to(met.region_type, 'UTF8'),
             convert_to((SELECT jsonb_agg(ele.value - 'comment' ORDER BY ele.ord)
                         FROM jsonb_array_elements(met.columns) WITH ORDINALITY ele (value, ord))::text, 'UTF8'),
-            convert_to((met.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8'), dbanon_internal.stands_alone(run.method, run.algorithm)))
+            convert_to((met.traits - ARRAY['notices', 'totals', 'reasons', 'requires', 'proposed'])::text, 'UTF8'),
+            dbanon_internal.stands_alone(run.method, run.algorithm)))
         || coalesce(int4send(dbanon_internal.find_window_s(run.method, run.algorithm, run.params)), '')
         || coalesce(compute_run_digest.content, dbanon_internal.compute_content_digest(run.run_id)))
     FROM ONLY dbanon.run run

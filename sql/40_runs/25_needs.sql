@@ -66,7 +66,7 @@ BEGIN
         FROM ONLY dbanon.method met
         WHERE met.name <> find_lack.method AND met.traits ? 'requires' AND dbanon_internal.find_lacking(
             about, met.traits, (met.traits -> 'proposed' -> 'params') || jsonb_build_object('since', params -> 'since', 'until', params -> 'until'),
-            given) IS NULL;
+            ARRAY(SELECT 'people' WHERE 'people' = ANY (given))) IS NULL;
     sentence := format('%s hides %s, and dataset %s has no %s%s.', method, traits -> 'requires' ->> 'hides', dbanon_internal.quote_text(about.name),
         CASE lacking WHEN 'people' THEN 'two people' WHEN 'pois' THEN 'points of interest in its cells' WHEN 'sites' THEN 'sites within 10 km of people'
                      WHEN 'quasi_identifiers' THEN 'quasi-identifiers at times at which their people are seen' ELSE lacking END,

@@ -4,23 +4,19 @@ CREATE OR REPLACE FUNCTION dbanon_internal.suggest_params(about dbanon.dataset, 
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Lengths are raised to the next multiple: of the dataset's grid, or of the parameter of which they are a multiple.
     WITH item AS (
-        SELECT ele.value ->> 'name' AS name, ele.value ->> 'multiple_of' AS base, ele.value -> 'default' AS value,
-            traits -> 'proposed' -> 'params' -> (ele.value ->> 'name') AS proposed,
+        SELECT ele.value ->> 'name' AS name, ele.value ->> 'multiple_of' AS base, ele.value -> 'default' AS usual, pro.value AS proposed,
+            coalesce(pro.value, nullif(ele.value -> 'default', 'null')) AS value,
             CASE WHEN ele.value ->> 'name' IN ('grid_s', 'step_s') THEN about.grid_s WHEN ele.value ->> 'name' = 'grid_m' THEN about.grid_m::numeric END AS unit
         FROM jsonb_array_elements(parameters) ele
-        WHERE ele.value -> 'algorithms' IN ('[]', 'null') OR ele.value -> 'algorithms' ? (traits -> 'proposed' ->> 'algorithm')
-    ), grid AS (
-        SELECT item.*, trim_scale(ceil(coalesce(item.proposed, item.value)::numeric / item.unit) * item.unit) AS fitted FROM item WHERE item.unit > 0
-    ), fit AS (
-        SELECT grid.name, grid.value, grid.proposed, to_jsonb(grid.fitted) AS fitted FROM grid
-        UNION ALL
-        SELECT item.name, item.value, item.proposed,
-            CASE WHEN base.name IS NULL THEN item.proposed ELSE to_jsonb(ceil(item.proposed::numeric / base.fitted) * base.fitted) END
-        FROM item LEFT JOIN grid base ON base.name = item.base WHERE item.unit IS NULL AND item.proposed IS NOT NULL
+        CROSS JOIN LATERAL (SELECT traits -> 'proposed' -> 'params' -> (ele.value ->> 'name') AS value) pro
+        WHERE ele.value -> 'algorithms' = '[]' OR ele.value -> 'algorithms' ? (traits -> 'proposed' ->> 'algorithm')
     )
-    SELECT coalesce(jsonb_object_agg(fit.name, fit.fitted) FILTER (WHERE fit.proposed IS NOT NULL OR fit.fitted <> fit.value), '{}')
+    SELECT coalesce(jsonb_object_agg(item.name, fit.value) FILTER (WHERE item.proposed IS NOT NULL OR item.unit > 0 AND fit.value <> item.usual), '{}')
         || CASE WHEN traits ->> 'instant' IS NULL OR at IS NULL THEN '{}' ELSE jsonb_build_object(traits ->> 'instant', at) END
-    FROM fit
+    FROM item LEFT JOIN item base ON base.name = item.base
+    CROSS JOIN LATERAL (SELECT coalesce(item.unit, ceil(base.value::numeric / base.unit) * base.unit) AS unit) one
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN one.unit IS NULL THEN item.value ELSE to_jsonb(trim_scale(ceil(item.value::numeric / one.unit) * one.unit)) END AS value) fit
 $$;
 COMMENT ON FUNCTION dbanon_internal.suggest_params IS
 'The parameters that a method proposes, at the least multiples of a dataset''s grids that are no smaller; for a method of one instant, at that one.';
@@ -53,8 +49,13 @@ BEGIN
         CROSS JOIN LATERAL (SELECT met.traits -> 'proposed' ->> 'algorithm' AS name) alg
         CROSS JOIN LATERAL (SELECT dbanon_internal.suggest_params(about, met.traits, met.parameters, CASE WHEN known.fixes > known.subjects
             THEN floor(known.at / about.grid_s)::bigint * about.grid_s END) AS params) par
+        -- A view's name, and free.
         CROSS JOIN LATERAL (SELECT coalesce(nullif(rtrim(left(regexp_replace(regexp_replace(
-            lower(about.name COLLATE "C"), '[^a-z0-9]+', '_', 'g'), '^[^a-z]+', ''), 40), '_'), ''), 'release') || '_k' || (par.params ->> 'k') AS name) pub
+            lower(about.name COLLATE "C"), '[^a-z0-9]+', '_', 'g'), '^[^a-z]+', ''), 36), '_'), ''), 'release') || '_k' || (par.params ->> 'k') AS name) nam
+        CROSS JOIN LATERAL (
+            SELECT say.name FROM generate_series(1, 1000) nth
+            CROSS JOIN LATERAL (SELECT nam.name || CASE nth WHEN 1 THEN '' ELSE '_' || nth END AS name) say
+            WHERE NOT EXISTS (SELECT FROM dbanon.release rel WHERE rel.name = say.name AND rel.withdrawn_at IS NULL) ORDER BY nth LIMIT 1) pub
         WHERE met.traits ? 'requires' AND dbanon_internal.find_lacking(
             about, met.traits, dbanon_internal.complete_params(met.name, alg.name, par.params), '{}') IS NULL
         ORDER BY met.traits -> 'requires' ->> 'input' = 'people', met.name;

@@ -128,6 +128,13 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_record_spans IS 'For each record of a run, from the start of its first row to the end of its last.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.has_guests(run_id bigint) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce((met.traits -> 'guests')::boolean, false)
+    FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = has_guests.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.has_guests IS 'Whether members of a run for a stretch are guests, who are hidden among the others and hide nobody.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.cut_records(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -146,6 +153,7 @@ AS $$
         SELECT span.record_id, edge.at
         FROM span
         JOIN ONLY dbanon.membership mem ON mem.run_id = cut_records.run_id AND mem.record_id = span.record_id AND mem.period IS NOT NULL
+            AND NOT dbanon_internal.has_guests(cut_records.run_id)
         CROSS JOIN LATERAL (VALUES (lower(mem.period)), (upper(mem.period))) edge (at)
         WHERE span.period @> edge.at
     )
@@ -155,7 +163,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.cut_records IS 'Cuts the time of each record of a run into pieces, in each of which its members are the same.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.find_run_groups(run_id bigint) RETURNS TABLE (period tstzrange, people bigint[])
+CREATE OR REPLACE FUNCTION dbanon_internal.find_run_groups(run_id bigint) RETURNS TABLE (
+    period tstzrange, people bigint[], members integer)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
@@ -172,6 +181,7 @@ DECLARE
     run dbanon.run;
     hidden_by text;
     key bytea;
+    invites CONSTANT boolean := dbanon_internal.has_guests(run_id);
 BEGIN
     SELECT stored.* INTO STRICT run FROM ONLY dbanon.run stored WHERE stored.run_id = find_run_groups.run_id;
     SELECT met.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method met WHERE met.name = run.method;
@@ -189,9 +199,16 @@ BEGIN
                   FROM (SELECT mem.record_id, mem.period, dbanon_internal.hash_person(key, tra.subject) AS person
                         FROM ONLY dbanon.membership mem
                         LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
-                        WHERE mem.run_id = run.run_id
+                        WHERE mem.run_id = run.run_id AND NOT (invites AND mem.period IS NOT NULL)
                         ORDER BY mem.record_id, mem.period) mem  -- sorted, so that workers hash the names
                   GROUP BY mem.record_id, mem.period) who
+        ), guest AS MATERIALIZED (
+            SELECT mem.record_id, CASE WHEN count(tra.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.hash_person(key, tra.subject))
+                                       ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
+            FROM ONLY dbanon.membership mem
+            LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
+            WHERE mem.run_id = run.run_id AND invites AND mem.period IS NOT NULL
+            GROUP BY mem.record_id
         ), grouped AS MATERIALIZED (
             SELECT piece.record_id, piece.period, stay.people FROM piece JOIN stay ON stay.record_id = piece.record_id AND stay.has_all
             UNION ALL
@@ -202,10 +219,11 @@ BEGIN
             GROUP BY piece.record_id, piece.period
         )
         -- Several records may have the same members.
-        SELECT DISTINCT grouped.period, grouped.people FROM grouped
+        SELECT DISTINCT grouped.period, grouped.people || guest.people, CASE WHEN guest.people IS NOT NULL THEN cardinality(grouped.people) END
+        FROM grouped LEFT JOIN guest ON guest.record_id = grouped.record_id
         UNION ALL
         -- A piece without members and without rows says nothing; one with rows is refused.
-        SELECT piece.period, dbanon_internal.refuse_unknown_members(run.run_id)
+        SELECT piece.period, dbanon_internal.refuse_unknown_members(run.run_id), NULL
         FROM piece
         LEFT JOIN grouped ON grouped.record_id = piece.record_id AND grouped.period = piece.period
         WHERE grouped.record_id IS NULL AND EXISTS (
@@ -217,7 +235,7 @@ BEGIN
         -- People with the same region in a period are one group.
         RETURN QUERY
         SELECT clo.period, CASE WHEN count(tra.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.hash_person(key, tra.subject))
-                              ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
+                              ELSE dbanon_internal.refuse_unknown_members(run.run_id) END, NULL::integer
         FROM dbanon.cloak clo
         LEFT JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.record_id = clo.record_id
         LEFT JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
@@ -231,8 +249,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_run_groups IS
-'Finds who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending order. Raises an
-error if the method stores no groups, if a member is not in the dataset, or if a row has no member.';
+'Finds who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending
+order, and how many hide one another if guests follow them. Raises an error if the method stores no groups, if a member is not in the dataset, or if a row has no member.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_exposures(run_id bigint) RETURNS TABLE (person bigint, period tstzmultirange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
@@ -284,8 +302,8 @@ DECLARE
     alone boolean := (SELECT dbanon_internal.stands_alone(r.method, r.algorithm) FROM ONLY dbanon.run r WHERE r.run_id = store_groups.run_id);
 BEGIN
     IF NOT alone THEN
-        INSERT INTO dbanon.grouping (release_id, period, people)
-            SELECT store_groups.release_id, g.period, g.people FROM dbanon_internal.find_run_groups(store_groups.run_id) g;
+        INSERT INTO dbanon.grouping (release_id, period, people, members)
+            SELECT store_groups.release_id, g.period, g.people, g.members FROM dbanon_internal.find_run_groups(store_groups.run_id) g;
     END IF;
     INSERT INTO dbanon.exposure (release_id, person, period)
         SELECT store_groups.release_id, e.person, e.period FROM dbanon_internal.find_run_exposures(store_groups.run_id) e;

@@ -21,6 +21,14 @@ RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 
 COMMENT ON FUNCTION dbanon_internal.hash_row IS
 '64 bits of a keyed hash of a row of dbanon.grouping, exposure or asked: of its period, or content and windows, as they are sent, and its people.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.replace_person(people bigint[], person bigint, stand_in bigint, members integer) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(ele.person ORDER BY ele.nth > members, ele.person)
+    FROM unnest(array_replace(people, person, stand_in)) WITH ORDINALITY ele (person, nth)
+$$;
+COMMENT ON FUNCTION dbanon_internal.replace_person IS
+'The people of a group with another code for one of them, in ascending order again: first those who hide one another (null: all), then guests.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.make_groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT sha256(convert_to(relation, 'UTF8') || int8send(release_id) || dbanon_internal.find_dataset_key(dataset_id))
@@ -40,7 +48,7 @@ DECLARE
     asked_key CONSTANT bytea := dbanon_internal.make_groups_key('asked', release_id, dataset_id);
 BEGIN
     -- A sum depends on no order, and forgetting a person changes a few of its terms. An exclusive or would not see a row that is there twice.
-    RETURN (SELECT coalesce(sum(dbanon_internal.hash_row(grouping_key, range_send(gro.period), gro.people)), 0)
+    RETURN (SELECT coalesce(sum(dbanon_internal.hash_row(grouping_key, range_send(gro.period) || coalesce(int4send(gro.members), ''), gro.people)), 0)
             FROM ONLY dbanon.grouping gro WHERE gro.release_id = compute_groups_sum.release_id)
          + (SELECT coalesce(sum(dbanon_internal.hash_row(exposure_key, multirange_send(exp.period), ARRAY[exp.person])), 0)
             FROM ONLY dbanon.exposure exp WHERE exp.release_id = compute_groups_sum.release_id)
@@ -163,10 +171,10 @@ CREATE OR REPLACE FUNCTION dbanon_internal.guard_groups() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     query CONSTANT text := CASE TG_TABLE_NAME
-        WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
+        WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) || coalesce(int4send(s.members), '''') AS period, s.people, s.members FROM %I s'
         WHEN 'asked' THEN 'SELECT s.release_id, int8send(s.content) || coalesce(int8send(s.windows) || int8send(s.present) || int8send(s.met), '''') '
-                          'AS period, s.people FROM %I s'
-        ELSE 'SELECT s.release_id, multirange_send(s.period) AS period, ARRAY[s.person] AS people FROM %I s' END;
+                          'AS period, s.people, NULL::integer AS members FROM %I s'
+        ELSE 'SELECT s.release_id, multirange_send(s.period) AS period, ARRAY[s.person] AS people, NULL::integer AS members FROM %I s' END;
     allowed boolean := false;
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -187,9 +195,8 @@ BEGIN
             SELECT NOT EXISTS (SELECT FROM old) OR (
                 (SELECT array_agg(stand_in.person) FROM stand_in) = ARRAY[dbanon_internal.make_stand_in()]
                 AND NOT EXISTS (
-                    SELECT old.release_id, old.period, ARRAY(
-                        SELECT ele.person FROM unnest(array_replace(old.people, gone.person, dbanon_internal.make_stand_in())) ele (person)
-                        ORDER BY ele.person)
+                    SELECT old.release_id, old.period,
+                        dbanon_internal.replace_person(old.people, gone.person, dbanon_internal.make_stand_in(), old.members)
                     FROM old LEFT JOIN gone ON gone.release_id = old.release_id
                     EXCEPT ALL SELECT new.release_id, new.period, new.people FROM new)
                 AND NOT EXISTS (

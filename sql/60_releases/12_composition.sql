@@ -169,7 +169,7 @@ secret, and the time within which rows of the release count.';
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it, and does not copy four million rows once more.
 CREATE OR REPLACE FUNCTION dbanon_internal.list_memberships(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    moment bigint, person bigint, release_id bigint, group_key bigint, k bigint, same_in bigint[])
+    moment bigint, person bigint, release_id bigint, group_key bigint, k bigint, same_in bigint[], guest boolean)
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     -- At 8:30 release 1 hides Ann among Ann, Bob, Cid (k = 3), and run 2 hides Ann among Ann, Bob (k = 2). Who is in which group?
@@ -184,7 +184,7 @@ BEGIN ATOMIC
         JOIN dbanon_internal.list_compared(list_memberships.run_id, list_memberships.new_release) known ON known.release_id = com.release_id
     ), grouped AS MATERIALIZED (
         -- The key of a group is a number of 64 bits that no adversary can foresee.
-        SELECT hashint8extended(row_number() OVER (), salt.salt) AS group_key, gro.release_id, gro.period, gro.people
+        SELECT hashint8extended(row_number() OVER (), salt.salt) AS group_key, gro.release_id, gro.period, gro.people, gro.members
         FROM ONLY dbanon.grouping gro
         CROSS JOIN (SELECT hashtextextended(gen_random_uuid()::text, 0) AS salt) salt
         WHERE gro.release_id IN (SELECT com.release_id FROM comparison_period com)
@@ -192,28 +192,29 @@ BEGIN ATOMIC
         -- The very same group was published before with as great a promise, at the same time: where both are read, that promise is the old one's.
         SELECT com.moment, grouped.group_key, array_agg(twin.release_id) AS same_in
         FROM grouped
-        JOIN grouped twin ON twin.people = grouped.people AND twin.release_id <> grouped.release_id
+        JOIN grouped twin ON twin.people = grouped.people AND twin.members IS NOT DISTINCT FROM grouped.members
+            AND twin.release_id <> grouped.release_id
         JOIN comparison_period com ON com.release_id = grouped.release_id AND com.period = grouped.period AND com.promises
         JOIN comparison_period before ON before.moment = com.moment AND before.release_id = twin.release_id AND before.period = twin.period
         WHERE grouped.release_id = list_memberships.new_release AND before.secret = com.secret AND before.k >= com.k
             AND (com.snapshot IS NULL) = (before.reach = interval '0') AND (com.snapshot IS NULL OR before.period = com.period)
         GROUP BY com.moment, grouped.group_key
     )
-    SELECT gro.moment, ele.person, gro.release_id, gro.group_key, gro.k, gro.same_in
-    FROM (SELECT com.moment, com.release_id, grouped.group_key, grouped.people, CASE WHEN com.promises THEN com.k END AS k, same.same_in
+    SELECT gro.moment, ele.person, gro.release_id, gro.group_key, gro.k, gro.same_in, coalesce(ele.nth > gro.members, false)
+    FROM (SELECT com.moment, com.release_id, grouped.group_key, grouped.people, grouped.members, CASE WHEN com.promises THEN com.k END AS k, same.same_in
           FROM comparison_period com
           JOIN grouped ON grouped.release_id = com.release_id AND grouped.period = com.period
           LEFT JOIN same_group same ON same.moment = com.moment AND same.group_key = grouped.group_key
           OFFSET 0) gro  -- once a group, not once a person
-    CROSS JOIN LATERAL unnest(gro.people) ele (person)
+    CROSS JOIN LATERAL unnest(gro.people) WITH ORDINALITY ele (person, nth)
     UNION ALL
     -- Who is shown exactly is alone.
-    SELECT DISTINCT com.moment, exp.person, com.release_id, hashtextextended(exp.person::text, com.release_id), NULL::bigint, NULL::bigint[]
+    SELECT DISTINCT com.moment, exp.person, com.release_id, hashtextextended(exp.person::text, com.release_id), NULL::bigint, NULL::bigint[], false
     FROM comparison_period com JOIN ONLY dbanon.exposure exp ON exp.release_id = com.release_id AND exp.period && com.within;
 END;
 COMMENT ON FUNCTION dbanon_internal.list_memberships IS
-'Who is in which group (its key) of which release at each moment that is compared, what k is promised there, and which earlier releases have
-the very same group.';
+'Who is in which group (its key) of which release at each moment that is compared, what k is promised there, which earlier releases have
+the very same group, and whether the person is a guest of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
     comparison bigint, n bigint, shared boolean, is_repeat boolean, k_before bigint, k_now bigint, n_after bigint, breaks_now boolean,
@@ -233,11 +234,15 @@ DECLARE
     run_speaks CONSTANT integer := 2;
     run_promises CONSTANT integer := 4;  -- by the groups here, which are its own
     run_repeats CONSTANT integer := 8;  -- the very group that a release before promised, which the audience has read
+    earlier_guest CONSTANT integer := 16;
+    run_guest CONSTANT integer := 32;
+    guest CONSTANT integer := earlier_guest | run_guest;
 BEGIN
     -- How many candidates has Ann left for somebody who has read release 1 and run 2 of the example at dbanon_internal.list_memberships?
     --   in:   memberships    Ann 1a 2b    Bob 1a 2b    Cid 1a; all that was said of a person, as one number: key_after Ann, Bob = a#b, Cid = a
     --   by key_before (what 1 said, a): Ann, Bob, Cid, so n_before 3; by key_after: Ann, Bob, so n_after 2, and Cid, n_after 1
     --   out:  n 2 (Ann, Bob) n_after 2, k_now 2, k_before 3: 2 < 3 breaks_before; n 1 (Cid) n_after 1, k_before 3: breaks_before, too
+    -- A guest of a group is a candidate for nobody. For its own request, candidates are the others with its key_after, and itself.
     -- memberships to block say who is told apart by nobody; knowledge to alike count; judged compares with k; named says who they are.
     RETURN QUERY
     WITH memberships AS MATERIALIZED (
@@ -251,47 +256,57 @@ BEGIN
     ), member AS MATERIALIZED (
         -- The exclusive or of the keys of all groups of a person: equal for those who are in the same groups of the same releases. A key
         -- is of one group of one release, so no two cancel.
-        SELECT mem.moment, mem.person, bit_xor(mem.group_key) AS group_keys FROM memberships mem
+        SELECT mem.moment, mem.person, bit_xor(mem.group_key) AS group_keys,
+            bit_xor(CASE WHEN mem.guest THEN mem.group_key ELSE 0 END) AS guest_keys
+        FROM memberships mem
         WHERE EXISTS (SELECT FROM comparison com WHERE NOT com.entire)
         GROUP BY mem.moment, mem.person
     ), block AS MATERIALIZED (
         -- Of these everything said was the same, so whatever part of it an audience has read is: one of them stands for all.
-        SELECT member.moment, member.group_keys, count(*)::integer AS n, min(member.person) AS example FROM member
-        GROUP BY member.moment, member.group_keys
+        SELECT member.moment, member.group_keys, member.guest_keys, count(*)::integer AS n, min(member.person) AS example FROM member
+        GROUP BY member.moment, member.group_keys, member.guest_keys
     ), statement AS (
         SELECT stated.comparison, stated.example, stated.n, stated.group_key, CASE WHEN stated.release_id <> measure_candidates.new_release THEN stated.k END AS k,
             CASE WHEN stated.release_id <> measure_candidates.new_release THEN earlier_speaks WHEN stated.k IS NULL THEN run_speaks
-                 WHEN stated.same_in && stated.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END AS flags  -- &&: both arrays name one
-        FROM (SELECT com.comparison, com.read, mem.person AS example, 1 AS n, mem.release_id, mem.group_key, mem.k, mem.same_in
+                 WHEN stated.same_in && stated.read THEN run_speaks | run_repeats ELSE run_speaks | run_promises END  -- &&: both arrays name one
+            | CASE WHEN NOT stated.guest THEN 0 WHEN stated.release_id <> measure_candidates.new_release THEN earlier_guest ELSE run_guest END AS flags
+        FROM (SELECT com.comparison, com.read, mem.person AS example, 1 AS n, mem.release_id, mem.group_key, mem.k, mem.same_in, mem.guest
               FROM memberships mem JOIN comparison com ON com.moment = mem.moment AND com.entire
               UNION ALL
-              SELECT blo.comparison, blo.read, blo.example, blo.n, mem.release_id, mem.group_key, mem.k, mem.same_in
+              SELECT blo.comparison, blo.read, blo.example, blo.n, mem.release_id, mem.group_key, mem.k, mem.same_in, mem.guest
               FROM (SELECT com.comparison, com.read, blo.* FROM block blo
                     JOIN comparison com ON com.moment = blo.moment AND NOT com.entire OFFSET 0) blo
               JOIN memberships mem ON mem.moment = blo.moment AND mem.person = blo.example AND mem.release_id = ANY (blo.read)) stated
     ), knowledge AS MATERIALIZED (
         SELECT sta.comparison, sta.example, min(sta.n) AS n, bit_xor(sta.group_key) AS key_after,
-            bit_xor(CASE WHEN sta.flags = earlier_speaks THEN sta.group_key ELSE 0 END) AS key_before, max(sta.k) AS k_before,
+            bit_xor(CASE WHEN sta.flags & earlier_speaks <> 0 THEN sta.group_key ELSE 0 END) AS key_before, max(sta.k) AS k_before,
             bit_or(sta.flags) AS flags
         FROM statement sta GROUP BY sta.comparison, sta.example
-    ), class AS NOT MATERIALIZED (
+    ), member_class AS NOT MATERIALIZED (
         -- People of whom a release says nothing are candidates for one another, and for nobody of whom it speaks. Who has the same
         -- key_after has the same key_before and flags, so min() gives these: few columns to tell classes by keep the table of them small.
         SELECT kno.comparison, kno.key_after, min(kno.key_before) AS key_before, min(kno.flags) AS flags, max(kno.k_before) AS k_before, sum(kno.n) AS size,
             min(kno.example) AS example
-        FROM knowledge kno GROUP BY kno.comparison, kno.key_after
+        FROM knowledge kno WHERE kno.flags & guest = 0 GROUP BY kno.comparison, kno.key_after
+    ), class AS NOT MATERIALIZED (
+        SELECT own.*, own.size AS people FROM member_class own
+        UNION ALL
+        SELECT kno.comparison, kno.key_after, min(kno.key_before), kno.flags, max(kno.k_before), 1 + coalesce(min(own.size), 0), min(kno.example), sum(kno.n)
+        FROM knowledge kno LEFT JOIN member_class own ON own.comparison = kno.comparison AND own.key_after = kno.key_after
+        WHERE kno.flags & guest <> 0 GROUP BY kno.comparison, kno.key_after, kno.flags
     ), alike AS MATERIALIZED (
         -- Classes that came of one by what the run says, and are of the same size, are judged alike: one row for all of them.
-        SELECT class.comparison, class.key_before, class.flags, class.size AS n_after, max(class.k_before) AS k_before, sum(class.size)::bigint AS n,
+        SELECT class.comparison, class.key_before, class.flags, class.size AS n_after, max(class.k_before) AS k_before, sum(class.people)::bigint AS n,
             min(class.example) AS example
         FROM class GROUP BY class.comparison, class.key_before, class.flags, class.size
     ), earlier AS (
-        SELECT alike.comparison, alike.key_before, sum(alike.n)::bigint AS n FROM alike GROUP BY alike.comparison, alike.key_before
+        SELECT alike.comparison, alike.key_before, coalesce(sum(alike.n) FILTER (WHERE alike.flags & earlier_guest = 0), 0)::bigint AS n
+        FROM alike GROUP BY alike.comparison, alike.key_before
     ), judged AS MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
         SELECT cla.*, coalesce(cla.n_after < cla.k_now, false) AS breaks_now,
             coalesce(cla.n_after < cla.k_before AND cla.n_after < cla.n_before, false) AS breaks_before
-        FROM (SELECT alike.*, earlier.n AS n_before, CASE WHEN alike.flags & run_promises <> 0 THEN (
+        FROM (SELECT alike.*, earlier.n + (alike.flags & earlier_guest) / earlier_guest AS n_before, CASE WHEN alike.flags & run_promises <> 0 THEN (
                           SELECT known.k FROM dbanon_internal.list_compared(measure_candidates.run_id, measure_candidates.new_release) known
                           WHERE known.release_id = measure_candidates.new_release) END AS k_now
               FROM alike JOIN earlier ON earlier.comparison = alike.comparison AND earlier.key_before = alike.key_before) cla
@@ -302,8 +317,9 @@ BEGIN
         JOIN class ON class.comparison = judged.comparison AND class.key_before = judged.key_before AND class.flags = judged.flags
             AND class.size = judged.n_after
         JOIN knowledge kno ON kno.comparison = class.comparison AND kno.key_after = class.key_after
+            AND kno.flags & guest = class.flags & guest
         LEFT JOIN (SELECT com.comparison, member.person, block.example
-                   FROM block JOIN member ON member.moment = block.moment AND member.group_keys = block.group_keys
+                   FROM block JOIN member ON member.moment = block.moment AND member.group_keys = block.group_keys AND member.guest_keys = block.guest_keys
                    JOIN comparison com ON com.moment = block.moment AND NOT com.entire) mem
             ON mem.comparison = kno.comparison AND mem.example = kno.example
         WHERE measure_candidates.name_people AND (judged.breaks_now OR judged.breaks_before)

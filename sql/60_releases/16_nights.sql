@@ -14,39 +14,47 @@ BEGIN
     -- Each table is read once, and by itself: joined to a series of regions, an index on them would be read anew for each record.
     WITH run AS MATERIALIZED (
         SELECT run.run_id, run.dataset_id, lower(dbanon_internal.find_run_span(run.run_id)) AS since,
-            dbanon_internal.find_dataset_key(run.dataset_id) AS key,
+            dbanon_internal.find_dataset_key(run.dataset_id) AS key, dbanon_internal.has_guests(run.run_id) AS invites,
             (run.params ->> (met.traits ->> 'every'))::numeric * (run.params ->> (met.traits ->> 'window'))::numeric AS window_s
         FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method AND met.traits -> 'joins' ? 'requests'
         WHERE run.run_id = store_requests.run_id
     ), time AS MATERIALIZED (
-        SELECT per.period_no, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no
+        SELECT per.period_no, per.period, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no
         FROM run JOIN ONLY dbanon.period per ON per.run_id = run.run_id
     ), cell AS MATERIALIZED (
-        SELECT reg.region_no, reg.crowd, reg.extra -> 'requests' AS requests FROM ONLY dbanon.region reg WHERE reg.run_id = store_requests.run_id
+        SELECT reg.region_no, reg.subjects, reg.extra -> 'requests' AS requests FROM ONLY dbanon.region reg WHERE reg.run_id = store_requests.run_id
     ), part AS MATERIALIZED (
         SELECT rec.record_id, rec.periods, rec.regions FROM ONLY dbanon.record rec WHERE rec.run_id = store_requests.run_id
     ), present AS MATERIALIZED (
         -- A record has its people for a whole window, and they are in no other one then.
-        SELECT time.window_no, sum(cell.crowd) AS people
+        SELECT time.window_no, sum(cell.subjects) AS people
         FROM part JOIN cell ON cell.region_no = part.regions[1] JOIN time ON time.period_no = part.periods[1] GROUP BY time.window_no
-    ), stated AS MATERIALIZED (
-        SELECT DISTINCT part.record_id, time.window_no, req.value::text AS content
-        FROM part CROSS JOIN LATERAL unnest(part.periods, part.regions) ele (period_no, region_no)
+    ), shown AS MATERIALIZED (
+        SELECT DISTINCT part.record_id, time.window_no, req.value::text AS content, CASE WHEN run.invites THEN time.period END AS period
+        FROM run CROSS JOIN part CROSS JOIN LATERAL unnest(part.periods, part.regions) ele (period_no, region_no)
         JOIN cell ON cell.region_no = ele.region_no AND cell.requests IS NOT NULL
         JOIN time ON time.period_no = ele.period_no
         CROSS JOIN LATERAL jsonb_array_elements(cell.requests) req
+    ), stated AS MATERIALIZED (
+        SELECT DISTINCT shown.record_id, shown.window_no, shown.content FROM shown
     ), sent AS (
         SELECT one.content, count(*) AS windows, sum(present.people) AS present
         FROM (SELECT DISTINCT stated.content, stated.window_no FROM stated) one JOIN present ON present.window_no = one.window_no GROUP BY one.content
     ), member AS MATERIALIZED (
-        SELECT DISTINCT mem.record_id, dbanon_internal.hash_person(run.key, tra.subject) AS person
+        SELECT DISTINCT mem.record_id, CASE WHEN run.invites THEN mem.period END AS period, dbanon_internal.hash_person(run.key, tra.subject) AS person
         FROM run
         JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id
         JOIN (SELECT DISTINCT stated.record_id FROM stated) asking ON asking.record_id = mem.record_id
         JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
     ), met AS (
-        SELECT stated.content, member.person, count(*) AS windows
-        FROM stated JOIN member ON member.record_id = stated.record_id GROUP BY stated.content, member.person
+        -- A guest counts where it was there when the content was sent.
+        SELECT was.content, was.person, count(*) AS windows
+        FROM (SELECT stated.content, member.person FROM stated JOIN member ON member.record_id = stated.record_id AND member.period IS NULL
+              UNION ALL
+              SELECT one.content, one.person
+              FROM (SELECT DISTINCT shown.content, shown.window_no, member.person
+                    FROM shown JOIN member ON member.record_id = shown.record_id AND member.period && shown.period) one) was
+        GROUP BY was.content, was.person
     )
     INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
         SELECT store_requests.release_id, dbanon_internal.hash_person(run.key, sent.content), sent.windows, sent.present, met.windows,

@@ -35,14 +35,14 @@ CROSS JOIN LATERAL jsonb_array_elements(met.parameters) WITH ORDINALITY AS par (
 ORDER BY met.name, par.ord;
 
 CREATE OR REPLACE VIEW dbanon.releases AS
-SELECT l.release_id, l.name, l.withdrawn_at IS NULL AS live, l.run_id, d.name AS dataset, r.method, r.algorithm,
-    CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k,
-    l.rows, l.published_at, l.published_by, l.withdrawn_at, l.withdrawn_by, l.overlap, l.overlap_reason, l.readers, l.bounds,
-    l.percent_left_out, round((r.metrics ->> 'longer_side_50_m')::numeric) AS longer_side_m,
+SELECT rel.release_id, rel.name, rel.withdrawn_at IS NULL AS live, rel.run_id, dat.name AS dataset, run.method, run.algorithm,
+    CASE jsonb_typeof(run.params -> 'k') WHEN 'number' THEN (run.params -> 'k')::integer END AS k,
+    rel.rows, rel.published_at, rel.published_by, rel.withdrawn_at, rel.withdrawn_by, rel.overlap, rel.overlap_reason, rel.readers, rel.bounds,
+    rel.percent_left_out, round((run.metrics ->> 'longer_side_50_m')::numeric) AS longer_side_m,
     -- Of the last evaluation, in squares of 2 km or nearly, at a moment where rows hold at one.
     (SELECT round(eva.value::numeric, 2) FROM dbanon.evaluations eva
-     WHERE eva.run_id = l.run_id AND eva.name = 'count_error' AND eva.value IS NOT NULL
+     WHERE eva.run_id = rel.run_id AND eva.name = 'count_error' AND eva.value IS NOT NULL
      ORDER BY eva.evaluation_id DESC, abs(eva.side_m - 2000), eva.asked LIMIT 1) AS count_error
-FROM dbanon.release l
-LEFT JOIN dbanon.run r ON r.run_id = l.run_id
-LEFT JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id;
+FROM dbanon.release rel
+LEFT JOIN dbanon.run run ON run.run_id = rel.run_id
+LEFT JOIN dbanon.dataset dat ON dat.dataset_id = run.dataset_id;

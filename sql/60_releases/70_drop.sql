@@ -167,9 +167,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_
         WHERE dat.dataset_id = erase_subject.dataset_id
             AND cardinality(dbanon_internal.list_other_datasets(erase_subject.dataset_id, erase_subject.subject)) = 0
     ), grouping_ AS (
-        -- In ascending order again, as all are.
-        UPDATE dbanon.grouping gro
-            SET people = ARRAY(SELECT ele FROM unnest(array_replace(gro.people, erase_subject.person, stand_in)) ele ORDER BY ele)
+        UPDATE dbanon.grouping gro SET people = dbanon_internal.replace_person(gro.people, erase_subject.person, stand_in, gro.members)
             WHERE erase_subject.person = ANY (gro.people) AND gro.release_id IN (SELECT released.release_id FROM released) RETURNING 1
     ), asked AS (
         UPDATE dbanon.asked ask

@@ -269,7 +269,6 @@ CREATE OR REPLACE FUNCTION dbanon_internal.demand_job_needs(job dbanon.job, chec
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     about dbanon.dataset;
-    -- What comes each night need not be there yet.
     given CONSTANT text[] := ARRAY(SELECT ele.value ->> 'kind' FROM jsonb_array_elements(job.further) ele)
         || ARRAY['people', CASE WHEN job.allow_no_requests THEN 'requests' ELSE '' END];
 BEGIN

@@ -111,7 +111,8 @@ BEGIN
     EXECUTE format($query$
         -- Boxes alone choose the rows: the planner would take exact comparison for so dear that it looked into all indexes to spare some.
         WITH hit AS MATERIALIZED (
-            SELECT clo.record_id, clo.subjects, clo.region, published.covered_share($1, clo.region) AS share,
+            -- Guests, who are in no crowd, may be absent.
+            SELECT clo.record_id, clo.subjects, least(clo.crowd, clo.subjects) AS present, clo.region, published.covered_share($1, clo.region) AS share,
                 CASE WHEN $4 = 'instant' OR clo.period <@ $2 THEN 1
                      ELSE extract(epoch FROM upper(clo.period * $2) - lower(clo.period * $2))
                          / extract(epoch FROM clo.valid_to - clo.valid_from) END AS within,
@@ -120,8 +121,8 @@ BEGIN
             WHERE clo.valid_from BETWEEN $5 AND upper($2) AND clo.period && $2 AND clo.region OPERATOR(@postgis@.&&) $1
         ), person AS (
             -- Each record counts once, by the row that says most.
-            SELECT max(hit.phase) AS phase, max(hit.subjects) FILTER (WHERE hit.share = 1 AND hit.within = 1) AS surely,
-                max(hit.subjects * hit.share * hit.within) AS expectedly,
+            SELECT max(hit.phase) AS phase, max(hit.present) FILTER (WHERE hit.share = 1 AND hit.within = 1) AS surely,
+                max((hit.present + (hit.subjects - hit.present) * ($3).guest_presence) * hit.share * hit.within) AS expectedly,
                 max(hit.subjects) AS possibly
             FROM hit WHERE hit.share > 0 OR @postgis@.ST_Intersects($1, hit.region) GROUP BY hit.record_id
         ), people AS (

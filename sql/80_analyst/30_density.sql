@@ -28,8 +28,8 @@ DECLARE
     -- Over instants all is summed; of records that hold at some time each counts once in a square, and surely those of one phase.
     person CONSTANT text := CASE about.holds
         WHEN 'instant' THEN '
-            SELECT load.hour, piece.i, piece.j, CASE WHEN piece.covered THEN load.people END AS surely,
-                load.people * piece.share AS expectedly, load.people AS possibly
+            SELECT load.hour, piece.i, piece.j, CASE WHEN piece.covered THEN load.present END AS surely,
+                (load.present + (load.people - load.present) * ($6).guest_presence) * piece.share AS expectedly, load.people AS possibly
             FROM load JOIN piece ON piece.shape = load.shape'
         ELSE '
             SELECT phase.hour, phase.i, phase.j, max(phase.surely) FILTER (WHERE phase.phase IS NOT NULL) AS surely,
@@ -68,7 +68,7 @@ BEGIN
                   WHERE tstzrange(hour, hour + interval '1 hour') && $1
                   UNION ALL SELECT NULL, $1 WHERE NOT $5 AND NOT isempty($1)) cut
         ), hit AS MATERIALIZED (
-            SELECT bucket.hour, clo.record_id, clo.subjects, clo.region, $3 = 'instant' OR clo.period <@ bucket.part AS whole,
+            SELECT bucket.hour, clo.record_id, clo.subjects, least(clo.crowd, clo.subjects) AS present, clo.region, $3 = 'instant' OR clo.period <@ bucket.part AS whole,
                 CASE WHEN $3 = 'some time' THEN published.phase_of($6, clo.valid_from, clo.valid_to) END AS phase,
                 -- The share of the instants at which a row holds; each record's one split over its rows where it holds at some time.
                 CASE WHEN $3 = 'instant' THEN
@@ -102,7 +102,7 @@ BEGIN
             WHERE NOT shape.plain AND @postgis@.ST_Intersects(shape.region, cell.square)
         ), load AS (
             SELECT hit.hour, shape.shape, CASE WHEN $3 = 'some time' THEN hit.record_id END AS record_id, bool_or(hit.whole) AS whole,
-                max(hit.phase) AS phase, sum(hit.subjects * hit.weight) AS people, max(hit.subjects)::float8 AS subjects
+                max(hit.phase) AS phase, sum(hit.subjects * hit.weight) AS people, sum(hit.present * hit.weight) AS present, max(hit.subjects)::float8 AS subjects
             FROM hit JOIN shape ON shape.region OPERATOR(@postgis@.=) hit.region GROUP BY hit.hour, shape.shape, 3
         ), person AS (%2$s
         )

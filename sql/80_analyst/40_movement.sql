@@ -51,8 +51,8 @@ BEGIN
         WITH zone AS MATERIALIZED (
             SELECT zone.id, zone.area FROM unnest($2, $3) zone (id, area)
         ), seen AS (
-            SELECT clo.record_id, clo.region, clo.subjects, clo.valid_from, clo.valid_to,
-                $4 = 'instant' OR clo.period <@ $1 AS whole,
+            SELECT clo.record_id, clo.region, least(clo.crowd, clo.subjects) AS present, greatest(clo.subjects - clo.crowd, 0) AS guests,
+                clo.valid_from, clo.valid_to, $4 = 'instant' OR clo.period <@ $1 AS whole,
                 row_number() OVER (PARTITION BY clo.record_id ORDER BY clo.seq) AS ahead,
                 row_number() OVER (PARTITION BY clo.record_id ORDER BY clo.seq DESC) AS behind
             FROM %s clo WHERE clo.valid_from BETWEEN $6 AND upper($1) AND clo.period && $1
@@ -71,18 +71,25 @@ BEGIN
             WHERE ranked.behind <= coalesce(ranked.last_whole, ranked.behind)
         ), met AS (
             SELECT can.first, can.record_id, zone.id, max(published.phase_of($5, can.valid_from, can.valid_to)) AS phase,
-                max(can.subjects) AS subjects,
+                max(can.present) AS present, max(can.guests) AS guests,
                 bool_and(can.first_whole IS NOT NULL AND cov.covered) AND count(*) = max(can.candidates) AS surely,
                 sum(published.covered_share(zone.area, can.region)) / max(can.candidates) AS share
             FROM candidate can JOIN zone ON @postgis@.ST_Intersects(zone.area, can.region)
             CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers(zone.area, can.region) AS covered) cov
             GROUP BY can.first, can.record_id, zone.id
+        ), stay AS MATERIALIZED (
+            -- A guest may come in any row and go in any later one.
+            SELECT ran.record_id, zone.id, min(ran.ahead) AS first, max(ran.ahead) AS last, max(ran.guests) AS guests
+            FROM ranked ran JOIN zone ON @postgis@.ST_Intersects(zone.area, ran.region) WHERE ran.guests > 0 GROUP BY ran.record_id, zone.id
         ), people AS (
             SELECT orig.id AS origin, dest.id AS destination, greatest(orig.phase, dest.phase) AS phase,
-                sum(orig.subjects) FILTER (WHERE orig.surely AND dest.surely) AS surely,
-                sum(orig.subjects * orig.share * dest.share) AS expectedly, sum(orig.subjects) AS possibly
+                sum(orig.present) FILTER (WHERE orig.surely AND dest.surely) AS surely,
+                sum((orig.present + orig.guests * ($5).guest_presence) * orig.share * dest.share) AS expectedly, sum(orig.present) AS possibly
             FROM met orig JOIN met dest ON dest.record_id = orig.record_id
             WHERE orig.first AND NOT dest.first GROUP BY orig.id, dest.id, 3
+            UNION ALL
+            SELECT orig.id, dest.id, NULL, NULL, 0, sum(orig.guests)
+            FROM stay orig JOIN stay dest ON dest.record_id = orig.record_id AND dest.last >= orig.first GROUP BY orig.id, dest.id
         )
         SELECT people.origin, people.destination, coalesce(max(people.surely) FILTER (WHERE people.phase IS NOT NULL), 0)::bigint,
             max(people.expectedly)::float8, sum(people.possibly)::bigint
@@ -168,20 +175,25 @@ BEGIN
                 FROM part CROSS JOIN LATERAL @postgis@.ST_DumpPoints(part.geom) point WINDOW w AS (PARTITION BY part.part ORDER BY point.path)) edge
             WHERE edge.dx <> 0 OR edge.dy <> 0
         ), seen AS (
-            SELECT clo.record_id, clo.subjects, clo.region, clo.valid_from, clo.valid_to,
-                $3 = 'instant' OR clo.period <@ $1 AS whole,
+            SELECT clo.record_id, least(clo.crowd, clo.subjects) AS people, greatest(clo.subjects - clo.crowd, 0) AS guests, clo.region, clo.valid_from,
+                clo.valid_to, $3 = 'instant' OR clo.period <@ $1 AS whole,
                 -- Several positions in one row: at some time of it, or at successive instants that were joined.
                 $3 = 'some time' OR extract(epoch FROM clo.valid_to - clo.valid_from) > $5 AS several,
                 lead(clo.region) OVER w AS next_region, lead($3 = 'instant' OR clo.period <@ $1) OVER w AS next_whole
             FROM %s clo WHERE clo.valid_from BETWEEN $6 AND upper($1) AND clo.period && $1 WINDOW w AS (PARTITION BY clo.record_id ORDER BY clo.seq)
         ), move AS (
-            SELECT seen.record_id, seen.valid_from, seen.valid_to, seen.subjects, seen.region AS a, seen.next_region AS b,
+            SELECT seen.record_id, seen.valid_from, seen.valid_to, false AS of_guests, seen.people, seen.region AS a, seen.next_region AS b,
                 seen.whole AND seen.next_whole AS whole
             FROM seen WHERE seen.next_region IS NOT NULL
             UNION ALL
-            SELECT seen.record_id, seen.valid_from, seen.valid_to, seen.subjects, seen.region, seen.region, false FROM seen WHERE seen.several
+            SELECT seen.record_id, seen.valid_from, seen.valid_to, false, seen.people, seen.region, seen.region, false FROM seen WHERE seen.several
+            UNION ALL
+            -- The next position of a guest may be in any later row: all of its ways are in the hull of all rows.
+            SELECT seen.record_id, min(seen.valid_from), max(seen.valid_to), true, max(seen.guests), @postgis@.ST_Collect(seen.region),
+                @postgis@.ST_Collect(seen.region), false
+            FROM seen WHERE seen.guests > 0 GROUP BY seen.record_id HAVING count(*) > 1 OR bool_or(seen.several)
         ), near AS MATERIALIZED (
-            SELECT row_number() OVER () AS move, move.record_id, published.phase_of($4, move.valid_from, move.valid_to) AS phase, move.subjects,
+            SELECT row_number() OVER () AS move, move.record_id, published.phase_of($4, move.valid_from, move.valid_to) AS phase, move.of_guests, move.people,
                 move.whole, area.hull,
                 @postgis@.ST_ConvexHull(move.a) AS a, @postgis@.ST_ConvexHull(move.b) AS b
             FROM move CROSS JOIN LATERAL (SELECT @postgis@.ST_ConvexHull(@postgis@.ST_Collect(move.a, move.b)) AS hull) area
@@ -226,15 +238,15 @@ BEGIN
         ), certain AS (
             SELECT net.move, bool_or(net.net > 0) AS rightwards, bool_or(net.net < 0) AS leftwards FROM net GROUP BY net.move
         ), person AS (
-            SELECT max(near.phase) AS phase, way.direction, max(near.subjects) AS subjects,
+            SELECT max(near.phase) AS phase, way.direction, max(near.people) AS people,
                 bool_or(CASE way.direction WHEN 'left to right' THEN certain.rightwards ELSE certain.leftwards END) AS surely,
                 bool_or(CASE way.direction WHEN 'left to right' THEN possible.rightwards ELSE possible.leftwards END) AS possibly
             FROM near LEFT JOIN possible ON possible.move = near.move LEFT JOIN certain ON certain.move = near.move
             CROSS JOIN unnest(ARRAY['left to right', 'right to left']) way (direction)
-            GROUP BY way.direction, near.record_id
+            GROUP BY way.direction, near.record_id, near.of_guests
         ), people AS (
-            SELECT person.direction, person.phase, sum(person.subjects) FILTER (WHERE person.surely) AS surely,
-                sum(person.subjects) FILTER (WHERE person.possibly) AS possibly
+            SELECT person.direction, person.phase, sum(person.people) FILTER (WHERE person.surely) AS surely,
+                sum(person.people) FILTER (WHERE person.possibly) AS possibly
             FROM person GROUP BY person.direction, person.phase
         )
         SELECT way.direction, coalesce(max(people.surely) FILTER (WHERE people.phase IS NOT NULL), 0)::bigint,
@@ -280,7 +292,7 @@ BEGIN
             SELECT DISTINCT clo.record_id FROM %1$s clo
             WHERE clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2 AND clo.region OPERATOR(@postgis@.&&) $1
         ), seen AS MATERIALIZED (
-            SELECT clo.record_id, clo.subjects, clo.region,
+            SELECT clo.record_id, least(clo.crowd, clo.subjects) AS subjects, clo.region,
                 round(extract(epoch FROM upper(clo.period * $2) - lower(clo.period * $2)) / $3)::bigint AS instants,
                 CASE WHEN clo.region OPERATOR(@postgis@.&&) $1 THEN published.covered_share($1, clo.region) ELSE 0 END AS share
             FROM %1$s clo WHERE clo.record_id IN (SELECT found.record_id FROM found) AND clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2
@@ -313,7 +325,7 @@ Arguments:
 - during: a span. Default: all of the release.
 Returns: one row a record.
 - record_id: the record.
-- subjects: the people it stands for. The counts hold for each of them.
+- subjects: the people it stands for, without guests, of whom nothing is said. The counts hold for each of them.
 - instants: how many instants of the record are in the span, step_s apart.
 - surely: at how many of them the person was inside for certain.
 - expectedly: at how many of them, if people were spread evenly over their regions, which is an assumption.

@@ -10,7 +10,8 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
         ARRAY[lower(spa.span)], ARRAY[upper(spa.span)],
         -- Of all stored periods: one that no row has makes answers slower, and no other.
         (SELECT max(extract(epoch FROM upper(per.period) - lower(per.period)))::double precision FROM ONLY dbanon.period per
-         WHERE per.run_id = run.run_id)
+         WHERE per.run_id = run.run_id),
+        coalesce((run.metrics ->> 'guest_presence')::double precision, 0)
     FROM ONLY dbanon.run run
     JOIN ONLY dbanon.method met ON met.name = run.method
     JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id

@@ -12,6 +12,7 @@ from tests.acceptance import workers
 from tests.acceptance.commands import call, demand_done, read_json
 from tests.db.methods import require_requests
 from tests.facts import demand_refused
+from tests.hints import tries
 
 pytestmark = pytest.mark.db
 START_S = 1_212_566_400
@@ -40,7 +41,7 @@ def take_command(shown: str, method: str) -> list[str]:
         ('"Fleet 2026"."Trip Log"', (7, 37), "fleet_2026_trip_log_k5"),
         ("2026", (120, 0.1), "release_k5"),
         ("select", (900, 250), "select_k5"),
-        ("it's" + 20 * " long", (60, 1), "it_s" + 7 * "_long" + "_k5"),
+        ("it's" + 20 * " long", (60, 1), "it_s" + 6 * "_long" + "_l_k5"),
     ],
 )
 def test_what_is_proposed_runs_as_printed(
@@ -56,10 +57,12 @@ def test_what_is_proposed_runs_as_printed(
     params = proposed["params"]
     assert (proposed["method"], proposed["algorithm"], params["k"]) == ("kte", "k-merge", 5)
     assert (params.get("grid_s", 60) % grid_s, params.get("grid_s", 60) - 60 < grid_s) == (0, True)
+    assert params["window_s"] >= 1800 > params["window_s"] - params.get("grid_s", 60)
     assert math.isclose(math.remainder(params.get("grid_m", 100), grid_m), 0, abs_tol=1e-9)
     demand_done(call(database, *take_command(shown, "kte")))
     with open_database(database) as opened:
         assert [row["name"] for row in opened.releases()] == [release]
+        assert opened.choose(name)[0].publish_as == f"{release}_2"
         opened.unpublish(release)
     with workers.keep_up(database, tmp_path / "log"), psycopg.connect(database, autocommit=True) as connection:
         workers.wait_until(lambda: workers.count_workers(database) == 1)
@@ -92,9 +95,23 @@ def test_what_each_method_costs_is_measured_on_a_sample_if_it_suffices(database:
         )
 
 
+def test_a_sweep_of_what_promises_nothing_is_refused(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        require_requests(owner)
+    load(database, tmp_path / "fixes.csv", "d")
+    words = ("sweep", "tp-aware", "--dataset", "d", "-p", "k=2,5", "--sample", "10")
+    demand_refused(call(database, *words), 3, "'d'", "no requests", "--allow-no-requests")
+    demand_done(call(database, *words, "--allow-no-requests"))
+
+
+@tries("Name a method, or add --choose")
 def test_a_plan_is_of_one_method_or_of_the_choice(database: str, tmp_path: Path) -> None:
     load(database, tmp_path / "fixes.csv", "alone", people=1)
     demand_refused(call(database, "plan", "--choose", "--dataset", "alone"), 3, "'alone'", "1 person", "0 requests")
-    demand_refused(call(database, "plan", "--dataset", "alone"), 2, "--choose")
+    load(database, tmp_path / "fixes.csv", "two", people=2)
+    words = ("plan", "--dataset", "two")
+    demand_refused(call(database, *words), 2, "--choose")
+    for added in ("--choose", "kte"):
+        demand_done(call(database, *words, added))
     demand_refused(call(database, "plan", "kte", "--choose", "--dataset", "alone"), 2, "--choose")
     demand_refused(call(database, "plan", "--choose", "--dataset", "nothing"), 2, "'nothing'", "'alone'")

@@ -42,3 +42,36 @@ def test_every_algorithm_publishes_groups_of_k_that_withstand_the_adversary(
         ).fetchone()
     assert (rows, asked) == (told["rows_published"], True)
     assert least == told["metrics"]["smallest_crowd"] >= K
+
+
+def test_guests_are_published_beside_k_others_and_not_where_requests_explain_presence(
+    database: str, login: Callable[[str], str]
+) -> None:
+    words = ("-p", f"k={K}", "-p", "instants=10", "--json")
+    with psycopg.connect(database, autocommit=True) as admin:
+        told = json.loads(demand_done(call(database, "run", "tp-aware", "--dataset", "town", *words)).stdout)
+        suppressed, metrics, notices = read_run(admin, told)
+        assert (told["status"], suppressed["guests"], metrics["guests"] > 0, notices) == ("verified", "on", True, False)
+        rows = "SELECT bool_or(subjects > crowd), min(crowd) >= %s FROM dbanon.cloak WHERE run_id = %s"
+        assert admin.execute(rows, [K, told["run_id"]]).fetchone() == (True, True)
+        stays = "SELECT count(*) FROM dbanon.membership WHERE run_id = %s AND period IS NOT NULL"
+        assert admin.execute(stays, [told["run_id"]]).fetchone()[0] >= metrics["guests"]
+        # A log of requests alone is like call records: people are there because they ask.
+        admin.execute("DELETE FROM dbanon.request")
+        admin.execute(
+            "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT dataset_id, subject, t, '{\"poi\": 1}'"
+            " FROM dbanon.fix"
+        )
+        admin.execute("UPDATE dbanon.dataset SET revision = revision + 1")
+        told = json.loads(demand_done(call(database, "run", "tp-aware", "--dataset", "town", *words)).stdout)
+        suppressed, metrics, notices = read_run(admin, told)
+        assert (told["status"], metrics["guests"], notices) == ("verified", 0, True)
+        assert suppressed["guests"] != "on"
+
+
+def read_run(admin: psycopg.Connection, told: dict) -> tuple[dict, dict, bool]:
+    """What a run stored, and whether it says that guests were not let in."""
+    query = "SELECT suppressed, metrics FROM dbanon.run WHERE run_id = %s"
+    figures = "SELECT (figures ->> 'guests_refused')::int = 1 FROM dbanon.verification WHERE run_id = %s"
+    run = told["run_id"]
+    return *admin.execute(query, [run]).fetchone(), admin.execute(figures, [run]).fetchone()[0]

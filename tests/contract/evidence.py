@@ -103,8 +103,9 @@ def verify_cloaks(family, algorithm, params, data, cloaks, *, given=None):
     """Judge cloaks as a verification does: by the attack, then by the clauses of core."""
     verdict = attack_cloaks(family, algorithm, params, data, cloaks, given=given)
     return overlapping_records.add_clauses(
-        verdict, store_cloaks(family, algorithm, params, data, cloaks), counts_days=family.has_days
-    )
+        verdict, store_cloaks(family, algorithm, params, data, cloaks), counts_days=family.has_days,
+        has_guests=family.has_guests,
+    )  # fmt: skip
 
 
 def store_cloaks(family, algorithm, params, data, cloaks):

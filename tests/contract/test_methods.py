@@ -90,7 +90,7 @@ def test_the_entry_of_a_family_says_what_core_functions_ask(family):
     assert family.hidden_by in ("record", "region")
     assert {*family.reads, *family.joins} <= {"requests", "sites", "quasi_identifiers", "cells"}
     assert not (family.has_days and family.window)
-    named = (family.instant, family.oldest, family.every, family.window)
+    named = (family.instant, family.oldest, family.every, family.window, *(one.window for one in family.algorithms))
     asked = {*family.begins, *filter(None, named), "k", "since", "until"}
     assert asked <= {item.name for item in dataclasses.fields(family.parameters)}
     counted = {name: told for name, told in family.notices.items() if name != "left_out"}

@@ -172,9 +172,11 @@ def _leave_out(records: Iterable[Record], person: int) -> tuple[Record, ...]:
     """Leave a person out of records; none where one would hide its owner among nobody."""
     gone = frozenset({person})
     left = tuple(
-        replace(record, members=record.members - gone, hidden_among=record.hidden_among - gone)
+        replace(
+            record, members=record.members - gone, hidden_among=record.hidden_among - gone, guests=record.guests - gone
+        )
         for record in records
-        if record.members - gone
+        if record.members - record.guests - gone
     )
     return () if any(bool(old.hidden_among) and not old.hidden_among - gone for old in records) else left
 
@@ -183,7 +185,7 @@ def _rename_member(record: Record, person: int) -> Record:
     def of(people: People) -> People:
         return people - {person} | {STAND_IN + person} if person in people else people
 
-    return replace(record, members=of(record.members), hidden_among=of(record.hidden_among))
+    return replace(record, members=of(record.members), hidden_among=of(record.hidden_among), guests=of(record.guests))
 
 
 def find_copied(history: History) -> People:
@@ -255,7 +257,11 @@ def _draw_release(draw: Random, world: World) -> Release:
     dataset = world.datasets[number]
     records = [
         replace(
-            r, **{key: frozenset(world.name(p, number) for p in getattr(r, key)) for key in ("members", "hidden_among")}
+            r,
+            **{
+                key: frozenset(world.name(p, number) for p in getattr(r, key))
+                for key in ("members", "hidden_among", "guests")
+            },
         )
         for r in records
     ]
@@ -295,6 +301,18 @@ def _draw_bundles(draw: Random, world: World, k: int) -> list[Record]:
     if draw.random() < 0.4 and last < world.moments:
         windows.append((draw.randrange(last, world.moments), world.moments))
     return [Record(group, _draw_rows(draw, *window)) for window in windows for group in _draw_groups(draw, world, k)]
+
+
+def _draw_with_guests(draw: Random, world: World, k: int) -> list[Record]:
+    """Bundles, of which some have people as guests who are in no other bundle of the window."""
+    records = _draw_bundles(draw, world, k)
+    inviting = Random(f"guests {records}")  # other draws stay as they are
+    for place, record in enumerate(records):
+        near = [other for other in records if other.first < record.last and record.first < other.last]
+        out = sorted(set(world.people).difference(*(other.members for other in near)))
+        guests = frozenset(person for person in out if inviting.random() < 0.5)
+        records[place] = replace(record, members=record.members | guests, guests=guests)
+    return records
 
 
 def _draw_merged(draw: Random, world: World, k: int) -> list[Record]:
@@ -366,7 +384,7 @@ def _draw_objects(draw: Random, world: World, k: int) -> list[Record]:
 
 
 _DRAWN = {
-    "bundles": _draw_bundles, "merged": _draw_merged, "windows": _draw_windows, "sites": _draw_sites,
+    "bundles": _draw_with_guests, "merged": _draw_merged, "windows": _draw_windows, "sites": _draw_sites,
         "stays": _draw_stays, "sets": _draw_sets,
         "objects": _draw_objects,
     "cells": _draw_merged,

@@ -23,11 +23,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Record:
-    """What is published of some people, with the hiding sets it has where people are hidden by such sets."""
+    """What is published of some people, with the hiding sets it has where people are hidden by such sets.
+
+    Some of the members may be guests, who hide nobody.
+    """
 
     members: frozenset[Person]
     rows: tuple[Row, ...]
     hidden_among: frozenset[Person] = frozenset()
+    guests: frozenset[Person] = frozenset()
 
     @property
     def first(self) -> int:
@@ -40,11 +44,20 @@ class Record:
 
 @dataclass(frozen=True)
 class Group:
-    """People hidden in each other for a period, or one person who is shown exactly."""
+    """People hidden in each other for a period, or one person who is shown exactly; and guests, hidden among them."""
 
     first: int
     last: int
     people: frozenset[Person]
+    guests: frozenset[Person] = frozenset()
+
+    @property
+    def everybody(self) -> frozenset[Person]:
+        return self.people | self.guests
+
+    def hides(self, person: Person) -> frozenset[Person]:
+        """Among whom: the others and itself."""
+        return self.people | {person}
 
 
 @dataclass(eq=False)
@@ -80,7 +93,7 @@ class Release:
     def _groups(self) -> Iterator[Group]:
         for record in self.records:
             if self.hidden_by == "record":
-                yield Group(record.first, record.last, record.members)
+                yield Group(record.first, record.last, record.members - record.guests, record.guests)
             else:
                 for row in record.rows:
                     yield Group(row.first, row.last, record.members if row.exact else self._in(row))
@@ -97,7 +110,7 @@ class Release:
         """When it speaks of a person: in which groups, or in which records where it stands alone."""
         if self.stands_alone:
             return [record for record in self.records if person in record.members]
-        return [group for group in self.groups if person in group.people]
+        return [group for group in self.groups if person in group.everybody]
 
 
 class Promise(NamedTuple):
@@ -167,13 +180,13 @@ class Rule:
     def promises(self, release: Release) -> Iterator[Promise]:
         for group in release.groups:
             if len(group.people) > 1:
-                for person in group.people:
+                for person in group.everybody:
                     for moment in range(group.first, group.last) if release.reach == 0 else [None]:
                         yield Promise(release, person, group, moment)
 
     def candidates(self, promise: Promise, others: Iterable[Release]) -> frozenset[Person]:
         """Who may be meant, for a reader of all these releases."""
-        left = promise.group.people
+        left = promise.group.hides(promise.person)
         for other in others:
             for people in self.says(promise, other):
                 left &= people
@@ -184,7 +197,8 @@ class Rule:
         if other.stands_alone or not self.speaks_on(other, promise.release.secret):
             return []
         near = [group for group in self.rows(other) if self.is_near(promise, other, group)]
-        return [g.people for g in near if promise.person in g.people] + self.left_out(promise, near)
+        among = [g.hides(promise.person) for g in near if promise.person in g.everybody]
+        return among + self.left_out(promise, near)
 
     def rows(self, release: Release) -> Iterable[Group]:
         """Its groups; a person may be alone in one: shown exactly."""
@@ -201,8 +215,10 @@ class Rule:
         spoken: dict[tuple[int, int], frozenset[Person]] = {}
         for group in near:
             period = group.first, group.last
-            spoken[period] = spoken.get(period, frozenset()) | group.people
-        return [promise.group.people - people for people in spoken.values() if promise.person not in people]
+            spoken[period] = spoken.get(period, frozenset()) | group.everybody
+        return [
+            promise.group.hides(promise.person) - people for people in spoken.values() if promise.person not in people
+        ]
 
     def reach(self, one: Release, other: Release) -> int:
         return max(one.reach, other.reach)
@@ -224,7 +240,8 @@ class Rule:
     def is_same(self, promise: Promise, group: Group) -> bool:
         if promise.moment is None:
             return group == promise.group
-        return group.people == promise.group.people and group.first <= promise.moment < group.last
+        same = (group.people, group.guests) == (promise.group.people, promise.group.guests)
+        return same and group.first <= promise.moment < group.last
 
     # What stands alone.
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import DataError
 from dbanon.methods import METHODS
 from dbanon.options.publishing import Planning, Submitting
-from dbanon.postgres.connection import translate_errors
+from dbanon.postgres.connection import make_jsonb, translate_errors
 from dbanon.runs import queue, stored
 from tests.db import nights
 from tests.db.conftest import VERIFY
@@ -138,7 +139,9 @@ def test_glove_needs_no_points_of_interest_but_cells(ten: psycopg.Connection) ->
 def test_a_job_is_refused_when_it_is_added(ten: psycopg.Connection, method: str) -> None:
     nights.make_source(ten)
     if method == "tp-aware":
-        assert "'nights'" in refuse(ten, JOB % (method, ""), "DA024")
+        said = refuse(ten, JOB % (method, ""), "DA024")
+        assert "'nights'" in said
+        assert re.findall(r"[\w-]+ of [\w-]+(?=, which)", said) == ["k-merge of kte"]
     ten.execute(JOB.replace("'nights'", "'first'") % ("kte", ", algorithm => 'k-merge', dataset => 'cabs'"))
     assert nights.take_step(ten, "first") == "run"
     said = refuse(ten, JOB % (method, ", dataset => 'cabs'"), "DA024")
@@ -184,3 +187,21 @@ def test_a_release_without_requests_says_what_it_does_not_promise(
         read_value(ten, "SELECT obj_description('published.first'::regclass)"),
     ]
     assert sum(without in text for text in told) == 3 * is_said
+
+
+@pytest.mark.parametrize(
+    ("grid_s", "fitted"),
+    [(60, [60, 1800]), (7, [63, 1827]), (120, [120, 1800]), (700, [700, 2100]), (900, [900, 1800])],
+)
+def test_proposed_lengths_are_the_least_multiples_that_are_no_smaller(
+    ten: psycopg.Connection, grid_s: int, fitted: list[int]
+) -> None:
+    traits = {"proposed": {"algorithm": "a", "params": {"window_s": 1800}}}
+    items = [
+        {"name": "grid_s", "default": 60, "algorithms": []},
+        {"name": "window_s", "default": None, "algorithms": ["a"], "multiple_of": "grid_s"},
+        {"name": "leak_s", "default": 1800, "algorithms": ["b"], "multiple_of": "grid_s"},
+    ]
+    query = """SELECT dbanon_internal.suggest_params(jsonb_populate_record(NULL::dbanon.dataset, %s), %s, %s, NULL)"""
+    given = (make_jsonb({"grid_s": grid_s}), make_jsonb(traits), Jsonb(items))
+    assert {"grid_s": 60, **read_value(ten, query, *given)} == dict(zip(["grid_s", "window_s"], fitted, strict=True))

@@ -28,7 +28,7 @@ COLUMNS = {
     "region": "run_id, region_no, region, crowd, subjects",
     "period": "run_id, period_no, period",
     "record": "run_id, record_id, periods, regions",
-    "membership": "run_id, record_id, trajectory_id",
+    "membership": "run_id, record_id, trajectory_id, period",
     "hiding": "run_id, record_id, others",
 }
 # What is kept of a release, as dbanon.publish writes it.
@@ -159,7 +159,14 @@ class Writer:
                 [regions[_make_region(release, row)] for row in record.rows],
             ]
             self._rows("record", [(run, number, *ours)])
-            self._rows("membership", ((run, number, paths[release.dataset, p]) for p in record.members))
+            here = _make_time(record.first, record.last)
+            self._rows(
+                "membership",
+                (
+                    (run, number, paths[release.dataset, p], here if p in record.guests else None)
+                    for p in record.members
+                ),
+            )
             if record.hidden_among:
                 others = [n for n, o in enumerate(release.records, start=1) if o.members <= record.hidden_among]
                 self._rows("hiding", [(run, number, others)])
@@ -208,7 +215,13 @@ def write_methods(connection: psycopg.Connection) -> None:
     for name, (secret, hidden_by, stands_alone, snapshot) in KINDS.items():
         window = "window_s" if name == "windows" else None
         algorithm = {"name": "a", "summary": "s", "stands_alone": stands_alone, "window": window}
-        traits = {"hides": secret, "hidden_by": hidden_by, "instant": "at" if snapshot else None, "oldest": "max_gap_s"}
+        traits = {
+            "guests": name == "bundles",
+            "hides": secret,
+            "hidden_by": hidden_by,
+            "instant": "at" if snapshot else None,
+            "oldest": "max_gap_s",
+        }
         others = {"notices": {}, "totals": {}, "reasons": {}}
         change_methods(connection, METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
 

@@ -83,7 +83,8 @@ def test_the_adversary_of_kte_finds_the_samples_that_w4m_makes_up():
 def test_static_hides_those_it_publishes_and_leaves_others_out():
     found = list_verdicts("static", 30)
     assert found
-    assert all(verdict.passed for verdict in found)
+    # k-merge, as which it is attacked, would publish all of them.
+    assert {clause.name for verdict in found for clause in verdict.clauses if not clause.passed} == {"left-out"}
     assert sum(verdict.figures["published"] for verdict in found) < sum(v.figures["subjects"] for v in found) / 2
 
 

@@ -26,6 +26,7 @@ PARAMS = {
     "cloak": "mbr",
     "min_cloak_m": 9,
     "min_contents": 1,
+    "guests": False,
     "since": None,
     "until": None,
 }
@@ -150,7 +151,11 @@ class World:
         suppressed = self.suppressed(groups)
         own = [request for request in requests if self.is_own(request[1])]
         outside = sum(not self.instants[0] <= r[1] < self.instants[-1] + step for r in own)
-        unsent = {"outside_windows": outside, "bundle_below_min_contents": sum(r in few for r in own)}
+        unsent = {
+            "outside_windows": outside,
+            "sender_absent": 0,
+            "bundle_below_min_contents": sum(r in few for r in own),
+        }
         unsent["sender_not_published"] = sum(r not in used for r in own) - sum(unsent.values())
         suppressed["requests"] = unsent
         return _make_evidence(self, suppressed, (rows, members, shown, requests))
@@ -179,7 +184,8 @@ class World:
             for w in windows
         ])  # fmt: skip
         subjects = {"absent_at_some_instant": absent, "window_below_k": below}
-        return {"subjects": subjects, "windows": windows, "by_hour": by_hour}
+        guests = "on" if self.params.get("guests") else "off"
+        return {"subjects": subjects, "windows": windows, "by_hour": by_hour, "guests": guests}
 
 
 def _find_bounds(boxes: Sequence[tuple[float, ...]]) -> tuple[float, ...]:

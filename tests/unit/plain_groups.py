@@ -13,13 +13,22 @@ def measure_area(group):
     return total
 
 
+def measure_cost(group):
+    """Four times its area and the square with its mean side, summed over the instants."""
+    total = 0
+    for places in zip(*group, strict=True):
+        wide, high = (max(side) - min(side) + 1 for side in zip(*places, strict=True))
+        total += 4 * wide * high + (wide + high) ** 2
+    return total
+
+
 def compute_cost(trajectories, groups):
     """Sum over people of the areas of their cloaks."""
     return sum(len(group) * measure_area([trajectories[i] for i in group]) for group in groups)
 
 
 def make_groups(trajectories, k):
-    """From the outermost inwards: who is farthest from the mean, and k - 1 times who leaves the least area."""
+    """From the outermost inwards: who is farthest from the mean, and k - 1 times who leaves the least cost."""
     n = len(trajectories)
     means = [[sum(v) // n for v in zip(*places, strict=True)] for places in zip(*trajectories, strict=True)]
 
@@ -35,7 +44,7 @@ def make_groups(trajectories, k):
         group = [max(left, key=lambda i: (away(i), -i))]
         left.remove(group[0])
         while len(group) < k:
-            group.append(min(left, key=lambda i: (measure_area([trajectories[j] for j in [*group, i]]), i)))
+            group.append(min(left, key=lambda i: (measure_cost([trajectories[j] for j in [*group, i]]), i)))
             left.remove(group[-1])
         found.append(sorted(group))
     return [*found, left]

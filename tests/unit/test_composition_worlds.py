@@ -24,7 +24,7 @@ def count_left_at_site(holder: Release, crowd: Group, read: list[Release]) -> in
     for other in read:
         reach = max(holder.reach, other.reach)
         near = (g for g in other.groups if g.first < crowd.last + reach and crowd.first < g.last + reach)
-        rows += sorted({g.people & crowd.people for g in near if other is not holder} - {frozenset()}, key=sorted)
+        rows += sorted({g.everybody & crowd.people for g in near if other is not holder} - {frozenset()}, key=sorted)
     possible = []
     for geometry in product([False, True], repeat=len(rows)):
         off = frozenset[Person]().union(*(people for people, holds in zip(rows, geometry, strict=True) if not holds))
@@ -35,12 +35,16 @@ def count_left_at_site(holder: Release, crowd: Group, read: list[Release]) -> in
 def count_left_as_sender(promised: Group, moment: int, read: list[Release]) -> int:
     """Count who may have sent a request that one of a group sent at a moment, in the worst case."""
 
-    def rows(sender: Person) -> list[frozenset[Person]]:
+    def rows(sender: Person) -> list[Group]:
         heard = (g for r in read if r.secret == "sender" for g in r.groups if g.first <= moment < g.last)
-        return [group.people for group in heard if sender in group.people]
+        return [group for group in heard if sender in group.everybody]
+
+    def may_be(other: Person, person: Person) -> bool:
+        """Nobody is hidden by a guest, who may have been absent."""
+        return rows(other) == rows(person) and (other == person or all(other in g.people for g in rows(other)))
 
     everyone = {person for release in read for group in release.groups for person in group.people}
-    return min(sum(rows(other) == rows(person) for other in everyone) for person in promised.people)
+    return min(sum(may_be(other, person) for other in everyone | {person}) for person in promised.everybody)
 
 
 def find_beaten(rule: Rule, histories: range) -> Iterator[bool]:

@@ -91,6 +91,7 @@ def test_the_absent_and_the_few_are_suppressed_and_counted_by_reason_and_window(
                 "left_out": {"absent_at_some_instant": 1, "window_below_k": 2},
             }
         ],
+        "guests": "on",
     }
     figures = {"windows": 6, "windows_published": 1, "bundles": 1, "subjects_published": 4, "subject_windows_seen": 7}
     assert figures.items() <= cloaks.metrics.items()
@@ -273,13 +274,15 @@ def test_requests_nobody_carries_are_counted_by_reason():
     data = make_dataset([*(make_still(i, i, 0) for i in range(3)), make_still(3, 0, 0, (0,))])
     given = {"k": 3, "instants": 2, "max_gap_s": 0, "start": 0, "since": -60, "until": 300}
     cloaks = run(data, **given)
-    # Absent at 60; unknown sender; before the first window; after the last instant's slot; one carried; other evenings.
-    sent = [(3, 0.0, 0), (-1, 0.0, 0), (0, -0.1, 0), (0, 240.0, 0), (0, 0.0, 1), (1, 1e300, 0), (1, -60.1, 0)]
+    # A guest at 0 and absent at 60; unknown sender; before the first window; after the last instant's slot; one
+    # carried; other evenings.
+    sent = [(3, 0.0, 0), (3, 60.0, 0), (-1, 0.0, 0), (0, -0.1, 0), (0, 240.0, 0), (0, 0.0, 1)]
+    sent += [(1, 1e300, 0), (1, -60.1, 0)]
     joined = FAMILY.attach(cloaks, data, FAMILY.parse(given), requests=make_requests(data, sent))
-    assert joined.suppressed["requests"] == {"sender_not_published": 2, "outside_windows": 2}
-    assert joined.metrics["requests_total"] == 5
+    assert joined.suppressed["requests"] == {"sender_not_published": 1, "sender_absent": 1, "outside_windows": 2}
+    assert joined.metrics["requests_total"] == 6
     assert joined.suppressed["windows"] == cloaks.suppressed["windows"]
-    assert joined.metrics["requests_published"] == 1
+    assert joined.metrics["requests_published"] == 2
 
 
 def test_published_contents_of_one_subject_alone_are_counted():

@@ -59,10 +59,10 @@ def run(trajectories, k, **params):
 
 
 def make_coarse(trajectories):
-    """Count from a corner in squares of 2^s cells, of which fewer than 2^13 - 1 are side by side."""
+    """Count from a corner in squares of 2^s cells, of which fewer than 2^12 - 1 are side by side."""
     xs, ys = ([fix[axis] for trajectory in trajectories for fix in trajectory] for axis in (0, 1))
     (x, y), width = (min(xs), min(ys)), max(max(xs) - min(xs), max(ys) - min(ys))
-    size = next(2**s for s in range(32) if width // 2**s + 1 < 2**13)
+    size = next(2**s for s in range(32) if width // 2**s + 1 < 2**12)
     return [[((a - x) // size, (b - y) // size) for a, b in trajectory] for trajectory in trajectories]
 
 
@@ -83,7 +83,7 @@ def test_groups_of_wide_blocks_are_those_of_the_plain_rule_in_larger_squares():
     rng = random.Random(SEED + 5)
     for _ in range(60):
         trajectories, k = draw_instance(
-            rng, instants=rng.choice([1, 7, 17]), sides=(8190, 8191, 8192, 70_000, 2**30 - 1)
+            rng, instants=rng.choice([1, 7, 17]), sides=(4094, 4095, 4096, 70_000, 2**30 - 1)
         )
         blocks, groups = group_trajectories(trajectories, k, rng.choice([2 * k, 100]))
         expected = [

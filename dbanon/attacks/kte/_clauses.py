@@ -150,9 +150,8 @@ LEFT_OPEN = {
     "singling out": "Knowledge with breaks beyond tau_s, or of the algorithm and other people's places, may make one "
     "of the k records likelier than the others.",
     "linkability": (
-        "Movements can be followed for leak_s beyond the known ones, and longer where people stay together. With "
-        "k-merge a group recognised once shows all its rows, in its window where there are windows. Over several "
-        "windows movements may be followed from group to group."
+        "Movements can be followed for leak_s beyond the known ones, longer where people stay together, and from "
+        "window to window. With k-merge a group recognised shows all its rows."
     ),
     "inference": (
         "A known silence may reveal up to tau_s + leak_s of the movements then. At k = 2 one person sees from a row "

@@ -51,8 +51,8 @@ def count_clauses(evidence: Evidence) -> Counts:
         "order": stored.unordered,
         **own,
     }
-    one_window = {"one_window": int(rules.apart > 0 and len(sort_distinct(known.window)) == 1)}
-    return broken, _compute_figures(seen) | figures | one_window
+    one_window_s = rules.apart * rules.grid_s if len(sort_distinct(known.window)) == 1 else 0
+    return broken, _compute_figures(seen) | figures | {"one_window_s": one_window_s}
 
 
 def _count_hiding_clauses(

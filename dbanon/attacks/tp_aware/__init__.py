@@ -18,17 +18,16 @@ from dbanon.attacks.shared.clauses import Attack, Counts
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Sighting, map_sightings
 from dbanon.attacks.shared.run_statements import count_misstated_hours, select_in_run_time
-from dbanon.attacks.tp_aware import _requests, _stored
+from dbanon.attacks.tp_aware import _guests, _requests, _stored
 from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.tp_aware._run_statements import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 __all__ = ["READS", "attack", "prepare", "read"]
 
 READS = ("requests",)
-_TOLERANCE_CELLS = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +47,12 @@ def prepare() -> None:
     """Attack two made-up people, each alone: what is compiled is what an attack needs."""
     two, four, none = np.arange(2), np.arange(4), np.empty(0, np.int64)
     times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
-    params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "max_gap_s": 0, "min_contents": 1}
+    params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "max_gap_s": 0, "min_contents": 1, "guests": True}
     evidence = RequestEvidence(
         method="",
         algorithm="",
         params={**params, "cloak": "mbr", "min_cloak_m": None, "since": None, "until": None},
-        suppressed={"subjects": {}, "windows": []},
+        suppressed={"subjects": {}, "windows": [], "guests": "on"},
         trajectories=Trajectories(
             trajectory_id=two, subject=two, offset=ends, t=np.tile(times, 2), x=bounds, y=bounds, srid=0, grid_m=1.0,
             grid_s=1,
@@ -83,15 +82,19 @@ def _count(evidence: RequestEvidence) -> Counts:
     rules = read_rules(evidence)
     stated = read_stated(evidence.suppressed, rules.timetable)
     records = _stored.build_records(evidence, rules)
-    members = _stored.find_members(evidence, records, rules.timetable)
+    members = _stored.find_members(evidence, records, rules)
     watch = _watch_people(evidence, rules, records, members)
     published = _stored.count_published(members, rules.timetable)
     shown = _stored.find_shown_requests(evidence, records)
     requests = _requests.compare_requests(evidence, rules, records, members, shown)
-    crowd = np.empty(evidence.rows, dtype=np.int64)
-    crowd[records.order] = np.repeat(members.crowd, _stored.count_rows(records))
-    miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
+    crowd, subjects = np.empty((2, evidence.rows), dtype=np.int64)
+    for column, people in ((crowd, members.crowd), (subjects, members.subjects)):
+        column[records.order] = np.repeat(people, _stored.count_rows(records))
+    miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != subjects)
     feasible = watch.present >= rules.k
+    uninvited, loose = 0, 0
+    if rules.guests and watch.seen.sum() > watch.present.sum():
+        uninvited, loose = _guests.count_misplaced(evidence, rules, records, members, feasible)
     broken = {
         "period": int((~records.sound).sum()),
         "region": _count_misshapen(evidence, rules),
@@ -100,8 +103,11 @@ def _count(evidence: RequestEvidence) -> Counts:
         "crowd": int(miscounted.sum()),
         "size": int((members.crowd < rules.k).sum()),
         "covers": watch.unmasked,
-        "complete": int(watch.missed[feasible].sum()),
-        "left-out": _count_misstated(stated, watch, published, requests.left_out, rules),
+        "tight": loose,
+        "complete": int(watch.missed[feasible].sum()) + uninvited,
+        "left-out": _count_misstated(
+            stated, watch, _stored.count_guests(members, rules.timetable), published, requests.left_out, rules
+        ),
         "once": int((np.diff(members.key) == 0).sum()),
         "presence": len(members.key) - watch.presences,
         "requests-sent": requests.unsent,
@@ -111,6 +117,8 @@ def _count(evidence: RequestEvidence) -> Counts:
     }
     figures = _compute_figures(evidence, members, watch, published)
     of_others = requests.left_out["outside_windows"] + requests.left_out["sender_not_published"]
+    of_others += requests.left_out["sender_absent"]
+    figures["guests_refused"] = int(evidence.params["guests"] and evidence.suppressed["guests"] != "on")
     figures["requests_of_members"] = len(evidence.request_t) - of_others
     return broken, figures | _requests.count_rare_contents(evidence, records, members, shown, rules.k)
 
@@ -127,7 +135,8 @@ def _compute_figures(
         "published": len(sort_distinct(members.subject)),
         "records": len(members.crowd),
         "rows": evidence.rows,
-        "members": int(members.crowd.sum()),
+        "members": int(members.subjects.sum()),
+        "guests": int((members.guest >= 0).sum()),
         "smallest_crowd": int(members.crowd.min()),
         "windows": len(published),
         "windows_published": int((published > 0).sum()),
@@ -142,7 +151,7 @@ def _compute_figures(
 def _count_misshapen(evidence: RequestEvidence, rules: Rules) -> int:
     sides = evidence.region_bounds / rules.cell_m
     with np.errstate(invalid="ignore"):
-        on_grid = (np.abs(sides - np.rint(sides)) <= _TOLERANCE_CELLS).all(axis=1)
+        on_grid = (np.abs(sides - np.rint(sides)) <= _stored.TOLERANCE_CELLS).all(axis=1)
         positive = (np.rint(sides[:, 2:]) > np.rint(sides[:, :2])).all(axis=1)
     right = evidence.region_rectangle & (evidence.region_srid == evidence.trajectories.srid) & on_grid & positive
     return int((~right[evidence.region]).sum())
@@ -156,7 +165,7 @@ def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, mem
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
     windows, data = rules.timetable.windows, evidence.trajectories
-    held = _find_held_cells(evidence.cloak_bounds[records.order], rules.cell_m)
+    held = _stored.find_held_cells(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
     people = np.zeros(int(data.subject.max()) + 1, dtype=bool)
 
@@ -172,7 +181,7 @@ def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, mem
         unmasked = _passes.count_unmasked(pair, record, sighting, records, held, rules.cell_m)
         several = shared[sighting.subject[pair]]  # a subject with one trajectory is a member by that one
         unlisted = _count_unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
-        return counts, np.array([whole[pair].sum(), unmasked, unlisted])
+        return counts, np.array([_count_right(sighting, pair, members, member), unmasked, unlisted])
 
     counts, totals = np.zeros((3, windows), dtype=np.int64), np.zeros(3, dtype=np.int64)
     for by_window, total in map_sightings(data, rules.timetable, rules.align, rules.max_gap_s, look):
@@ -186,10 +195,13 @@ def _watch_people(evidence: RequestEvidence, rules: Rules, records: Records, mem
     )  # fmt: skip
 
 
-def _find_held_cells(bounds: Float, cell_m: float) -> Float:
-    """First and behind-last whole cell inside each cloak: float64[c, 4], so that NaN holds nothing."""
-    low, high = bounds[:, :2] / cell_m, bounds[:, 2:] / cell_m
-    return np.concatenate((np.ceil(low - _TOLERANCE_CELLS), np.floor(high + _TOLERANCE_CELLS)), axis=1)
+def _count_right(sighting: Sighting, pair: Int, members: Members, member: Int) -> int:
+    """Count members present at all instants, and guests present at the instants that are stored, which are not all."""
+    guest, right = members.guest[member], sighting.present[pair]
+    some = guest >= 0
+    there = sighting.there[pair[some]] & sighting.inside[pair[some]]
+    right[some] = ~right[some] & (there == members.said[guest[some], : there.shape[1]]).all(axis=1)
+    return int(right.sum())
 
 
 def _count_unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajectories: int) -> int:
@@ -205,7 +217,9 @@ def _count_unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, tra
     return int((find(listed, sort_distinct(np.concatenate(supplies))) < 0).sum())
 
 
-def _count_misstated(stated: Stated, watch: _Watch, published: Int, left_out: Mapping[str, int], rules: Rules) -> int:
+def _count_misstated(
+    stated: Stated, watch: _Watch, guests: Int, published: Int, left_out: Mapping[str, int], rules: Rules
+) -> int:
     """Count windows, hours, reasons and requests of which the run says something else than the data do."""
     windows = len(published)
     instants = rules.timetable.count_instants(np.arange(windows))
@@ -214,15 +228,15 @@ def _count_misstated(stated: Stated, watch: _Watch, published: Int, left_out: Ma
     claims[:, 0] = instants  # a window without any seen subject need not be listed
     for window, counts in stated.windows.items():
         claims[window] = np.minimum(counts, np.iinfo(np.int64).max)
-    absent = int((watch.seen - watch.present).sum())
+    absent = watch.seen - watch.present - guests
     below = int(watch.present[watch.present < rules.k].sum())
-    reasons = {"absent_at_some_instant": absent, "window_below_k": below}
+    reasons = {"absent_at_some_instant": int(absent.sum()), "window_below_k": below}
     names = reasons.keys() | stated.subjects.keys()
     wrong = sum(reasons.get(name, 0) != stated.subjects.get(name) for name in names)
     wrong += count_misstated_hours(stated.hours, rules.timetable.start_s(np.arange(windows) * rules.timetable.length), {
         "seen": watch.seen,
         "published": published,
-        "left_out absent_at_some_instant": watch.seen - watch.present,
+        "left_out absent_at_some_instant": absent,
         "left_out window_below_k": np.where(watch.present < rules.k, watch.present, 0),
     })  # fmt: skip
     wrong += sum(left_out.get(name, 0) != stated.requests.get(name, 0) for name in left_out.keys() | stated.requests)

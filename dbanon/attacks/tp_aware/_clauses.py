@@ -16,22 +16,23 @@ CLAUSES = (
     make_columns_clause(),
     Condition(
         name="members",
-        must="Every record must have members, each once, for its whole time and with a trajectory of the dataset, "
-        "and among them all trajectories that supply a position",
+        must="Every record must have members, each once, for its whole time or as a guest, and with a trajectory of "
+        "the dataset, and among them all trajectories that supply a position",
         broken_by="memberships or records",
         plain="The stored members of each group are exactly the possible senders of its requests.",
         test="singling out",
     ),
     Condition(
         name="crowd",
-        must="The columns crowd and `subjects` of every row must be the number of its distinct people",
+        must="The columns crowd and `subjects` of every row must be the numbers of its distinct people without guests, "
+        "and with them",
         broken_by="rows",
         plain="Every row states truly how many people may have sent its requests.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every record must hide at least k = {k} distinct people",
+        must="Every record must hide at least k = {k} distinct people that are no guests",
         broken_by="records",
         plain="Every group has at least k people.",
         test="singling out",
@@ -44,8 +45,16 @@ CLAUSES = (
         test="singling out",
     ),
     Condition(
+        name="tight",
+        must="Where guests may join, every cloak must be the least rectangle around its members at its instants",
+        broken_by="rows",
+        plain="A guest widens a region only at the instants at which it was there.",
+        test="singling out",
+    ),
+    Condition(
         name="complete",
-        must="Every person present at all instants of a window must be published unless fewer than k = {k} are present",
+        must="Every person present at all instants of a window must be published unless fewer than k = {k} are "
+        "present, and where guests may join, each other person whom a group can take at the cap or below",
         broken_by="people in a window",
         plain="No person that a group could hold is missing, so none is identified by absence.",
         test="singling out",
@@ -60,7 +69,7 @@ CLAUSES = (
     ),
     Condition(
         name="presence",
-        must="Every member must be present at all instants of its window",
+        must="Every member must be present at all instants of its window, and a guest at those stored, not all",
         broken_by="members",
         plain="Each person of a group has a position at every instant of it, so a reader excludes none as absent.",
         test="singling out",

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import cut_slices, join_ranges
 from dbanon.base.trajectory import Int
 
@@ -35,8 +35,9 @@ def count_senders(content: Int, subject: Int, published: Int) -> Int:
 
 
 def find_fronts(
-    content: Int, record: Int, window: Int, member_record: Int, member_subject: Int, *, k: int
-) -> list[Front]:
+    content: Int, record: Int, window: Int, member_record: Int, member_subject: Int, *, k: int,
+    absent: tuple[Int, Int, Int] | None = None,
+) -> list[Front]:  # fmt: skip
     """Find the contents of three windows or more that fewer than k people met as often as anyone.
 
     Parameters
@@ -47,6 +48,8 @@ def find_fronts(
         Of each record.
     member_record, member_subject : int64[m]
         Distinct pairs.
+    absent : three int64[], optional
+        Contents, records and subjects: guests of the record who were not there when the content was sent.
 
     Notes
     -----
@@ -57,8 +60,12 @@ def find_fronts(
 
     if not len(content):
         return []
-    content, record = np.divmod(sort_distinct(content * len(window) + record), len(window))
+    stated = sort_distinct(content * len(window) + record)
     windows, codes = int(window.max()) + 1, int(member_subject.max(initial=0)) + 1
+    away = np.empty(0, np.int64)
+    if absent is not None:
+        away = sort_distinct(find(stated, absent[0] * len(window) + absent[1]) * codes + absent[2])
+    content, record = np.divmod(stated, len(window))
     seen, at = np.divmod(sort_distinct(content * windows + window[record]), windows)
     seen, code, number = np.unique(seen, return_inverse=True, return_counts=True)
     present = np.bincount(code, weights=np.bincount(window[member_record], minlength=windows)[at])
@@ -66,6 +73,7 @@ def find_fronts(
     repeated = np.isin(content, seen[returning])
     number, present = number[returning], present[returning]
     content, record = np.unique(content[repeated], return_inverse=True)[1], record[repeated]
+    place = np.flatnonzero(repeated)  # among all that is stated
     by_record = np.argsort(member_record, kind="stable")
     begin = np.searchsorted(member_record[by_record], np.arange(len(window) + 1))
     size, fronts = np.diff(begin)[record], list[Front]()
@@ -75,7 +83,10 @@ def find_fronts(
         subject = member_subject[by_record[join_ranges(begin[record[part]], size[part])]]
         # Triples of content, subject and window: a subject met a content in as many windows as there are triples.
         key = np.repeat(content[part] - low, size[part]) * codes + subject
-        key = sort_distinct(key * windows + np.repeat(window[record[part]], size[part])) // windows
+        key = key * windows + np.repeat(window[record[part]], size[part])
+        if len(away):
+            key = key[find(away, np.repeat(place[part], size[part]) * codes + subject) < 0]
+        key = sort_distinct(key) // windows
         pair, often = np.unique(key, return_counts=True)
         of, greatest = pair // codes, np.zeros(high - low, np.int64)
         np.maximum.at(greatest, of, often)

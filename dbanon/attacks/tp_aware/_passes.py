@@ -51,6 +51,8 @@ def count_unmasked(pair: Int, record: Int, sighting: Sighting, records: Records,
 def find_addressed_rows(sent: Sent, members: Members, first: Int, windows: int, records: Records) -> Int:
     """Find the rows that requests belong in: of each pair the index of the request, the record, and the row's place.
 
+    A guest's request belongs in none if it was sent at an instant at which the guest is not present; its place is -1.
+
     Parameters
     ----------
     first : int64[codes + 1]
@@ -59,7 +61,7 @@ def find_addressed_rows(sent: Sent, members: Members, first: Int, windows: int, 
         How many there are.
     """
     subject, window, place = sent
-    key, record = members.key, members.record
+    key, record, guest, said = members.key, members.record, members.guest, members.said
     row, sound, covering, begin = records.first, records.sound, records.covering, records.begin
     # Twice: the pairs are counted, then written.
     result = np.empty((3, 0), np.int64)
@@ -83,6 +85,8 @@ def find_addressed_rows(sent: Sent, members: Members, first: Int, windows: int, 
                 if writing:
                     # Of records whose rows do not follow one another it is the row of that number.
                     due = covering[begin[n] + place[r]] - row[n] if sound[n] else place[r]
+                    if guest[low] >= 0 and not said[guest[low], place[r]]:
+                        due = np.int64(-1)
                     result[0, pairs], result[1, pairs], result[2, pairs] = r, n, due
                 pairs += 1
                 low += 1

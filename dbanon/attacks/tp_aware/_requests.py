@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dbanon.attacks.shared.keys import find, sort_distinct
-from dbanon.attacks.shared.replay import Timetable
+from dbanon.attacks.shared.replay import Timetable, join_ranges
 from dbanon.attacks.shared.run_statements import is_in_own_time
 from dbanon.attacks.tp_aware import _contents
 from dbanon.attacks.tp_aware._run_statements import Rules
-from dbanon.attacks.tp_aware._stored import Members, Records, Shown
+from dbanon.attacks.tp_aware._stored import Members, Records, Shown, count_rows
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base import cores
 from dbanon.base.trajectory import Int
@@ -45,6 +45,8 @@ def compare_requests(
 ) -> Requests:
     instant = rules.timetable.find_instant(evidence.request_t)
     request, record, place = _find_addressed_rows(evidence.request_subject, instant, rules.timetable, records, members)
+    addressed, here = len(sort_distinct(request)), place >= 0
+    request, record, place = request[here], record[here], place[here]
     content = evidence.request_content[request]
     # Contents are counted by record: where they are too few, the record loses the requests of all its members.
     few = np.zeros(len(request), dtype=bool)
@@ -52,7 +54,8 @@ def compare_requests(
         few = _contents.count_distinct(record, content)[record] < rules.min_contents
     left_out = {
         "outside_windows": int((instant < 0).sum()),
-        "sender_not_published": int((instant >= 0).sum()) - len(sort_distinct(request)),
+        "sender_not_published": int((instant >= 0).sum()) - addressed,
+        "sender_absent": addressed - len(sort_distinct(request)),
         "bundle_below_min_contents": len(sort_distinct(request[few])),
     }
     del request, instant  # as long as the requests, as is each of what follows
@@ -135,7 +138,8 @@ def count_rare_contents(
     senders = _contents.count_senders(evidence.request_content, evidence.request_subject, shown.content)
     known = (shown.record >= 0) & (records.window[shown.record] >= 0)
     seen = shown.content[known], shown.record[known]
-    fronts = _contents.find_fronts(*seen, records.window, members.record, members.subject, k=k)
+    absent = _find_absent(records, members, *seen, shown.seq[known]) if len(members.said) else None
+    fronts = _contents.find_fronts(*seen, records.window, members.record, members.subject, k=k, absent=absent)
     worst = min(fronts, default=_contents.Front(1, 0, 0, 0))
     return {
         "requests_of_one_subject": int((senders == 1).sum()),
@@ -145,3 +149,21 @@ def count_rare_contents(
         "few_over_windows_greatest": worst.greatest,
         "few_over_windows_people": worst.people,
     }
+
+
+def _find_absent(records: Records, members: Members, content: Int, record: Int, seq: Int) -> tuple[Int, Int, Int]:
+    """List contents, records and guests who were at none of the instants of the rows that show the content there."""
+    right = records.sound[record] & (seq >= 1) & (seq <= count_rows(records)[record])
+    content, record, row = content[right], record[right], (records.first[record] + seq - 1)[right]
+    first, end = (np.searchsorted(records.covering, row, side) - records.begin[record] for side in ("left", "right"))
+    own = np.flatnonzero(members.guest >= 0)
+    own = own[np.argsort(members.record[own], kind="stable")]
+    low, high = (np.searchsorted(members.record[own], record, side) for side in ("left", "right"))
+    shown = np.repeat(np.arange(len(row)), high - low)
+    entry = own[join_ranges(low, high - low)]
+    there = np.pad(np.cumsum(members.said, axis=1), ((0, 0), (1, 0)))
+    met = there[members.guest[entry], end[shown]] > there[members.guest[entry], first[shown]]
+    triples = np.stack([content[shown], record[shown], members.subject[entry]])
+    distinct, place = np.unique(triples, axis=1, return_inverse=True)
+    away = np.bincount(place.ravel(), weights=met, minlength=distinct.shape[1]) == 0
+    return distinct[0, away], distinct[1, away], distinct[2, away]

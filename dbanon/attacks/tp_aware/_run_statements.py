@@ -17,10 +17,13 @@ from dbanon.attacks.shared.run_statements import (
     read_hours,
     read_integer,
     read_length_m,
+    read_parameter,
     read_reasons,
 )
 
 _MAX_WINDOWS = 10_000_000
+GUESTS = ("on", "off", "asked", "unknown")
+"""Guests join; were not wanted; presence follows requests; there is no evidence that it does not."""
 _COUNT_NAMES = ("instants", "seen", "present", "published")
 _MALFORMED = (
     "The run's counts of rows left out must be whole, by reason and by window, each window of the timetable "
@@ -37,6 +40,7 @@ class Rules:
     max_gap_s: int
     cell_m: float
     min_contents: int
+    guests: bool
     timetable: Timetable
 
 
@@ -66,8 +70,18 @@ def read_rules(evidence: Evidence) -> Rules:
         max_gap_s=read_integer(params, "max_gap_s", 0),
         cell_m=_read_cell_m(params, data.grid_m),
         min_contents=read_integer(params, "min_contents", 1),
+        guests=_read_guests(evidence),
         timetable=instants,
     )
+
+
+def _read_guests(evidence: Evidence) -> bool:
+    """Say whether the run let guests join: where it was asked to, and presence does not follow requests."""
+    demand(isinstance(evidence.suppressed, Mapping), _MALFORMED)
+    asked, found = read_parameter(evidence.params, "guests"), evidence.suppressed.get("guests")
+    demand(isinstance(asked, bool), "The run's parameter 'guests' must be on or off. It is not.")
+    demand(found in GUESTS and (asked or found == "off"), "A run must say whether it let guests join. It does not.")
+    return found == "on" and evidence.params["cloak"] == "mbr"
 
 
 def _read_cell_m(params: Mapping[str, Any], grid_m: float) -> float:

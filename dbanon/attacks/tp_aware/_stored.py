@@ -10,7 +10,9 @@ from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Timetable, join_ranges
 from dbanon.attacks.tp_aware._run_statements import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.base.trajectory import Bool, Int
+from dbanon.base.trajectory import Bool, Float, Int
+
+TOLERANCE_CELLS = 1e-6
 
 
 class Records(NamedTuple):
@@ -35,7 +37,10 @@ class Members(NamedTuple):
     subject: Int  # [p]
     # ``subject * windows + window``; records without a known window are left out of `record`, `subject` and `key`.
     key: Int  # [p]
-    crowd: Int  # [n]: distinct subjects of each record
+    crowd: Int  # [n]: distinct subjects of each record that are no guests
+    subjects: Int  # [n]: distinct subjects of each record
+    guest: Int  # [p]: the row of `said` of each guest; -1 for others
+    said: Bool  # [g, length]: at which instants of the window each guest is present, as it is stored
     listed: Int  # [q]: sorted ``record * trajectories + trajectory`` of all known memberships
     faults: int  # memberships that are unknown, double, partial, or of no record, and records without any
 
@@ -91,19 +96,34 @@ def count_rows(records: Records) -> Int:
     return np.diff(np.append(records.first, len(records.order)))
 
 
-def find_members(evidence: Evidence, records: Records, timetable: Timetable) -> Members:
-    data = evidence.trajectories
+def find_members(evidence: Evidence, records: Records, rules: Rules) -> Members:
+    data, timetable = evidence.trajectories, rules.timetable
     record = find(records.key, evidence.member_record)
     trajectory = find(data.trajectory_id, evidence.member_trajectory)
     known = (record >= 0) & (trajectory >= 0)
     # The crowd is of distinct subjects: a subject with several trajectories in a record counts once (Definition 2).
     listed = sort_distinct(record[known] * len(data.trajectory_id) + trajectory[known])
-    faults = int((~known).sum() + known.sum() - len(listed) + (~evidence.member_whole).sum())
     codes = int(data.subject.max()) + 1
-    record, subject = np.divmod(sort_distinct(record[known] * codes + data.subject[trajectory[known]]), codes)
-    crowd = np.bincount(record, minlength=len(records.key))
+    person = record[known] * codes + data.subject[trajectory[known]]
+    partial = ~evidence.member_whole[known] & rules.guests
+    begins_s = np.where(partial, evidence.member_start_s[known], -np.inf)
+    times = len(listed)
+    if partial.any():  # a guest has several stretches
+        times = np.unique(np.stack([record[known], trajectory[known], begins_s]), axis=1).shape[1]
+    faults = int((~known).sum() + known.sum() - times)
+    pair, guests = sort_distinct(person), sort_distinct(person[partial])
+    faults += len(np.intersect1d(guests, person[~partial]))
+    faults += 0 if rules.guests else int((~evidence.member_whole).sum())
+    said, wrong = _find_said(
+        records, timetable, guests // codes, np.searchsorted(guests, person[partial]),
+        np.stack([begins_s, evidence.member_end_s[known]])[:, partial],
+    )  # fmt: skip
+    guest = find(guests, pair) if len(guests) else np.full(len(pair), -1)
+    record, subject = np.divmod(pair, codes)
+    subjects = np.bincount(record, minlength=len(records.key))
+    crowd = np.bincount(record[guest < 0], minlength=len(records.key))
     placed = records.window[record] >= 0
-    record, subject = record[placed], subject[placed]
+    record, subject, guest = record[placed], subject[placed], guest[placed]
     key = subject * timetable.windows + records.window[record]
     order = np.argsort(key, kind="stable")
     return Members(
@@ -111,9 +131,33 @@ def find_members(evidence: Evidence, records: Records, timetable: Timetable) -> 
         subject=subject[order],
         key=key[order],
         crowd=crowd,
+        subjects=subjects,
+        guest=guest[order],
+        said=said,
         listed=listed,
-        faults=faults + int((crowd == 0).sum()),
+        faults=faults + wrong + int((subjects == 0).sum()),
     )
+
+
+def _find_said(records: Records, timetable: Timetable, record: Int, guest: Int, stretch_s: Float) -> tuple[Bool, int]:
+    """Find the instants of the stretches of each guest, bool[g, length], and count stretches that are of no instants.
+
+    `record` is of each guest; `guest` and `stretch_s`, ``[2, m]``, of each stretch.
+    """
+    window = records.window[record]
+    first_s, count = timetable.start_s(window * timetable.length), timetable.count_instants(window)
+    place = (stretch_s - first_s[guest]) / timetable.step_s
+    right = (place == np.rint(place)).all(axis=0) & (place[0] >= 0) & (place[0] < place[1]) & (place[1] <= count[guest])
+    change = np.zeros((len(record), timetable.length + 1), np.int64)
+    for sign, at in zip((1, -1), place, strict=True):
+        np.add.at(change, (guest[right], at[right].astype(np.int64)), sign)
+    return np.cumsum(change[:, :-1], axis=1) > 0, int((~right & (window[guest] >= 0)).sum())
+
+
+def count_guests(members: Members, timetable: Timetable) -> Int:
+    """Count the guests in each window."""
+    keys = sort_distinct(members.key[members.guest >= 0])
+    return np.bincount(keys % timetable.windows, minlength=timetable.windows)
 
 
 def count_published(members: Members, timetable: Timetable) -> Int:
@@ -130,3 +174,9 @@ def find_shown_requests(evidence: RequestEvidence, records: Records) -> Shown:
         record, seq, content = record[order], seq[order], content[order]
     new = (np.diff(record, prepend=record[:1]) != 0) | (np.diff(seq, prepend=seq[:1]) != 0)
     return Shown(record=find(records.key, record), seq=seq, content=content, row=np.cumsum(new))
+
+
+def find_held_cells(bounds: Float, cell_m: float) -> Float:
+    """First and behind-last whole cell inside each cloak: float64[c, 4], so that NaN holds nothing."""
+    low, high = bounds[:, :2] / cell_m, bounds[:, 2:] / cell_m
+    return np.concatenate((np.ceil(low - TOLERANCE_CELLS), np.floor(high + TOLERANCE_CELLS)), axis=1)

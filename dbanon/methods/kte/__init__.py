@@ -141,7 +141,7 @@ METHOD = Method(
     distributes=True,
     hidden_by="record",
     notices={
-        "one_window": "All of the run is in one window: its records do not end before the run does.",
+        "one_window_s": "All of the run is in one window of %s s: its records do not end before the run does.",
         "left_out": (
             "People of the run: {subjects}. Others needed by a person with samples at all times: {others_needed}, "
             "which is k - 1 times the windows, {windows}. A longer leak_s makes fewer windows, in which more people "
@@ -156,7 +156,7 @@ METHOD = Method(
         "silence": "Left out so that at any time either no person is without samples, or at least k people are.",
     },
     requires=Requirement(input="people", hides="each person's movements among those of others"),
-    proposed={"algorithm": "k-merge", "params": {"k": 5}},
+    proposed={"algorithm": "k-merge", "params": {"k": 5, "window_s": 1800}},
     example={"k": 4, "grid_s": 1, "grid_m": 5},
 )
 

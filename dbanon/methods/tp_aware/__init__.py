@@ -2,7 +2,8 @@
 
 Decides who shares a bundle, by least total cloak area, from trajectories and parameters alone; requests are joined to
 finished bundles by `attach`, which cannot change them. Invariant: every bundle has at least k distinct subjects, and
-each of them is in its cloak at every instant of the window.
+each of them is in its cloak at every instant of the window. Guests, present at only some instants, join a finished
+bundle and are in its cloak at these.
 
 Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012.
 """
@@ -69,6 +70,12 @@ class Parameters:
         "Whether to regroup for smaller bounding rectangles, by means that are not in the paper. It is for mbr cloaks.",
         type="switch",
     )
+    guests: bool = declare_parameter(
+        True,
+        "Whether people present at only some instants of a window may join a bundle that holds k others. It is for mbr "
+        "cloaks.",
+        type="switch",
+    )
     since: int | None = declare_since()
     until: int | None = declare_until()
 
@@ -88,10 +95,12 @@ METHOD = Method(
     row_meaning=(
         "Each row is a group of people at one instant, or at successive instants with min_contents. All of them "
         "were in this region when last seen, and any of them may have sent the requests. Rows with one record_id "
-        "are the same people at successive instants."
+        "are the same people at successive instants. Guests count in `subjects`, not in crowd: they had a position at "
+        "only some of the instants."
     ),
     left_out=(
-        "People without a position at some instant of a window of time are left out of that window. A window with "
+        "People without a position at some instant of a window of time are left out of that window, unless they are "
+        "guests of a group near enough. A window with "
         "fewer than k people is left out whole. The requests that these people sent then are left out, too. People"
         " count once a window."
     ),
@@ -116,7 +125,12 @@ METHOD = Method(
     distributes=True,
     every="step_s",
     window="instants",
+    has_guests=True,
     notices={
+        "guests_refused": (
+            "Guests were not let in: nothing shows that people are present at an instant whether they ask for something"
+            " or not."
+        ),
         "requests_of_few_subjects": (
             "Published request values that fewer than k people sent in the time of the run: %s. Such a value can "
             "identify its senders by itself."
@@ -137,8 +151,10 @@ METHOD = Method(
     },
     totals={"subjects": "seen", "requests": "requests"},
     reasons={
-        "absent_at_some_instant": "People seen in a window, but without a position at some instant of it.",
+        "absent_at_some_instant": "People without a position at some instant of a window in which they were seen, who "
+        "are not guests.",
         "window_below_k": "People present at all instants of a window with fewer than k such people.",
+        "sender_absent": "Requests of guests, sent at instants at which they have no position.",
         "sender_not_published": "Requests of people left out of the window in which they were sent.",
         "outside_windows": "Requests sent in the time of the run, but before the first window or after the last.",
         "bundle_below_min_contents": "Requests of groups that sent fewer than min_contents values in the whole window.",
@@ -194,6 +210,23 @@ def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:
     from dbanon.methods.tp_aware import _bundles
 
     _bundles.prepare(params, algorithm)
+
+
+def judge_presence(data: Trajectories, params: Parameters, *, requests: Requests) -> str:
+    """Say whether guests may join: whether people are present at an instant whether they asked for something or not.
+
+    Presence is that of `anonymise`. Of people who asked, in windows in which they are seen, it is compared at the
+    instants at which the position of a request counts first with that at instants further away than `max_gap_s`.
+
+    Returns
+    -------
+    str
+        ``on``; ``asked`` where presence is more than twice as frequent at requests; ``unknown`` without requests, or
+        where there is nothing to compare.
+    """
+    from dbanon.methods.tp_aware import _presence
+
+    return _presence.judge(data, params, requests)
 
 
 def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: Requests) -> Cloaks:

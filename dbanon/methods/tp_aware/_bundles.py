@@ -13,11 +13,11 @@ from dbanon.base import cores
 from dbanon.base.cloaks import Cloaks, count_by_hour, summarise_sides
 from dbanon.base.errors import DataError, InfeasibleError, format_count
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Int32, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.in_run_time import select_in_run_time
 from dbanon.methods.kernels.instants import list_instants
-from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
+from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _guests, _improve
 
 MAX_WINDOWS = 100_000
 MAX_LEVELS = 30
@@ -32,7 +32,7 @@ def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks
     data = select_in_run_time("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
     align.demand_sane_times(data)
     line = align.merge(data)
-    surveys = _survey_windows(line, _list_windows(data, params), cell_m, params.k)
+    surveys = _survey_windows(line, _list_windows(data, params), cell_m, params)
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
         fault = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
@@ -50,20 +50,20 @@ def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks
     cells = (plan.find_cells(s, few) for s, few in zip(published, sampled, strict=True))
     threads = _THREADS_PER_WINDOW if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
     groups = tasks.map(_group, ((algorithm, params, window) for window in cells), threads=threads)
-    windows = [_make_window(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
-    return _gather(windows, surveys, params.k)
+    windows = [_make_window(plan, s, g) for s, g in zip(published, groups, strict=True)]
+    return _gather(windows, surveys, params)
 
 
 def prepare(params: Parameters, algorithm: str) -> None:
-    """Bundle four made-up subjects of three trajectories: what is compiled is what a run needs, for its types."""
+    """Bundle four made-up subjects and a guest: what is compiled is what a run needs, for its types."""
     step = max(1, params.step_s // 2)
     data = Trajectories(
-        trajectory_id=np.arange(12),
-        subject=np.arange(12) % 4,
-        offset=2 * np.arange(13),
-        t=np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, step], 12),
-        x=np.arange(24.0),
-        y=np.arange(24.0) % 5,
+        trajectory_id=np.arange(13),
+        subject=np.append(np.arange(12) % 4, 4),
+        offset=np.append(2 * np.arange(13), 25),
+        t=np.append(np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, step], 12), 2.0 * step),
+        x=np.arange(25.0),
+        y=np.arange(25.0) % 5,
         srid=0,
         grid_m=1.0,
         grid_s=1,
@@ -74,13 +74,17 @@ def prepare(params: Parameters, algorithm: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Survey:
-    """Who is in a window: counts, and of those present (`who`, empty below k) the least and greatest cells."""
+    """Who is in a window: counts, and of those present (`who`, empty below k) the least and greatest cells.
+
+    `guests` are those who may be one, or none.
+    """
 
     instants: align.Instants
     seen: int
     present: int
     who: NDArray[np.int32]
     extent: Float
+    guests: Int32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,8 +94,11 @@ class _Window:
     instants: align.Instants
     bounds: Float  # [r, l, 4], metres
     crowd: NDArray[np.int32]  # [r]
+    guests: NDArray[np.int32]  # [r]
     member_bundle: Int
     member_trajectory: Int
+    member_start: Int  # of guests the instants at which they are present; 0 and 0 for others
+    member_end: Int
     subjects: Int
     quadrant_cost_m2: float
     mbr_cost_m2: float
@@ -124,7 +131,21 @@ class _Plan:
 
     def find_cells(self, survey: _Survey, sampled: Int) -> "_Cells":
         x, y = align.compute_cells(self.line, survey.instants, survey.who, self.cell_m, self.root[:2])
-        return _Cells(x, y, self.root[2], sampled)
+        return _Cells(x, y, self.root[2], sampled, *self.find_guest_cells(survey))
+
+    def find_guest_cells(self, survey: _Survey) -> tuple[Int32, Int32]:
+        """Cells of those who may be guests, `_guests.ABSENT` where there is no position."""
+        cells = []
+        for own, least in zip(
+            align.compute_positions(self.line, survey.instants, survey.guests), self.root, strict=False
+        ):
+            cell = np.floor(own / self.cell_m) - least
+            # Who is so far away is not there at all: it joins nobody.
+            cell[(np.abs(cell) > _guests.MAX_DISTANCE).any(axis=1)] = np.nan
+            cells.append(cell)
+        there = ~np.isnan(cells[0] + cells[1])
+        x, y = (np.where(there, cell, _guests.ABSENT).astype(np.int32) for cell in cells)
+        return x, y
 
 
 class _Cells(NamedTuple):
@@ -134,6 +155,8 @@ class _Cells(NamedTuple):
     y: NDArray[np.int32]
     levels: int
     sampled: Int
+    guest_x: NDArray[np.int32]  # [g, l]: of those who may be guests
+    guest_y: NDArray[np.int32]
 
 
 class _Grouped(NamedTuple):
@@ -157,6 +180,7 @@ class _Groups:
     mbr_cost: float
     unimproved_mbr_cost: float
     least: Float  # of the cloaks of the subjects sampled here
+    home: Int  # [g]: the bundle of each who may be a guest, or -1
 
 
 def _compute_traj_anon(x: Any, y: Any, levels: int, k: int) -> Bundles:
@@ -200,21 +224,34 @@ def _list_windows(data: Trajectories, params: Parameters) -> list[align.Instants
     ]
 
 
-def _survey_windows(line: align.Timeline, windows: list[align.Instants], cell_m: float, k: int) -> list[_Survey]:
+def _survey_windows(
+    line: align.Timeline, windows: list[align.Instants], cell_m: float, params: Parameters
+) -> list[_Survey]:
     if not windows:
         return []
     reached = align.find_reached_windows(line, windows)
-    return [_survey(line, w, cell_m, k) if r else _make_unseen(w) for w, r in zip(windows, reached, strict=True)]
+    return [_survey(line, w, cell_m, params) if r else _make_unseen(w) for w, r in zip(windows, reached, strict=True)]
 
 
-def _survey(line: align.Timeline, instants: align.Instants, cell_m: float, k: int) -> _Survey:
+def _survey(line: align.Timeline, instants: align.Instants, cell_m: float, params: Parameters) -> _Survey:
     count, who, extent = align.survey(line, instants, cell_m)
-    kept = who if len(who) >= k else who[:0].copy()
-    return _Survey(instants=instants, seen=int((count > 0).sum()), present=len(who), who=kept, extent=extent)
+    seen, feasible = int((count > 0).sum()), len(who) >= params.k
+    # A quadrant would have to become another one.
+    invites = params.guests and params.cloak == "mbr" and feasible and len(who) < seen
+    guests = np.flatnonzero((count > 0) & (count < instants.count)) if invites else np.empty(0)
+    return _Survey(
+        instants=instants,
+        seen=seen,
+        present=len(who),
+        who=who if feasible else who[:0].copy(),
+        extent=extent,
+        guests=guests.astype(np.int32),
+    )
 
 
 def _make_unseen(instants: align.Instants) -> _Survey:
-    return _Survey(instants=instants, seen=0, present=0, who=np.empty(0, np.int32), extent=np.empty(0))
+    none = np.empty(0, np.int32)
+    return _Survey(instants=instants, seen=0, present=0, who=none, extent=np.empty(0), guests=none)
 
 
 def _find_root(published: list[_Survey]) -> tuple[float, float, int]:
@@ -237,6 +274,9 @@ def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
     # Both ways follow from trajectories and parameters alone, so choosing the cheaper says nothing of requests
     # (Example 11). The policy's own way comes first and stays where both cost the same.
     rank, members, offset, tight, cost = min(ways, key=lambda way: way.cost)
+    home = np.empty(0, np.int64)
+    if len(cells.guest_x):
+        home = _guests.join(tight, cells.guest_x, cells.guest_y, float(np.median(count_cells(tight))))
     return _Groups(
         members=members,
         offset=offset,
@@ -245,25 +285,35 @@ def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
         mbr_cost=cost,
         unimproved_mbr_cost=ways[0].cost,
         least=least,
+        home=home,
     )
 
 
-def _make_window(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], groups: _Groups) -> _Window:
+def _make_window(plan: _Plan, survey: _Survey, groups: _Groups) -> _Window:
     """Make the cloaks of one window from its bundles, in metres and with the trajectories of their members."""
-    line = plan.line
+    line, instants, present = plan.line, survey.instants, survey.who
     row, trajectory = align.list_suppliers(line, instants, present)
     crowd = np.diff(groups.offset)
     bundle_of = np.empty(len(present), np.int64)
     bundle_of[groups.members] = np.repeat(np.arange(len(crowd)), crowd)
-    member_bundle, member_trajectory = bundle_of[row], plan.data.trajectory_id[trajectory]
-    by_record = np.lexsort((member_trajectory, member_bundle))
+    guests, home = survey.guests[groups.home >= 0], groups.home[groups.home >= 0]
+    none = np.zeros(len(row), np.int64)
+    parts = [(bundle_of[row], trajectory, none, none), _list_guest_stretches(line, instants, guests, home)]
+    bundle, supplier, start, end = parts[0] if not len(guests) else map(np.concatenate, zip(*parts, strict=True))
+    member_trajectory = plan.data.trajectory_id[supplier]
+    by_record = (
+        np.lexsort((start, member_trajectory, bundle)) if len(guests) else np.lexsort((member_trajectory, bundle))
+    )
     return _Window(
         instants=instants,
         bounds=(groups.box + np.tile(plan.root[:2], 2)) * plan.cell_m,
         crowd=crowd.astype(np.int32),
-        member_bundle=member_bundle[by_record],
+        guests=np.bincount(home, minlength=len(crowd)).astype(np.int32),
+        member_bundle=bundle[by_record],
         member_trajectory=member_trajectory[by_record],
-        subjects=line.subject[present],
+        member_start=start[by_record],
+        member_end=end[by_record],
+        subjects=line.subject[np.union1d(present, guests)] if len(guests) else line.subject[present],
         quadrant_cost_m2=groups.quadrant_cost * plan.cell_m**2,
         mbr_cost_m2=groups.mbr_cost * plan.cell_m**2,
         unimproved_mbr_cost_m2=groups.unimproved_mbr_cost * plan.cell_m**2,
@@ -271,12 +321,24 @@ def _make_window(plan: _Plan, instants: align.Instants, present: NDArray[np.int3
     )
 
 
+def _list_guest_stretches(
+    line: align.Timeline, instants: align.Instants, guests: Int32, home: Int
+) -> tuple[Int, Int32, Int, Int]:
+    """List when guests are present: bundle, trajectory that gives a position, start and end in unix seconds."""
+    supplied, trajectory = align.list_suppliers(line, instants, guests)
+    there = ~np.isnan(align.compute_positions(line, instants, guests)[0])
+    # Each trajectory of a guest has all stretches of the guest.
+    row, begin, end = _guests.list_stretches(there[supplied])
+    start_s, end_s = (instants.start + at * instants.step_s for at in (begin, end))
+    return home[supplied[row]], trajectory[row], start_s, end_s
+
+
 def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tuple[Bundles, list[_Grouped], Float]:
     """Find the algorithm's bundles, the groups to choose from, its own first, and the least areas of a sample.
 
     All of it at once, on all threads: the algorithm and the bound are a call each, the improvement is one a block.
     """
-    x, y, levels, sampled = cells
+    x, y, levels, sampled = cells[:4]
     order, ends = _blocks.cut(x, y, _blocks.compute_min_block(k))
     better = np.empty_like(order)
     calls: list[Callable[[], Any]] = [
@@ -318,7 +380,7 @@ def _sort_bundles(members: NDArray[np.int32], offset: Int) -> tuple[Int, NDArray
     return rank, members, np.concatenate([[0], np.cumsum(size[rank])]).astype(np.int64)
 
 
-def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
+def _gather(windows: list[_Window], surveys: list[_Survey], params: Parameters) -> Cloaks:
     """Put windows together: rows, members, what was left out, and figures."""
     bundles = np.array([len(w.crowd) for w in windows])
     count = np.array([w.instants.count for w in windows])
@@ -329,7 +391,9 @@ def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
     seq = np.arange(rows) - np.repeat(np.cumsum(length) - length, length)
     step = windows[0].instants.step_s
     start = np.repeat(np.repeat([w.instants.start for w in windows], bundles), length) + seq * step
-    crowd = np.concatenate([w.crowd for w in windows])
+    crowd, guests = (np.concatenate([getattr(w, name) for w in windows]) for name in ("crowd", "guests"))
+    joined = np.zeros(len(surveys), np.int64)
+    joined[[s.present >= params.k for s in surveys]] = [w.guests.sum() for w in windows]
     bounds = np.concatenate([w.bounds.reshape(-1, 4) for w in windows])
     return Cloaks.from_rows(
         record_id=record,
@@ -337,39 +401,44 @@ def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
         end=start + step,
         bounds=bounds,
         crowd=np.repeat(crowd, length),
-        subjects=np.repeat(crowd, length),
+        subjects=np.repeat(crowd + guests, length),
         member_record=np.concatenate([w.member_bundle + b + 1 for w, b in zip(windows, before, strict=True)]),
         member_trajectory=np.concatenate([w.member_trajectory for w in windows]),
-        suppressed=_count_suppressed(surveys, k),
-        metrics=_compute_metrics(windows, surveys, k, crowd, bounds),
+        suppressed=_count_suppressed(surveys, joined, params.k) | {"guests": "on" if params.guests else "off"},
+        metrics=_compute_metrics(windows, surveys, params.k, crowd, bounds),
+        member_start=np.concatenate([w.member_start for w in windows]) if guests.any() else None,
+        member_end=np.concatenate([w.member_end for w in windows]) if guests.any() else None,
     )
 
 
-def _count_suppressed(surveys: list[_Survey], k: int) -> dict[str, Any]:
+def _measure_presence(windows: list[_Window]) -> float:
+    """Give the share of instants of their windows at which guests are present: what analysts' functions expect."""
+    length_s = [w.instants.count * w.instants.step_s for w in windows]
+    entries = [len(np.unique(w.member_trajectory[w.member_end > w.member_start])) for w in windows]
+    present_s = sum(int((w.member_end - w.member_start).sum()) for w in windows)
+    return present_s / max(float(np.dot(length_s, entries)), 1.0)
+
+
+def _count_suppressed(surveys: list[_Survey], joined: Int, k: int) -> dict[str, Any]:
+    seen, present = (np.array([getattr(s, name) for s in surveys], np.int64) for name in ("seen", "present"))
+    published = np.where(present >= k, present + joined, 0)
+    left_out = {
+        "absent_at_some_instant": seen - present - joined,
+        "window_below_k": np.where(present < k, present, 0),
+    }
     return {
-        "subjects": {
-            "absent_at_some_instant": sum(s.seen - s.present for s in surveys),
-            "window_below_k": sum(s.present for s in surveys if s.present < k),
-        },
+        "subjects": {reason: int(number.sum()) for reason, number in left_out.items()},
         "windows": [
             {
                 "start": s.instants.start,
                 "instants": s.instants.count,
                 "seen": s.seen,
                 "present": s.present,
-                "published": s.present if s.present >= k else 0,
+                "published": number,
             }
-            for s in surveys
+            for s, number in zip(surveys, published.tolist(), strict=True)
         ],
-        "by_hour": count_by_hour(
-            np.array([s.instants.start for s in surveys]),
-            np.array([s.seen for s in surveys]),
-            np.array([s.present if s.present >= k else 0 for s in surveys]),
-            {
-                "absent_at_some_instant": np.array([s.seen - s.present for s in surveys]),
-                "window_below_k": np.array([s.present if s.present < k else 0 for s in surveys]),
-            },
-        ),
+        "by_hour": count_by_hour(np.array([s.instants.start for s in surveys]), seen, published, left_out),
     }
 
 
@@ -377,8 +446,9 @@ def _compute_metrics(
     windows: list[_Window], surveys: list[_Survey], k: int, crowd: NDArray[np.int32], bounds: Float
 ) -> dict[str, Any]:
     seen = sum(s.seen for s in surveys)
-    published = sum(s.present for s in surveys if s.present >= k)
-    bound_m2, error_m2 = _bound.estimate_sum(np.concatenate([w.least_m2 for w in windows]), published)
+    present = sum(s.present for s in surveys if s.present >= k)
+    published = present + sum(int(w.guests.sum()) for w in windows)
+    bound_m2, error_m2 = _bound.estimate_sum(np.concatenate([w.least_m2 for w in windows]), present)
     return {
         "windows": len(surveys),
         "windows_published": len(windows),
@@ -395,6 +465,8 @@ def _compute_metrics(
         "mbr_cost_bound_error_m2": error_m2,
         **summarise_sides(*(bounds[:, 2:] - bounds[:, :2]).T),
         "smallest_crowd": int(crowd.min()),
+        "guests": published - present,
+        "guest_presence": _measure_presence(windows),
     }
 
 

@@ -1,9 +1,10 @@
 """Groups whose bounding rectangles are smaller than those of the best configuration of quadrants.
 
 In each block of near subjects groups of k are formed from the outermost inwards: whoever is farthest from the block's
-middle and has no group yet begins one, and k - 1 times it is joined by the subject whose joining leaves the least area,
-summed over the instants. Invariant: groups are disjoint, hold everybody, k or more each, and follow from positions and
-k alone.
+middle and has no group yet begins one, and k - 1 times it is joined by the subject whose joining leaves the least
+cost. The cost of a rectangle is its area and a square with its mean side, summed over the instants: by the area alone,
+slivers of any length would cost nothing. Invariant: groups are disjoint, hold everybody, k or more each, and follow
+from positions and k alone.
 
 Not in the paper: Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services,
 2012, whose optimum is one over quadrants.
@@ -22,10 +23,11 @@ from dbanon.base.trajectory import Int, Int32
 from dbanon.methods.tp_aware import _blocks
 
 _LANES = 16  # instants that the processor does at once: positions are stored by so many
-# Of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16.
-_POSITION_BITS = 13
-_MARGIN_DIVISOR = 8  # a subject is listed if its bound exceeds the best area by at most this part of it
-_INFINITE_AREA = 2**63 - 1
+# Of positions in a block, so that the costs of so many instants add up in 32 bits, two sides multiply in 16.
+_POSITION_BITS = 12
+_MARGIN_DIVISOR = 8  # a subject is listed if its bound exceeds the best cost by at most this part of it
+_CELL_COST = 8  # of a rectangle of one cell
+_INFINITE_COST = 2**63 - 1
 
 _Places = NDArray[np.int16]
 """Positions by subject, `_LANES` instants, axis and one of these: [n, c, 2, _LANES]; boxes: [c, 4, _LANES]."""
@@ -37,14 +39,14 @@ class _Free(NamedTuple):
     whom: Int32  # [n]: the member in each slot
     slot: Int32  # [n]: of each member; -1 for those with a group
     near: NDArray[np.int16]  # [2 few, n]: their positions at few instants, by slot
-    bound: Int  # [n]: of each slot, less than the area with the group; infinite for those who are in it
+    bound: Int  # [n]: of each slot, less than the cost with the group; infinite for those who are in it
 
 
 class _List(NamedTuple):
     """Those who may be next, in any order."""
 
     who: Int32  # [n]
-    known: Int  # [n]: the area of each with the group as it was when it was asked last
+    known: Int  # [n]: the cost of each with the group as it was when it was asked last
     asked: Int32  # [n]: places in the list, scratch
 
 
@@ -62,8 +64,8 @@ def plan_grouping(x: Any, y: Any, order: Int32, offset: Int, k: int, members: In
 
     Notes
     -----
-    Takes O(B) for each subject of a block of B at most, of which all but O(B / k) look at its bound alone. Areas are
-    compared in cells; in a block 2^13 cells wide or wider, in squares of 2^s cells a side.
+    Takes O(B) for each subject of a block of B at most, of which all but O(B / k) look at its bound alone. Costs are
+    compared in cells; in a block 2^12 cells wide or wider, in squares of 2^s cells a side.
     """
     turn = _blocks.spread(x.shape[1])
 
@@ -132,21 +134,21 @@ def _group(place: _Places, k: int, outermost: Int, free: _Free, some: _List, box
             first += 1
         begun, seed = done, outermost[first]
         _begin(place, seed, free, left, box)
-        bound[slot[seed]] = _INFINITE_AREA
+        bound[slot[seed]] = _INFINITE_COST
         out[done] = seed
         done += 1
-        count, ahead, reach = 0, -1, _INFINITE_AREA
+        count, ahead, reach = 0, -1, _INFINITE_COST
         for s in range(left):
             reach = min(reach, bound[s])  # `_LANES` or more: it grows by a part of itself
         for _ in range(k - 1):
-            # Kept true: who is not listed has a bound above `reach`, so the least area up to it is the least of all.
+            # Kept true: who is not listed has a bound above `reach`, so the least cost up to it is the least of all.
             best, least, ahead = _find_cheapest(place, box, some, count, ahead)
             while least > reach or best < 0:
                 reach = least if best >= 0 else reach
                 reach += reach // _MARGIN_DIVISOR
                 count, ahead = _list(free, left, reach, some, count, best)
                 best, least, ahead = _find_cheapest(place, box, some, count, ahead)
-            bound[slot[listed[best]]] = _INFINITE_AREA
+            bound[slot[listed[best]]] = _INFINITE_COST
             out[done] = listed[best]
             done += 1
             _grow(place, listed[best], box)
@@ -160,12 +162,12 @@ def _group(place: _Places, k: int, outermost: Int, free: _Free, some: _List, box
 
 @compile_kernel
 def _find_cheapest(place: _Places, box: _Places, some: _List, count: int, ahead: int) -> Any:
-    """Find who leaves the least area of those listed, ties by number, and who comes next: places in the list, or -1.
+    """Find who leaves the least cost of those listed, ties by number, and who comes next: places in the list, or -1.
 
-    `ahead` came next when the group was smaller: most others have a bound above its area.
+    `ahead` came next when the group was smaller: most others have a bound above its cost.
     """
     listed, known, asked = some
-    best, least, second, after = -1, _INFINITE_AREA, -1, _INFINITE_AREA
+    best, least, second, after = -1, _INFINITE_COST, -1, _INFINITE_COST
     if ahead >= 0:
         known[ahead] = _measure_joined(place, listed[ahead], box)
         best, least = ahead, known[ahead]
@@ -174,7 +176,7 @@ def _find_cheapest(place: _Places, box: _Places, some: _List, count: int, ahead:
     for c in range(count):
         asked[cheap] = c
         cheap += known[c] <= least
-    # An area with the group only grows as the group does: what it once was is a bound, and computed anew only below.
+    # A cost with the group only grows as the group does: what it once was is a bound, and computed anew only below.
     for a in range(cheap):
         at = asked[a]
         if known[at] > least or at == best:
@@ -221,7 +223,7 @@ def _close(group: Int32, left: int, free: _Free) -> int:
 
 @compile_kernel
 def _begin(place: _Places, seed: int, free: _Free, left: int, box: _Places) -> None:
-    """Make the group of one subject; bounds are the areas at the few instants, and one cell at each other."""
+    """Make the group of one subject; bounds are the costs at the few instants, and of one cell at each other."""
     near, bound, few = free.near, free.bound, len(free.near) // 2
     for c in range(place.shape[1]):
         for j in range(_LANES):
@@ -229,18 +231,25 @@ def _begin(place: _Places, seed: int, free: _Free, left: int, box: _Places) -> N
             box[c, 2, j] = box[c, 3, j] = place[seed, c, 1, j]
     for s in range(left):
         # Padded instants count a cell as well: the same for every subject, so they decide nothing.
-        bound[s] = place.shape[1] * _LANES - few
+        bound[s] = (place.shape[1] * _LANES - few) * _CELL_COST
     for j in range(few):
         along, across, x0, y0 = near[j], near[few + j], place[seed, 0, 0, j], place[seed, 0, 1, j]
         for s in range(left):
             wide = np.int16(max(along[s], x0) - min(along[s], x0) + 1)
             high = np.int16(max(across[s], y0) - min(across[s], y0) + 1)
-            bound[s] += np.int32(wide) * np.int32(high)
+            bound[s] += _compute_cost(wide, high)
+
+
+@compile_kernel
+def _compute_cost(wide: np.int16, high: np.int16) -> np.int32:
+    """Give four times the area of a rectangle and of the square with its mean side: a whole number."""
+    both = np.int16(wide + high)
+    return np.int32(np.int32(np.int16(4 * wide)) * np.int32(high) + np.int32(both) * np.int32(both))
 
 
 @compile_kernel
 def _measure_joined(place: _Places, i: int, box: _Places) -> np.int64:
-    """Give the area of a group with one more, summed over the instants."""
+    """Give the cost of a group with one more, summed over the instants."""
     total = np.int64(0)
     for c in range(place.shape[1]):
         part = np.int32(0)
@@ -248,7 +257,7 @@ def _measure_joined(place: _Places, i: int, box: _Places) -> np.int64:
             # Of 16 and 32 bits, whatever Python makes of their sums: so the processor multiplies several at once.
             wide = np.int16(max(box[c, 1, j], place[i, c, 0, j]) - min(box[c, 0, j], place[i, c, 0, j]) + 1)
             high = np.int16(max(box[c, 3, j], place[i, c, 1, j]) - min(box[c, 2, j], place[i, c, 1, j]) + 1)
-            part = np.int32(part + np.int32(wide) * np.int32(high))
+            part = np.int32(part + _compute_cost(wide, high))
         total += part
     return total
 

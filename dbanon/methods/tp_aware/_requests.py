@@ -25,6 +25,11 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
     record, unsent = _find_records(cloaks, data, params.step_s, requests.subject, time)
+    if cloaks.member_start is not None and cloaks.member_end is not None:
+        stretches = cloaks.member_start, cloaks.member_end
+        absent = _is_absent(cloaks, stretches, data, record, requests.subject, time)
+        unsent["sender_absent"] = int(absent.sum())
+        record[absent] = 0
     if params.min_contents > 1:
         # A bundle keeps all its requests or none, by a count over all its members, so nothing depends on who of them
         # sent which.
@@ -92,6 +97,27 @@ def _find_window_records(cloaks: Cloaks, data: Trajectories, window_start: Int, 
     return record
 
 
+def _is_absent(
+    cloaks: Cloaks, stretches: tuple[Int, Int], data: Trajectories, record: Int, subject: Int, time: Int
+) -> Bool:
+    """Find the requests that a guest of its record sent at an instant without a position: bool[n]."""
+    own, codes = stretches[0] < stretches[1], int(data.subject.max()) + 1
+    start, end = (side[own] for side in stretches)
+    guest, number = np.unique(
+        cloaks.member_record[own] * codes + _find_subjects(data, cloaks.member_trajectory[own]), return_inverse=True
+    )
+    sent = record * codes + subject
+    at = np.minimum(np.searchsorted(guest, sent), len(guest) - 1)
+    # Stretches by guest and start; bounds are instants, which begin with their slots.
+    least = min(int(start.min()), int(time.min(initial=0)))
+    span = max(int(end.max()), int(time.max(initial=0))) - least + 1
+    order = np.argsort(number * span + (start - least))
+    begins = number[order] * span + (start[order] - least)
+    last = order[np.maximum(np.searchsorted(begins, at * span + (time - least), side="right") - 1, 0)]
+    present = (number[last] == at) & (start[last] <= time) & (time < end[last])
+    return np.asarray((record > 0) & (guest[at] == sent) & ~present)
+
+
 def _split_by_window(window: Int, windows: int) -> list[Int]:
     """List the places of each window."""
     order = np.argsort(window, kind="stable")
@@ -150,6 +176,8 @@ def _join_rows(cloaks: Cloaks, begins: Bool) -> Cloaks:
         subjects=cloaks.subjects[first],
         member_record=cloaks.member_record,
         member_trajectory=cloaks.member_trajectory,
+        member_start=cloaks.member_start,
+        member_end=cloaks.member_end,
         suppressed=cloaks.suppressed,
         metrics={**cloaks.metrics, **summarise_sides(*(high - low).T)},
     )

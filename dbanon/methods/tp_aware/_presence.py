@@ -1,0 +1,50 @@
+"""Whether people are present because they asked for something: then a guest's presence would betray its requests."""
+
+import math
+
+import numpy as np
+
+from dbanon.base.trajectory import Requests, Trajectories
+from dbanon.methods.kernels import align
+from dbanon.methods.kernels.in_run_time import select_in_run_time
+from dbanon.methods.kernels.instants import is_in_own_time, list_instants
+from dbanon.methods.tp_aware import Parameters
+
+MAX_RATIO = 2.0
+"""Of presence where people asked to their presence elsewhere."""
+
+_MIN_POSITIONS = 30  # of both kinds, without which there is no evidence
+_SAMPLED_POSITIONS = 1 << 22
+
+
+def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
+    """Say whether presence is independent of requests; see `dbanon.methods.tp_aware.judge_presence`."""
+    data = select_in_run_time("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
+    own = is_in_own_time(requests.t, data, params) if data.fixes else np.zeros(len(requests.t), bool)
+    line, subject = align.merge(data), requests.subject[own]
+    whole = list_instants("tp-aware", data, params) if data.fixes else None
+    senders = np.flatnonzero(np.isin(line.subject, subject)).astype(np.int32)
+    if whole is None or not whole.count or not len(senders):
+        return "unknown"
+    # Some senders, evenly spread, so that many people or instants take no longer.
+    senders = senders[:: math.ceil(len(senders) * whole.count / _SAMPLED_POSITIONS)]
+    present = ~np.isnan(align.compute_positions(line, whole, senders)[0])
+    seen = np.logical_or.reduceat(present, np.arange(0, whole.count, params.instants), axis=1)
+    seen = np.repeat(seen, params.instants, axis=1)[:, : whole.count]
+    kept = np.isin(subject, line.subject[senders])
+    sender = np.searchsorted(line.subject[senders], subject[kept])
+    slot = np.floor(requests.t[own][kept] / data.grid_s) * data.grid_s - whole.start
+    asked, near = np.zeros_like(present), np.zeros((len(senders), whole.count + 1), np.int64)
+    # A fix made by a request counts from the first instant after its slot's begin, for max_gap_s.
+    first = np.ceil(slot / whole.step_s).astype(np.int64)
+    inside = (first >= 0) & (first < whole.count)
+    asked[sender[inside], first[inside]] = True
+    for sign, at in (
+        (1, np.ceil((slot - whole.max_gap_s) / whole.step_s)),
+        (-1, (slot + whole.max_gap_s) // whole.step_s + 1),
+    ):
+        np.add.at(near, (sender, np.clip(at, 0, whole.count).astype(np.int64)), sign)
+    here, elsewhere = asked & seen, (np.cumsum(near[:, :-1], axis=1) == 0) & seen
+    if min(here.sum(), elsewhere.sum()) < _MIN_POSITIONS:
+        return "unknown"
+    return "asked" if present[here].mean() > MAX_RATIO * present[elsewhere].mean() else "on"
