@@ -89,7 +89,7 @@ class Table:
         literal = fetch_value(
             session,
             "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
-            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until], NULL)::published.releases)::text "
+            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until], NULL, 0)::published.releases)::text "
             "FROM (SELECT to_timestamp(%s) AS since, to_timestamp(%s) AS until) t",
             [srid, len(until), box, float(told.since.min()), float(until.max())],
         )

@@ -6,7 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
+from dbanon.runs import stored
+from tests.db import nights
 from tests.reading import read_value
 
 WINDOWS, FULL, GUESTS = 60, 3, 2
@@ -22,8 +25,8 @@ SELECT dataset_id, revision, 'tp-aware', 'traj-anon', '{"k": 3, "step_s": 60, "i
     '{"guest_presence": 0.5}' FROM dbanon.dataset WHERE name = 'five';
 """
 ROW = """
-INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
-VALUES (1, %s, %s, tstzrange(to_timestamp(%s), to_timestamp(%s)), ST_MakeEnvelope(%s, 0, %s, 10, 32610), 3, 5)
+INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
+VALUES (1, %s, %s, tstzrange(to_timestamp(%s), to_timestamp(%s)), ST_MakeEnvelope(%s, 0, %s, 10, 32610), 3, 5, %s)
 """
 MEMBER = """
 INSERT INTO dbanon.membership VALUES (1, %s, %s, CASE WHEN %s THEN tstzrange(to_timestamp(%s), to_timestamp(%s)) END)
@@ -64,7 +67,8 @@ def five(connection: psycopg.Connection) -> list[list[Region]]:
         start = STARTS + 180 * (record - 1)
         drawn.append(draw_regions(rng))
         for seq, (low, high) in enumerate(drawn[-1], start=1):
-            connection.execute(ROW, [record, seq, start + 60 * (seq - 1), start + 60 * seq, low, high])
+            sent = Jsonb({"requests": [{"poi": seq}]}) if seq < 3 else None
+            connection.execute(ROW, [record, seq, start + 60 * (seq - 1), start + 60 * seq, low, high, sent])
         for person in range(1, FULL + GUESTS + 1):
             connection.execute(MEMBER, [record, person, person > FULL, start + 60, start + 120])
     connection.execute(VERIFY)
@@ -91,6 +95,14 @@ def test_groups_are_of_full_members_and_have_their_guests_behind_them(
         ((*full, *guests), 3, 180.0)
     }
     assert read_value(connection, "SELECT guest_presence FROM published.releases WHERE name = 'five'") == 0.5
+
+
+def test_a_guest_counts_as_a_sender_of_what_was_sent_while_it_was_there(
+    connection: psycopg.Connection, five: list[list[Region]]
+) -> None:
+    query = "SELECT windows, present, met, cardinality(people) FROM dbanon.asked ORDER BY 4"
+    found = connection.execute(query).fetchall()
+    assert found == [(WINDOWS, (FULL + GUESTS) * WINDOWS, WINDOWS, number) for number in (FULL, FULL + GUESTS)]
 
 
 @pytest.mark.parametrize("instants", [1, 2, 3])
@@ -156,3 +168,30 @@ def test_answers_at_a_moment_and_of_stays_tell_guests_from_others(
             stays = [sum(x < 20 for _, x in track) for track in list_tracks(regions, 3, whole=True)]
             assert (subjects, at_least) == (FULL, min(stays))
             assert at_most >= max(stays)
+
+
+def test_a_job_keeps_what_its_first_night_found_and_so_does_a_live_series(connection: psycopg.Connection) -> None:
+    nights.make_source(connection, days=4)
+    nights.add(connection)
+    found = []
+    for decided in ("unknown", "asked", "on"):
+        while nights.take_step(connection) != "compute":
+            assert not read_value(connection, "SELECT bool_or(error IS NOT NULL) FROM dbanon.job_period")
+        waiting = read_value(connection, "SELECT max(run_id) FROM dbanon.run")
+        found.append(stored.find_kept_guests(connection, waiting))
+        connection.execute(
+            "UPDATE dbanon.run SET suppressed = %s WHERE run_id = %s", [Jsonb({"guests": decided}), waiting]
+        )
+        nights.compute(connection)
+        while nights.take_step(connection) != "done":
+            assert not read_value(connection, "SELECT bool_or(error IS NOT NULL) FROM dbanon.job_period")
+    # A night without evidence is not kept.
+    assert found == [None, None, "asked"]
+    by_hand = read_value(
+        connection,
+        "INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status)"
+        " SELECT dataset_id, dataset_revision, method, algorithm, params, 1, 'queued' FROM dbanon.run"
+        " ORDER BY run_id DESC LIMIT 1 RETURNING run_id",
+    )
+    assert stored.find_kept_guests(connection, by_hand) == "asked"
+    assert stored.find_kept_guests(connection, 1) is None

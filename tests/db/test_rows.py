@@ -461,7 +461,7 @@ def test_a_sqlstate_becomes_a_sentence_and_only_our_own_words_are_quoted(connect
 
 def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
     cloaks = _make_cloaks(1)
-    broken = dataclasses.replace(cloaks, regions=dataclasses.replace(cloaks.regions, crowd=np.array([1], np.int32)))
+    broken = dataclasses.replace(cloaks, regions=dataclasses.replace(cloaks.regions, crowd=np.array([0], np.int32)))
     with pytest.raises(StoreError, match="region_crowd_check") as caught:
         writing.write_cloaks(connection, new_run, dataset, broken)
     assert "500" not in str(caught.value)

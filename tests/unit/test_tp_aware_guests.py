@@ -1,6 +1,9 @@
 """tp-aware's guests: who joins which bundle, when boxes grow, and that nothing depends on requests."""
 
 import random
+from collections import Counter
+from fractions import Fraction
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.tp_aware import _guests, judge_presence
+from tests.unit.small_worlds import compute_posteriors
 
 SEED = 20120905
 FAMILY = METHODS["tp-aware"]
@@ -108,3 +112,62 @@ def test_without_evidence_there_are_no_guests_and_a_decision_is_kept():
         assert (off[0].guests, off[1]) == (False, {"guests": "unknown"})
         assert FAMILY.settle_guests(data, params, "on", requests=sent)[0].guests
     assert FAMILY.settle_guests(data, FAMILY.parse({"guests": False}), "on", requests=sent)[1] == {}
+
+
+def publish(places, order, sent=(), **given):
+    """Publish people on a line, each `{instant: place}`, in an order of the run; requests are (person, instant)."""
+    times = [np.array(sorted(places[person])) * 60.0 for person in order]
+    x = np.concatenate([[places[person][i] for i in sorted(places[person])] for person in order]).astype(float)
+    number, offset = np.arange(len(order)), np.cumsum([0, *map(len, times)])
+    data = Trajectories(
+        trajectory_id=number, subject=number, offset=offset, t=np.concatenate(times), x=x, y=np.zeros(len(x)),
+        srid=32610, grid_m=1.0, grid_s=60,
+    )  # fmt: skip
+    params = FAMILY.parse({"k": 2, "instants": 2, "start": 0, "max_gap_s": 0, **given})
+    cloaks = FAMILY.anonymise(data, "traj-anon", params, np.random.default_rng(0))
+    requests = Requests(
+        subject=np.array([order.index(person) for person, _ in sent], np.int64),
+        t=np.array([60.0 * i for _, i in sent]), content=np.zeros(len(sent), np.int64), contents=('{"poi": "a"}',),
+    )  # fmt: skip
+    cloaks = FAMILY.attach(cloaks, data, params, requests=requests)
+    columns = cloaks.bounds[:, 0], cloaks.bounds[:, 2], cloaks.crowd, cloaks.subjects, cloaks.extra
+    rows = [*zip(cloaks.record_id.tolist(), cloaks.start.tolist(), *(c.tolist() for c in columns), strict=True)]
+    whose = {order[t]: r for r, t in zip(cloaks.member_record.tolist(), cloaks.member_trajectory.tolist(), strict=True)}
+    records = {r: tuple(row[1:] for row in rows if row[0] == r) for r in set(whose.values())}
+    return {person: records[record] for person, record in whose.items()}, frozenset(records.values())
+
+
+def test_a_guest_whose_place_is_not_known_is_in_each_record_with_guests_by_chance():
+    """All places of two guests between two bundles, who are there at one instant, and all orders of the run."""
+    worlds = []
+    for first, second in product(range(11), repeat=2):
+        places = [{0: 0, 1: 0}, {0: 1, 1: 1}, {0: 9, 1: 9}, {0: 10, 1: 10}, {1: first}, {1: second}]
+        for units in permutations([[0, 1], [2, 3], [4], [5]]):
+            whose, seen = publish(places, [person for unit in units for person in unit])
+            found = Counter(whose[guest] for guest in (4, 5) if guest in whose)
+            worlds.append(((seen, frozenset(found.items())), {(whose.get(g), g): Fraction(1) for g in (4, 5)}))
+    posteriors, _ = compute_posteriors(worlds)
+    for (_, found), conclusions in posteriors.items():
+        for (record, _), likely in conclusions.items():
+            assert likely == Fraction(dict(found).get(record, 2 - sum(dict(found).values())), 2)
+    assert any(len(found) == 2 for _, found in posteriors)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_reader_of_all_trajectories_finds_no_sender_with_more_than_one_in_k(seed):
+    """Every request that one person may send at an instant, in a small world, weighed exactly."""
+    rng = random.Random(seed)
+    present = [(0, 1)] * 5 + [rng.choice([(0,), (1,)]) for _ in range(3)]
+    places = [{i: rng.randrange(12) for i in there} for there in present]
+    worlds, guests = [], 0
+    for person, there in enumerate(present):
+        for instant in range(2):
+            whose, seen = publish(places, [*range(8)], [(person, instant)])
+            guests += len(there) == 1 and person in whose
+            asked = any(row[-1] >= 0 for record in seen for row in record)
+            assert asked == (person in whose and instant in there)
+            if asked:
+                worlds.append((seen, {person: Fraction(1)}))
+    posteriors, _ = compute_posteriors(worlds)
+    assert guests
+    assert max(max(likely.values()) for likely in posteriors.values()) <= Fraction(1, 2)

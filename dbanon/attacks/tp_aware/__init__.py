@@ -44,9 +44,9 @@ class _Watch:
 
 
 def prepare() -> None:
-    """Attack two made-up people, each alone: what is compiled is what an attack needs."""
-    two, four, none = np.arange(2), np.arange(4), np.empty(0, np.int64)
-    times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
+    """Attack two made-up people, each alone, and one left out: what is compiled is what an attack needs."""
+    two, three, four, none = np.arange(2), np.arange(3), np.arange(4), np.empty(0, np.int64)
+    times, ends, bounds, places = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0), np.arange(5.0)
     params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "max_gap_s": 0, "min_contents": 1, "guests": True}
     evidence = RequestEvidence(
         method="",
@@ -54,8 +54,8 @@ def prepare() -> None:
         params={**params, "cloak": "mbr", "min_cloak_m": None, "since": None, "until": None},
         suppressed={"subjects": {}, "windows": [], "guests": "on"},
         trajectories=Trajectories(
-            trajectory_id=two, subject=two, offset=ends, t=np.tile(times, 2), x=bounds, y=bounds, srid=0, grid_m=1.0,
-            grid_s=1,
+            trajectory_id=three, subject=three, offset=np.append(ends, 5), t=np.append(np.tile(times, 2), 0.0),
+            x=places, y=places, srid=0, grid_m=1.0, grid_s=1,
         ),
         record_id=two, offset=ends, region=four, period=four % 2, place=None,
         region_no=four, region_bounds=np.add.outer(bounds, [0.0, 0.0, 1.0, 1.0]), region_rectangle=four >= 0,
@@ -87,10 +87,6 @@ def _count(evidence: RequestEvidence) -> Counts:
     published = _stored.count_published(members, rules.timetable)
     shown = _stored.find_shown_requests(evidence, records)
     requests = _requests.compare_requests(evidence, rules, records, members, shown)
-    crowd, subjects = np.empty((2, evidence.rows), dtype=np.int64)
-    for column, people in ((crowd, members.crowd), (subjects, members.subjects)):
-        column[records.order] = np.repeat(people, _stored.count_rows(records))
-    miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != subjects)
     feasible = watch.present >= rules.k
     uninvited, loose = 0, 0
     if rules.guests and watch.seen.sum() > watch.present.sum():
@@ -100,7 +96,7 @@ def _count(evidence: RequestEvidence) -> Counts:
         "region": _count_misshapen(evidence, rules),
         "columns": int((evidence.cloak_other_keys != 0).sum()),
         "members": members.faults + watch.unlisted,
-        "crowd": int(miscounted.sum()),
+        "crowd": _count_miscounted(evidence, records, members),
         "size": int((members.crowd < rules.k).sum()),
         "covers": watch.unmasked,
         "tight": loose,
@@ -118,7 +114,8 @@ def _count(evidence: RequestEvidence) -> Counts:
     figures = _compute_figures(evidence, members, watch, published)
     of_others = requests.left_out["outside_windows"] + requests.left_out["sender_not_published"]
     of_others += requests.left_out["sender_absent"]
-    figures["guests_refused"] = int(evidence.params["guests"] and evidence.suppressed["guests"] != "on")
+    refused = evidence.params["guests"] and evidence.suppressed["guests"] != "on"
+    figures["guests_refused"] = int((watch.seen - watch.present)[feasible].sum()) if refused else 0
     figures["requests_of_members"] = len(evidence.request_t) - of_others
     return broken, figures | _requests.count_rare_contents(evidence, records, members, shown, rules.k)
 
@@ -146,6 +143,13 @@ def _compute_figures(
         "requests": len(evidence.request_t),
         "request_contents_published": len(evidence.published_request_seq),
     }
+
+
+def _count_miscounted(evidence: RequestEvidence, records: Records, members: Members) -> int:
+    crowd, subjects = np.empty((2, evidence.rows), dtype=np.int64)
+    for column, people in ((crowd, members.crowd), (subjects, members.subjects)):
+        column[records.order] = np.repeat(people, _stored.count_rows(records))
+    return int(((evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != subjects)).sum())
 
 
 def _count_misshapen(evidence: RequestEvidence, rules: Rules) -> int:

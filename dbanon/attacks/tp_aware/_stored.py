@@ -107,13 +107,12 @@ def find_members(evidence: Evidence, records: Records, rules: Rules) -> Members:
     person = record[known] * codes + data.subject[trajectory[known]]
     partial = ~evidence.member_whole[known] & rules.guests
     begins_s = np.where(partial, evidence.member_start_s[known], -np.inf)
-    times = len(listed)
-    if partial.any():  # a guest has several stretches
+    pair, guests, times = sort_distinct(person), sort_distinct(person[partial]), len(listed)
+    faults = int((~known).sum() + known.sum())
+    if partial.any():  # a guest has several stretches, and is no full member
         times = np.unique(np.stack([record[known], trajectory[known], begins_s]), axis=1).shape[1]
-    faults = int((~known).sum() + known.sum() - times)
-    pair, guests = sort_distinct(person), sort_distinct(person[partial])
-    faults += len(np.intersect1d(guests, person[~partial]))
-    faults += 0 if rules.guests else int((~evidence.member_whole).sum())
+        faults += len(np.intersect1d(guests, person[~partial]))
+    faults += (0 if rules.guests else int((~evidence.member_whole).sum())) - times
     said, wrong = _find_said(
         records, timetable, guests // codes, np.searchsorted(guests, person[partial]),
         np.stack([begins_s, evidence.member_end_s[known]])[:, partial],

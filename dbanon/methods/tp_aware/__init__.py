@@ -95,12 +95,10 @@ METHOD = Method(
     row_meaning=(
         "Each row is a group of people at one instant, or at successive instants with min_contents. All of them "
         "were in this region when last seen, and any of them may have sent the requests. Rows with one record_id "
-        "are the same people at successive instants. Guests count in `subjects`, not in crowd: they had a position at "
-        "only some of the instants."
+        "are the same people at successive instants. Guests, seen at only some of these, count in `subjects` alone."
     ),
     left_out=(
-        "People without a position at some instant of a window of time are left out of that window, unless they are "
-        "guests of a group near enough. A window with "
+        "People without a position at some instant of a window are left out of it, or are guests. A window with "
         "fewer than k people is left out whole. The requests that these people sent then are left out, too. People"
         " count once a window."
     ),
@@ -128,8 +126,8 @@ METHOD = Method(
     has_guests=True,
     notices={
         "guests_refused": (
-            "Guests were not let in: nothing shows that people are present at an instant whether they ask for something"
-            " or not."
+            "People that could have been guests of a window: %s. The run let none in, because nothing shows that "
+            "people are present whether they ask for something or not."
         ),
         "requests_of_few_subjects": (
             "Published request values that fewer than k people sent in the time of the run: %s. Such a value can "

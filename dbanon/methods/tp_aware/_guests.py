@@ -154,12 +154,12 @@ def _find_home(tree: _Tree, guest: _Guest, most: float, stack: Int, bound: Float
         first = (stack[low] - begin[level]) * _FANOUT
         if level == 0:
             for p in range(first, min(first + _FANOUT, len(leaf))):
-                growth = _measure_leaf(box[leaf[p]], guest, most)
+                growth = _measure(box[leaf[p]], guest, most)
                 if growth < most or (growth == most and (best < 0 or leaf[p] < best)):
                     best, most = leaf[p], growth
             continue
         for p in range(begin[level - 1] + first, min(begin[level - 1] + first + _FANOUT, begin[level])):
-            stack[size], bound[size] = p, _measure_node(node[p], guest, most)
+            stack[size], bound[size] = p, _measure(node[p], guest, most)
             if bound[size] <= most:
                 # The nearest comes last, and is looked at first.
                 if size > low and bound[size] > bound[size - 1]:
@@ -170,36 +170,19 @@ def _find_home(tree: _Tree, guest: _Guest, most: float, stack: Int, bound: Float
 
 
 @compile_kernel
-def _measure_node(node: Int32, guest: _Guest, most: float) -> float:
-    """Bound the cells by which any box below a node grows; more than `most` where it is more."""
-    total = 0.0
+def _measure(box: Int32, guest: _Guest, most: float) -> float:
+    """Count the cells by which a box grows; of a node, by which any box below grows at least. Above `most`, fewer."""
+    total, least = 0.0, box.shape[1] == 6
     for c in range(guest.count):
-        j = guest.at[c]
-        wide, high = _measure_distance(node[j], guest.x[c], guest.y[c])
-        total += np.float64(node[j, 4]) * high + np.float64(node[j, 5]) * wide + wide * high
+        j, x, y = guest.at[c], guest.x[c], guest.y[c]
+        wide = np.float64(box[j, 4] if least else box[j, 2] - box[j, 0])
+        high = np.float64(box[j, 5] if least else box[j, 3] - box[j, 1])
+        wider = np.float64(max(box[j, 0] - x, x + 1 - box[j, 2], 0))
+        higher = np.float64(max(box[j, 1] - y, y + 1 - box[j, 3], 0))
+        total += wide * higher + high * wider + wider * higher
         if total > most:
             break
     return total
-
-
-@compile_kernel
-def _measure_leaf(box: Int32, guest: _Guest, most: float) -> float:
-    """Count the cells by which a box grows; more than `most` where they are more."""
-    total = 0.0
-    for c in range(guest.count):
-        j = guest.at[c]
-        wide, high = _measure_distance(box[j], guest.x[c], guest.y[c])
-        total += np.float64(box[j, 2] - box[j, 0]) * high + np.float64(box[j, 3] - box[j, 1]) * wide + wide * high
-        if total > most:
-            break
-    return total
-
-
-@compile_kernel
-def _measure_distance(box: Int32, x: int, y: int) -> tuple[float, float]:
-    """By how many cells a box must become wider and higher to hold a cell."""
-    wide, high = max(box[0] - x, x + 1 - box[2], 0), max(box[1] - y, y + 1 - box[3], 0)
-    return np.float64(wide), np.float64(high)
 
 
 @compile_kernel
