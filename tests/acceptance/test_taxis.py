@@ -60,11 +60,12 @@ def test_the_case_study_ends_as_it_shows_and_a_second_release_is_refused(study: 
 @pytest.mark.stress
 def test_a_sweep_ends_as_the_page_on_settings_shows(database: str, tmp_path: Path) -> None:
     """In a database without the release of the case study."""
-    (tmp_path / CABS.name).symlink_to(CABS)
-    (load, _), *_ = [pair for _, block in pages.list_blocks(PAGE, "console") for pair in pages.split_typed(block)]
+    for data in (CABS, PICK_UPS):
+        (tmp_path / data.name).symlink_to(data)
+    typed = [pair for _, block in pages.list_blocks(PAGE, "console") for pair in pages.split_typed(block)]
     [(_, block)] = pages.list_blocks("docs/administrators/compare-settings.md", "console")
     [(sweep, shown)] = pages.split_typed(block)
-    for command in (load, sweep):
+    for command in (*(command for command, _ in typed[:3]), sweep):
         done = run_typed(database, tmp_path, command)
         assert done.code == 0, command + done.stderr
     printed = drop_seconds(done.stdout)
