@@ -292,20 +292,21 @@ BEGIN
             SELECT DISTINCT clo.record_id FROM %1$s clo
             WHERE clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2 AND clo.region OPERATOR(@postgis@.&&) $1
         ), seen AS MATERIALIZED (
-            SELECT clo.record_id, least(clo.crowd, clo.subjects) AS subjects, clo.region,
+            SELECT clo.record_id, least(clo.crowd, clo.subjects) AS subjects, greatest(clo.subjects - clo.crowd, 0) AS guests, clo.region,
                 round(extract(epoch FROM upper(clo.period * $2) - lower(clo.period * $2)) / $3)::bigint AS instants,
                 CASE WHEN clo.region OPERATOR(@postgis@.&&) $1 THEN published.covered_share($1, clo.region) ELSE 0 END AS share
             FROM %1$s clo WHERE clo.record_id IN (SELECT found.record_id FROM found) AND clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2
         ), told AS (
-            SELECT seen.record_id, max(seen.subjects) AS subjects, sum(seen.instants) AS instants,
+            SELECT seen.record_id, max(seen.subjects) AS subjects, max(seen.guests) AS guests, sum(seen.instants) AS instants,
                 sum(seen.instants) FILTER (WHERE seen.share = 1) AS surely,
                 sum(seen.instants * seen.share) AS expectedly,
                 sum(seen.instants) FILTER (WHERE seen.share > 0 OR @postgis@.ST_Intersects($1, seen.region)) AS possibly
             FROM seen GROUP BY seen.record_id
         )
-        SELECT told.record_id, told.subjects, told.instants::bigint, coalesce(told.surely, 0)::bigint, told.expectedly::float8, told.possibly::bigint
-        FROM told WHERE told.possibly > 0 ORDER BY told.record_id
-        $query$, relation) USING fitted, span, about.step_s, published.first_from(about, span);
+        SELECT told.record_id, who.subjects, told.instants::bigint, who.surely, told.expectedly::float8 * who.presence, told.possibly::bigint
+        FROM told CROSS JOIN LATERAL (VALUES (told.subjects, coalesce(told.surely, 0)::bigint, 1), (told.guests, 0, $5)) who (subjects, surely, presence)
+        WHERE told.possibly > 0 AND who.subjects > 0 ORDER BY told.record_id, who.presence DESC
+        $query$, relation) USING fitted, span, about.step_s, published.first_from(about, span), about.guest_presence;
 END
 $$;
 COMMENT ON FUNCTION published.dwell_of IS 'The answer of published.dwell from a relation with rows and their row of published.releases.';
@@ -323,9 +324,9 @@ Arguments:
 - release: the view of a release that holds at instants.
 - area: a polygon in any coordinate system.
 - during: a span. Default: all of the release.
-Returns: one row a record.
+Returns: one row a record, and one more for its guests, if it has any: nothing says at which instants they are there.
 - record_id: the record.
-- subjects: the people it stands for, without guests, of whom nothing is said. The counts hold for each of them.
+- subjects: the people whom the row is about. The counts hold for each of them.
 - instants: how many instants of the record are in the span, step_s apart.
 - surely: at how many of them the person was inside for certain.
 - expectedly: at how many of them, if people were spread evenly over their regions, which is an assumption.

@@ -227,16 +227,19 @@ def _read(url: str, run_id: int) -> Truth:
         ):
             rows.setdefault(record, []).append((start, end, region, extra or []))
         window_s = params.get("window_s") or math.inf
-        people: dict[int, set[str]] = {}
+        # Of a record, its people, and from when until when each is there: a guest at some instants.
+        people: dict[int, dict[str, list[Span]]] = {}
         # Of a person, or a day or window of one: a record, trajectories.
         paths: dict[tuple[str, Any, float], tuple[int, set[int]]] = {}
-        for record, person, day, path in owner.execute(
-            "SELECT m.record_id, t.subject, d.day, trajectory_id FROM dbanon.membership m"
+        for record, person, day, path, *stretch in owner.execute(
+            "SELECT m.record_id, t.subject, d.day, trajectory_id,"
+            " coalesce(extract(epoch FROM lower(m.period)), '-Infinity')::float8,"
+            " coalesce(extract(epoch FROM upper(m.period)), 'Infinity')::float8 FROM dbanon.membership m"
             " JOIN dbanon.trajectory t USING (trajectory_id) LEFT JOIN dbanon.subject_day d USING (trajectory_id)"
             " WHERE m.run_id = %s",
             [run_id],
         ):
-            people.setdefault(record, set()).add(person)
+            people.setdefault(record, {}).setdefault(person, []).append((stretch[0], stretch[1]))
             paths.setdefault((person, day, rows[record][0][0] // window_s), (record, set()))[1].add(path)
         sent: dict[str, list[tuple[float, Any]]] = {}
         for person, t, content in owner.execute(
@@ -257,11 +260,17 @@ def _read(url: str, run_id: int) -> Truth:
     tracks = [
         Track(person, record, instants, *align_fixes(fixes[person], instants, align, gap))
         for record, whole in people.items()
-        for instants in [np.concatenate([np.arange(a, b, step_s or b - a) for a, b, *_ in rows[record]])]
-        for person in whole
+        for all_instants in [np.concatenate([np.arange(a, b, step_s or b - a) for a, b, *_ in rows[record]])]
+        for person, stretches in whole.items()
+        for instants in [all_instants[np.any([(a <= all_instants) & (all_instants < b) for a, b in stretches], axis=0)]]
     ]  # fmt: skip
     requests = [
-        request for track in tracks for request in _list_answered(track, rows[track.record], sent.get(track.person, []))
+        request
+        for track in tracks
+        for there in [
+            [one for one in sent.get(track.person, []) if _is_there(people[track.record][track.person], one[0])]
+        ]
+        for request in _list_answered(track, rows[track.record], there)
     ]
     return Truth(tracks=tracks, requests=requests, since=since, until=until, step_s=step_s)
 
@@ -330,6 +339,10 @@ def align_fixes(fixes: Fixes, instants: np.ndarray, align: str, max_gap_s: int) 
         part = age / np.maximum(gap, 1)
         x, y = x + (fixes.x[after] - x) * part, y + (fixes.y[after] - y) * part
     return x, y
+
+
+def _is_there(stretches: list[Span], t: float) -> bool:
+    return any(since <= t < until for since, until in stretches)
 
 
 def _list_answered(track: Track, rows: list[Row], sent: list[tuple[float, Any]]) -> Iterator[Request]:

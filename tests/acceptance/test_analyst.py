@@ -448,7 +448,8 @@ def test_dwelling_holds_the_truth(opened: Opened, rng: np.random.Generator, case
         told = {
             record: bounds for record, *bounds in ask(
                 opened.analyst,
-                f"SELECT record_id, instants, surely, expectedly, possibly FROM published.dwell(%s, {AREA}, %s)",
+                "SELECT DISTINCT ON (record_id) record_id, instants, surely, expectedly, possibly"
+                f" FROM published.dwell(%s, {AREA}, %s) ORDER BY record_id, surely DESC, expectedly DESC",
                 f"published.{name}", area.wkt, format_span(span),
             )
         }  # fmt: skip

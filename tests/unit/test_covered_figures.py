@@ -31,7 +31,7 @@ COMPUTED = {
     "README.md": {
         r"^!\[": "acceptance/test_readme.py::test_the_text_of_the_picture_of_the_readme",
         r"^Of the people published": "acceptance/test_readme.py::test_the_readme_shows_what_its_commands_print",
-        r"^A \[day of|^\| (half|longer|a count)": "acceptance/test_taxis.py::test_the_figures_of_taxis_are_those_that",
+        r"^A \[day of|^\| (half|longer|counts)": "acceptance/test_taxis.py::test_the_figures_of_taxis_are_those_that",
         r"^\| run and attack": "acceptance/test_taxis.py::test_the_seconds_of_the_readme_are_those_of_the_results",
         r"\(6 minutes\)": "unit/test_docs.py::test_the_readme_says_how_long_the_limits_take",
     },
