@@ -404,7 +404,7 @@ def _list_figures(figures: "Iterable[Figure]") -> str:
     for one in figures:
         about = METRICS[one.name]
         value, low, high = (_write_value(number, about.unit) for number in (one.value, one.low, one.high))
-        ends = "" if one.low is None else f"{low} to {high}"
+        ends = "" if one.low is None or low == high else f"{low} to {high}"
         rows.append((about.title, ASKED_WORDS[one.asked] if one.asked else "", value, ends, about.plain))
     return fit_table(["figure", "", "value", "90 % interval", "meaning"], rows)
 
