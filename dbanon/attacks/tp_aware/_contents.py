@@ -28,12 +28,6 @@ def count_distinct(of: Int, what: Int, count: int = 0) -> Int:
     return np.bincount(sort_distinct(of * base + what + 1) // base, minlength=count)
 
 
-def count_senders(content: Int, subject: Int, published: Int) -> Int:
-    """Count the distinct subjects that sent each distinct published content, where any did."""
-    number = count_distinct(content, subject, int(published.max(initial=-1)) + 1)[sort_distinct(published)]
-    return np.asarray(number[number > 0])
-
-
 def find_fronts(
     content: Int, record: Int, window: Int, member_record: Int, member_subject: Int, *, k: int,
     absent: tuple[Int, Int, Int] | None = None,

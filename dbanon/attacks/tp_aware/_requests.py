@@ -32,12 +32,8 @@ def select_own_requests(evidence: RequestEvidence) -> RequestEvidence:
     own = is_in_own_time(evidence.request_t, evidence.trajectories, evidence.params)
     if own.all():
         return evidence
-    return replace(
-        evidence,
-        request_subject=evidence.request_subject[own],
-        request_t=evidence.request_t[own],
-        request_content=evidence.request_content[own],
-    )
+    subject, t, content = evidence.request_subject[own], evidence.request_t[own], evidence.request_content[own]
+    return replace(evidence, request_subject=subject, request_t=t, request_content=content)
 
 
 def compare_requests(
@@ -135,7 +131,9 @@ def count_rare_contents(
     evidence: RequestEvidence, records: Records, members: Members, shown: Shown, k: int
 ) -> dict[str, int | float]:
     """Count published contents that point to few people by themselves."""
-    senders = _contents.count_senders(evidence.request_content, evidence.request_subject, shown.content)
+    published = int(shown.content.max(initial=-1)) + 1
+    senders = _contents.count_distinct(evidence.request_content, evidence.request_subject, published)
+    senders = senders[sort_distinct(shown.content)]
     known = (shown.record >= 0) & (records.window[shown.record] >= 0)
     seen = shown.content[known], shown.record[known]
     absent = _find_absent(records, members, *seen, shown.seq[known]) if len(members.said) else None
@@ -143,7 +141,7 @@ def count_rare_contents(
     worst = min(fronts, default=_contents.Front(1, 0, 0, 0))
     return {
         "requests_of_one_subject": int((senders == 1).sum()),
-        "requests_of_few_subjects": int((senders < k).sum()),
+        "requests_of_few_subjects": int(((senders > 0) & (senders < k)).sum()),
         "requests_of_few_over_windows": len(fronts),
         "few_over_windows_windows": worst.windows,
         "few_over_windows_greatest": worst.greatest,

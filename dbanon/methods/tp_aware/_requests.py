@@ -63,9 +63,8 @@ def _select_in_run_time(requests: Requests, data: Trajectories, params: Paramete
     own = is_in_own_time(requests.t, data, params)
     if own.all():
         return requests
-    return dataclasses.replace(
-        requests, subject=requests.subject[own], t=requests.t[own], content=requests.content[own]
-    )
+    subject, t, content = requests.subject[own], requests.t[own], requests.content[own]
+    return dataclasses.replace(requests, subject=subject, t=t, content=content)
 
 
 def _find_records(cloaks: Cloaks, data: Trajectories, step: int, subject: Int, time: Int) -> tuple[Int, dict[str, int]]:
