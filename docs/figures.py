@@ -608,7 +608,7 @@ ROWS = """
 SELECT ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region),
     (SELECT array_agg(t.subject ORDER BY t.subject)
         FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id)
-        WHERE m.run_id = c.run_id AND m.record_id = c.record_id)
+        WHERE m.run_id = c.run_id AND m.record_id = c.record_id AND (m.period IS NULL OR m.period && c.period))
 FROM dbanon.cloak c WHERE lower(period) = %s
     AND run_id = (SELECT max(run_id) FROM dbanon.release WHERE name = 'demo_k5')
 ORDER BY 1, 2, 3, 4
@@ -647,7 +647,8 @@ def draw_readme(url: str, clauses: int) -> str:
         return (x - x0) * scale, (y1 - y) * scale
 
     place = {subject: place_on_panel(x, y) for x, y, subject in seen}
-    people = [[place[subject] for subject in row[4]] for row in rows]
+    # A guest's last fix may be of a minute before.
+    people = [[place[subject] for subject in row[4] if subject in place] for row in rows]
     boxes = [
         (*place_on_panel(xmin, ymax), (xmax - xmin) * scale, (ymax - ymin) * scale)
         for xmin, ymin, xmax, ymax, _ in rows

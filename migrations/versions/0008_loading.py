@@ -28,6 +28,7 @@ ALTER TABLE dbanon.load ADD COLUMN newest timestamptz;
 -- A row stands for guests as well, who are no part of a crowd.
 ALTER TABLE dbanon.region DROP CONSTRAINT region_crowd_check,
     ADD CONSTRAINT region_crowd_check CHECK (subjects >= 1 AND crowd >= 1);
+ALTER TABLE dbanon.release ADD COLUMN guest_presence double precision NOT NULL DEFAULT 0;
 ALTER TABLE dbanon.grouping ADD COLUMN members integer CHECK (members > 0 AND members < cardinality(people));
 DROP INDEX dbanon.quarantine_load_idx;
 CREATE INDEX quarantine_load_idx ON dbanon.quarantine (load_id, at);

@@ -47,6 +47,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_row_meaning IS
 'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_guest_presence(metrics jsonb, k integer) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT AS $$
+    -- Of fewer than k guests, the exact share would be known of each.
+    SELECT CASE WHEN (metrics ->> 'guests')::integer >= k THEN round((metrics ->> 'guest_presence')::numeric, 1)
+                WHEN (metrics ->> 'guests')::integer > 0 THEN 0.5 ELSE 0 END::double precision
+$$;
+COMMENT ON FUNCTION dbanon_internal.compute_guest_presence IS 'The share of instants at which guests are there, as readers are told it: in tenths, and a half for few.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_traits(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -56,7 +56,7 @@ SELECT shown.name, run.method, par.k,
     coalesce((SELECT nullif(alg.value ->> 'guarantee', '') FROM jsonb_array_elements(met.algorithms) alg WHERE alg.value ->> 'name' = run.algorithm),
              met.guarantee) AS promise,
     par.since, par.until, dat.srid, par.rows, rel.holds, rel.step_s, rel.window_s, rel.day_zone,
-    par.extent, par.parts, par.starts, par.ends, par.longest_s, coalesce((run.metrics ->> 'guest_presence')::double precision, 0) AS guest_presence
+    par.extent, par.parts, par.starts, par.ends, par.longest_s, rel.guest_presence
 FROM (
     -- A release of one run, or the last part of one that grows, whose other parts have the same columns here.
     SELECT rel.name, rel.release_id, NULL::bigint AS series_id FROM ONLY dbanon.release rel WHERE rel.withdrawn_at IS NULL AND rel.series_id IS NULL

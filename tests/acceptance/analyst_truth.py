@@ -293,8 +293,10 @@ def list_untrue(url: str, run_id: int, holds: str, step_s: int | None) -> list[t
         ):
             found.setdefault(person, []).append(tuple(fix))
         rows = owner.execute(
-            "SELECT DISTINCT c.record_id, t.subject, extract(epoch FROM lower(c.period))::float8,"
-            " extract(epoch FROM upper(c.period))::float8, public.ST_AsBinary(c.region) FROM dbanon.cloak c"
+            "SELECT DISTINCT c.record_id, t.subject,"
+            " extract(epoch FROM lower(c.period * coalesce(m.period, c.period)))::float8,"
+            " extract(epoch FROM upper(c.period * coalesce(m.period, c.period)))::float8,"
+            " public.ST_AsBinary(c.region) FROM dbanon.cloak c"
             " JOIN dbanon.membership m USING (run_id, record_id) JOIN dbanon.trajectory t USING (trajectory_id)"
             " WHERE c.run_id = %s AND (m.period IS NULL OR m.period && c.period)",
             [run_id],

@@ -60,7 +60,7 @@ def city_template(
         with open_database(url) as database:
             database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
             database.load_requests(city_files[1], dataset="city", columns=["poi"])
-            database.run("tp-aware", dataset="city", params={"k": 5}, seed=7).require_verified()
+            database.run("tp-aware", dataset="city", params={"k": 5, "guests": False}, seed=7).require_verified()
             database.connection.execute(
                 "CREATE TABLE public.gps AS SELECT subject, t, position FROM dbanon.fix; "
                 "GRANT SELECT ON public.gps TO PUBLIC"

@@ -390,7 +390,10 @@ def test_densities_hold_the_truth_and_sum_to_the_people(
                     f"SELECT count(DISTINCT record_id) FROM published.{name} WHERE period && %s::tstzrange",
                     format_span((since, until)),
                 )
-            assert sum(expected for _, expected, _ in told.values()) == pytest.approx(people)
+            # Of guests only their presence in all of the release is told, in tenths.
+            [(guests,)] = ask(opened.analyst, "SELECT guest_presence > 0 FROM published.releases WHERE name = %s", name)
+            total = sum(expected for _, expected, _ in told.values())
+            assert total == pytest.approx(people, rel=0.1 if guests else 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -456,8 +459,9 @@ def test_dwelling_holds_the_truth(opened: Opened, rng: np.random.Generator, case
         for record, there, inside in truth.dwell(area, span):
             instants, surely, expectedly, possibly = told.get(number[record], (there, 0, 0, 0))
             if alike[number[record]] == 1:
-                assert instants == there
-                assert surely <= inside <= possibly, (area.wkt, span)
+                assert there <= instants  # fewer only of a guest
+                assert inside <= possibly, (area.wkt, span)
+                assert surely <= inside or there < instants, (area.wkt, span)
             assert surely - 1e-6 <= expectedly <= possibly + 1e-6
 
 

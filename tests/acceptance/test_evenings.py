@@ -46,7 +46,7 @@ def test_an_evening_says_the_same_of_itself_whatever_evenings_were_loaded_before
         "SELECT to_char(min(t) + interval '3 min', 'YYYY-MM-DD\"T\"HH24:MI:00TZH:TZM') FROM public.gps"
     ).fetchone()
     assert row is not None
-    params = {"k": 5, "instants": 5, "start": row[0]}
+    params = {"k": 5, "instants": 5, "start": row[0], "guests": False}
     alone = run_and_publish(database, params, "evening")
     assert "%" in alone["comment"].split("requests: ")[1]
     for statement in DAY_BEFORE:

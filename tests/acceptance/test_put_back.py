@@ -12,7 +12,7 @@ from tests.clients import find_client
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
-RUN = ("run", "tp-aware", "--dataset", "r", "-p", "instants=10")
+RUN = ("run", "tp-aware", "--dataset", "r", "-p", "instants=10", "--allow-no-requests")
 LOST = (*RUN, "-p", "since=2008-06-04T08:10Z", "-p", "until=2008-06-04T08:40Z")
 DROP = "DROP SCHEMA published, dbanon, dbanon_internal CASCADE"
 

@@ -10,7 +10,7 @@ from tests.reading import read_value
 FIRST = datetime(2008, 6, 1, tzinfo=UTC)
 ADD = """
 SELECT dbanon.add_job(%(name)s, %(source)s, load => '{"subject": "cab", "time_column": "ts", "x": "lon", "y": "lat"}',
-    method => 'tp-aware', params => '{"k": 3, "step_s": 3600}'REST)
+    method => 'tp-aware', params => '{"k": 3, "step_s": 3600}', allow_no_requests => trueREST)
 """
 ROWS = """
 INSERT INTO public.gps SELECT 'c' || i, t, 8.2 + 0.001 * i, 53.1

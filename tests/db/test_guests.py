@@ -22,7 +22,7 @@ SELECT i, d.dataset_id, 'p' || i, ST_SetSRID(ST_MakeLine(ST_MakePointM(5, 5, 121
 FROM dbanon.dataset d, generate_series(1, 5) i WHERE d.name = 'five';
 INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics)
 SELECT dataset_id, revision, 'tp-aware', 'traj-anon', '{"k": 3, "step_s": 60, "instants": 3}', 1, 'verified',
-    '{"guest_presence": 0.5}' FROM dbanon.dataset WHERE name = 'five';
+    '{"guest_presence": 0.52, "guests": 120}' FROM dbanon.dataset WHERE name = 'five';
 """
 ROW = """
 INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)

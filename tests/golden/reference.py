@@ -43,7 +43,16 @@ GROUPS = {
         *("import_cells", "import_stations", "drop_load", "forget_subject", "remember_subject", "forget_before"),
         "drop_dataset",
     ),
-    "sql-runs": ("plan_run", "anonymize", "submit_run", "cancel_run", "verify_run", "run_card", "drop_run"),
+    "sql-runs": (
+        "choose_method",
+        "plan_run",
+        "anonymize",
+        "submit_run",
+        "cancel_run",
+        "verify_run",
+        "run_card",
+        "drop_run",
+    ),
     "sql-releases": (
         *("measure_overlap", "publish", "release_card", "unpublish", "unpublish_part", "fold_release"),
         "clear_withdrawn",
