@@ -59,8 +59,8 @@ def prepare(params: Parameters, algorithm: str) -> None:
     step = max(1, params.step_s // 2)
     data = Trajectories(
         trajectory_id=np.arange(13), subject=np.append(np.arange(12) % 4, 4), offset=np.append(2 * np.arange(13), 25),
-        t=np.append(np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, 2.0 * step], 12), 2.0 * step), x=np.arange(25.0),
-        y=np.arange(25.0) % 5, srid=0, grid_m=1.0, grid_s=1,
+        t=np.append(np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, 2.0 * step], 12), 2.0 * step),
+        x=np.arange(25.0), y=np.arange(25.0) % 5, srid=0, grid_m=1.0, grid_s=1,
     )  # fmt: skip
     params = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start=0, min_cloak_m=None)
     compute_cloaks(data, dataclasses.replace(params, since=None, until=None), algorithm)
