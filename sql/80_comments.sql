@@ -470,7 +470,7 @@ COMMENT ON COLUMN published.releases.extent IS 'The box around all its regions: 
 COMMENT ON COLUMN published.releases.parts IS 'How many parts it has (published.parts). A release with more than 1 part grows.';
 COMMENT ON COLUMN published.releases.starts IS 'The start of the first row of each part, in ascending order. Records of two parts may be of the same people.';
 COMMENT ON COLUMN published.releases.ends IS 'The end of the last row of each part. The end itself is outside. The release says nothing about the time between two parts.';
-COMMENT ON COLUMN published.releases.guest_presence IS 'The share of instants at which guests had a position, over the whole release, in tenths; 0.5 for fewer than k guests. The guests of a row are in `subjects` and not in crowd.';
+COMMENT ON COLUMN published.releases.guest_presence IS 'The share of instants at which guests had a position, over all parts that have guests, in tenths; of a part with fewer than k guests, 0.5. The guests of a row are in `subjects` and not in crowd.';
 COMMENT ON COLUMN published.releases.longest_s IS 'The length of its longest row in seconds. A row that holds at a time begins at most this long before. Null where it was not stored.';
 
 COMMENT ON VIEW published.parts IS 'The parts of the releases that you may read: each was computed for itself, and its promise holds in it. A release that does not grow has one.';

@@ -47,13 +47,18 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_row_meaning IS
 'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.compute_guest_presence(metrics jsonb, k integer) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT AS $$
-    -- Of fewer than k guests, the exact share would be known of each.
-    SELECT CASE WHEN (metrics ->> 'guests')::integer >= k THEN round((metrics ->> 'guest_presence')::numeric, 1)
-                WHEN (metrics ->> 'guests')::integer > 0 THEN 0.5 ELSE 0 END::double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_guest_presence(run_id bigint) RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    -- Of fewer than k people, the exact share would tell of each.
+    SELECT CASE WHEN coalesce((run.metrics ->> 'guests')::integer, 0) = 0 THEN 0
+                WHEN (SELECT count(*) FROM (
+                    SELECT DISTINCT tra.subject FROM ONLY dbanon.membership mem JOIN ONLY dbanon.trajectory tra USING (trajectory_id)
+                    WHERE mem.run_id = run.run_id AND mem.period IS NOT NULL LIMIT (run.params ->> 'k')::integer) few) = (run.params ->> 'k')::integer
+                THEN greatest(round((run.metrics ->> 'guest_presence')::numeric, 1), 0.1) ELSE 0.5 END::double precision
+    FROM ONLY dbanon.run run WHERE run.run_id = compute_guest_presence.run_id
 $$;
-COMMENT ON FUNCTION dbanon_internal.compute_guest_presence IS 'The share of instants at which guests are there, as readers are told it: in tenths, and a half for few.';
+COMMENT ON FUNCTION dbanon_internal.compute_guest_presence IS
+'The share of instants at which guests are there, as readers are told it: in tenths, and a half for fewer than k people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_run_traits(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$

@@ -390,7 +390,7 @@ BEGIN
                     dbanon_internal.compute_share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
                     part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.compute_places_digest(publish.run_id) END,
-                    copied.longest_s, dbanon_internal.compute_guest_presence(run.metrics, (run.params ->> 'k')::integer));
+                    copied.longest_s, dbanon_internal.compute_guest_presence(publish.run_id));
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile

@@ -56,7 +56,7 @@ SELECT shown.name, run.method, par.k,
     coalesce((SELECT nullif(alg.value ->> 'guarantee', '') FROM jsonb_array_elements(met.algorithms) alg WHERE alg.value ->> 'name' = run.algorithm),
              met.guarantee) AS promise,
     par.since, par.until, dat.srid, par.rows, rel.holds, rel.step_s, rel.window_s, rel.day_zone,
-    par.extent, par.parts, par.starts, par.ends, par.longest_s, rel.guest_presence
+    par.extent, par.parts, par.starts, par.ends, par.longest_s, par.guest_presence
 FROM (
     -- A release of one run, or the last part of one that grows, whose other parts have the same columns here.
     SELECT rel.name, rel.release_id, NULL::bigint AS series_id FROM ONLY dbanon.release rel WHERE rel.withdrawn_at IS NULL AND rel.series_id IS NULL
@@ -77,6 +77,8 @@ CROSS JOIN LATERAL (
         CASE WHEN bool_or(rel.extent IS NOT NULL)
              THEN ARRAY[min(rel.extent[1]), min(rel.extent[2]), max(rel.extent[3]), max(rel.extent[4])] END AS extent,
         count(*)::integer AS parts,
+        -- Of parts with guests, in tenths as each of them.
+        coalesce(round((sum(rel.guest_presence * rel.rows) / sum(rel.rows) FILTER (WHERE rel.guest_presence > 0))::numeric, 1), 0)::double precision AS guest_presence,
         array_agg(lower(rel.span) ORDER BY lower(rel.span)) FILTER (WHERE rel.span IS NOT NULL) AS starts,
         array_agg(upper(rel.span) ORDER BY lower(rel.span)) FILTER (WHERE rel.span IS NOT NULL) AS ends,
         CASE WHEN bool_and(rel.longest_s IS NOT NULL OR rel.span IS NULL) THEN max(rel.longest_s) END AS longest_s

@@ -11,7 +11,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
         -- Of all stored periods: one that no row has makes answers slower, and no other.
         (SELECT max(extract(epoch FROM upper(per.period) - lower(per.period)))::double precision FROM ONLY dbanon.period per
          WHERE per.run_id = run.run_id),
-        dbanon_internal.compute_guest_presence(run.metrics, (run.params ->> 'k')::integer)
+        dbanon_internal.compute_guest_presence(run.run_id)
     FROM ONLY dbanon.run run
     JOIN ONLY dbanon.method met ON met.name = run.method
     JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id

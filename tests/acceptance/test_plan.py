@@ -11,8 +11,8 @@ pytestmark = pytest.mark.db
 
 def test_a_plan_is_of_what_is_there_and_of_an_earlier_run(verified_city: tuple[Database, int]) -> None:
     database, earlier = verified_city
-    plan = {i.item: i for i in database.plan("tp-aware", dataset="city", params={"k": "5"})}
-    result = database.run("tp-aware", dataset="city", params={"k": 5}, seed=7)
+    plan = {i.item: i for i in database.plan("tp-aware", dataset="city", params={"k": "5", "guests": "off"})}
+    result = database.run("tp-aware", dataset="city", params={"k": 5, "guests": False}, seed=7)
     query = "SELECT rows FROM dbanon.run WHERE run_id = %s"
     assert plan["rows"].value == database.connection.execute(query, [result.run_id]).fetchone()[0]
     assert plan["longer_side_50_m"].value == pytest.approx(result.metrics["longer_side_50_m"], abs=0.1)

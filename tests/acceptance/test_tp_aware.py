@@ -47,8 +47,17 @@ def test_every_algorithm_publishes_groups_of_k_that_withstand_the_adversary(
 def test_guests_are_published_beside_k_others_and_not_where_requests_explain_presence(
     database: str, login: Callable[[str], str]
 ) -> None:
-    words = ("-p", f"k={K}", "-p", "instants=10", "--json")
+    words = ("-p", f"k={K}", "-p", "instants=20", "-p", "max_gap_s=120", "--json")
     with psycopg.connect(database, autocommit=True) as admin:
+        # People ask every few minutes, whether they are seen then or not.
+        admin.execute("DELETE FROM dbanon.request")
+        admin.execute(
+            "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)"
+            " SELECT dataset_id, subject, generate_series(min(t), max(t), '8 minutes'), '{\"poi\": 1}'"
+            " FROM (SELECT dataset_id, subject, min(t) OVER () AS first, max(t) OVER () AS last FROM dbanon.fix) f"
+            " CROSS JOIN LATERAL (VALUES (first), (last)) v (t) GROUP BY dataset_id, subject"
+        )
+        admin.execute("UPDATE dbanon.dataset SET revision = revision + 1")
         told = json.loads(demand_done(call(database, "run", "tp-aware", "--dataset", "town", *words)).stdout)
         suppressed, metrics, notices = read_run(admin, told)
         assert (told["status"], suppressed["guests"], metrics["guests"] > 0, notices) == ("verified", "on", True, False)

@@ -102,6 +102,21 @@ def test_call_records_have_no_guests_and_devices_that_report_by_themselves_have(
     assert FAMILY.settle_guests(data, params, None, requests=sent) == (params, {"guests": "on"})
 
 
+@pytest.mark.parametrize(("whole", "calling", "beating"), [(12, 6, 0), (20, 5, 0), (0, 3, 60), (10, 5, 30)])
+def test_a_few_who_are_there_only_to_ask_are_noticed_among_many_who_are_not(whole, calling, beating):
+    rng = np.random.default_rng(SEED)
+    minutes, times = np.arange(0.0, 86400, 60), []
+    asked = [np.unique(np.floor(rng.uniform(0, 86400, 48))) for _ in range(whole + calling + beating)]
+    for person, own in enumerate(asked):
+        kept = rng.random(1440) < (1 if person < whole else 0.1)
+        times.append(own if whole <= person < whole + calling else minutes[kept])
+    data, sent = make_day(rng, times, asked)
+    assert judge_presence(data, FAMILY.parse({}), requests=sent) == "asked"
+    others = [own for n, own in enumerate(times) if not whole <= n < whole + calling]
+    data, sent = make_day(rng, others, [own for n, own in enumerate(asked) if not whole <= n < whole + calling])
+    assert judge_presence(data, FAMILY.parse({}), requests=sent) == ("on" if beating else "unknown")
+
+
 def test_without_evidence_there_are_no_guests_and_a_decision_is_kept():
     rng = np.random.default_rng(SEED)
     beats = [np.arange(0.0, 7200, 60) for _ in range(9)]

@@ -78,6 +78,9 @@ def read_rules(evidence: Evidence) -> Rules:
         reuse = read_choice(params, "reuse", ("never", "apart"))
         read_switch(params, "improve")
     apart = _read_window_s(params, grid_s) // grid_s
+    demand(
+        not apart or evidence.algorithm == MERGE, "The run's parameter 'window_s' must go with k-merge. It does not."
+    )
     return Rules(k=k, grid_s=grid_s, grid_m=grid_m, leak=leak, window=window, apart=apart, reuse=reuse)
 
 

@@ -18,7 +18,7 @@ from dbanon.attacks.shared.clauses import Attack, Counts
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Sighting, map_sightings
 from dbanon.attacks.shared.run_statements import count_misstated_hours, select_in_run_time
-from dbanon.attacks.tp_aware import _guests, _requests, _stored
+from dbanon.attacks.tp_aware import _requests, _stored
 from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.tp_aware._run_statements import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware._stored import Members, Records
@@ -90,6 +90,8 @@ def _count(evidence: RequestEvidence) -> Counts:
     feasible = watch.present >= rules.k
     uninvited, loose = 0, 0
     if rules.guests and watch.seen.sum() > watch.present.sum():
+        from dbanon.attacks.tp_aware import _guests  # Numba is slow to import
+
         uninvited, loose = _guests.count_misplaced(evidence, rules, records, members, feasible)
     broken = {
         "period": int((~records.sound).sum()),

@@ -13,6 +13,8 @@ from dbanon.methods.tp_aware import Parameters
 MAX_RATIO = 2.0
 """Of presence where people asked to their presence elsewhere."""
 
+_MAX_OWN_RATIO, _MAX_FOLLOWING = 4, 0.01  # of a person's own, which at most so many people may exceed
+_MIN_TIMES, _MIN_OTHERS = 3, 20  # asked and not asked, of a person who is judged
 _MIN_POSITIONS = 30  # of both kinds, without which there is no evidence
 _SAMPLED_POSITIONS = 1 << 22
 
@@ -35,6 +37,8 @@ def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
     senders = senders[:: math.ceil(len(senders) * whole.count / _SAMPLED_POSITIONS)]
     present = ~np.isnan(align.compute_positions(line, whole, senders)[0])
     seen = np.logical_or.reduceat(present, np.arange(0, whole.count, params.instants), axis=1)
+    # Who is there all the time is no guest, whenever it asks.
+    seen &= ~np.logical_and.reduceat(present, np.arange(0, whole.count, params.instants), axis=1)
     seen = np.repeat(seen, params.instants, axis=1)[:, : whole.count]
     kept = np.isin(subject, line.subject[senders])
     sender = np.searchsorted(line.subject[senders], subject[kept])
@@ -50,4 +54,10 @@ def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
     here, elsewhere = asked & seen, (np.cumsum(near[:, :-1], axis=1) == 0) & seen
     if min(here.sum(), elsewhere.sum()) < _MIN_POSITIONS:
         return "unknown"
-    return "asked" if present[here].mean() > MAX_RATIO * present[elsewhere].mean() else "on"
+    counts = here.sum(axis=1), (here & present).sum(axis=1), elsewhere.sum(axis=1), (elsewhere & present).sum(axis=1)
+    times, met, others, there = counts
+    # A few who are there only to ask are lost in the mean of many who are not: they are counted one by one.
+    judged = (times >= _MIN_TIMES) & (others >= _MIN_OTHERS)
+    following = judged & (met * others > _MAX_OWN_RATIO * there * times)
+    is_asked = met.sum() * others.sum() > MAX_RATIO * there.sum() * times.sum()
+    return "asked" if is_asked or following.sum() > _MAX_FOLLOWING * judged.sum() else "on"
