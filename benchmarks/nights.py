@@ -62,7 +62,7 @@ HOUR_S, NIGHTS = 3600, 3
 CITY_M, SPEED_MPS = 12_000, 8
 LOAD_NIGHT = """
 SELECT rows_kept FROM dbanon.import_trajectories('public.gps', dataset => 'city', subject => 'cab', time_column => 'ts',
-    x => 'x', y => 'y', srid => 32632, mode => %s, since => to_timestamp(%s))
+    x => 'x', y => 'y', mode => %s, since => to_timestamp(%s))
 """
 # What the publication of a night leaves for the next ones, as if it had been published on days before and withdrawn.
 COPIED = """
@@ -223,7 +223,11 @@ def copy_night(connection: psycopg.Connection[Any], places: np.ndarray, first_s:
     with connection.cursor() as cursor, cursor.copy("COPY public.gps FROM STDIN") as copy:
         for minute, row in enumerate(places):
             when = datetime.fromtimestamp(first_s + 60 * minute, UTC).isoformat()
-            copy.write("".join(f"c{n}\t{when}\t{441000 + x:.1f}\t{5879000 + y:.1f}\n" for n, (x, y) in enumerate(row)))
+            copy.write(
+                "".join(
+                    f"c{n}\t{when}\t{8.2 + x / 66_700:.6f}\t{53.1 + y / 111_200:.6f}\n" for n, (x, y) in enumerate(row)
+                )
+            )
     connection.execute("ANALYZE public.gps")
 
 

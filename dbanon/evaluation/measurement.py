@@ -192,6 +192,11 @@ class Measurement:
         # questions lie within one, where a person has one record.
         if self.options.against == "all" or (about.window_s or SPAN_S) < SPAN_S:
             return 1
+        # Each of some records alike stands for one of their people, and it is not said for which.
+        alike = "SELECT max(r.crowd) > 1 AND max(r.subjects) = 1 FROM dbanon.region r WHERE r.run_id = %s"
+        groups = "SELECT EXISTS (SELECT FROM dbanon.hiding h WHERE h.run_id = %s)"
+        if fetch_value(self.session, alike, [number]) and not fetch_value(self.session, groups, [number]):
+            return 1
         records = fetch_value(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [number])
         query = (
             "SELECT coalesce(avg(extract(epoch FROM upper(c.period) - lower(c.period))), 0)::float8 "
