@@ -46,7 +46,7 @@ def prepare() -> None:
         evidence = Evidence(
             method="",
             algorithm=algorithm,
-            params={**params, "window_s": None, "since": None, "until": None},
+            params={**params, "since": None, "until": None},
             suppressed={"samples": {}, "subjects": {}, "by_hour": []},
             trajectories=Trajectories(
                 trajectory_id=two, subject=two, offset=ends, t=none, x=none, y=none, srid=0, grid_m=1.0, grid_s=1

@@ -54,8 +54,8 @@ def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
     here, elsewhere = asked & seen, (np.cumsum(near[:, :-1], axis=1) == 0) & seen
     if min(here.sum(), elsewhere.sum()) < _MIN_POSITIONS:
         return "unknown"
-    counts = here.sum(axis=1), (here & present).sum(axis=1), elsewhere.sum(axis=1), (elsewhere & present).sum(axis=1)
-    times, met, others, there = counts
+    times, met = here.sum(axis=1), (here & present).sum(axis=1)
+    others, there = elsewhere.sum(axis=1), (elsewhere & present).sum(axis=1)
     # A few who are there only to ask are lost in the mean of many who are not: they are counted one by one.
     judged = (times >= _MIN_TIMES) & (others >= _MIN_OTHERS)
     following = judged & (met * others > _MAX_OWN_RATIO * there * times)
