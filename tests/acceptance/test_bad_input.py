@@ -359,7 +359,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
     "unknown parameter, none near": (
         name_parameter_command("xyzzy=5"),
         2,
-        ("parameter of tp-aware", "'xyzzy'", "'align', 'cloak', 'improve', 'instants', 'k', 'max_gap_s'"),
+        ("parameter of tp-aware", "'xyzzy'", "'align', 'cloak', 'guests', 'improve', 'instants', 'k', 'max_gap_s'"),
     ),
     "unknown dataset": (run(dataset="goo"), 2, ("'goo'", "'good'")),
     "unknown dataset, none near": (run(dataset="xyzzy"), 2, ("'xyzzy'", "'good'")),

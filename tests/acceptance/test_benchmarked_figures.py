@@ -36,7 +36,7 @@ def find_rows(text: str, rows: list[str]) -> list[str]:
 def test_a_benchmark_makes_the_figures_of_a_page_again(family: str) -> None:
     results, program, *words = PROGRAMS[family]
     rows = find_rows((ROOT / "benchmarks" / results).read_text(), list_rows(family))
-    assert len(rows) > 5
+    assert len(rows) > 3
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / program), *words],
         capture_output=True, text=True, check=True, timeout=1800,
