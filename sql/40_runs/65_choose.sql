@@ -54,12 +54,12 @@ BEGIN
             SELECT say.name FROM generate_series(1, 1000) nth
             CROSS JOIN LATERAL (SELECT nam.name || CASE nth WHEN 1 THEN '' ELSE '_' || nth END AS name) say
             WHERE NOT EXISTS (SELECT FROM dbanon.release rel WHERE rel.name = say.name AND rel.withdrawn_at IS NULL) ORDER BY nth LIMIT 1) pub
-        WHERE met.traits ? 'requires' AND dbanon_internal.find_lacking(
+        WHERE met.traits ? 'requires' AND known.subjects >= (par.params ->> 'k')::bigint AND dbanon_internal.find_lacking(
             about, met.traits, dbanon_internal.complete_params(met.name, alg.name, par.params), '{}') IS NULL
         ORDER BY met.traits -> 'requires' ->> 'input' = 'people', met.name;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'A dataset must have something that a method hides. Dataset % has: %.', dbanon_internal.quote_text(about.name), facts
-            USING ERRCODE = 'DA024', DETAIL = 'Every method needs two people, or more.', HINT = 'Load some.';
+            USING ERRCODE = 'DA024', DETAIL = 'Every method needs as many people as its k, or more.', HINT = 'Load some.';
     END IF;
 END
 $$;

@@ -107,7 +107,7 @@ BEGIN
         WHERE pair.key = 'subjects' OR part.suppressed ? pair.key
     )
     SELECT (SELECT dbanon_internal.describe_range(min(part.k)::text, max(part.k)::text) FROM part),
-        (SELECT CASE WHEN count(*) = count(say) THEN ' ' || min(say) ELSE '' END
+        (SELECT CASE WHEN count(say) < count(*) THEN format(' In %s of %s parts: ', count(say), count(*)) ELSE ' ' END || min(say)
          FROM part CROSS JOIN LATERAL dbanon_internal.describe_without(method.traits, part.figures, part.suppressed) say),
         method.left_out || coalesce(string_agg(' Left out of ' || CASE ran.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || ran.key END
             || ': ' || dbanon_internal.describe_range(ran.low, ran.high) || CASE WHEN ran.low <> ran.high THEN ' by part' ELSE '' END || '.', ''
@@ -118,7 +118,7 @@ BEGIN
               FROM share WHERE share.text IS NOT NULL GROUP BY share.key) ran;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
-        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', '') || without,
+        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', '') || coalesce(without, ''),
         'Against: ' || method.adversary,
         format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session. They are on a '
             'grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),

@@ -106,10 +106,10 @@ def test_a_sweep_of_what_promises_nothing_is_refused(database: str, tmp_path: Pa
 
 @tries("Name a method, or add --choose")
 def test_a_plan_is_of_one_method_or_of_the_choice(database: str, tmp_path: Path) -> None:
-    load(database, tmp_path / "fixes.csv", "alone", people=1)
-    demand_refused(call(database, "plan", "--choose", "--dataset", "alone"), 3, "'alone'", "1 person", "0 requests")
-    load(database, tmp_path / "fixes.csv", "two", people=2)
-    words = ("plan", "--dataset", "two")
+    load(database, tmp_path / "fixes.csv", "alone", people=4)
+    demand_refused(call(database, "plan", "--choose", "--dataset", "alone"), 3, "'alone'", "4 people", "0 requests")
+    load(database, tmp_path / "fixes.csv", "five", people=5)
+    words = ("plan", "--dataset", "five")
     demand_refused(call(database, *words), 2, "--choose")
     for added in ("--choose", "kte"):
         demand_done(call(database, *words, added))

@@ -20,6 +20,7 @@ from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
 from dbanon.base.progress import report_nothing
 from dbanon.cli.report import format_evaluation
 from dbanon.evaluation import evaluating
+from dbanon.methods import METHODS
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
 from dbanon.postgres.server import Target
@@ -27,7 +28,7 @@ from dbanon.releases import published
 from dbanon.reports import reporting
 from dbanon.testing import cloned_database, shared_database
 from tests import here
-from tests.db.methods import change_methods
+from tests.db.methods import change_methods, require_requests
 from tests.db.parts import find_day, publish_part, run_of
 from tests.db.ten_people import CONFIRM
 from tests.db.written import CONTRACTS, VERIFIED, write
@@ -182,6 +183,27 @@ def test_the_comment_gives_k_and_shares_from_least_to_greatest_part(own: psycopg
     own.execute("SELECT dbanon.unpublish_part('ten', %s)", [find_day(3)])
     own.execute("SELECT dbanon.unpublish_part('ten', %s)", [find_day(1)])
     assert "Left out of all that was seen: 29 % to 50 % by part." in read_value(own, said)
+
+
+def test_the_comment_says_in_how_many_parts_nothing_is_hidden(own: psycopg.Connection) -> None:
+    said = "SELECT split_part(obj_description('published.ten'::regclass), 'Against: ', 1)"
+    without = METHODS["tp-aware"].requires.without
+    require_requests(own)
+    # A part's run, how many requests its attack counted, and what the readers are told then.
+    for number, requests, told in (
+        (0, 1, ""),
+        (1, 0, f" In 1 of 2 parts: {without}"),
+        (2, 0, f" In 2 of 3 parts: {without}"),
+    ):
+        run = run_of(own, number)
+        own.execute(
+            "UPDATE dbanon.verification SET figures = figures || %s WHERE run_id = %s",
+            [Jsonb({"requests": requests}), run],
+        )
+        publish_part(own, run)
+        assert read_value(own, said).partition(" Here k is 5.")[2].strip("\n") == told
+    own.execute("SELECT dbanon.unpublish_part('ten', %s)", [find_day(0)])
+    assert read_value(own, said).partition(" Here k is 5.")[2].strip("\n") == f" {without}"
     assert read_value(own, "SELECT k FROM published.releases") == 4
 
 

@@ -295,7 +295,7 @@ ALONE_JOINED = {
 }
 
 
-CAUGHT_ALONE = {clause for clause, _ in (*ALONE.values(), *ALONE_JOINED.values(), *GUESTS_ALONE.values())}
+CAUGHT_ALONE = {clause for clause, _ in (*ALONE.values(), *ALONE_JOINED.values(), *GUESTS_ALONE.values())} | {"guests"}
 
 
 def mask_row(evidence: Evidence, t: int) -> Evidence:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Requests
 from dbanon.methods import METHODS
+from dbanon.methods.tp_aware import judge_presence
 from tests.contract.evidence import verify_cloaks
 from tests.unit.attack_evidence import make_trajectories
 
@@ -148,7 +149,42 @@ def test_a_mutant_of_guests_breaks_its_clause_and_no_other(name):
     clause, mutate = ALONE[name]
     cloaks = run()
     assert find_broken(cloaks) == set()
-    assert find_broken(mutate(cloaks)) == {clause} | ({"one-group"} if clause == "once" else set())
+    assert find_broken(mutate(cloaks)) == {clause} | ({"one-group", "guests"} if clause == "once" else set())
+
+
+def test_a_guest_that_widens_a_record_by_more_than_the_cap_is_found():
+    sent = Requests(subject=SENT.subject[:3], t=SENT.t[:3], content=SENT.content[:3], contents=CONTENTS)
+    cloaks = run(sent=sent)
+    record, bounds = find_record(cloaks, NEAR), cloaks.bounds.copy()
+    bounds[(cloaks.record_id == record) & np.isin(cloaks.seq, (1, 3)), 2] = 500 + np.array([1.0, 3.0])
+    members = {"record": [record] * 2, "trajectory": [100 - FAR] * 2, "start": [0, 120], "end": [60, 180]}
+    joined = {f"member_{n}": np.append(getattr(cloaks, f"member_{n}"), more) for n, more in members.items()}
+    far = change(cloaks, state(cloaks, guests=1, published=1), **joined, bounds=bounds,
+                 **shift(cloaks, NEAR, "subjects", 1))  # fmt: skip
+    assert find_broken(far, sent=sent) == {"guests"}
+
+
+@pytest.mark.parametrize("step_s", [60, 120])
+@pytest.mark.parametrize(("follow", "wanted"), [(0.0, set()), (0.05, {"guests"}), (1.0, {"guests"})])
+def test_guests_whose_presence_follows_what_they_ask_are_found(follow, wanted, step_s):
+    """Of people there half of the time, some are there only when they ask, beside people who are always there."""
+    rng, trips, sent = np.random.default_rng(5), {}, []
+    for s in range(240):
+        asked = np.sort(rng.choice(np.arange(0, 120, 4), 6, replace=False))
+        there = np.arange(120) if s < 40 else np.flatnonzero(rng.random(120) < 0.5)
+        if 40 <= s < 40 + 200 * follow:
+            there = np.unique(np.concatenate([asked, asked + 1]))
+        place = rng.uniform(0, 900, 2)
+        trips[s] = (s, [(60.0 * i + 1, *place) for i in there])
+        sent += [(s, 60.0 * i + 1) for i in asked]
+    data = make_trajectories(trips, grid_m=1.0, grid_s=1)
+    subject, t = (np.array(column) for column in zip(*sent, strict=True))
+    requests = Requests(subject=subject, t=t, content=np.zeros(len(t), np.int64), contents=CONTENTS)
+    given = {"instants": 30, "step_s": step_s, "max_gap_s": 60}
+    cloaks = run(data, requests, **given)
+    assert cloaks.metrics["guests"] > 100
+    assert judge_presence(data, FAMILY.parse({**GIVEN, **given}), requests=requests) == ("asked" if wanted else "on")
+    assert find_broken(cloaks, data, requests, **given) == wanted
 
 
 def test_a_stretch_that_is_no_instants_is_a_fault():

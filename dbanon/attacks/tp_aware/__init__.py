@@ -88,11 +88,11 @@ def _count(evidence: RequestEvidence) -> Counts:
     shown = _stored.find_shown_requests(evidence, records)
     requests = _requests.compare_requests(evidence, rules, records, members, shown)
     feasible = watch.present >= rules.k
-    uninvited, loose = 0, 0
+    uninvited, loose, unwanted = 0, 0, 0
     if rules.guests and watch.seen.sum() > watch.present.sum():
         from dbanon.attacks.tp_aware import _guests  # Numba is slow to import
 
-        uninvited, loose = _guests.count_misplaced(evidence, rules, records, members, feasible)
+        uninvited, loose, unwanted = _guests.count_misplaced(evidence, rules, records, members, feasible)
     broken = {
         "period": int((~records.sound).sum()),
         "region": _count_misshapen(evidence, rules),
@@ -102,6 +102,7 @@ def _count(evidence: RequestEvidence) -> Counts:
         "size": int((members.crowd < rules.k).sum()),
         "covers": watch.unmasked,
         "tight": loose,
+        "guests": unwanted,
         "complete": int(watch.missed[feasible].sum()) + uninvited,
         "left-out": _count_misstated(
             stated, watch, _stored.count_guests(members, rules.timetable), published, requests.left_out, rules
@@ -114,8 +115,7 @@ def _count(evidence: RequestEvidence) -> Counts:
         "requests-complete": requests.missing,
     }
     figures = _compute_figures(evidence, members, watch, published)
-    of_others = requests.left_out["outside_windows"] + requests.left_out["sender_not_published"]
-    of_others += requests.left_out["sender_absent"]
+    of_others = sum(requests.left_out[why] for why in ("outside_windows", "sender_not_published", "sender_absent"))
     refused = evidence.params["guests"] and evidence.suppressed["guests"] != "on"
     figures["guests_refused"] = int((watch.seen - watch.present)[feasible].sum()) if refused else 0
     figures["requests_of_members"] = len(evidence.request_t) - of_others

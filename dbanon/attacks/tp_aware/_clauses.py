@@ -44,6 +44,13 @@ CLAUSES = (
         plain="A guest widens a region only at the instants at which it was there.",
     ),
     Condition(
+        name="guests",
+        must="Guests must widen a record by the cap an instant of presence or less, and join only where presence does "
+        "not follow requests",
+        broken_by="records",
+        plain="Guests hardly widen a group, and when they are seen does not tell when they asked.",
+    ),
+    Condition(
         name="complete",
         must="Every person present at all instants of a window must be published unless fewer than k = {k} are "
         "present, and where guests may join, each other person whom a group can take at the cap or below",

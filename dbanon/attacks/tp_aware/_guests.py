@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbanon.attacks.shared.replay import Sighting, map_sightings, replay
-from dbanon.attacks.tp_aware import _stored
+from dbanon.attacks.shared.replay import Sighting, join_ranges, map_sightings, replay
+from dbanon.attacks.tp_aware import _presence, _stored
 from dbanon.attacks.tp_aware._run_statements import Rules
 from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
@@ -41,8 +41,8 @@ class _Halls(NamedTuple):
 
 def count_misplaced(
     evidence: RequestEvidence, rules: Rules, records: Records, members: Members, feasible: Bool
-) -> tuple[int, int]:
-    """Count people left out who would make a bundle grow by the cap or less, and rows larger than they must be.
+) -> tuple[int, int, int]:
+    """Count people left out who are not beyond the cap, rows larger than they must be, and records of unwanted guests.
 
     Notes
     -----
@@ -61,7 +61,10 @@ def count_misplaced(
         return _count_near(np.flatnonzero(out), sighting, boxes, halls, least, rules.cell_m)
 
     near = sum(map_sightings(data, rules.timetable, rules.align, rules.max_gap_s, look))
-    return near, _count_loose(records, boxes, held)
+    unwanted = _count_grown(rules, records, members, boxes, halls)
+    if (members.guest >= 0).any() and _presence.is_following(evidence, rules):
+        unwanted += int((members.subjects > members.crowd).sum())
+    return near, _count_loose(records, boxes, held), unwanted
 
 
 def _find_boxes(evidence: RequestEvidence, rules: Rules, records: Records, members: Members, held: Float) -> _Boxes:
@@ -155,3 +158,21 @@ def _count_loose(records: Records, boxes: _Boxes, held: Float) -> int:
     high = np.maximum.reduceat(boxes.everybody[:, 2:], head) + boxes.origin
     beyond = (held[row, :2] < low).any(axis=1) | (held[row, 2:] > high).any(axis=1)
     return int((beyond & records.sound[owner]).sum())
+
+
+def _count_grown(rules: Rules, records: Records, members: Members, boxes: _Boxes, halls: _Halls) -> int:
+    """Count sound records whose guests together widen them by more than the cap for each of their instants.
+
+    Each guest grew the boxes that those before it had left, so the whole growth is the sum of theirs.
+    """
+    guest = np.flatnonzero(members.guest >= 0)
+    guest = guest[records.sound[members.record[guest]]]
+    instants = np.bincount(
+        members.record[guest], members.said[members.guest[guest]].sum(axis=1), minlength=len(records.key)
+    )
+    record = np.flatnonzero(instants)
+    number = rules.timetable.count_instants(records.window[record])
+    at, owner = join_ranges(records.begin[record], number), np.repeat(np.arange(len(record)), number)
+    areas = [(box[at, 2:].astype(np.float64) - box[at, :2]).prod(axis=1) for box in (boxes.everybody, boxes.full)]
+    growth = np.bincount(owner, areas[0] - areas[1], minlength=len(record))
+    return int((growth > halls.cap[records.window[record]] * instants[record] * (1 + 1e-9)).sum())
