@@ -1,7 +1,8 @@
 """k-merge: merges a second, beside the algorithm as printed; a day of taxis grouped by it; and phone records of many.
 
 ``python benchmarks/k_merge.py [PEOPLE...]``: with numbers of people, days of phone records of so many instead (those of
-``dbanon synth --calls-per-day 30``), in blocks, and up to 30,000 people without blocks too.
+``dbanon synth --calls-per-day 30``), in blocks, and up to 30,000 people without blocks too. With ``windows PEOPLE
+NUMBER...`` so many windows of half an hour of so many people, with a fix every ten minutes, k = 5, and their attack.
 
 The printed algorithm is that of tests/unit/oracles_kte.py, in Python, mended only so that it does not part samples of
 one slot. Every group is checked to have k subjects, and every sample to lie in a row of its group.
@@ -20,7 +21,9 @@ from pyproj import Transformer
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._data import NETWORK
 from dbanon.base import memory
+from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Trajectories
+from dbanon.methods import METHODS
 from dbanon.methods.kte import _blocks, _groups, _k_merge
 from dbanon.methods.kte._samples import Merged, Samples, snap_fixes
 from dbanon.synth import Plan, Scenario, read_network
@@ -214,7 +217,41 @@ def group_many(people: int) -> None:
             print(f"blocks cost {100 * costs[_blocks.MAX_BLOCK_SUBJECTS] / costs[people] - 100:+.2f} %")
 
 
+def make_windows(people: int, number: int) -> Trajectories:
+    """Make walks that begin in a square with a hundred people a square kilometre."""
+    rng, each = np.random.default_rng(SEED), 3 * number
+    x, y = rng.uniform(0, 100 * np.sqrt(people), (2, people, 1)) + np.cumsum(
+        rng.normal(0, 400, (2, people, each)), axis=2
+    )
+    who, t = np.arange(people), np.arange(each) * 600.0 + rng.integers(0, 600, (people, 1))
+    return Trajectories(
+        trajectory_id=who, subject=who, offset=np.arange(people + 1) * each, t=t.ravel(), x=x.ravel(), y=y.ravel(),
+        srid=32610, grid_m=1.0, grid_s=1,
+    )  # fmt: skip
+
+
+def print_windows(people: int, number: int) -> None:
+    family = METHODS["kte"]
+    params = family.parse({"k": 5, "window_s": 1800}, "k-merge")
+    data = make_windows(people, number)
+    family.anonymise(make_windows(50, 1), "k-merge", params, np.random.default_rng(SEED))
+    memory.free_memory()
+    memory.forget_peak()
+    made: list[Cloaks] = []
+    took, used = time_call(lambda: made.append(family.anonymise(data, "k-merge", params, np.random.default_rng(SEED))))
+    peak = memory.measure_peak_mb()
+    [cloaks] = made
+    print(
+        f"{people:>9,} people x {number:>2} windows: {took:>8.1f} s, {used:>8.1f} s of CPU, {peak:>7,.0f} MB; "
+        f"{len(cloaks.offset) - 1:,} records, {cloaks.rows:,} rows", flush=True,
+    )  # fmt: skip
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["windows"]:
+        for number in map(int, sys.argv[3:]):
+            print_windows(int(sys.argv[2]), number)
+        return
     if sys.argv[1:]:
         for people in map(int, sys.argv[1:]):
             group_many(people)
