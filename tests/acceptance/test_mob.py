@@ -390,7 +390,7 @@ AT_PAIRS = [(person, 100 * (i // 2)) for i, person in enumerate(PEOPLE)]
 # (quasi-identifiers, options, exit code, facts)
 REFUSED: dict[str, tuple[list[Row], tuple[str, ...], int, tuple[object, ...]]] = {
     "fewer than k subjects": (EACH, ("k=7",), 4, ("k = 7", 6)),
-    "none at an instant": ([("p0", 11), ("p1", -1)], (), 3, ("quasi-identifiers", "`dbanon load quasi-identifiers`")),
+    "none at an instant": ([("p0", 11), ("p1", -1)], (), 3, ("quasi-identifier", "qid_set")),
     "none of a known subject": ([("nobody", 3)], (), 3, ("quasi-identifiers", "`dbanon load quasi-identifiers`")),
     "another set": (EACH, ("qid_set=other",), 3, ("quasi-identifiers",)),
     "no instant": (EACH, (f"start={MIDNIGHT_S + 6000}",), 3, ("quasi-identifiers", "another time")),
