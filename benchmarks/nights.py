@@ -70,32 +70,32 @@ SELECT rows_kept FROM dbanon.import_trajectories('public.gps', dataset => 'city'
 COPIED = """
 CREATE TEMP TABLE copied ON COMMIT DROP AS
     SELECT nextval(pg_get_serial_sequence('dbanon.release', 'release_id')) AS number, n * interval '1 day' AS ago,
-        {live} AS live, r.*
-    FROM (SELECT * FROM dbanon.release ORDER BY release_id LIMIT 1) r, generate_series(1, {earlier}) n;
+        {live} AS live, rel.*
+    FROM (SELECT * FROM dbanon.release ORDER BY release_id LIMIT 1) rel, generate_series(1, {earlier}) n;
 INSERT INTO dbanon.grouping (release_id, period, people)
-    SELECT c.number, tstzrange(lower(g.period) - c.ago, upper(g.period) - c.ago), g.people
-    FROM copied c JOIN dbanon.grouping g USING (release_id);
+    SELECT cop.number, tstzrange(lower(gro.period) - cop.ago, upper(gro.period) - cop.ago), gro.people
+    FROM copied cop JOIN dbanon.grouping gro USING (release_id);
 INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
-    SELECT c.number, a.content, a.windows, a.present, a.met, a.people
-    FROM copied c JOIN dbanon.asked a USING (release_id);
+    SELECT cop.number, ask.content, ask.windows, ask.present, ask.met, ask.people
+    FROM copied cop JOIN dbanon.asked ask USING (release_id);
 INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, span, reach, groups_sum, holds, step_s, window_s,
         series_id, bounds, prefix, extent, longest_s, withdrawn_at, withdrawn_by)
     OVERRIDING SYSTEM VALUE
     SELECT number, CASE WHEN live THEN name ELSE 'old_' || number END, run_id, digest, rows,
         tstzrange(lower(span) - ago, upper(span) - ago), reach,
-        dbanon_internal.compute_groups_sum(number, (SELECT dataset_id FROM dbanon.run r WHERE r.run_id = c.run_id)),
+        dbanon_internal.compute_groups_sum(number, (SELECT dataset_id FROM dbanon.run WHERE run.run_id = cop.run_id)),
         holds, step_s, window_s, CASE WHEN live THEN series_id END,
         CASE WHEN live THEN tstzrange(lower(bounds) - ago, upper(bounds) - ago) END,
         CASE WHEN live THEN (prefix + number) % 1048575 + 1 END, extent, longest_s,
         CASE WHEN NOT live THEN now() END, CASE WHEN NOT live THEN 'postgres' END
-    FROM copied c;
+    FROM copied cop;
 DO $$
 DECLARE
     part record;
 BEGIN
-    FOR part IN SELECT c.release_id, r.series_id, r.release_id AS own, lower(r.bounds) AS since,
-                    upper(r.bounds) AS until
-                FROM copied c JOIN dbanon.release r ON r.release_id = c.number WHERE c.live LOOP
+    FOR part IN SELECT cop.release_id, rel.series_id, rel.release_id AS own, lower(rel.bounds) AS since,
+                    upper(rel.bounds) AS until
+                FROM copied cop JOIN dbanon.release rel ON rel.release_id = cop.number WHERE cop.live LOOP
         EXECUTE format('CREATE TABLE dbanon.release_%s (LIKE dbanon.release_%s INCLUDING INDEXES)',
                        part.own, part.release_id);
         EXECUTE format('ALTER TABLE dbanon.series_%s ATTACH PARTITION dbanon.release_%s FOR VALUES FROM (%L) TO (%L)',
